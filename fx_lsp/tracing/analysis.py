@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import fx_lsp
 from fx_lsp.comments import fx_comment
@@ -246,22 +246,19 @@ def _names_in(inputs: Iterable[WrittenInputs]) -> set[str]:
     return {name for comment in parsed if isinstance(comment, Comment) for name in names_used(comment)}
 
 
-class Texts(dict[str, str]):
-    """Unsaved texts by file, and, under `file::name`, the text that says what a target is called with."""
+@dataclass(frozen=True)
+class Texts:
+    """The unsaved texts of files, by path, and what is in those that parse."""
 
-    def __init__(self, texts: Mapping[str, str], analyses: Mapping[str, Analysis]) -> None:
-        super().__init__(texts)
-        self._analyses = analyses
+    by_path: Mapping[str, str]
+    analyses: Mapping[str, Analysis]
 
-    def __contains__(self, path: object) -> bool:
-        return super().__contains__(path) or (isinstance(path, str) and path.partition("::")[0] in self._analyses)
-
-    def get(self, path: str, default: Any = None) -> Any:
-        """Return the text of a file or of a use, or `default`."""
+    def get(self, path: str, /) -> str | None:
+        """Return the text of a file or, of `file::name`, what in it says how a target is called; None for others."""
         file, separator, name = path.partition("::")
-        if separator and file in self._analyses:
-            return self._analyses[file].use_of(name, self)
-        return super().get(path, default)
+        if separator and file in self.analyses:
+            return self.analyses[file].use_of(name, self.by_path)
+        return self.by_path.get(path)
 
 
 async def aside(text: str, work: Callable[[], T]) -> T:

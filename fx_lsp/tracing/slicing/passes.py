@@ -7,9 +7,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote
 
-from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest
+from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest, read_work
 from fx_lsp.syntax import FunctionNode, assigned
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines, walk
@@ -188,11 +187,11 @@ def with_passes(
 
     A `Failure` for one that is not there. `overlays` are unsaved texts by file.
     """
-    kind, _, rest = request.work.partition("&")[0].partition("=")
-    wanted = [unquote(rest)] if kind == "pass" else list(configured) if kind == "passes" else []
+    work = read_work(request.work)
+    wanted = [work["pass"]] if "pass" in work else list(configured) if "passes" in work else []
     sources: list[PassSource] = []
     for identifier in wanted:
-        source = _source(identifier, overlays, request.roots, kind == "passes")
+        source = _source(identifier, overlays, request.roots, "passes" in work)
         if isinstance(source, Failure):
             return source
         sources.append(source)
