@@ -92,7 +92,7 @@ class Analysis:
             comment = fx_comment(self.text, target)
             extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
             inputs = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
-            names = _names_in(inputs) | fitting_classes(self.graph.tree, name)
+            names = _names_in(inputs) | fitting_classes(self.graph.index, name)
             part = self._slice(target, names)
             self._plans[name] = Plan(target, part, inputs, (*part.lines, *extra))
         return self._plans[name]
@@ -217,7 +217,7 @@ class Analysis:
 
     def import_span(self) -> Span:
         """Return where a problem of the whole file stands: its first import of torch, or line 1."""
-        line = (self.graph.import_line("torch") if self.graph else None) or 1
+        line = (self.graph.index.import_line("torch") if self.graph else None) or 1
         content = split_lines(self.text)[line - 1].rstrip()
         return Span(self.file, line, 0, line, len(content.encode("utf-8", "surrogatepass")))
 

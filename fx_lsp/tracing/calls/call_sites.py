@@ -14,10 +14,11 @@ from fx_lsp.model import CallSite, Target
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
-from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Known, TargetCall, calling_methods, calls_in, trains
+from fx_lsp.tracing.calls.straight_line import MADE, Known, TargetCall, calling_methods, calls_in, trains
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
+from fx_lsp.tracing.source.index import FUNCTIONS, ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import loads_of
 from fx_lsp.tracing.source.tensor_code import collect_imports
@@ -120,8 +121,8 @@ class _Own:
     @cached_property
     def known(self) -> Known:
         top = self.target.name.partition(".")[0]
-        names = {top, *_users(self.graph, [top])}
-        definitions = [node for node in self.graph.tree.body if getattr(node, "name", None) in names]
+        names = {top, *_users(self.graph.index, [top])}
+        definitions = [node for name, node in self.graph.index.definitions.items() if name in names]
         classes = {node.name for node in definitions if isinstance(node, ast.ClassDef)}
         programs = {node.name for node in definitions if isinstance(node, FUNCTIONS) and trains(node)}
         return Known(
@@ -246,10 +247,10 @@ class _There:
     def _imports(self) -> tuple[Known, str, frozenset[str]]:
         """Return what leads to the target, the name that the file imports the target's by, and its names in use."""
         lead, imports = self.lead.known, _ImportsOf(self.lead.module, self.lead.known.names)
-        for node in walk(self.user.tree):
+        for node in self.user.graph.index.import_statements:
             if isinstance(node, ast.Import):
                 imports.add(node)
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 imports.add_from(node, self._absolute(node))
         names, aliases, in_use = imports.names, imports.aliases, imports.in_use
         if aliases:
@@ -266,7 +267,7 @@ class _There:
         callees = Known(
             frozenset(names.keys() | helpers.keys()),
             called(lead.direct) | lead.direct,
-            called(lead.classes) | lead.classes | {*filter(self.user.graph.is_class, helpers)},
+            called(lead.classes) | lead.classes | {*filter(self.user.graph.index.is_class, helpers)},
             called(lead.programs) | _programs(helpers),
             frozenset(aliases),
             lead.names,
@@ -275,13 +276,12 @@ class _There:
         )
         if self.lead.imported:
             return callees, self.lead.imported, self.lead.taken
-        return callees, imports.imported, frozenset(name for name in in_use if self.own.graph.binds(name))
+        return callees, imports.imported, frozenset(name for name in in_use if self.own.graph.index.binds(name))
 
     def _helpers(self, leading: Collection[str]) -> dict[str, ast.stmt]:
         """Functions and classes of the file that use what leads to the target."""
-        helpers = _users(self.user.graph, leading)
-        kinds = (*FUNCTIONS, ast.ClassDef)
-        return {node.name: node for node in self.user.tree.body if isinstance(node, kinds) and node.name in helpers}
+        helpers = _users(self.user.graph.index, leading)
+        return {name: node for name, node in self.user.graph.index.definitions.items() if name in helpers}
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -316,12 +316,12 @@ def _programs(definitions: Mapping[str, ast.stmt]) -> set[str]:
     return {name for name, node in definitions.items() if isinstance(node, FUNCTIONS) and trains(node)}
 
 
-def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:
+def _users(index: ModuleIndex, names: Collection[str]) -> set[str]:
     """Return what of a file uses some of `names`, the containers that hold them, and what uses those."""
     users, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
-        fresh = {*graph.users(name), *graph.holders(name)} - users
+        fresh = {*index.users(name), *index.holders(name)} - users
         users |= fresh
         waiting += fresh
     return users
@@ -394,12 +394,12 @@ def _needed(
 
     What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
     """
-    body, path = graph.tree.body, target_call.path
+    body, path = graph.index.body, target_call.path
     unread = _unread(callee, target_call)
-    needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
+    needs = Backwards({*graph.index.imports, *collect_imports(walk(path[0]))})
     idle = {n for argument in unread for n in walk(argument)}
     needs.names |= loads_of(path[-1]) if target_call.whole else _names_in([target_call.call], idle)
-    case = test_case(path, graph.tree)
+    case = test_case(path, graph.index)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
     _need_globals(needs, path[0], read)

@@ -11,10 +11,10 @@ from pathlib import Path
 from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest, read_work
 from fx_lsp.syntax import FunctionNode, assigned
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
+from fx_lsp.tracing.source.index import FUNCTIONS
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines, walk
 from fx_lsp.tracing.source.tensor_code import collect_imports
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FX = re.compile(r"\btorch\.(fx|_inductor|export|ao)\b")
 _GRAPHS = frozenset({"GraphModule", "Graph"})
 _ANSWERS = _GRAPHS | {"PassResult", "Module", "None", "bool", "Any"}
@@ -48,7 +48,7 @@ def find_passes(file: str, text: str, tree: ast.Module) -> tuple[Pass, ...]:
     if not any(_FX.match(name) for name in names) and not ("torch" in names and _FX.search(text)):
         return ()
     lines = split_lines(text)
-    functions = {n.name: n for n in tree.body if isinstance(n, _FUNCTIONS)}
+    functions = {n.name: n for n in tree.body if isinstance(n, FUNCTIONS)}
     by_name: dict[str, Pass] = {}
     for name, node, kind, uses in _candidates(tree, functions, imports):
         end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
@@ -72,7 +72,7 @@ def _candidates(
             if kinds:
                 classes[node.name] = kinds[0]
                 yield node.name, node, kinds[0], ()
-        elif isinstance(node, _FUNCTIONS) and _takes_graph(node):
+        elif isinstance(node, FUNCTIONS) and _takes_graph(node):
             yield node.name, node, "function", ()
         for name, value in assigned(node):
             if isinstance(value, ast.Call) and (kind := _made(value, functions, classes)) is not None:
