@@ -229,12 +229,12 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     tree, project, recorded = parse(file, text), read_project(file), recorded_calls(file)
     if isinstance(tree, Failure):
         return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
-    roots = (*roots, *import_roots(file, tree, roots))
-    discovered = discover(file, text, tree, project.inputs.keys() | recorded.keys())
-    passes = find_passes(file, text, tree)
+    graph = SourceGraph(text, tree)
+    roots = (*roots, *import_roots(file, graph.index, roots))
+    discovered = discover(file, text, graph.index, project.inputs.keys() | recorded.keys())
+    passes = find_passes(file, text, graph.index)
     rewriting = {p.name for p in passes if p.kind != "rewrite"}
     targets = {target.name: target for target in discovered.targets if target.name.partition(".")[0] not in rewriting}
-    graph = SourceGraph(text, tree)
     return Analysis(
         file, text, roots, module, package, targets, None, graph, project, recorded, passes, discovered.steps
     )

@@ -11,14 +11,14 @@ from functools import cached_property, partial
 from itertools import islice
 
 from fx_lsp.model import CallSite, Target
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
 from fx_lsp.tracing.calls.straight_line import MADE, Known, TargetCall, calling_methods, calls_in, trains
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
-from fx_lsp.tracing.source.index import FUNCTIONS, ModuleIndex
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import loads_of
 from fx_lsp.tracing.source.tensor_code import collect_imports

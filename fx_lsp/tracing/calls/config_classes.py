@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracing.source.index import FUNCTIONS, ModuleIndex
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from fx_lsp.configurations import UNKNOWN, Reads, Values, fitting, open_names
 from fx_lsp.model import Configuration
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS
 from fx_lsp.tracing.calls.config_classes import fields_of
 from fx_lsp.tracing.calls.project_files import ProjectFile, configuration_files, parsed_file, source_files, text_of
-from fx_lsp.tracing.source.index import DEFINITIONS, FUNCTIONS
 from fx_lsp.tracing.source.parsing import module_name, walk
 
 MAX_CONFIGURATIONS = 6

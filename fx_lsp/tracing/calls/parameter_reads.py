@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fx_lsp.configurations import Reads
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, read_file
-from fx_lsp.tracing.source.index import FUNCTIONS
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import mentions_tensor
 

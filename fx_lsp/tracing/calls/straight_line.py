@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fx_lsp.model import Target
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS
 from fx_lsp.tracing.calls.pytest_calls import expects_error, fixtures_of, is_setup, is_test_class, required
 from fx_lsp.tracing.slicing.backward_slice import Path, blocks, header_nodes, in_inner_scope, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
-from fx_lsp.tracing.source.index import DEFINITIONS, FUNCTIONS
 from fx_lsp.tracing.source.parsing import walk
 
 PER_SCOPE = 2

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fx_lsp.steps import is_mode
-from fx_lsp.syntax import is_main_guard
-from fx_lsp.tracing.source.index import DEFINITIONS, FUNCTIONS
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, is_main_guard
 from fx_lsp.tracing.source.parsing import end_of, push_children, split_lines, start_of, walk
 from fx_lsp.tracing.source.scopes import alters, binds_of, changes_of, loads_of
 

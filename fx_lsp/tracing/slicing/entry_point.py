@@ -7,9 +7,9 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
-from fx_lsp.syntax import FunctionNode, is_main_guard
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, FunctionNode, is_main_guard
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, blocks, header_nodes, render
-from fx_lsp.tracing.source.index import DEFINITIONS, FUNCTIONS, ModuleIndex
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import binds_of, loads_of
 

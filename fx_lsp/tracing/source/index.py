@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from fx_lsp.syntax import FunctionNode, is_main_guard
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, FunctionNode, is_main_guard
 from fx_lsp.tracing.source.operators import libraries_of, registered, used
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import (
@@ -20,8 +20,6 @@ from fx_lsp.tracing.source.scopes import (
 )
 from fx_lsp.tracing.source.tensor_code import collect_imports
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 Numbers: TypeAlias = Mapping[str, Sequence[int]]
 """Statements by names that they have to do with, each by its place in the module's body, in order.
 
@@ -61,6 +59,11 @@ class ModuleIndex:
     def import_statements(self) -> Sequence[ast.Import | ast.ImportFrom]:
         """Return every import in the file, those in functions among them."""
         return [node for node in walk(self.tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+    @cached_property
+    def all_imports(self) -> Mapping[str, str]:
+        """Return what the names mean that are imported anywhere in the file."""
+        return collect_imports(self.import_statements)
 
     @cached_property
     def origins(self) -> Mapping[str, tuple[str, str, int]]:
