@@ -182,17 +182,17 @@ class Analysis:
 
     def _step_slice(self, name: str, names: Collection[str]) -> Slice:
         assert self.graph is not None, "a text with targets has been parsed"
-        return step_slice(self.steps[name], self.text, self.graph, names)
+        return step_slice(self.steps[name], self.graph, names)
 
     def _sites(self, target: Target, overlays: Mapping[str, str]) -> tuple[CallSite, ...]:
         graph = self.graph
         if graph is None:
             return ()
-        sites = partial(call_sites, graph=graph, text=self.text, module=self.module, roots=self.roots)
+        sites = partial(call_sites, graph=graph, module=self.module, roots=self.roots)
         sites = partial(sites, overlays=overlays, module_name=module_name)
         kind = self._kind(target)
         if kind == "step":
-            return step_sites(self.steps[target.name], self.file, self.text, graph, sites)
+            return step_sites(self.steps[target.name], self.file, graph, sites)
         return sites(replace(target, kind=kind))
 
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:

@@ -37,7 +37,6 @@ ModuleName = Callable[[str], tuple[str, str, str]]
 def call_sites(
     target: Target,
     graph: SourceGraph,
-    text: str,
     module: str,
     roots: Sequence[str],
     overlays: Mapping[str, str],
@@ -50,7 +49,7 @@ def call_sites(
     `module` is the file's dotted name; `module_name` gives that of any other, and its package. `overlays` are unsaved
     texts by path. Of a target that is the function around a step only `part` runs. At most `limit` are given.
     """
-    own = _Own(target, graph, text, module, part)
+    own = _Own(target, graph, module, part)
     calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
     if sum(rank == 0 for rank, _ in calls) < limit:
         for there in _elsewhere(own, roots, overlays, module_name):
@@ -114,7 +113,6 @@ class _Own:
 
     target: Target
     graph: SourceGraph
-    text: str
     module: str
     part: StepPart | None = None
 
@@ -150,11 +148,11 @@ class _Own:
         return calls_in(self.graph, self.known, self.target)
 
     def site(self, target_call: TargetCall) -> CallSite | None:
-        needed = _needed(self.graph, self.text, target_call, self.target, self.callee)
+        needed = _needed(self.graph, target_call, self.target, self.callee)
         if needed is None:
             return None
         lines = {**self.lines(needed.names), **needed.lines, **(self.part.lines if self.part is not None else {})}
-        text = _joined(lines, self.text)
+        text = _joined(lines)
         return CallSite(self.target.file, target_call.call.lineno, text, needed.then, functions=needed.functions)
 
     @property
@@ -293,7 +291,7 @@ class _There:
         return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
 
     def site(self, target_call: TargetCall) -> CallSite | None:
-        needed = _needed(self.user.graph, self.user.text, target_call, self.own.target, self.own.callee)
+        needed = _needed(self.user.graph, target_call, self.own.target, self.own.callee)
         if needed is None:
             return None
         _, imported, imported_names = self._imports
@@ -301,7 +299,7 @@ class _There:
         return CallSite(
             self.user.file,
             target_call.call.lineno,
-            _joined(lines, self.user.text),
+            _joined(lines),
             needed.then,
             self.module,
             self.package,
@@ -383,7 +381,6 @@ class _Callee:
 
 def _needed(
     graph: SourceGraph,
-    text: str,
     target_call: TargetCall,
     target: Target,
     callee: _Callee | None,
@@ -404,13 +401,13 @@ def _needed(
     needs.names |= case.names if case is not None else set()
     _need_globals(needs, path[0], read)
     needs.follow(body, path)
-    outer = _around(graph, text, path, target, needs, depth) if case is None else None
+    outer = _around(graph, path, target, needs, depth) if case is None else None
     if case is None and outer is None:
         return None
     call = None if target_call.whole else target_call.call
     decorated = path[:1] if outer is not None and outer.is_decorated else ()
     needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
-    lines = render(text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
+    lines = render(graph.text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
     functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
         names = needs.names | outer.names
@@ -438,7 +435,7 @@ def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> se
     return {part.id for part in walk(*nodes) if isinstance(part, ast.Name) and part not in without}
 
 
-def _around(graph: SourceGraph, text: str, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
+def _around(graph: SourceGraph, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
     """Return what the first call of the function that `path` begins with needs, of which some is needed.
 
     A call that leaves out what the function requires is one of what the decorators make of it: they are kept. So are
@@ -457,11 +454,11 @@ def _around(graph: SourceGraph, text: str, path: Path, target: Target, needs: Ba
             if call.path[0] is function:
                 continue
             is_plain = name is own and not call.indirect and callee.is_bound_by(call.call)
-            needed = _needed(graph, text, call, target, callee if is_plain else None, depth - 1, loads_of(function))
+            needed = _needed(graph, call, target, callee if is_plain else None, depth - 1, loads_of(function))
             if needed is not None:
                 return replace(needed, is_decorated=not is_plain)
     return None
 
 
-def _joined(lines: Mapping[int, str], text: str) -> str:
+def _joined(lines: Mapping[int, str]) -> str:
     return "\n".join(lines.get(number, "") for number in range(1, max(lines, default=0) + 1))

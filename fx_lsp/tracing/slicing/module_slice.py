@@ -59,7 +59,7 @@ class SourceGraph:
     """One text, indexed once, and sliced for every target."""
 
     def __init__(self, text: str, tree: ast.Module) -> None:
-        self._text = text
+        self.text = text
         self._lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
         self._statements = tree.body
         self.index = ModuleIndex(tree)
@@ -88,7 +88,7 @@ class SourceGraph:
 
     @cached_property
     def _entry(self) -> Entry:
-        return Entry(self._text, self.index)
+        return Entry(self.text, self.index)
 
     def _reach_all(self, name: str, also: Collection[str]) -> tuple[set[int], Mapping[int, str]]:
         """Return the statements in the slice, and the lines of what the program's entry binds for them."""
