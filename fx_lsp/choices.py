@@ -45,10 +45,9 @@ class Choices:
         metadata={"help": "whether sums into indexed places stay calls, which add in the same order in every run"},
     )
 
-    def work(self, name: str) -> str:
-        """The name of work with these choices as its options, as far as they differ from what is done without them."""
-        chosen = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
-        return "&".join([name, *chosen])
+    def parts(self) -> dict[str, str]:
+        """Return these choices as parts of work, as far as they differ from what is done without them."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
 
 def allowed() -> dict[str, tuple[str, ...]]:

@@ -6,8 +6,10 @@ A *spec* is a tensor as FX prints it: `f32[8, 128]`, `i64[2]@cuda`, `f32[8, 128]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+from urllib.parse import quote, unquote
 
 
 @dataclass(frozen=True)
@@ -478,25 +480,37 @@ class Fit:
 Work: TypeAlias = str
 """What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or "".
 
-With `variant=targets` it is done with that variant of the target; alone, it is only traced.
+With `variant=targets` it is done with that variant of the target; alone, it is only traced. How its text is made
+is known to `read_work` and `write_work` alone.
 """
-_VARIANT = "variant="
+_VARIANT = "variant"
+_PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
+
+
+def read_work(work: Work) -> dict[str, str]:
+    """Return the parts of `work`, its own name first: `{"passes": "", "table": "core"}` for `passes&table=core`."""
+    parts = (part.partition("=") for part in work.split("&") if part)
+    return {name: unquote(value) for name, _, value in parts}
+
+
+def write_work(parts: Mapping[str, str]) -> Work:
+    """Return the work with these parts, as `read_work` reads it; what would end a part in one is quoted."""
+    return "&".join(f"{name}={quote(value, safe=_PLAIN)}" if value else name for name, value in parts.items())
 
 
 def variant_work(name: str, work: Work = "") -> Work:
     """Return `work` done with the variant `name` of a target, "" for the target as it is."""
-    return "&".join(part for part in (work, f"{_VARIANT}{name}" if name else "") if part)
+    return write_work({**read_work(work), _VARIANT: name}) if name else work
 
 
 def variant_of(work: Work) -> str:
     """Return the variant of a target that `work` is done with, "" for the target as it is."""
-    parts = (part for part in work.split("&") if part.startswith(_VARIANT))
-    return next(parts, "").removeprefix(_VARIANT)
+    return read_work(work).get(_VARIANT, "")
 
 
 def plain_work(work: Work) -> Work:
     """Return `work` without the variant of the target that it is done with."""
-    return "&".join(part for part in work.split("&") if not part.startswith(_VARIANT))
+    return write_work({name: value for name, value in read_work(work).items() if name != _VARIANT})
 
 
 @dataclass(frozen=True)

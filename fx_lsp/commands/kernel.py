@@ -24,7 +24,7 @@ from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, s
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.features.passes import render_passes
-from fx_lsp.model import Failure, Trace
+from fx_lsp.model import Failure, Trace, read_work, write_work
 from fx_lsp.tracing.kernel_files.generated import (
     WRONG,
     Generated,
@@ -171,7 +171,7 @@ INDEX = "index.txt"
 async def _dump_passes(arguments: argparse.Namespace, chosen: Chosen) -> Failure | None:
     """Write the graphs after each rewrite that changed them, and the list of all; what an earlier call left of rewrites
     that changed nothing now is removed. Raises OSError."""
-    work, folder = chosen_of(arguments).work(REWRITES), Path(arguments.dump_passes)
+    work, folder = write_work({REWRITES: "", **chosen_of(arguments).parts()}), Path(arguments.dump_passes)
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if isinstance(outcome, Failure):
@@ -197,7 +197,7 @@ async def _dump_passes(arguments: argparse.Namespace, chosen: Chosen) -> Failure
 
 async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Failure:
     """Return what the kernels are compiled to."""
-    work = chosen_of(arguments).work(work_of(arguments.view, arguments.gpu))
+    work = write_work({**read_work(work_of(arguments.view, arguments.gpu)), **chosen_of(arguments).parts()})
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if isinstance(outcome, Failure):
@@ -213,7 +213,7 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
 
 
 async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> Generated | Failure:
-    work = chosen_of(arguments).work(TRITON)
+    work = write_work({TRITON: "", **chosen_of(arguments).parts()})
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if not isinstance(outcome, Trace):

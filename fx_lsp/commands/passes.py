@@ -20,7 +20,7 @@ from fx_lsp.features.documents import render_stage
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import work_of_pass
 from fx_lsp.features.passes import render_passes, render_run
-from fx_lsp.model import Failure, Outcome, Stage, Trace, Work, variant_work
+from fx_lsp.model import Failure, Outcome, Stage, Trace, Work, read_work, variant_work, write_work
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,18 +62,18 @@ def run(arguments: argparse.Namespace) -> int:
 def work_of(arguments: argparse.Namespace) -> Work:
     """Return the work that the arguments ask for."""
     if arguments.partitions or arguments.budgets:
-        return f"partitions&budgets={arguments.budgets}" if arguments.budgets else "partitions"
+        return write_work({"partitions": "", **({"budgets": arguments.budgets} if arguments.budgets else {})})
     if arguments.debug:
         return "debug"
-    check = "check" if arguments.check else ""
+    check = {"check": ""} if arguments.check else {}
     if arguments.own:
         chosen = read_target(arguments.own)
-        graph = f"on={arguments.on}" if arguments.on else ""
-        return "&".join(part for part in (work_of_pass(chosen.file, chosen.name), graph, check) if part)
+        graph = {"on": arguments.on} if arguments.on else {}
+        return write_work({**read_work(work_of_pass(chosen.file, chosen.name)), **graph, **check})
     wanted = [arguments.stage or "", *(arguments.diff or ())]
-    code = arguments.code or any(name.endswith(":code") for name in wanted)
-    table = f"table={arguments.table}" if arguments.table and arguments.table != "inductor" else ""
-    return "&".join(part for part in ("passes", table, "code" if code else "", check) if part)
+    code = {"code": ""} if arguments.code or any(name.endswith(":code") for name in wanted) else {}
+    table = {"table": arguments.table} if arguments.table and arguments.table != "inductor" else {}
+    return write_work({"passes": "", **table, **code, **check})
 
 
 async def _passes(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from fx_lsp.features.bindings import Flow
 from fx_lsp.features.pin import WIDTH, TextChange
 from fx_lsp.features.regions import Place, RegionSignature, first_line, last_line, place_of, signature_of_region
-from fx_lsp.model import Outcome, Target, Trace, Work
+from fx_lsp.model import Outcome, Target, Trace, Work, write_work
 from fx_lsp.syntax import parse
 
 STAGE = "checkpoint"
@@ -46,7 +46,7 @@ def checkpoint(text: str, target: Target, outcome: Outcome, first: int, last: in
     lines = range(first_line(place.statements[0]), last_line(place.statements[-1]) + 1)
     if not any(v.span.file == target.file and v.span.line in lines for v in outcome.values):
         return None
-    return Checkpoint(f"{STAGE}={lines[0]}-{lines[-1]}", tuple(_edits(text, tree, place)))
+    return Checkpoint(write_work({STAGE: f"{lines[0]}-{lines[-1]}"}), tuple(_edits(text, tree, place)))
 
 
 @lru_cache(maxsize=2)

@@ -16,7 +16,7 @@ from fx_lsp.features.lenses import Lens
 from fx_lsp.features.problems import Problem
 from fx_lsp.features.text import one_line, plain, sentence
 from fx_lsp.features.uris import LOWERED, View
-from fx_lsp.model import Node, Remark, Span, Stage, Work
+from fx_lsp.model import Node, Remark, Span, Stage, Work, read_work, write_work
 
 LISTINGS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 """The compiled forms of a kernel, in the order in which each is made of the one before it."""
@@ -41,27 +41,27 @@ def work_of(stage: str, chip: str, beside: Work = "") -> Work:
     choices of the work `beside`, where that makes kernels, too."""
     chosen = _choices(beside)
     if stage == TRITON:
-        return "&".join([TRITON, *chosen])
+        return write_work({TRITON: "", **chosen})
     is_listing = stage == RESOURCES or stage.partition(":")[0] in LISTINGS
-    return "&".join([LOWERED, f"target={chip}", *chosen]) if is_listing else ""
+    return write_work({LOWERED: "", "target": chip, **chosen}) if is_listing else ""
 
 
-def _choices(work: Work) -> list[str]:
-    """Return the options of work on kernels that are choices of its user's."""
-    name, *options = work.split("&")
-    return [o for o in options if not o.startswith("target=")] if name in (TRITON, LOWERED) else []
+def _choices(work: Work) -> dict[str, str]:
+    """Return the parts of work on kernels that are choices of its user's."""
+    parts = read_work(work)
+    is_of_kernels = TRITON in parts or LOWERED in parts
+    return {n: v for n, v in parts.items() if n not in (TRITON, LOWERED, "target")} if is_of_kernels else {}
 
 
 def choices_of(work: Work) -> str:
     """Return the choices that kernels are made by, as the name of work has them: "" or "fuse=no"."""
-    return "&".join(_choices(work))
+    return write_work(_choices(work))
 
 
 def chip_of(work: Work) -> str:
     """Return the chip that work compiles for, "" for other work."""
-    name, *options = work.split("&")
-    chosen = (option.partition("=")[2] for option in options if option.startswith("target="))
-    return next(chosen, "") if name == LOWERED else ""
+    parts = read_work(work)
+    return parts.get("target", "") if LOWERED in parts else ""
 
 
 def kernels_of(view: View) -> View:

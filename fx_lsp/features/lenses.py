@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import quote
 
 from fx_lsp.choices import TRITON
 from fx_lsp.features.benchmark import lens_title
@@ -13,7 +12,7 @@ from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
 from fx_lsp.measured import BenchmarkRun
-from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work
+from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work, write_work
 
 PASSES = "passes"
 """The stage that lists all stages, and the work that makes them."""
@@ -24,7 +23,6 @@ OFFERED = 3
 TORCHSCRIPT = "torchscript"
 """The stage of a graph as TorchScript, and the work that makes it."""
 _BUILT = ("graph", "table", "code")
-_PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
 _SHOWN = ("forward", "backward", "joint", "inference")
 
 
@@ -119,8 +117,8 @@ def run_of(pass_: Pass) -> Work:
 
 
 def work_of_pass(file: str, name: str) -> Work:
-    """Return the work of running the pass `name` of a file; what would end it in a work is quoted."""
-    return f"pass={quote(file, safe=_PLAIN)}::{name}"
+    """Return the work of running the pass `name` of a file."""
+    return write_work({"pass": f"{file}::{name}"})
 
 
 def default_stage(trace: Trace) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import fx_lsp
 from fx_lsp.comments import fx_comment
@@ -92,7 +92,7 @@ class Analysis:
             comment = fx_comment(self.text, target)
             extra = range(comment.span.line, comment.span.end_line + 1) if comment else ()
             inputs = (*((comment.given,) if comment else ()), *self.project.given(name), *self.recorded.get(name, ()))
-            names = _names_in(inputs) | fitting_classes(self.graph.tree, name)
+            names = _names_in(inputs) | fitting_classes(self.graph.index, name)
             part = self._slice(target, names)
             self._plans[name] = Plan(target, part, inputs, (*part.lines, *extra))
         return self._plans[name]
@@ -182,17 +182,17 @@ class Analysis:
 
     def _step_slice(self, name: str, names: Collection[str]) -> Slice:
         assert self.graph is not None, "a text with targets has been parsed"
-        return step_slice(self.steps[name], self.text, self.graph, names)
+        return step_slice(self.steps[name], self.graph, names)
 
     def _sites(self, target: Target, overlays: Mapping[str, str]) -> tuple[CallSite, ...]:
         graph = self.graph
         if graph is None:
             return ()
-        sites = partial(call_sites, graph=graph, text=self.text, module=self.module, roots=self.roots)
+        sites = partial(call_sites, graph=graph, module=self.module, roots=self.roots)
         sites = partial(sites, overlays=overlays, module_name=module_name)
         kind = self._kind(target)
         if kind == "step":
-            return step_sites(self.steps[target.name], self.file, self.text, graph, sites)
+            return step_sites(self.steps[target.name], self.file, graph, sites)
         return sites(replace(target, kind=kind))
 
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
@@ -217,7 +217,7 @@ class Analysis:
 
     def import_span(self) -> Span:
         """Return where a problem of the whole file stands: its first import of torch, or line 1."""
-        line = (self.graph.import_line("torch") if self.graph else None) or 1
+        line = (self.graph.index.import_line("torch") if self.graph else None) or 1
         content = split_lines(self.text)[line - 1].rstrip()
         return Span(self.file, line, 0, line, len(content.encode("utf-8", "surrogatepass")))
 
@@ -229,12 +229,12 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     tree, project, recorded = parse(file, text), read_project(file), recorded_calls(file)
     if isinstance(tree, Failure):
         return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
-    roots = (*roots, *import_roots(file, tree, roots))
-    discovered = discover(file, text, tree, project.inputs.keys() | recorded.keys())
-    passes = find_passes(file, text, tree)
+    graph = SourceGraph(text, tree)
+    roots = (*roots, *import_roots(file, graph.index, roots))
+    discovered = discover(file, text, graph.index, project.inputs.keys() | recorded.keys())
+    passes = find_passes(file, text, graph.index)
     rewriting = {p.name for p in passes if p.kind != "rewrite"}
     targets = {target.name: target for target in discovered.targets if target.name.partition(".")[0] not in rewriting}
-    graph = SourceGraph(text, tree)
     return Analysis(
         file, text, roots, module, package, targets, None, graph, project, recorded, passes, discovered.steps
     )
@@ -246,22 +246,19 @@ def _names_in(inputs: Iterable[WrittenInputs]) -> set[str]:
     return {name for comment in parsed if isinstance(comment, Comment) for name in names_used(comment)}
 
 
-class Texts(dict[str, str]):
-    """Unsaved texts by file, and, under `file::name`, the text that says what a target is called with."""
+@dataclass(frozen=True)
+class Texts:
+    """The unsaved texts of files, by path, and what is in those that parse."""
 
-    def __init__(self, texts: Mapping[str, str], analyses: Mapping[str, Analysis]) -> None:
-        super().__init__(texts)
-        self._analyses = analyses
+    by_path: Mapping[str, str]
+    analyses: Mapping[str, Analysis]
 
-    def __contains__(self, path: object) -> bool:
-        return super().__contains__(path) or (isinstance(path, str) and path.partition("::")[0] in self._analyses)
-
-    def get(self, path: str, default: Any = None) -> Any:
-        """Return the text of a file or of a use, or `default`."""
+    def get(self, path: str, /) -> str | None:
+        """Return the text of a file or, of `file::name`, what in it says how a target is called; None for others."""
         file, separator, name = path.partition("::")
-        if separator and file in self._analyses:
-            return self._analyses[file].use_of(name, self)
-        return super().get(path, default)
+        if separator and file in self.analyses:
+            return self.analyses[file].use_of(name, self.by_path)
+        return self.by_path.get(path)
 
 
 async def aside(text: str, work: Callable[[], T]) -> T:

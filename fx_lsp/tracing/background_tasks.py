@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for, kept alive until they end."""
+"""Tasks that nobody waits for: kept alive until they end, or until a newer one takes their place."""
 
 from __future__ import annotations
 
@@ -31,3 +31,32 @@ class Background:
         if not task.cancelled() and (error := task.exception()) is not None:
             asyncio.get_running_loop().call_exception_handler({"message": "fx-lsp engine", "exception": error})
         self._on_end()
+
+
+class Delayed:
+    """Starts the newest of what it is given, a moment later; what it was given before is cancelled."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether something runs, or will soon."""
+        return self._timer is not None or (self._task is not None and not self._task.done())
+
+    def start(self, seconds: float, start: Callable[[], asyncio.Task[None]]) -> None:
+        """Call `start` after some seconds, for a task."""
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._start, start)
+
+    def stop(self) -> None:
+        """Cancel what runs, or would soon."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._timer = self._task = None
+
+    def _start(self, start: Callable[[], asyncio.Task[None]]) -> None:
+        self._timer, self._task = None, start()

@@ -8,9 +8,10 @@ import time
 from dataclasses import dataclass
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest, Work
+from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest
 from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.answers.disk import Dependency, read_dependencies
+from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.slicing.passes import with_passes
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import our_fault
@@ -32,29 +33,29 @@ class Asked:
 async def ask(
     interpreter: TracingInterpreter,
     analysis: Analysis,
-    name: str,
-    work: Work,
-    overlays: Texts,
+    question: TargetQuestion,
+    texts: Texts,
     previous: tuple[InputSpec, ...],
     search_seconds: float,
     early: EarlyReply | None = None,
 ) -> Asked:
-    """Trace the target `name` and do `work` with it. A bug of ours is a `Failure` too. Raises WorkerStartError.
+    """Have a question answered by a tracer. A bug of ours is a `Failure` too. Raises WorkerStartError.
 
     `early` is given replies that are not final.
     """
 
     def prepare() -> TraceRequest | Failure:
-        request = analysis.request(name, overlays, search_seconds, previous, work)
-        return with_passes(request, analysis.project.passes, overlays)
+        request = analysis.request(name, texts.by_path, search_seconds, previous, question.work)
+        return with_passes(request, analysis.project.passes, texts.by_path)
 
+    name = question.target
     span, started = analysis.plan(name).target.name_span, time.time()
     try:
         request = await asyncio.to_thread(prepare)
         if isinstance(request, Failure):
             return Asked(TraceReply(request), None, False, ())
         traced: TracerAnswer = await interpreter.trace(request, span, early)
-        dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, overlays, started)
+        dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, texts, started)
     except WorkerStartError:
         raise
     except Exception as error:

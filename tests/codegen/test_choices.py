@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from interpreted import captured, generated, loaded, wrong
 
 from fx_lsp.choices import Choices, read_choices
+from fx_lsp.model import write_work
 
 
 def gated(x, w):
@@ -69,5 +70,5 @@ def test_a_choice_that_there_is_not():
 
 def test_choices_are_options_of_work():
     choices = Choices(precision="tf32", fuse="no")
-    assert choices.work("triton") == "triton&fuse=no&precision=tf32"
+    assert write_work({"triton": "", **choices.parts()}) == "triton&fuse=no&precision=tf32"
     assert read_choices({"triton": "", "fuse": "no", "precision": "tf32"}) == choices

@@ -105,11 +105,12 @@ def test_what_a_pass_does_is_shown(seen: Run, case: Case) -> None:
 
 def test_every_pass_of_the_examples_is_here() -> None:
     from fx_lsp.tracing.slicing.passes import find_passes
+    from fx_lsp.tracing.source.index import ModuleIndex
     from fx_lsp.tracing.source.parsing import parse
 
     found = set[tuple[str, str]]()
     for path in Path(FOLDER).glob("*.py"):
         text = path.read_text()
         tree = parse(str(path), text)
-        found |= {(path.name, p.name) for p in find_passes(str(path), text, tree)}  # type: ignore[arg-type]
+        found |= {(path.name, p.name) for p in find_passes(str(path), text, ModuleIndex(tree))}  # type: ignore[arg-type]
     assert found - {("patterns.py", "bias_pattern")} == {(case.file, case.name) for case in CASES}

@@ -34,6 +34,7 @@ from fx_lsp.model import (
 )
 from fx_lsp.server.app import serve
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState, TargetState
+from fx_lsp.tracing.open_file import TraceProgress
 
 LINE = re.compile(r"^def (\w+)\(x\): return (.*)$", re.MULTILINE)
 
@@ -149,7 +150,7 @@ def _states(file: str, text: str) -> list[TargetState]:
         )
         slow = "slow" in body
         outcome = None if slow else _outcome(target, body, size)
-        found.append(TargetState(target, outcome, pending=slow, stale=False, key=body))
+        found.append(TargetState(target, outcome, TraceProgress.TRACING if slow else TraceProgress.TRACED, key=body))
     return found
 
 

@@ -27,8 +27,9 @@ from fx_lsp.model import (
     Unreached,
 )
 from fx_lsp.tracing.analysis import analyse, module_name
+from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
-from fx_lsp.tracing.open_file import SLOW_SECONDS, urgency
+from fx_lsp.tracing.open_file import SLOW_SECONDS, Focus, urgency
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.find_python import Interpreter
 from fx_lsp.tracing.workers.interpreter import Backend
@@ -361,9 +362,11 @@ async def test_what_was_slow_is_traced_after_the_rest(bench: Bench) -> None:
     engine.open(bench.file, TEXT, ())
     await bench.quiet(engine)
     open_file = engine._files[bench.file]
-    keys = {name: key for key, name in open_file.names.items()}
-    open_file.shown["f"] = replace(open_file.shown["f"], seconds=SLOW_SECONDS + 1)
-    first, second = (urgency([open_file], open_file, keys[name], True) for name in ("f", "g"))
+    question = TargetQuestion("f")
+    answer, keys = open_file.answers.get(question), open_file.keys
+    assert answer is not None and keys is not None
+    open_file.answers._answers[question] = replace(answer, seconds=SLOW_SECONDS + 1)
+    first, second = (urgency([open_file], Focus(bench.file), keys.targets[name], True) for name in ("f", "g"))
     assert first is not None and second is not None and first > second
 
 
@@ -615,6 +618,17 @@ async def test_a_variant_is_traced_after_the_target_and_added_to_it(bench: Bench
     assert [(v.name, v.span.line) for v in variant.values] == [("x", 6)]
     assert (variant.inputs[0].spec, unreached.span.line, unreached.variants) == ("f32[2]", 6, ("y",))
     assert len(bench.tracers.requests) == 2, "what is known is not traced again"
+
+
+async def test_work_with_some_lines_is_known_where_they_stand_now(bench: Bench) -> None:
+    engine = bench.engine()
+    engine.open(bench.file, TEXT, ())
+    await engine.outcome(bench.file, "f", "checkpoint=4-4")
+    engine.open(bench.file, f"# moved\n{TEXT}", ())
+    await engine.outcome(bench.file, "f", "checkpoint=5-5")
+    assert [request.work for request in bench.tracers.requests if request.work] == ["checkpoint=4-4"]
+    await engine.outcome(bench.file, "f", "checkpoint=4-5")
+    assert [request.work for request in bench.tracers.requests if request.work][1:] == ["checkpoint=4-5"]
 
 
 async def test_a_variant_that_is_wrong_is_a_remark(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import pytest
 from fx_lsp.model import Failure, PassSource
 from fx_lsp.tracing.analysis import analyse
 from fx_lsp.tracing.slicing.passes import find_passes, with_passes
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import parse
 from fx_lsp.tracing.source.project import PYPROJECT, read_project
 
@@ -22,7 +23,7 @@ def found(source: str, head: str = HEAD) -> dict[str, str]:
     text = head + textwrap.dedent(source)
     tree = parse("p.py", text)
     assert not isinstance(tree, Failure)
-    passes = find_passes("p.py", text, tree)
+    passes = find_passes("p.py", text, ModuleIndex(tree))
     lines = text.splitlines()
     for p in passes:
         assert lines[p.name_span.line - 1][p.name_span.col : p.name_span.end_col] == p.name

@@ -19,7 +19,7 @@ from fx_lsp.features.benchmark import lens_title
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.measured import INDUCTOR_KERNELS, BenchmarkJob, BenchmarkRun, Event, Failed, Finished, JobProgress
-from fx_lsp.model import Failure
+from fx_lsp.model import Failure, read_work
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import MEASURING, Benchmarks, page_of, running_data
 from fx_lsp.server.display.views import Views
@@ -113,8 +113,7 @@ async def hosts(session: Session, arguments: list[Any]) -> dict[str, Any]:
 
 def _request(options: BenchOptions, file: str, name: str, text: str, roots: tuple[str, ...]) -> BenchRequest:
     """Return what is to be generated. Raises TargetError or ValueError."""
-    parts = [option.partition("=") for option in options.work.split("&")[1:]]
-    choices = replace(read_choices({name: value for name, _, value in parts}), engine="fx-lsp")
+    choices = replace(read_choices(read_work(options.work)), engine="fx-lsp")
     sweep = read_sweep(options.sweep) if options.sweep else None
     inductor = INDUCTOR_KERNELS in options.variants if options.variants else None
     return BenchRequest(file, name, text, roots, options.inputs, sweep, choices, inductor)

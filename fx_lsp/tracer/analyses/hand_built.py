@@ -8,7 +8,6 @@ import linecache
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
 
 import torch
 from torch import fx, nn
@@ -16,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Remark, Span, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Failure, InputSpec, Remark, Span, Trace, TraceReply, TraceRequest, read_work
 from fx_lsp.specs import Comment, TensorSpec, parse_comment
 from fx_lsp.tracer.analyses.node_origins import OwnNames, link_made, lint_problem, table, unmarked
 from fx_lsp.tracer.analyses.torchscript import TORCHSCRIPT, add_torchscript
@@ -49,7 +48,7 @@ def graph_reply(
 
     What it raises while it is built is a Failure at the user's expression, what is wrong with it afterwards a remark.
     """
-    options = dict(parse_qsl(request.work, keep_blank_values=True))
+    options = read_work(request.work)
     if request.work not in ("", TORCHSCRIPT) and "pass" not in options:
         message = f"{request.name} builds a graph: it is shown as it is, and nothing compiles it"
         return TraceReply(Failure("unsupported", message))

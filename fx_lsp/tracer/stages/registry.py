@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
-from urllib.parse import parse_qsl
 
-from fx_lsp.model import InputSpec, Stage, TraceRequest
+from fx_lsp.model import InputSpec, Stage, TraceRequest, read_work
 from fx_lsp.tracer.capture.aot import Captured
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.compat import FakeTensorMode
@@ -61,7 +60,7 @@ def further_stages(traced: TracedCall) -> Ledger:
     The options of a work are all parts of its query, its own name first. Raises ValueError for work that does not
     exist, or with options that it does not have.
     """
-    options = dict(parse_qsl(traced.request.work, keep_blank_values=True))
+    options = read_work(traced.request.work)
     name = next(iter(options), "")
     if name not in WORKS:
         raise ValueError(f"there is no work {name!r}")

@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import Failure, Outcome, Span, TargetKind, TraceReply, WrittenInputs
@@ -53,6 +53,13 @@ class CachedTrace:
     dependencies: tuple[Dependency, ...]
     packages: tuple[str, ...] = ()
     final: bool = True
+
+
+class UnsavedTexts(Protocol):
+    """Texts that are newer than those on disk."""
+
+    def get(self, path: str, /) -> str | None:
+        """Return the text of a file, or of a part of one that an answer depends on; None where the disk's counts."""
 
 
 UNKNOWN = "unknown"
@@ -100,32 +107,30 @@ def default_cache_path() -> str:
     return str(base / "fx-lsp" / "traces.sqlite3")
 
 
-def read_dependencies(
-    paths: Sequence[str], overlays: Mapping[str, str], since: float = math.inf
-) -> tuple[Dependency, ...]:
-    """Return the state of files, unsaved texts (`overlays`) before the disk. A missing file has the digest "".
+def read_dependencies(paths: Sequence[str], texts: UnsavedTexts, since: float = math.inf) -> tuple[Dependency, ...]:
+    """Return the state of files, unsaved `texts` before the disk. A missing file has the digest "".
 
     A file that was written after `since` (seconds since the epoch), so that nobody knows which of its texts was read,
     has a digest that no file has.
     """
-    dependencies = (_read_dependency(path, overlays) for path in paths)
+    dependencies = (_read_dependency(path, texts) for path in paths)
     now = time.time()
     return tuple(
         replace(d, digest=UNKNOWN, mtime_ns=-1) if since < d.mtime_ns / 1e9 <= now else d for d in dependencies
     )
 
 
-def is_fresh(dependencies: Sequence[Dependency], overlays: Mapping[str, str]) -> bool:
+def is_fresh(dependencies: Sequence[Dependency], texts: UnsavedTexts) -> bool:
     """Return whether every file still has the text that it had; time and size are looked at first."""
     for dependency in dependencies:
-        if dependency.path not in overlays and dependency.mtime_ns >= 0:
+        if dependency.mtime_ns >= 0 and texts.get(dependency.path) is None:
             try:
                 status = Path(dependency.path).stat()
             except OSError:
                 return False
             if (status.st_mtime_ns, status.st_size) == (dependency.mtime_ns, dependency.size):
                 continue
-        if _read_dependency(dependency.path, overlays).digest != dependency.digest:
+        if _read_dependency(dependency.path, texts).digest != dependency.digest:
             return False
     return True
 
@@ -154,10 +159,10 @@ class Cache:
         self.trouble = ""
         """Why nothing is kept on disk in this session, or ""."""
 
-    def get(self, key: str, overlays: Mapping[str, str]) -> CachedTrace | None:
+    def get(self, key: str, texts: UnsavedTexts) -> CachedTrace | None:
         """Return the answer stored under `key`, if everything it depends on is unchanged."""
         answer = self._attempt(lambda connection: _select(connection, key))
-        if answer is None or not is_fresh(answer.dependencies, overlays):
+        if answer is None or not is_fresh(answer.dependencies, texts):
             return None
         self._attempt(lambda connection: _note_use(connection, key, self._clock()))
         return answer
@@ -350,8 +355,8 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return "locked" in str(error) or "busy" in str(error)
 
 
-def _read_dependency(path: str, overlays: Mapping[str, str]) -> Dependency:
-    text = overlays.get(path)
+def _read_dependency(path: str, texts: UnsavedTexts) -> Dependency:
+    text = texts.get(path)
     if text is not None:
         return Dependency(path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
     try:

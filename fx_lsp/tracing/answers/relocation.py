@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from fx_lsp.model import (
     Failure,
@@ -21,6 +22,7 @@ from fx_lsp.model import (
     Trace,
     Unreached,
 )
+from fx_lsp.tracing.source.parsing import split_lines
 
 
 def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | None:
@@ -72,6 +74,12 @@ def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage
                 moved = chains[node.spans] = node.spans
         nodes.append(node if moved is node.spans or moved == node.spans else replace(node, spans=moved))
     return replace(stage, nodes=tuple(nodes), text=_text(stage, nodes) if stage.origins else stage.text)
+
+
+@lru_cache(maxsize=16)
+def line_map(old: str, new: str) -> Mapping[int, int] | None:
+    """Return the lines of one text by those of an earlier one, as far as both have them; None where both are equal."""
+    return None if old == new else edited_lines(split_lines(old), split_lines(new))
 
 
 def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from fx_lsp.model import Stage, TraceReply
-from fx_lsp.tracing.answers.disk import Cache, CachedTrace, Dependency, is_fresh
+from fx_lsp.tracing.answers.disk import Cache, CachedTrace, Dependency, UnsavedTexts, is_fresh
 from fx_lsp.tracing.answers.lru import Bounded
 from fx_lsp.wire import decode_stage
 
@@ -30,10 +30,10 @@ class Answers:
         """Say why answers are not stored on disk, or ""."""
         return self._cache.trouble
 
-    async def find(self, keys: Iterable[str], overlays: Mapping[str, str]) -> dict[str, CachedTrace]:
+    async def find(self, keys: Iterable[str], texts: UnsavedTexts) -> dict[str, CachedTrace]:
         """Return the answers whose dependencies are unchanged; others are forgotten."""
         remembered = {key: self._answers.get(key) for key in keys}
-        fresh = await asyncio.to_thread(_look_up, remembered, self._cache, overlays)
+        fresh = await asyncio.to_thread(_look_up, remembered, self._cache, texts)
         for key in remembered:
             if key in fresh:
                 self._answers.put(key, fresh[key])
@@ -96,12 +96,10 @@ class Answers:
         self._cache.close()
 
 
-def _look_up(
-    remembered: Mapping[str, CachedTrace | None], cache: Cache, overlays: Mapping[str, str]
-) -> dict[str, CachedTrace]:
+def _look_up(remembered: Mapping[str, CachedTrace | None], cache: Cache, texts: UnsavedTexts) -> dict[str, CachedTrace]:
     answers: dict[str, CachedTrace] = {}
     for key, answer in remembered.items():
-        fresh = answer if answer and is_fresh(answer.dependencies, overlays) else cache.get(key, overlays)
+        fresh = answer if answer and is_fresh(answer.dependencies, texts) else cache.get(key, texts)
         if fresh is not None:
             answers[key] = fresh
     return answers

@@ -11,13 +11,14 @@ from functools import cached_property, partial
 from itertools import islice
 
 from fx_lsp.model import CallSite, Target
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
-from fx_lsp.tracing.calls.straight_line import FUNCTIONS, MADE, Known, TargetCall, calling_methods, calls_in, trains
+from fx_lsp.tracing.calls.straight_line import MADE, Known, TargetCall, calling_methods, calls_in, trains
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import loads_of
 from fx_lsp.tracing.source.tensor_code import collect_imports
@@ -36,7 +37,6 @@ ModuleName = Callable[[str], tuple[str, str, str]]
 def call_sites(
     target: Target,
     graph: SourceGraph,
-    text: str,
     module: str,
     roots: Sequence[str],
     overlays: Mapping[str, str],
@@ -49,7 +49,7 @@ def call_sites(
     `module` is the file's dotted name; `module_name` gives that of any other, and its package. `overlays` are unsaved
     texts by path. Of a target that is the function around a step only `part` runs. At most `limit` are given.
     """
-    own = _Own(target, graph, text, module, part)
+    own = _Own(target, graph, module, part)
     calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
     if sum(rank == 0 for rank, _ in calls) < limit:
         for there in _elsewhere(own, roots, overlays, module_name):
@@ -113,15 +113,14 @@ class _Own:
 
     target: Target
     graph: SourceGraph
-    text: str
     module: str
     part: StepPart | None = None
 
     @cached_property
     def known(self) -> Known:
         top = self.target.name.partition(".")[0]
-        names = {top, *_users(self.graph, [top])}
-        definitions = [node for node in self.graph.tree.body if getattr(node, "name", None) in names]
+        names = {top, *_users(self.graph.index, [top])}
+        definitions = [node for name, node in self.graph.index.definitions.items() if name in names]
         classes = {node.name for node in definitions if isinstance(node, ast.ClassDef)}
         programs = {node.name for node in definitions if isinstance(node, FUNCTIONS) and trains(node)}
         return Known(
@@ -149,11 +148,11 @@ class _Own:
         return calls_in(self.graph, self.known, self.target)
 
     def site(self, target_call: TargetCall) -> CallSite | None:
-        needed = _needed(self.graph, self.text, target_call, self.target, self.callee)
+        needed = _needed(self.graph, target_call, self.target, self.callee)
         if needed is None:
             return None
         lines = {**self.lines(needed.names), **needed.lines, **(self.part.lines if self.part is not None else {})}
-        text = _joined(lines, self.text)
+        text = _joined(lines)
         return CallSite(self.target.file, target_call.call.lineno, text, needed.then, functions=needed.functions)
 
     @property
@@ -246,10 +245,10 @@ class _There:
     def _imports(self) -> tuple[Known, str, frozenset[str]]:
         """Return what leads to the target, the name that the file imports the target's by, and its names in use."""
         lead, imports = self.lead.known, _ImportsOf(self.lead.module, self.lead.known.names)
-        for node in walk(self.user.tree):
+        for node in self.user.graph.index.import_statements:
             if isinstance(node, ast.Import):
                 imports.add(node)
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 imports.add_from(node, self._absolute(node))
         names, aliases, in_use = imports.names, imports.aliases, imports.in_use
         if aliases:
@@ -266,7 +265,7 @@ class _There:
         callees = Known(
             frozenset(names.keys() | helpers.keys()),
             called(lead.direct) | lead.direct,
-            called(lead.classes) | lead.classes | {*filter(self.user.graph.is_class, helpers)},
+            called(lead.classes) | lead.classes | {*filter(self.user.graph.index.is_class, helpers)},
             called(lead.programs) | _programs(helpers),
             frozenset(aliases),
             lead.names,
@@ -275,13 +274,12 @@ class _There:
         )
         if self.lead.imported:
             return callees, self.lead.imported, self.lead.taken
-        return callees, imports.imported, frozenset(name for name in in_use if self.own.graph.binds(name))
+        return callees, imports.imported, frozenset(name for name in in_use if self.own.graph.index.binds(name))
 
     def _helpers(self, leading: Collection[str]) -> dict[str, ast.stmt]:
         """Functions and classes of the file that use what leads to the target."""
-        helpers = _users(self.user.graph, leading)
-        kinds = (*FUNCTIONS, ast.ClassDef)
-        return {node.name: node for node in self.user.tree.body if isinstance(node, kinds) and node.name in helpers}
+        helpers = _users(self.user.graph.index, leading)
+        return {name: node for name, node in self.user.graph.index.definitions.items() if name in helpers}
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -293,7 +291,7 @@ class _There:
         return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
 
     def site(self, target_call: TargetCall) -> CallSite | None:
-        needed = _needed(self.user.graph, self.user.text, target_call, self.own.target, self.own.callee)
+        needed = _needed(self.user.graph, target_call, self.own.target, self.own.callee)
         if needed is None:
             return None
         _, imported, imported_names = self._imports
@@ -301,7 +299,7 @@ class _There:
         return CallSite(
             self.user.file,
             target_call.call.lineno,
-            _joined(lines, self.user.text),
+            _joined(lines),
             needed.then,
             self.module,
             self.package,
@@ -316,12 +314,12 @@ def _programs(definitions: Mapping[str, ast.stmt]) -> set[str]:
     return {name for name, node in definitions.items() if isinstance(node, FUNCTIONS) and trains(node)}
 
 
-def _users(graph: SourceGraph, names: Collection[str]) -> set[str]:
+def _users(index: ModuleIndex, names: Collection[str]) -> set[str]:
     """Return what of a file uses some of `names`, the containers that hold them, and what uses those."""
     users, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
-        fresh = {*graph.users(name), *graph.holders(name)} - users
+        fresh = {*index.users(name), *index.holders(name)} - users
         users |= fresh
         waiting += fresh
     return users
@@ -383,7 +381,6 @@ class _Callee:
 
 def _needed(
     graph: SourceGraph,
-    text: str,
     target_call: TargetCall,
     target: Target,
     callee: _Callee | None,
@@ -394,23 +391,23 @@ def _needed(
 
     What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
     """
-    body, path = graph.tree.body, target_call.path
+    body, path = graph.index.body, target_call.path
     unread = _unread(callee, target_call)
-    needs = Backwards(collect_imports([*body, *walk(path[0])]).keys())
+    needs = Backwards({*graph.index.imports, *collect_imports(walk(path[0]))})
     idle = {n for argument in unread for n in walk(argument)}
     needs.names |= loads_of(path[-1]) if target_call.whole else _names_in([target_call.call], idle)
-    case = test_case(path, graph.tree)
+    case = test_case(path, graph.index)
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
     _need_globals(needs, path[0], read)
     needs.follow(body, path)
-    outer = _around(graph, text, path, target, needs, depth) if case is None else None
+    outer = _around(graph, path, target, needs, depth) if case is None else None
     if case is None and outer is None:
         return None
     call = None if target_call.whole else target_call.call
     decorated = path[:1] if outer is not None and outer.is_decorated else ()
     needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
-    lines = render(text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
+    lines = render(graph.text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
     functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
         names = needs.names | outer.names
@@ -438,7 +435,7 @@ def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> se
     return {part.id for part in walk(*nodes) if isinstance(part, ast.Name) and part not in without}
 
 
-def _around(graph: SourceGraph, text: str, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
+def _around(graph: SourceGraph, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
     """Return what the first call of the function that `path` begins with needs, of which some is needed.
 
     A call that leaves out what the function requires is one of what the decorators make of it: they are kept. So are
@@ -457,11 +454,11 @@ def _around(graph: SourceGraph, text: str, path: Path, target: Target, needs: Ba
             if call.path[0] is function:
                 continue
             is_plain = name is own and not call.indirect and callee.is_bound_by(call.call)
-            needed = _needed(graph, text, call, target, callee if is_plain else None, depth - 1, loads_of(function))
+            needed = _needed(graph, call, target, callee if is_plain else None, depth - 1, loads_of(function))
             if needed is not None:
                 return replace(needed, is_decorated=not is_plain)
     return None
 
 
-def _joined(lines: Mapping[int, str], text: str) -> str:
+def _joined(lines: Mapping[int, str]) -> str:
     return "\n".join(lines.get(number, "") for number in range(1, max(lines, default=0) + 1))

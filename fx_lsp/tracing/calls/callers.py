@@ -15,7 +15,7 @@ def callers_of(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> 
     """The callers of the target `name`, the most telling first: what `get_inputs()` is meant for, then the shortest."""
     around = _around(name, targets, graph)
     top = name.partition(".")[0]
-    users = [user for user in graph.users(top) if user in targets and user != top and user not in around]
+    users = [user for user in graph.index.users(top) if user in targets and user != top and user not in around]
     root = conventional(targets, graph)
     if root is not None and root != name and root not in around and top in graph.reached(root):
         users.insert(0, root)
@@ -29,10 +29,10 @@ def callers_of(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> 
 
 def conventional(targets: Mapping[str, Target], graph: SourceGraph) -> str | None:
     """The module that the file's `get_inputs()` is meant for: the last one that nothing else in the file uses."""
-    if not graph.binds("get_inputs"):
+    if not graph.index.binds("get_inputs"):
         return None
     modules = [name for name, target in targets.items() if target.kind == "module"]
-    unused = [name for name in modules if not any(user != name for user in graph.users(name))]
+    unused = [name for name in modules if not any(user != name for user in graph.index.users(name))]
     return unused[-1] if unused else None
 
 
@@ -47,7 +47,7 @@ def _around(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> dic
     if targets[name].kind != "function":
         return {outer: targets[outer].kind} if outer in targets else {}
     parts = outer.split(".")
-    in_class = graph.is_class(parts[0])
+    in_class = graph.index.is_class(parts[0])
     first = ".".join(parts[:2] if in_class else parts[:1])
     inner = (".".join(parts[:length]) for length in range(3 if in_class else 2, len(parts) + 1))
     functions: dict[str, TargetKind] = {function: "function" for function in inner}

@@ -6,29 +6,29 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-
-def fitting_classes(tree: ast.Module, name: str) -> set[str]:
+def fitting_classes(index: ModuleIndex, name: str) -> set[str]:
     """Return the names of the classes that have every attribute which a parameter of the target `name` is asked for.
 
     The parameters are those of the function, of the class's constructor, or of both for a method. Where no class of the
     file has what a constructor's argument is asked for that is kept, those that it imports may.
     """
-    first = next((node for node in tree.body if getattr(node, "name", None) == name.partition(".")[0]), None)
+    first = index.definitions.get(name.partition(".")[0])
     wanted = [
         attributes for function in _functions(first, name.split(".")) for attributes in _attributes_read(function)
     ]
     kept = _attributes_of_kept(first) if isinstance(first, ast.ClassDef) else []
     if not wanted and not kept:
         return set()
-    classes = {node.name: fields_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+    classes = {name: fields_of(node) for name, node in index.classes.items()}
     fitting = {name for name, fields in classes.items() if any(attributes <= fields for attributes in wanted + kept)}
     if all(any(attributes <= fields for fields in classes.values()) for attributes in kept):
         return fitting
-    return fitting | set(_imported_classes(tree))
+    return fitting | set(_imported_classes(index.tree))
 
 
 def _imported_classes(tree: ast.Module) -> Iterator[str]:
@@ -40,15 +40,15 @@ def _imported_classes(tree: ast.Module) -> Iterator[str]:
 _CLASS_NAME = re.compile(r"_?[A-Z]\w*[a-z]\w*")
 
 
-def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    if isinstance(first, _FUNCTIONS):
+def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[FunctionNode]:
+    if isinstance(first, FUNCTIONS):
         yield first
     elif isinstance(first, ast.ClassDef):
         wanted = {"__init__", *(path[1:2] or ["forward"])}
-        yield from (node for node in first.body if isinstance(node, _FUNCTIONS) and node.name in wanted)
+        yield from (node for node in first.body if isinstance(node, FUNCTIONS) and node.name in wanted)
 
 
-def _attributes_read(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[set[str]]:
+def _attributes_read(function: FunctionNode) -> Iterator[set[str]]:
     """Yield the attributes that are read of each parameter, of those that any are."""
     arguments = function.args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
@@ -76,7 +76,7 @@ def _attributes_of_kept(definition: ast.ClassDef) -> list[set[str]]:
 
 def _kept_arguments(definition: ast.ClassDef) -> Iterator[str]:
     """Yield the attributes under which a constructor keeps what it is given."""
-    methods = (node for node in definition.body if isinstance(node, _FUNCTIONS))
+    methods = (node for node in definition.body if isinstance(node, FUNCTIONS))
     constructor = next((method for method in methods if method.name == "__init__"), None)
     parameters = {a.arg for a in constructor.args.args} if constructor is not None else set[str]()
     for node in walk(constructor) if constructor is not None else ():
@@ -100,7 +100,7 @@ def fields_of(definition: ast.ClassDef) -> set[str]:
             fields.add(node.target.id)
         elif isinstance(node, ast.Assign):
             fields |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, _FUNCTIONS):
+        elif isinstance(node, FUNCTIONS):
             fields.add(node.name)
             if node.name == "__init__":
                 fields |= {part.arg for part in walk(node.args) if isinstance(part, ast.arg)}

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from fx_lsp.configurations import UNKNOWN, Reads, Values, fitting, open_names
 from fx_lsp.model import Configuration
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS
 from fx_lsp.tracing.calls.config_classes import fields_of
 from fx_lsp.tracing.calls.project_files import ProjectFile, configuration_files, parsed_file, source_files, text_of
 from fx_lsp.tracing.source.parsing import module_name, walk
@@ -23,7 +24,6 @@ MAX_CONFIGURATIONS = 6
 """How many configurations a request names for one parameter at most."""
 _DEFAULTS = re.compile(r"^defaults:", re.MULTILINE)
 """What a file of configuration begins with that is put together from others."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _shown(path: str, roots: Sequence[str]) -> str:
 def _offered(file: ProjectFile) -> Iterator[_Offered]:
     constants = _constants(file.tree)
     scopes: list[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef]
-    scopes = [file.tree, *(node for node in walk(file.tree) if isinstance(node, _FUNCTIONS))]
+    scopes = [file.tree, *(node for node in walk(file.tree) if isinstance(node, FUNCTIONS))]
     arguments: dict[str, Any] = {}
     line = 0
     for scope in scopes:
@@ -93,8 +93,8 @@ def _offered(file: ProjectFile) -> Iterator[_Offered]:
         yield from _settings(statements, constants)
     if arguments:
         yield _Offered(line, arguments | _added(file.tree, arguments, constants), "arguments")
-    for node in file.tree.body:
-        if isinstance(node, ast.ClassDef) and not _is_module(node):
+    for node in file.graph.index.classes.values():
+        if not _is_module(node):
             yield _Offered(node.lineno, dict.fromkeys(fields_of(node), UNKNOWN), "class", node.name)
 
 
@@ -107,7 +107,7 @@ def _is_module(node: ast.ClassDef) -> bool:
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a scope in their order, those in blocks among them."""
     for node in body:
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        if isinstance(node, DEFINITIONS):
             continue
         yield node
         for block in ("body", "orelse", "finalbody"):

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from fx_lsp.configurations import Reads
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, read_file
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import mentions_tensor
 
 MAX_DEPTH = 6
 """How often a configuration is passed on, and followed."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OF_TENSORS = frozenset({"shape", "ndim", "requires_grad", "is_cuda", "in_features", "out_features"})
 """What is asked of tensors and layers, and of no configuration."""
 _DICT_METHODS = frozenset({"get", "pop", "setdefault"})
@@ -38,10 +36,10 @@ def parameter_reads(
     Those of a constructor are named `init.config`.
     """
     path = name.split(".")
-    top = next((node for node in file.tree.body if getattr(node, "name", None) == path[0]), None)
+    top = file.graph.index.definitions.get(path[0])
     reader = _ReadCollector(roots, overlays)
     reads_by_name: dict[str, Reads] = {}
-    if isinstance(top, _FUNCTIONS):
+    if isinstance(top, FUNCTIONS):
         reads_by_name |= reader.of_function(Definition(file, top), {})
     elif isinstance(top, ast.ClassDef):
         constructor = reader.constructor(Definition(file, top))
@@ -59,7 +57,7 @@ def _is_configuration(reads: Reads) -> bool:
 
 
 def _method(definition: ast.ClassDef, name: str) -> FunctionNode | None:
-    return next((node for node in definition.body if isinstance(node, _FUNCTIONS) and node.name == name), None)
+    return next((node for node in definition.body if isinstance(node, FUNCTIONS) and node.name == name), None)
 
 
 def _parameters(function: FunctionNode, bound: bool) -> list[ast.arg]:
@@ -85,7 +83,7 @@ class _ReadCollector:
     def of_function(self, definition: Definition, passed: Mapping[str, Reads]) -> dict[str, Reads]:
         """Return what a function reads of its parameters; to those that are `passed` it is added."""
         function = definition.node
-        assert isinstance(function, _FUNCTIONS)
+        assert isinstance(function, FUNCTIONS)
         reads: dict[str, Reads] = {}
         for parameter in _parameters(function, _is_bound(function)):
             if parameter.arg in passed:
@@ -98,7 +96,7 @@ class _ReadCollector:
     def of_class(self, definition: Definition, passed: Mapping[str, Reads] | None = None) -> dict[str, Reads]:
         """Return what a class reads of its constructor's parameters, in any of its methods."""
         constructor = self.constructor(definition)
-        if constructor is None or not isinstance(constructor.node, _FUNCTIONS):
+        if constructor is None or not isinstance(constructor.node, FUNCTIONS):
             return {}
         reads: dict[str, Reads] = {}
         for parameter in _parameters(constructor.node, bound=True):
@@ -111,7 +109,7 @@ class _ReadCollector:
         assert isinstance(owner, ast.ClassDef)
         self._follow(constructor.file, [constructor.node], names, definition)
         kept = {name: inner for name, inner in names.items() if name.startswith("self.")}
-        others = [node for node in owner.body if isinstance(node, _FUNCTIONS) and node is not constructor.node]
+        others = [node for node in owner.body if isinstance(node, FUNCTIONS) and node is not constructor.node]
         if kept and others:
             self._follow(definition.file, others, kept, definition)
         return reads
@@ -200,7 +198,7 @@ class _ReadCollector:
             return
         self._depth += 1
         function = self.constructor(callee) if isinstance(callee.node, ast.ClassDef) else callee
-        if function is not None and isinstance(function.node, _FUNCTIONS):
+        if function is not None and isinstance(function.node, FUNCTIONS):
             is_method = isinstance(callee.node, ast.ClassDef) or _is_bound(function.node)
             parameters = _parameters(function.node, is_method)
             passed: dict[str, Reads] = {}
@@ -240,7 +238,7 @@ class _ReadCollector:
         if isinstance(node, ast.Name):
             return self._defined(file, node.id, MAX_DEPTH)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            origin = _imports(file).get(node.value.id)
+            origin = file.graph.index.origins.get(node.value.id)
             if origin is None:
                 return None
             module, name, level = origin
@@ -250,10 +248,9 @@ class _ReadCollector:
         return None
 
     def _defined(self, file: ProjectFile, name: str, depth: int) -> Definition | None:
-        for node in file.tree.body:
-            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)) and node.name == name:
-                return Definition(file, node)
-        origin = _imports(file).get(name)
+        if (node := file.graph.index.definitions.get(name)) is not None:
+            return Definition(file, node)
+        origin = file.graph.index.origins.get(name)
         if origin is None or not origin[1] or depth == 0:
             return None
         module, original, level = origin
@@ -296,26 +293,3 @@ def _dotted(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return f"self.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
-
-
-_Origin = tuple[str, str, int]
-
-
-def _imports(file: ProjectFile) -> Mapping[str, _Origin]:
-    return _imports_of(file.tree)
-
-
-@lru_cache(maxsize=64)
-def _imports_of(tree: ast.Module) -> Mapping[str, _Origin]:
-    """Return the module, the name in it ("" for the module itself) and the level of everything that a file imports."""
-    return dict(_imported(tree))
-
-
-def _imported(tree: ast.Module) -> Iterator[tuple[str, _Origin]]:
-    for node in walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.asname or alias.name, (alias.name, "", 0)
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                yield alias.asname or alias.name, (node.module or "", alias.name, node.level)

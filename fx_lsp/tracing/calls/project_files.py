@@ -45,7 +45,7 @@ class ProjectFile:
     @property
     def tree(self) -> ast.Module:
         """Its syntax."""
-        return self.graph.tree
+        return self.graph.index.tree
 
 
 def users_of(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import loads_of
 
@@ -27,12 +28,12 @@ class Case:
     fixtures: frozenset[ast.FunctionDef] = frozenset()
 
 
-def test_case(path: Sequence[ast.stmt], tree: ast.Module) -> Case | None:
+def test_case(path: Sequence[ast.stmt], index: ModuleIndex) -> Case | None:
     """Return how to call the function at the beginning of `path`, or the method of a test class.
 
     The text is empty where there is none. None where a parameter is no fixture of the module.
     """
-    fixtures = fixtures_of(tree)
+    fixtures = fixtures_of(index)
     match path[0], path[1] if len(path) > 1 else None:
         case ast.FunctionDef() as function, _:
             return _call(function, required(function), fixtures, _MAX_DEPTH)
@@ -43,11 +44,11 @@ def test_case(path: Sequence[ast.stmt], tree: ast.Module) -> Case | None:
             return Case("")
 
 
-def fixtures_of(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+def fixtures_of(index: ModuleIndex) -> dict[str, ast.FunctionDef]:
     """Return the fixtures of a module by the names that tests ask for."""
     return {
         _fixture_name(node): node
-        for node in tree.body
+        for node in index.functions.values()
         if isinstance(node, ast.FunctionDef) and any(_last_name(d) == "fixture" for d in node.decorator_list)
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fx_lsp.model import Target
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS
 from fx_lsp.tracing.calls.pytest_calls import expects_error, fixtures_of, is_setup, is_test_class, required
 from fx_lsp.tracing.slicing.backward_slice import Path, blocks, header_nodes, in_inner_scope, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
@@ -21,7 +22,6 @@ MADE = 5
 """The rank of a call that only makes an instance of the target's class, or of a class that uses it."""
 _REMOTE = 6
 """The rank of a call of an object that has something to do with the target, and may call it."""
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ def calls_in(graph: SourceGraph, callees: Known, target: Target, local_imports: 
 
     With `local_imports`, functions may import the target themselves.
     """
-    tree, module = graph.tree, _TargetVariables(callees, target)
+    index, module = graph.index, _TargetVariables(callees, target)
 
     def concerned(number: int) -> bool:
-        read = graph.loads(number)
+        read = index.loads(number)
         return not read.isdisjoint(callees.names | callees.aliases) or not read.isdisjoint(module.variables)
 
-    own = ([node] for number, node in enumerate(tree.body) if concerned(number))
+    own = ([node] for number, node in enumerate(index.body) if concerned(number))
     calls = _best(item for block in own for item in _in_scope(block, (), module))
     fixtures = {
-        name: any(mentioned) for name, node in fixtures_of(tree).items() if (mentioned := module.mentions(*node.body))
+        name: any(mentioned) for name, node in fixtures_of(index).items() if (mentioned := module.mentions(*node.body))
     }
 
     def in_function(path: Path, function: ast.FunctionDef, held: Mapping[str, bool]) -> list[TargetCall]:
@@ -87,7 +87,7 @@ def calls_in(graph: SourceGraph, callees: Known, target: Target, local_imports: 
         scope = _TargetVariables(callees, target, {**module.variables, **held, **asked})
         return _best(_in_scope(function.body, path, scope))
 
-    for number, node in enumerate(tree.body):
+    for number, node in enumerate(index.body):
         if isinstance(node, ast.FunctionDef):
             if local_imports or concerned(number) or not fixtures.keys().isdisjoint(required(node)):
                 calls += in_function((node,), node, {})
@@ -161,7 +161,7 @@ class _TargetVariables:
                 pass
         names = [part for part in header_nodes(statement) if isinstance(part, (ast.Name, ast.Attribute))]
         mentioned = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
-        if mentioned and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        if mentioned and not isinstance(statement, DEFINITIONS):
             self.variables.update(
                 {_dotted(part): any(mentioned) for part in names if _is_store(part) and _dotted(part)}
             )
@@ -227,7 +227,7 @@ def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _TargetVariables) ->
     for statement in block:
         here = (*path, statement)
         scope.bind(statement)
-        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        if isinstance(statement, DEFINITIONS):
             continue
         for part in sorted((n for n in header_nodes(statement) if isinstance(n, ast.Call)), key=_place):
             rank = 1 if scope.is_passed_to(part) else scope.rank(part)

@@ -203,7 +203,7 @@ def standing(kernels: Generated, text: str | None, overlays: Mapping[str, str]) 
         return "unknown"
     if kernels.name not in analysis.targets:
         return "gone"
-    fresh = is_fresh(kernels.dependencies, Texts(dict(overlays), {kernels.source: analysis}))
+    fresh = is_fresh(kernels.dependencies, Texts(overlays, {kernels.source: analysis}))
     return "current" if fresh and _digest_in(analysis, kernels.name) == kernels.digest else "changed"
 
 

@@ -12,7 +12,7 @@ from fx_lsp.choices import TRITON, Choices
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import TargetError
 from fx_lsp.measured import BenchmarkCase, BenchmarkJob, Module
-from fx_lsp.model import Failure, Target
+from fx_lsp.model import Failure, Target, Work, write_work
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
 from fx_lsp.tracing.answers.disk import Dependency
@@ -108,14 +108,14 @@ async def job_of(engine: Engine, asked: BenchRequest, job: BenchmarkJob) -> Prep
         cases=tuple(cases),
         modules=_modules(engine, asked, imports),
         source_hash=source_hash(analysis.plan(asked.name)) if target else "",
-        choices=asked.choices.work("").removeprefix("&"),
+        choices=write_work(asked.choices.parts()),
     )
     return PreparedJob(filled, imports)
 
 
 def _imports(engine: Engine, asked: BenchRequest) -> tuple[Dependency, ...]:
     """Return the files of its project that the target imports."""
-    dependencies = engine.dependencies(asked.file, asked.name, asked.choices.work(TRITON))
+    dependencies = engine.dependencies(asked.file, asked.name, _work(asked.choices))
     return tuple(
         one for one in dependencies if "::" not in one.path and not _INSTALLED.intersection(Path(one.path).parts)
     )
@@ -138,8 +138,12 @@ def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency])
     return tuple(modules.values()) if sum(len(m.text) for m in modules.values()) <= MAX_TEXT else ()
 
 
+def _work(choices: Choices) -> Work:
+    return write_work({TRITON: "", **choices.parts()})
+
+
 async def _file(engine: Engine, asked: BenchRequest, choices: Choices) -> str | Failure:
-    stage = await engine.stage(asked.file, asked.name, TRITON, choices.work(TRITON))
+    stage = await engine.stage(asked.file, asked.name, TRITON, _work(choices))
     return stage if isinstance(stage, Failure) else stage.text
 
 

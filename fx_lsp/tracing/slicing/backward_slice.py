@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fx_lsp.steps import is_mode
-from fx_lsp.syntax import is_main_guard
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, is_main_guard
 from fx_lsp.tracing.source.parsing import end_of, push_children, split_lines, start_of, walk
 from fx_lsp.tracing.source.scopes import alters, binds_of, changes_of, loads_of
 
 Path = tuple[ast.stmt, ...]
 """A statement with those around it, the outermost first."""
 
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _SCOPED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NOT_CONFIGURING = re.compile(r"(load|save)(_\w+)?$|backward$|step$|zero_grad$|share_memory_?$")
@@ -60,10 +59,10 @@ class Backwards:
                 continue
             for block in blocks(holder) if holder is not None else [body]:
                 if path[number] in block:
-                    whole = number == 0 and isinstance(path[0], _DEFINITIONS)
+                    whole = number == 0 and isinstance(path[0], DEFINITIONS)
                     before = block if whole else block[: block.index(path[number])]
                     self._block(before, top=number == 0, straight=True)
-            if isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(holder, FUNCTIONS):
                 self.leave(holder)
             elif holder is not None and not isinstance(holder, (ast.If, ast.While)) and not idle(holder, self.names):
                 self.names = (self.names - _loop_targets(holder)) | header_names(holder)
@@ -102,11 +101,11 @@ class Backwards:
                 pass
 
     def _statement(self, node: ast.stmt, top: bool, straight: bool) -> bool:
-        if (top and (isinstance(node, (*_DEFINITIONS, *_IMPORTS)) or is_main_guard(node))) or node in self.kept:
+        if (top and (isinstance(node, (*DEFINITIONS, *_IMPORTS)) or is_main_guard(node))) or node in self.kept:
             return False
         if self.skipped(node):
             return False
-        inner = [] if isinstance(node, _DEFINITIONS) else blocks(node)
+        inner = [] if isinstance(node, DEFINITIONS) else blocks(node)
         if inner:
             times = (
                 2 if isinstance(node, (ast.For, ast.While)) else 1
@@ -124,7 +123,7 @@ class Backwards:
         if not (binds | changes_of(node) | self._configured(node)) & self.names:
             return bool(results)
         self.kept.add(node)
-        if straight and isinstance(node, (ast.Assign, ast.AnnAssign, *_DEFINITIONS, *_IMPORTS)):
+        if straight and isinstance(node, (ast.Assign, ast.AnnAssign, *DEFINITIONS, *_IMPORTS)):
             self.names -= binds
         self.names |= loads_of(node)
         return True
@@ -161,7 +160,7 @@ def blocks(node: ast.AST) -> list[list[ast.stmt]]:
 
 def decorators_of(node: ast.stmt) -> list[ast.expr]:
     """Return the decorators of a function or a class."""
-    return node.decorator_list if isinstance(node, _DEFINITIONS) else []
+    return node.decorator_list if isinstance(node, DEFINITIONS) else []
 
 
 def header_nodes(node: ast.stmt) -> Iterator[ast.AST]:
@@ -268,7 +267,7 @@ def _edits(
             yield start_of(node), (call.lineno, call.col_offset), b"("
             yield (call.end_lineno or call.lineno, call.end_col_offset or 0), end_of(node), b")"
         return
-    if isinstance(node, _DEFINITIONS):
+    if isinstance(node, DEFINITIONS):
         modes = all(is_mode(decorator) for decorator in node.decorator_list)
         if not modes and node in {*path, *plain}.difference(decorated):
             yield start_of(node), (node.lineno, node.col_offset), b""

@@ -4,27 +4,27 @@ and declare names `global`. Reads syntax only."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
-from fx_lsp.syntax import FunctionNode, is_main_guard
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, FunctionNode, is_main_guard
 from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, blocks, header_nodes, render
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import binds_of, loads_of
 
 MAX_DEPTH = 3
 """How many functions may stand between the guard and one that declares a name `global`."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 class Entry:
     """The guards of a module, and the functions that lead from them to assignments of globals."""
 
-    def __init__(self, text: str, body: Sequence[ast.stmt], imported: Collection[str]) -> None:
-        self._text, self._body, self._imported = text, body, imported
-        self._guards = [node for node in body if isinstance(node, ast.If) and is_main_guard(node)]
-        self._functions = {node.name: node for node in body if isinstance(node, _FUNCTIONS)} if self._guards else {}
+    def __init__(self, text: str, index: ModuleIndex) -> None:
+        self._text, self._body, self._imported = text, index.body, index.imports
+        self._guards = [node for node in index.body if isinstance(node, ast.If) and is_main_guard(node)]
+        self._functions: Mapping[str, FunctionNode] = index.functions if self._guards else {}
 
     @cached_property
     def _bound(self) -> frozenset[str]:
@@ -57,7 +57,7 @@ class Entry:
             if path or any(inner in needs.kept for block in blocks(node) for inner in block):
                 way = path[1:] if is_main_guard(node) else path
                 lines |= render(self._text, [node], needs.kept | {node}, way, None)
-        return lines, needs.names - {path[0].name for path in paths if isinstance(path[0], _FUNCTIONS)}
+        return lines, needs.names - {path[0].name for path in paths if isinstance(path[0], FUNCTIONS)}
 
     def _assigning(self, names: Collection[str], without: Collection[str]) -> Iterator[FunctionNode]:
         """Yield the functions that assign those of `names` that nothing else binds."""
@@ -115,7 +115,7 @@ def _call_in(node: ast.stmt, name: str) -> Path | None:
             calls = (part for part in header_nodes(statement) if isinstance(part, ast.Call))
             if any(isinstance(call.func, ast.Name) and call.func.id == name for call in calls):
                 return (node, statement)
-            inner = _call_in(statement, name) if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)) else None
+            inner = _call_in(statement, name) if not isinstance(statement, DEFINITIONS) else None
             if inner is not None:
                 return (node, *inner)
     return None

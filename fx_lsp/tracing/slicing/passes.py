@@ -7,15 +7,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote
 
-from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest
-from fx_lsp.syntax import FunctionNode, assigned
+from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest, read_work
+from fx_lsp.syntax import FUNCTIONS, FunctionNode, assigned
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines, walk
-from fx_lsp.tracing.source.tensor_code import collect_imports
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FX = re.compile(r"\btorch\.(fx|_inductor|export|ao)\b")
 _GRAPHS = frozenset({"GraphModule", "Graph"})
 _ANSWERS = _GRAPHS | {"PassResult", "Module", "None", "bool", "Any"}
@@ -42,45 +40,42 @@ _FIELDS = frozenset({"target", "args", "kwargs"})
 _REPLACE = frozenset({"replace_pattern", "replace_pattern_with_filters"})
 
 
-def find_passes(file: str, text: str, tree: ast.Module) -> tuple[Pass, ...]:
+def find_passes(file: str, text: str, index: ModuleIndex) -> tuple[Pass, ...]:
     """Return the passes at the top level of a file, in source order; none where it imports nothing of torch.fx."""
-    imports = collect_imports(walk(tree))
-    names = set(imports.values())
+    names = set(index.all_imports.values())
     if not any(_FX.match(name) for name in names) and not ("torch" in names and _FX.search(text)):
         return ()
     lines = split_lines(text)
-    functions = {n.name: n for n in tree.body if isinstance(n, _FUNCTIONS)}
     by_name: dict[str, Pass] = {}
-    for name, node, kind, uses in _candidates(tree, functions, imports):
+    for name, node, kind, uses in _candidates(index):
         end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
         whole = Span(file, node.lineno, node.col_offset, *end)
         by_name.setdefault(name, Pass(file, name, kind, whole, _name_span(file, lines, node.lineno, name), uses))
-    used = {use for item in by_name.values() for use in item.uses} | _checks(tree)
+    used = {use for item in by_name.values() for use in item.uses} | _checks(index.tree)
     return tuple(sorted((p for p in by_name.values() if p.name not in used), key=lambda p: p.name_span.line))
 
 
 _Candidate = tuple[str, ast.stmt, PassKind, tuple[str, ...]]
 
 
-def _candidates(
-    tree: ast.Module, functions: Mapping[str, FunctionNode], imports: Mapping[str, str]
-) -> Iterator[_Candidate]:
+def _candidates(index: ModuleIndex) -> Iterator[_Candidate]:
+    functions = index.functions
     classes: dict[str, PassKind] = {}
-    for node in tree.body:
+    for node in index.body:
         if isinstance(node, ast.ClassDef):
             kind_by_base: dict[str, PassKind] = {**_CLASSES, **classes}
             kinds: list[PassKind] = [kind_by_base[base] for base in map(_last, node.bases) if base in kind_by_base]
             if kinds:
                 classes[node.name] = kinds[0]
                 yield node.name, node, kinds[0], ()
-        elif isinstance(node, _FUNCTIONS) and _takes_graph(node):
+        elif isinstance(node, FUNCTIONS) and _takes_graph(node):
             yield node.name, node, "function", ()
         for name, value in assigned(node):
             if isinstance(value, ast.Call) and (kind := _made(value, functions, classes)) is not None:
                 yield name, node, kind, ()
             elif isinstance(value, ast.Tuple) and _is_rewriting(value, functions):
                 yield name, node, "rewrite", ()
-    yield from _pairs(tree, functions)
+    yield from _pairs(index.tree, functions)
 
 
 def _made(call: ast.Call, functions: Mapping[str, FunctionNode], classes: Mapping[str, PassKind]) -> PassKind | None:
@@ -188,11 +183,11 @@ def with_passes(
 
     A `Failure` for one that is not there. `overlays` are unsaved texts by file.
     """
-    kind, _, rest = request.work.partition("&")[0].partition("=")
-    wanted = [unquote(rest)] if kind == "pass" else list(configured) if kind == "passes" else []
+    work = read_work(request.work)
+    wanted = [work["pass"]] if "pass" in work else list(configured) if "passes" in work else []
     sources: list[PassSource] = []
     for identifier in wanted:
-        source = _source(identifier, overlays, request.roots, kind == "passes")
+        source = _source(identifier, overlays, request.roots, "passes" in work)
         if isinstance(source, Failure):
             return source
         sources.append(source)
@@ -215,11 +210,12 @@ def _source(
     tree = parse(file, text)
     if isinstance(tree, Failure):
         return replace(tree, message=f"the file of the pass {name} does not parse: {tree.message}")
-    passes = find_passes(file, text, tree)
+    graph = SourceGraph(text, tree)
+    passes = find_passes(file, text, graph.index)
     pass_ = next((p for p in passes if p.name == name), None)
     if pass_ is None:
         there = f"it has {', '.join(p.name for p in passes)}" if passes else "a pass takes a GraphModule"
         return Failure("unsupported", f"{file} has no pass {name!r}; {there}", hint=_HINTS[configured])
     module, package, root = module_name(file)
-    part = SourceGraph(text, tree).slice(name, pass_.uses)
+    part = graph.slice(name, pass_.uses)
     return PassSource(pass_, text, part.text, module, package, tuple(dict.fromkeys((root, *roots))))

@@ -32,12 +32,11 @@ class StepPart:
     read: frozenset[str]
 
 
-def step_part(step: Step, text: str, tree: ast.Module, batches: bool) -> StepPart:
+def step_part(step: Step, graph: SourceGraph, batches: bool) -> StepPart:
     """Return what the step needs; with `batches` also what its loop goes through."""
-    region, path = step.region, step.path
+    region, path, index = step.region, step.path, graph.index
     functions = [node for node in path if isinstance(node, ast.FunctionDef)]
-    imports = collect_imports(walk(functions[0]) if functions else ())
-    imported = {**collect_imports(tree.body), **imports}.keys()
+    imported = {*index.imports, *collect_imports(walk(functions[0]) if functions else ())}
     inner = Backwards(imported, wanted=wanted_by(region), strict=True)
     inner.bind(region.body)
     if isinstance(region, ast.FunctionDef):
@@ -47,9 +46,9 @@ def step_part(step: Step, text: str, tree: ast.Module, batches: bool) -> StepPar
         inner.names |= {part.id for part in walk(region.iter) if isinstance(part, ast.Name)} if batches else set()
     outer = Backwards(imported, inner.names, inner.kept | {region}, runs_long)
     way = (*path, region)
-    outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else tree.body, way, has_idle_head)
-    nodes = [node for node in tree.body if node in outer.kept]
-    lines = render(text, nodes, outer.kept, way, None, inside=True)
+    outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else index.body, way, has_idle_head)
+    nodes = [node for node in index.body if node in outer.kept]
+    lines = render(graph.text, nodes, outer.kept, way, None, inside=True)
     return StepPart(lines, frozenset(outer.names), functions[0] if functions else None, frozenset(outer.read))
 
 
@@ -59,21 +58,21 @@ class Sites(Protocol):
     def __call__(self, target: Target, *, part: StepPart | None = None, limit: int = CALLS) -> tuple[CallSite, ...]: ...
 
 
-def step_slice(step: Step, text: str, graph: SourceGraph, also: Collection[str] = (), batches: bool = False) -> Slice:
+def step_slice(step: Step, graph: SourceGraph, also: Collection[str] = (), batches: bool = False) -> Slice:
     """The part of a file that a step needs, and what the names `also` stand for; with `batches` also its batches."""
-    part = step_part(step, text, graph.tree, batches)
+    part = step_part(step, graph, batches)
     others = {*part.names, *also} - {getattr(step.path[0], "name", "") if step.path else ""}
     return graph.slice_of({**graph.slice("", others).kept, **part.lines})
 
 
-def step_sites(step: Step, file: str, text: str, graph: SourceGraph, sites: Sites) -> tuple[CallSite, ...]:
+def step_sites(step: Step, file: str, graph: SourceGraph, sites: Sites) -> tuple[CallSite, ...]:
     """Return what gets to a step with the batches of its loop, then what gets there without."""
-    part = step_part(step, text, graph.tree, batches=True)
+    part = step_part(step, graph, batches=True)
     if part.function is None:
-        return (CallSite(file, step.region.lineno, step_slice(step, text, graph, batches=True).text),)
+        return (CallSite(file, step.region.lineno, step_slice(step, graph, batches=True).text),)
     first = step.path[0]
     name = part.function.name if first is part.function else f"{getattr(first, 'name', '')}.{part.function.name}"
     place = Span(file, part.function.lineno, 0, part.function.lineno, 0)
     around = Target(file, name, "function" if isinstance(first, ast.FunctionDef) else "method", place, place)
-    lean = step_part(step, text, graph.tree, batches=False)
+    lean = step_part(step, graph, batches=False)
     return (*sites(around, part=part, limit=CALLS), *sites(around, part=lean, limit=CALLS))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracing.source.outline import FUNCTIONS, Function, Outline, body_of
+from fx_lsp.syntax import FUNCTIONS, FunctionNode
+from fx_lsp.tracing.source.outline import Function, Outline, body_of
 from fx_lsp.tracing.source.parsing import push_children, walk
 from fx_lsp.tracing.source.tensor_code import (
     TENSOR_METHODS,

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import ast
 
-from fx_lsp.syntax import is_main_guard
+from fx_lsp.syntax import DEFINITIONS, is_main_guard
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 
 SCRIPT = "__main__"
 """The name of a file as a program."""
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def driver_of(tree: ast.Module) -> ast.stmt | None:
+def driver_of(index: ModuleIndex) -> ast.stmt | None:
     """Return the first statement of a file that is there to be run: under its guard, or a loop or a call of what it
     defines. None for a file that is imported, or run by a tool for tests."""
-    functions = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    if any(name.startswith("test_") for name in functions):
+    if any(name.startswith("test_") for name in index.functions):
         return None
-    defined = {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
-    return next((node for node in tree.body if _drives(node, functions, defined)), None)
+    return next((node for node in index.body if _drives(node, index)), None)
 
 
-def _drives(node: ast.stmt, functions: set[str], defined: set[str]) -> bool:
+def _drives(node: ast.stmt, index: ModuleIndex) -> bool:
     if isinstance(node, ast.If) and is_main_guard(node):
-        return not all(isinstance(part, (*_DEFINITIONS, ast.Pass)) or _calls_main_of_tool(part) for part in node.body)
+        return not all(isinstance(part, (*DEFINITIONS, ast.Pass)) or _calls_main_of_tool(part) for part in node.body)
     if isinstance(node, (ast.For, ast.While, ast.With)):
         return any(isinstance(part, ast.Call) for part in walk(node))
     called = {part.func.id for part in walk(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
     if isinstance(node, ast.Expr):
-        return bool(called & defined) or _ends_in_backward(node)
-    return isinstance(node, (ast.Assign, ast.AugAssign)) and bool(called & functions)
+        return bool(called & index.definitions.keys()) or _ends_in_backward(node)
+    return isinstance(node, (ast.Assign, ast.AugAssign)) and bool(called & index.functions.keys())
 
 
 def _calls_main_of_tool(node: ast.stmt) -> bool:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fx_lsp.syntax import FunctionNode, assigned, bound_lambda, is_main_guard
+from fx_lsp.syntax import FUNCTIONS, FunctionNode, assigned, bound_lambda, is_main_guard
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
-from fx_lsp.tracing.source.tensor_code import collect_imports, dotted, is_stdlib, parameters
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+from fx_lsp.tracing.source.tensor_code import dotted, is_stdlib, parameters
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Partial:
 class Outline:
     """What a file defines. `modules` are classes of `nn.Module`s, `excluded` functions that are never targets."""
 
-    imports: dict[str, str]
+    imports: Mapping[str, str]
     classes: dict[str, Class] = field(default_factory=dict[str, Class])
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     partials: dict[str, Partial] = field(default_factory=dict[str, Partial])
@@ -98,10 +97,10 @@ _SKIPPED_DECORATORS = frozenset({
 _NO_FORWARD = re.compile(r"torch\.nn\.(modules\.\w+\.)*(Module|ModuleList|ModuleDict|ParameterList|ParameterDict)$")
 
 
-def outline_of(tree: ast.Module) -> Outline:
+def outline_of(index: ModuleIndex) -> Outline:
     """Return the definitions at the top level of a file, those of its classes, and those inside its functions."""
-    outline = Outline(collect_imports(walk(tree)))
-    for node in _statements(tree.body):
+    outline = Outline(index.all_imports)
+    for node in _statements(index.tree.body):
         if isinstance(node, ast.ClassDef):
             outline.classes[node.name] = _describe_class(node, outline.imports)
         elif (function := node if isinstance(node, FUNCTIONS) else bound_lambda(node)) is not None:

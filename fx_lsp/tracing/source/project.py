@@ -22,7 +22,8 @@ from pathlib import Path, PurePath
 from typing import Any, cast
 
 from fx_lsp.model import WrittenInputs
-from fx_lsp.tracing.source.parsing import module_name, walk
+from fx_lsp.tracing.source.index import ModuleIndex
+from fx_lsp.tracing.source.parsing import module_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,15 +57,15 @@ def project_root(file: str) -> str:
     return _marked(Path(file).parent) or module_name(file)[2]
 
 
-def import_roots(file: str, tree: ast.Module, roots: Sequence[str]) -> list[str]:
+def import_roots(file: str, index: ModuleIndex, roots: Sequence[str]) -> list[str]:
     """Return the directories between a file and its project's that have what it imports, which none of `roots` has.
 
     A program that is started elsewhere than it stands, or that changes `sys.path`, imports from there.
     """
     outermost = [root for root in (_marked(Path(file).parent), *roots) if root is not None]
     above = [path for path in Path(file).parents if any(path.is_relative_to(root) for root in outermost)]
-    imported = {n.module for n in walk(tree) if isinstance(n, ast.ImportFrom) and n.module and not n.level}
-    imported |= {alias.name for n in walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    imported = {n.module for n in index.import_statements if isinstance(n, ast.ImportFrom) and n.module and not n.level}
+    imported |= {alias.name for n in index.import_statements if isinstance(n, ast.Import) for alias in n.names}
     holders: dict[str, None] = {}
     for name in sorted(imported):
         holder = next((path for path in (*map(Path, roots), *above) if _has_module(path, name)), None)

@@ -14,6 +14,7 @@ from fx_lsp.tracing.source.arrays import strangers
 from fx_lsp.tracing.source.calculations import handed_tensors
 from fx_lsp.tracing.source.drivers import SCRIPT, driver_of
 from fx_lsp.tracing.source.graph_builders import find_builders
+from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.outline import Function, Outline, outline_of, target_classes
 from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
 from fx_lsp.tracing.source.tensor_code import Look, look_at, receives_parameter
@@ -34,18 +35,19 @@ class Discovery:
     steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
 
 
-def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collection[str] = frozenset()) -> Discovery:
-    """Find the targets in `text`. Pass `tree` when the text is parsed already.
+def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Collection[str] = frozenset()) -> Discovery:
+    """Find the targets in `text`. Pass its `index` when it is parsed already.
 
     `asked` names functions that are targets whatever they look like. A guess that is wrong runs somebody's script, so
     that other functions which look like programs are left out.
     """
-    if tree is None:
+    if index is None:
         parsed = parse(file, text)
         if isinstance(parsed, Failure):
             return Discovery((), parsed)
-        tree = parsed
-    outline = outline_of(tree)
+        index = ModuleIndex(parsed)
+    tree = index.tree
+    outline = outline_of(index)
     lines = split_lines(text)
     wanted = _asked_for(outline, lines) | {*asked}
     looks = _looks(outline)
@@ -59,7 +61,7 @@ def discover(file: str, text: str, tree: ast.Module | None = None, asked: Collec
     steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
     targets = [target for target in targets if target.name not in steps]
     targets += [_step_target(file, lines, step) for step in steps.values()]
-    driver = driver_of(tree) if outline.uses_torch else None
+    driver = driver_of(index) if outline.uses_torch else None
     targets += [_script_target(file, driver)] if driver is not None else []
     return Discovery(tuple(sorted(targets, key=_start)), None, steps)
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fx_lsp.errors import NotTrusted, WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
+from fx_lsp.errors import NotTrusted, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, timed_out
@@ -85,7 +85,7 @@ class TracingInterpreter:
         on_change: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.error: WorkerError | None = None
+        self.error: WorkerStartError | None = None
         self.message = ""
         self._python = python
         self._limits = limits
@@ -147,7 +147,7 @@ class TracingInterpreter:
             await tracers.close()
 
     async def _ready(self) -> tuple[Tracers, int | None]:
-        if isinstance(self.error, WorkerStartError):
+        if self.error is not None:
             raise self.error
         if self._tracers is None:
             self._tracers = self._backend.tracers(self._python, self._limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import fx_lsp
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, describe_status, gist
+from fx_lsp.tracing.workers.channels import OutputTail, receive
+from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, Process, describe_status, gist
 
 START_SECONDS = 180.0
 
@@ -63,20 +65,23 @@ def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in env.items() if k not in _UNSET} | _SET
 
 
-def unusable(python: str, kind: str, message: str, output: str) -> WorkerStartError:
-    """Return the error for a worker that says itself why it cannot trace."""
-    return WorkerStartError(message, kind, TORCH_HINT, output)
+async def until_ready(python: str, process: Process, reader: asyncio.StreamReader, output: OutputTail) -> None:
+    """Wait until a started worker says that it is ready. Raises WorkerStartError where it cannot be, ends, or hangs."""
+    try:
+        hello = await asyncio.wait_for(receive(reader), START_SECONDS)
+    except asyncio.TimeoutError:
+        raise _start_failed(python, None, output.text()) from None
+    if hello is not None and "failed" in hello[0]:
+        message, kind = str(hello[0].get("message", "")), str(hello[0]["failed"])
+        raise WorkerStartError(message, kind, TORCH_HINT, output.text())
+    if hello is None or "ready" not in hello[0]:
+        await asyncio.wait({process.exited}, timeout=1)
+        await output.ended(1)
+        raise _start_failed(python, process.exited.result() if process.exited.done() else None, output.text())
 
 
-def start_failed(python: str, status: int | None, output: str) -> WorkerStartError:
+def _start_failed(python: str, status: int | None, output: str) -> WorkerStartError:
     """Return the error for a worker that ended (or, with status None, hung) before it was ready."""
     how = f"did not start within {START_SECONDS:g} s" if status is None else f"{describe_status(status)} at its start"
     said = gist(output)
     return WorkerStartError(f"{python} {how}" + (f": {said}" if said else ""), "interpreter", SETTING_HINT, output)
-
-
-def is_ready(python: str, hello: tuple[dict[str, object], bytes] | None, output: str) -> bool:
-    """Return whether a worker's first frame says that it is ready. Raises WorkerStartError where it cannot be."""
-    if hello is not None and "failed" in hello[0]:
-        raise unusable(python, str(hello[0]["failed"]), str(hello[0].get("message", "")), output)
-    return hello is not None and "ready" in hello[0]

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from fx_lsp.tracing.workers.channels import OutputTail, receive
+from fx_lsp.tracing.workers.channels import OutputTail
 from fx_lsp.tracing.workers.child import Child
-from fx_lsp.tracing.workers.launch import START_SECONDS, Launch, is_ready, start_failed, worker_environment
+from fx_lsp.tracing.workers.launch import Launch, until_ready, worker_environment
 from fx_lsp.tracing.workers.processes import kill_group, start_process
 from fx_lsp.wire import frame
 
 
-async def start_spare(launch: Launch, packages: Sequence[str]) -> Child:
-    """Start a process that imports torch and `packages` and then waits for a request. Raises WorkerStartError."""
+class Spare:
+    """A process that has imported torch and waits for its one request."""
+
+    def __init__(self, child: Child) -> None:
+        self.pid = child.pid
+        self.preloading: list[str] = []
+        self._child: Child | None = child
+        self._packages: set[str] = set()
+
+    @property
+    def alive(self) -> bool:
+        """Return whether it still waits."""
+        return self._child is not None and not self._child.exited.done()
+
+    async def take(self) -> Child | None:
+        """Return its process, whose end is the caller's from now on; None where another has it, or it has ended."""
+        if not self.alive:
+            return None
+        child, self._child = self._child, None
+        return child
+
+    def preload(self, packages: Sequence[str]) -> None:
+        """Have it import installed packages."""
+        new = [package for package in packages if package not in self._packages]
+        self._packages.update(new)
+        if new and self._child is not None:
+            with suppress(OSError):
+                self._child.writer.write(frame({"preload": new}))
+
+    async def rehearse(self, graph: bytes) -> None:
+        """A fresh process has no time for it: it is warm later than it is asked for."""
+
+    async def end(self) -> None:
+        """End it, unless its process was taken."""
+        if self._child is not None:
+            await self._child.end()
+
+
+async def start_spare(launch: Launch) -> Spare:
+    """Start a process that imports torch and then waits for a request. Raises WorkerStartError."""
     process = await start_process(launch.command("once"), env=worker_environment(os.environ), stdin=True)
     assert process.stdin is not None and process.stderr is not None
     output = OutputTail(process.stderr)
@@ -26,22 +63,8 @@ async def start_spare(launch: Launch, packages: Sequence[str]) -> Child:
 
     child = Child(process.pid, process.stdout, process.stdin, output, process.exited, kill, process.transport.close)
     try:
-        hello = await asyncio.wait_for(receive(process.stdout), START_SECONDS)
-        if is_ready(launch.python, hello, output.text()):
-            preload(child, packages)
-            return child
-        await asyncio.wait({process.exited}, timeout=1)
-        await output.ended(1)
-        raise start_failed(launch.python, process.exited.result() if process.exited.done() else None, output.text())
-    except BaseException as error:
+        await until_ready(launch.python, process, process.stdout, output)
+    except BaseException:
         await child.end()
-        if isinstance(error, asyncio.TimeoutError):
-            raise start_failed(launch.python, None, output.text()) from None
         raise
-
-
-def preload(child: Child, packages: Sequence[str]) -> None:
-    """Have a waiting process import installed packages."""
-    if packages:
-        with suppress(OSError):
-            child.writer.write(frame({"preload": list(packages)}))
+    return Spare(child)

@@ -15,7 +15,7 @@ from typing import Any
 from fx_lsp.errors import ProtocolError, WorkerDied
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, receive
 from fx_lsp.tracing.workers.child import Child
-from fx_lsp.tracing.workers.launch import START_SECONDS, Launch, is_ready, start_failed, worker_environment
+from fx_lsp.tracing.workers.launch import Launch, until_ready, worker_environment
 from fx_lsp.tracing.workers.processes import Process, describe_status, kill_group, start_process
 from fx_lsp.wire import frame
 
@@ -57,8 +57,8 @@ class Zygote:
         """Return whether it can still fork."""
         return not self._listener.done() and not self._process.exited.done()
 
-    async def fork(self) -> Child:
-        """Return a new child. Raises WorkerDied when the zygote dies or does not answer."""
+    async def take(self) -> Child:
+        """Fork a new child and return it. Raises WorkerDied when the zygote dies or does not answer."""
         if self._listener.done():
             raise WorkerDied("the tracer's parent process is gone", -9, self._output.text())
         loop = asyncio.get_running_loop()
@@ -195,20 +195,14 @@ async def start_zygote(launch: Launch) -> Zygote:
     control = ours.dup()
     reader, writer = await asyncio.open_connection(sock=ours, limit=BUFFER)
     try:
-        hello = await asyncio.wait_for(receive(reader), START_SECONDS)
-        if is_ready(launch.python, hello, output.text()):
-            return Zygote(process, control, (reader, writer), output)
-        await asyncio.wait({process.exited}, timeout=1)
-        await output.ended(1)
-        raise start_failed(launch.python, process.exited.result() if process.exited.done() else None, output.text())
-    except BaseException as error:
+        await until_ready(launch.python, process, reader, output)
+    except BaseException:
         control.close()
         writer.close()
         await process.end()
         output.stop()
-        if isinstance(error, asyncio.TimeoutError):
-            raise start_failed(launch.python, None, output.text()) from None
         raise
+    return Zygote(process, control, (reader, writer), output)
 
 
 async def _open_pipe(fd: int) -> tuple[OutputTail, asyncio.ReadTransport]:

@@ -1,0 +1,130 @@
+"""What is known of the targets of one file, each answer at the lines where its text stands now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Stage, Trace
+from fx_lsp.tracing.answers.disk import CachedTrace
+from fx_lsp.tracing.answers.question import TargetQuestion
+from fx_lsp.tracing.answers.relocation import line_map, relocate_outcome, relocate_stage
+from fx_lsp.tracing.answers.variants import untried, with_variant_outcome
+
+
+@dataclass(frozen=True)
+class PlacedAnswer:
+    """The newest answer to a question, `outcome` at the positions that it has in `text`.
+
+    `key` is "" once something that the answer depends on has changed. `moved` maps the answer's own lines to those of
+    `text`; None where they are the same.
+    """
+
+    key: str
+    text: str
+    answer: CachedTrace
+    outcome: Outcome
+    moved: Mapping[int, int] | None
+    seconds: float | None
+
+
+class PlacedAnswers:
+    """The newest answers about the targets of a file, by question, whichever of its texts they are about.
+
+    `inputs` are what each target was last traced with.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.inputs: dict[str, tuple[InputSpec, ...]] = {}
+        self._file = file
+        self._answers: dict[TargetQuestion, PlacedAnswer] = {}
+        self._stages: dict[tuple[str, str], tuple[str, Stage]] = {}
+
+    def __iter__(self) -> Iterator[TargetQuestion]:
+        return iter(self._answers)
+
+    def get(self, question: TargetQuestion) -> PlacedAnswer | None:
+        """Return the newest answer to a question."""
+        return self._answers.get(question)
+
+    def put(
+        self,
+        question: TargetQuestion,
+        key: str,
+        answer: CachedTrace,
+        text: str,
+        lines: Sequence[int],
+        seconds: float | None = None,
+    ) -> None:
+        """Take an answer about `text`, where the target has these `lines`; tracing took `seconds`, if it was now."""
+        moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
+        outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self._file, moved)
+        before = self._answers.get(question)
+        if seconds is None and before is not None and before.key == key:
+            seconds = before.seconds
+        self._answers[question] = PlacedAnswer(key, text, answer, outcome, moved, seconds)
+        self._stages = {k: v for k, v in self._stages.items() if k[0] != key}
+        if isinstance(outcome, Trace) and not question.variant:
+            self.inputs[question.target] = outcome.inputs
+
+    def drop(self, question: TargetQuestion) -> bool:
+        """Forget what is known; return whether there was anything."""
+        return self._answers.pop(question, None) is not None
+
+    def drop_others(self, targets: Mapping[str, object]) -> None:
+        """Forget what is known of targets that are gone."""
+        self._answers = {question: placed for question, placed in self._answers.items() if question.target in targets}
+
+    def clear(self) -> None:
+        """Forget every answer."""
+        self._answers.clear()
+
+    def mark_old(self, question: TargetQuestion, key: str) -> None:
+        """Note that the answer under `key` no longer holds, because something that it depends on has changed."""
+        placed = self._answers.get(question)
+        if placed is not None and placed.key == key:
+            self._answers[question] = replace(placed, key="")
+
+    def dependencies(self) -> set[str]:
+        """Return the other files that the answers depend on."""
+        return {dependency.path for placed in self._answers.values() for dependency in placed.answer.dependencies}
+
+    def failed_imports(self) -> list[str]:
+        """Return the keys of targets whose imports failed: a file or a package that is new by now may mend that."""
+        failed = ((p.key, p.answer.outcome) for p in self._answers.values())
+        return [key for key, outcome in failed if isinstance(outcome, Failure) and outcome.kind == "import" and key]
+
+    def remarks(self, file: str) -> list[Remark]:
+        """Return what work with the targets says of places in `file`."""
+        outcomes = [placed.outcome for question, placed in self._answers.items() if question.work]
+        remarks = (remark for outcome in outcomes if isinstance(outcome, Trace) for remark in outcome.remarks)
+        return [remark for remark in remarks if remark.span is not None and remark.span.file == file]
+
+    def outcome(self, target: str, text: str) -> Outcome | None:
+        """Return what is known of a target and its variants, at the positions that it has in `text`."""
+        question = TargetQuestion(target)
+        placed = self._answers.get(question)
+        if placed is None:
+            return None
+        outcome = placed.outcome
+        for variant in untried(outcome):
+            asked = question.of_variant(variant)
+            answer = self._answers.get(asked)
+            about = asked.key(placed.key, ()), placed.text
+            if answer is not None and (answer.key, answer.text) == about and isinstance(outcome, Trace):
+                outcome = with_variant_outcome(outcome, variant, answer.outcome)
+        mapping = line_map(placed.text, text)
+        return outcome if mapping is None else relocate_outcome(outcome, self._file, mapping)
+
+    def stage(self, question: TargetQuestion, stage: Stage, text: str) -> Stage:
+        """Return a decoded stage of the answer to a question, at the positions that it has in `text`."""
+        placed = self._answers[question]
+        kept = self._stages.get((placed.key, stage.name))
+        if kept and kept[0] == text:
+            return kept[1]
+        for mapping in (placed.moved, line_map(placed.text, text)):
+            if mapping is not None:
+                stage = relocate_stage(stage, self._file, mapping)
+        self._stages = {k: v for k, v in self._stages.items() if v[0] == text}
+        self._stages[placed.key, stage.name] = text, stage
+        return stage
