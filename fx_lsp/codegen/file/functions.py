@@ -16,7 +16,8 @@ from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, tuple
 from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch, indent_lines
+from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.statement import CodeLine
 from fx_lsp.codegen.ir.text import ascii_identifier
 from fx_lsp.codegen.triton.program import Program
 
@@ -132,7 +133,7 @@ class FileFunctions:
         ]
         if not_deterministic(program):
             lines.append(f'    alert_not_deterministic("{self.subject.stem}_{which}")')
-        return [[*map(CodeLine, lines), *indent_lines(inner)]]
+        return [[*map(CodeLine, lines), *(CodeLine(f"    {line.text}", line.node) for line in inner)]]
 
     def _call(
         self, which: str, program: Program, arguments: dict[fx.Node, str]

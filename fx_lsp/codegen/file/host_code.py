@@ -15,7 +15,8 @@ from torch import fx
 from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, expression
-from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, KernelLaunch
+from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
+from fx_lsp.codegen.ir.statement import CodeLine
 from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, size_text
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program

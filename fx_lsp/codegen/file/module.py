@@ -16,7 +16,8 @@ from fx_lsp.codegen.file.host_code import not_deterministic, tuning
 from fx_lsp.codegen.file.runtime import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, SETTINGS, TMA
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.graph.unsupported import Unsupported
-from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch
+from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.statement import CodeLine
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
 from fx_lsp.codegen.triton.program import Program
@@ -210,7 +211,7 @@ def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Block]
     blocks += [_code_block(helper) for helper in with_needed([h for launch in launches for h in launch.kernel.helpers])]
     for launch in launches:
         decorators = [CodeLine(line) for line in (*tuning(launch.kernel), "@triton.jit")]
-        blocks.append([*decorators, *launch.kernel.lines])
+        blocks.append([*decorators, *launch.kernel.printed()])
     if subject.name not in HELPERS:
         return blocks
     user_name = re.compile(rf"(?<![\w.]){subject.name}(?=[(),])")
