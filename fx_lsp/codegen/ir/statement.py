@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -58,15 +59,16 @@ class For:
 
 
 @dataclass(frozen=True)
-class If:
-    """`if condition:`."""
+class Block:
+    """`if value:`, or another statement with a body: its `keyword`, and what stands behind that."""
 
-    condition: ast.expr
+    keyword: str
+    value: ast.expr
     body: tuple[Statement, ...]
     node: fx.Node | None = None
 
 
-Statement: TypeAlias = "CodeComment | Assign | Evaluate | For | If"
+Statement: TypeAlias = "CodeComment | Assign | Evaluate | For | Block"
 
 
 def assign(
@@ -81,16 +83,14 @@ def expression_of(statement: Statement) -> ast.expr | None:
     """Return the expression of a statement, apart from those in its body; None for a comment."""
     if isinstance(statement, CodeComment):
         return None
-    if isinstance(statement, For):
-        return statement.values
-    return statement.condition if isinstance(statement, If) else statement.value
+    return statement.values if isinstance(statement, For) else statement.value
 
 
 def every_statement(statements: Iterable[Statement]) -> Iterator[Statement]:
     """Yield statements and those of their bodies."""
     for statement in statements:
         yield statement
-        if isinstance(statement, (For, If)):
+        if isinstance(statement, (For, Block)):
             yield from every_statement(statement.body)
 
 
@@ -130,8 +130,8 @@ def _mapped(
         elif isinstance(each, For):
             body = _mapped(each.body, value, target)
             changed.append(replace(each, variable=target(each.variable), values=value(each.values), body=body))
-        elif isinstance(each, If):
-            changed.append(replace(each, condition=value(each.condition), body=_mapped(each.body, value, target)))
+        elif isinstance(each, Block):
+            changed.append(replace(each, value=value(each.value), body=_mapped(each.body, value, target)))
         else:
             changed.append(each)
     return tuple(changed)
@@ -141,7 +141,7 @@ def without_definitions(statements: Iterable[Statement], names: Collection[str])
     """Return statements without those that do nothing but define some names."""
     kept: list[Statement] = []
     for each in statements:
-        if isinstance(each, (For, If)):
+        if isinstance(each, (For, Block)):
             kept.append(replace(each, body=without_definitions(each.body, names)))
         elif not isinstance(each, Assign) or not set(each.targets) <= set(names):
             kept.append(each)
@@ -153,7 +153,7 @@ def print_statements(statements: Iterable[Statement], indent: str = "    ") -> l
     lines: list[CodeLine] = []
     for each in statements:
         lines.append(CodeLine(indent + _text(each), each.node))
-        if isinstance(each, (For, If)):
+        if isinstance(each, (For, Block)):
             lines += print_statements(each.body, f"{indent}    ")
     return lines
 
@@ -162,19 +162,45 @@ def _text(statement: Statement) -> str:
     if isinstance(statement, CodeComment):
         return f"# {statement.text}"
     if isinstance(statement, For):
-        return f"for {statement.variable} in {unparse(statement.values)}:"
-    if isinstance(statement, If):
-        return f"if {unparse(statement.condition)}:"
+        return f"for {statement.variable} in {_printed(statement.values)}:"
+    if isinstance(statement, Block):
+        return f"{statement.keyword} {_printed(statement.value)}:"
     if isinstance(statement, Evaluate):
-        bare = _without_brackets(statement.value) if statement.keyword == "return" else unparse(statement.value)
+        bare = _without_brackets(statement.value) if statement.keyword else _printed(statement.value)
         return f"{statement.keyword} {bare}" if statement.keyword else bare
     several = len(statement.targets) > 1
-    value = _without_brackets(statement.value) if several else unparse(statement.value)
+    value = _without_brackets(statement.value) if several else _printed(statement.value)
     return f"{', '.join(statement.targets)} {statement.operator}= {value}"
 
 
 def _without_brackets(value: ast.expr) -> str:
     """Return an expression as text; a tuple of several without its brackets."""
     if isinstance(value, ast.Tuple) and len(value.elts) > 1:
-        return ", ".join(map(unparse, value.elts))
-    return unparse(value)
+        return ", ".join(map(_printed, value.elts))
+    return _printed(value)
+
+
+def _printed(value: ast.expr) -> str:
+    """Return an expression as text; where `ast.unparse` has other brackets than people write, it has theirs."""
+    return unparse(_Brackets().visit(deepcopy(value)) if any(map(_has_odd_brackets, ast.walk(value))) else value)
+
+
+def _has_odd_brackets(node: ast.AST) -> bool:
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        return not any(isinstance(part, ast.Slice) for part in node.slice.elts)
+    return isinstance(node, ast.BoolOp)
+
+
+class _Brackets(ast.NodeTransformer):
+    """Has a tuple that is an index, such as the grid of a launch, in brackets, and `not` beside `and` in none."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if _has_odd_brackets(node):
+            node.slice = name(ast.unparse(node.slice))
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        node.values = [name(ast.unparse(v)) if isinstance(v, ast.UnaryOp) else v for v in node.values]
+        return node

@@ -54,8 +54,9 @@ def name(text: str) -> ast.Name:
 
 
 def unparse(node: ast.expr) -> str:
-    """Return an expression as text, in the style of ruff; its strings are names, without quotes in them."""
-    return _EXPONENT.sub("e", ast.unparse(node).replace("'", '"'))
+    """Return an expression as text, in the style of ruff."""
+    text = ast.unparse(node)
+    return _EXPONENT.sub("e", text if '"' in text else text.replace("'", '"'))
 
 
 def ascii_identifier(identifier: str) -> str:

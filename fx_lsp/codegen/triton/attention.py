@@ -22,7 +22,7 @@ from fx_lsp.codegen.graph.template_kernel import Subgraph
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
 from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
 from fx_lsp.codegen.ir.ops import AND, EXP2, LOG2, NOT, OR, SUB, WHERE, op, triton_type
-from fx_lsp.codegen.ir.statement import For, If, assign
+from fx_lsp.codegen.ir.statement import Block, For, assign
 from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, size_text
 from fx_lsp.codegen.ir.tile import Config, Dim, Tile
 from fx_lsp.codegen.ir.values import (
@@ -143,7 +143,7 @@ class AttentionWriter(KernelWriter):
         condition = parse_expression(f"cols[None, :] <= rows[:, None]{signed(mask.offset)}")
         parts = {"c": condition, "kept": variable, "other": self.expr(mask.other)}
         masked = assign(variable.id, fill_template("tl.where(c, kept, other)", parts), value.node)
-        self.emit(If(parse_expression(crosses_bound(mask.offset, self.fixed)), (masked,), value.node))
+        self.emit(Block("if", parse_expression(crosses_bound(mask.offset, self.fixed)), (masked,), value.node))
         return variable
 
     def is_in_loop(self, value: Value) -> bool:
