@@ -28,7 +28,7 @@ def fused(function: Callable[..., Any], *inputs: torch.Tensor) -> tuple[int, int
 
 
 def _text(step: Any) -> str:
-    return "\n".join(line.text for line in step.kernel.lines) if hasattr(step, "kernel") else ""
+    return "\n".join(line.text for line in step.kernel.printed()) if hasattr(step, "kernel") else ""
 
 
 def kernel(function: Callable[..., Any], *inputs: torch.Tensor) -> str:

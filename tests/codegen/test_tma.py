@@ -26,7 +26,7 @@ def described(function: Callable[..., Any], *inputs: torch.Tensor, choices: Choi
     made = generated(captured(function, inputs, choices), choices=choices)
     assert compared(loaded(made).f, function, inputs) == []
     kernels = [s.kernel for p in made.programs for s in p.steps if isinstance(s, KernelLaunch)]
-    calls = [line.text for k in kernels for line in k.lines if "tl.make_tensor_descriptor" in line.text]
+    calls = [line.text for k in kernels for line in k.printed() if "tl.make_tensor_descriptor" in line.text]
     return [call.split("(", 1)[1].removesuffix(")") for call in calls]
 
 
@@ -172,7 +172,7 @@ def test_the_kernel() -> None:
     inputs = [tensor(*shape, grad=False) for shape in ((300, 520), (130, 520), (130,))]
     made = generated(captured(lambda x, w, b: F.gelu(F.linear(x, w, b)), inputs))
     (kernel,) = (s.kernel for s in made.programs[0].steps if isinstance(s, KernelLaunch))
-    assert "\n".join(line.text for line in kernel.lines[1:]) == snapshot("""\
+    assert "\n".join(line.text for line in kernel.printed()[1:]) == snapshot("""\
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     # TMA reads whole tiles, with zeros behind the ends
     arg0_1_tiles = tl.make_tensor_descriptor(arg0_1_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])

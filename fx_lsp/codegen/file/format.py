@@ -69,7 +69,7 @@ def _container_literal(value: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class Statement:
+class LogicalLine:
     """A logical line: the lines from `start` to `end`, exclusive, as one text; None where it must stay as it is."""
 
     start: int
@@ -78,7 +78,7 @@ class Statement:
     indent: int
 
 
-def statements(lines: Sequence[str]) -> Iterator[Statement]:
+def statements(lines: Sequence[str]) -> Iterator[LogicalLine]:
     """Yield the logical lines of a text, in order; comments and empty lines are in none of them."""
     tokens: list[tokenize.TokenInfo] = []
     ignored = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
@@ -90,7 +90,7 @@ def statements(lines: Sequence[str]) -> Iterator[Statement]:
             continue
         if tokens:
             first, last = tokens[0].start[0] - 1, tokens[-1].end[0]
-            yield Statement(first, last, _joined(tokens), tokens[0].start[1])
+            yield LogicalLine(first, last, _joined(tokens), tokens[0].start[1])
         tokens = []
 
 

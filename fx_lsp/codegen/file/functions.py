@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,12 +17,23 @@ from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, tuple
 from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch, indent_lines
-from fx_lsp.codegen.ir.text import ascii_identifier
+from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.statement import (
+    Assign,
+    Block,
+    CodeLine,
+    Evaluate,
+    Statement,
+    assign,
+    names_used,
+    print_statements,
+    without_definitions,
+)
+from fx_lsp.codegen.ir.text import ascii_identifier, parse_expression, unparse
 from fx_lsp.codegen.triton.program import Program
 
 Name = Callable[[fx.Node], str]
-Block = list[CodeLine]
+Definition = list[CodeLine]
 """A definition at the top level of a file, or statements that belong together there."""
 
 
@@ -106,7 +118,7 @@ class FileFunctions:
             return self.backward is not None
         return position in self.subject.tangents
 
-    def operator(self, which: str, program: Program) -> list[Block]:
+    def operator(self, which: str, program: Program) -> list[Definition]:
         """Return the operator that runs a program; none where there is nothing to compute."""
         results, parameters = _operator_results(program), _tensors(program, self.name)
         if not results and not program.overwritten:
@@ -115,8 +127,9 @@ class FileFunctions:
         returns = returns if results else "None"
         device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
         body = FunctionBody(program, dict(parameters), self.name, device)
-        statements = body.statements()
-        inner = _without_unused([*statements, *(_returned(body, results) if results else [])])
+        body.write_steps()
+        returned = [Evaluate(parse_expression(_listed(body, results)), None, "return")] if results else []
+        inner = _without_unused_sizes(body, [*body.statements, *returned])
         self.sizes[which] = _missing_sizes(program, body.known, inner)
         many, names = len(parameters) > MAX_ARGUMENTS, ", ".join(parameters.values())
         tensors = ["tensors: list[torch.Tensor]"] if many else [f"{p}: torch.Tensor" for p in parameters.values()]
@@ -132,18 +145,18 @@ class FileFunctions:
         ]
         if not_deterministic(program):
             lines.append(f'    alert_not_deterministic("{self.subject.stem}_{which}")')
-        return [[*map(CodeLine, lines), *indent_lines(inner)]]
+        return [[*map(CodeLine, lines), *print_statements(inner)]]
 
     def _call(
         self, which: str, program: Program, arguments: dict[fx.Node, str]
-    ) -> tuple[list[CodeLine], FunctionBody, list[str]]:
-        """Return the lines that call an operator, with the sizes that its tensors tell before and behind; the names of
-        its results; and the sizes that it is given but no argument has."""
+    ) -> tuple[list[Statement], FunctionBody, list[str]]:
+        """Return the statements that call an operator, with the sizes that its tensors tell before and behind; the
+        body with the names of its results; and the sizes that it is given but no argument has."""
         results = _operator_results(program)
         device = f"{next(iter(arguments.values()))}.device" if arguments else ""
         body = FunctionBody(program, dict(arguments), self.name, device)
         body.sizes()
-        ahead, body.lines = body.lines, []
+        ahead, body.statements = body.statements, []
         missing = [s for s in self.sizes.get(which, ()) if s not in body.known]
         body.known.update(missing)
         for node in results:
@@ -151,14 +164,15 @@ class FileFunctions:
         if not results:
             return ahead, body, missing
         body.sizes()
-        behind, body.lines = body.lines, []
-        names = ", ".join(body.names[n] for n in results)
+        behind, body.statements = body.statements, []
+        names = [body.names[n] for n in results]
         tensors = ", ".join(arguments.values())
         tensors = f"[{tensors}]" if len(arguments) > MAX_ARGUMENTS else tensors
         arguments_text = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
-        return [*ahead, CodeLine(f"{names} = {self.subject.stem}_{which}({arguments_text})"), *behind], body, missing
+        called = assign(names, f"{self.subject.stem}_{which}({arguments_text})")
+        return [*ahead, called, *behind], body, missing
 
-    def function(self, backward: Program) -> Block:
+    def function(self, backward: Program) -> Definition:
         """Return the autograd function."""
         called, body, _ = self._call("forward", self.forward, self.inputs)
         assert self.saved is not None
@@ -168,27 +182,31 @@ class FileFunctions:
         tangents = [p for p in parameters if p not in value_of]
         result_texts = {k: body.reference(r) for k in self.computed if (r := self.results[k]) is not None}
         saved_texts = self._saved_texts(body, [value_of[p] for p in saved])
-        sizes, after = self._backward_body(backward, parameters, tangents)
-        lines = [
+        sizes, after, behind = self._backward_body(backward, parameters, tangents)
+        save = f"ctx.save_for_backward({', '.join(saved_texts)})"
+        before = [
             *called,
-            *body.lines,
-            *(CodeLine(f"ctx.{s} = {s}") for s in sizes),
-            *([CodeLine(f"ctx.save_for_backward({', '.join(saved_texts)})")] if saved_texts else []),
+            *body.statements,
+            *(assign(f"ctx.{s}", s) for s in sizes),
+            *([Evaluate(parse_expression(save))] if saved_texts else []),
             *self._without_gradient(result_texts),
-            CodeLine(f"return {', '.join(result_texts.values())}"),
+            Evaluate(parse_expression(", ".join(result_texts.values())), None, "return"),
         ]
         gradient_names = {k: f"_{k}" for k in self.computed}
         named = zip(self._differentiable(), tangents, strict=False)
         gradient_names |= {k: self.name(tangent) for k, tangent in named if k in gradient_names}
-        ahead = [*self._backward_head(saved), *(f"{s} = ctx.{s}" for s in sizes)]
-        title = [f"class {self.title}(torch.autograd.Function):"]
-        first = [f"def forward({', '.join(['ctx', *self.inputs.values()])}):", *_function_lines(lines)]
-        second = [
-            f"def backward({', '.join(['ctx', *gradient_names.values()])}):",
-            *_function_lines([*map(CodeLine, ahead), *after]),
+        after = [*self._backward_head(saved), *(assign(s, f"ctx.{s}") for s in sizes), *after]
+        inner = " " * 8
+        return [
+            CodeLine(f"class {self.title}(torch.autograd.Function):"),
+            CodeLine("    @staticmethod"),
+            CodeLine(f"    def forward({', '.join(['ctx', *self.inputs.values()])}):"),
+            *print_statements(_without_unused_sizes(body, before), inner),
+            CodeLine(""),
+            CodeLine("    @staticmethod"),
+            CodeLine(f"    def backward({', '.join(['ctx', *gradient_names.values()])}):"),
+            *print_statements(_without_unused_sizes(behind, after), inner),
         ]
-        inner = ["@staticmethod", *first, "", "@staticmethod", *second]
-        return [CodeLine(line) for line in (*title, *(f"    {line}".rstrip() for line in inner))]
 
     def _saved_texts(self, body: FunctionBody, saved: Sequence[fx.Node]) -> list[str]:
         """Return what forward saves; of inputs that the function changes, copies."""
@@ -203,56 +221,56 @@ class FileFunctions:
             return list(self.subject.tangents)
         return [k for k in self.computed if _is_float(self.results[k])]
 
-    def _without_gradient(self, result_texts: Mapping[int, str]) -> list[CodeLine]:
-        """Return the line that says of which results there are no gradients, if there are such."""
+    def _without_gradient(self, result_texts: Mapping[int, str]) -> list[Statement]:
+        """Return the statement that says of which results there are no gradients, if there are such."""
         differentiable = {k for k in self._differentiable() if _is_float(self.results[k])}
         fixed = dict.fromkeys(result_texts[k] for k in self.computed if k not in differentiable)
-        return [CodeLine(f"ctx.mark_non_differentiable({', '.join(fixed)})")] if fixed else []
+        return [Evaluate(parse_expression(f"ctx.mark_non_differentiable({', '.join(fixed)})"))] if fixed else []
 
     def _backward_body(
         self, backward: Program, parameters: dict[fx.Node, str], tangents: Sequence[fx.Node]
-    ) -> tuple[list[str], list[CodeLine]]:
-        """Return the sizes that backward takes from forward, and its lines behind those that take them."""
+    ) -> tuple[list[str], list[Statement], FunctionBody]:
+        """Return the sizes that backward takes from forward, and its statements behind those that take them."""
         calls, behind, sizes = self._call("backward", backward, parameters)
         gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
-        dense = [CodeLine(line) for t in tangents for line in _dense_gradient(t, self.name(t))]
-        after = [*dense, *calls, *behind.lines, CodeLine(f"return {', '.join(gradients)}")]
-        return [*sizes, *_missing_sizes(backward, behind.known, after)], after
+        dense = [_dense_gradient(t, self.name(t)) for t in tangents]
+        returned = Evaluate(parse_expression(", ".join(gradients)), None, "return")
+        after = [*dense, *calls, *behind.statements, returned]
+        return [*sizes, *_missing_sizes(backward, behind.known, after)], after, behind
 
-    def _backward_head(self, saved: Sequence[fx.Node]) -> list[str]:
-        """Return the first lines of backward: it refuses second derivatives, and takes what forward saved."""
+    def _backward_head(self, saved: Sequence[fx.Node]) -> list[Statement]:
+        """Return the first statements of backward: it refuses second derivatives, and takes what forward saved."""
         once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
-        lines = [
-            "if torch.is_grad_enabled() and not torch.compiler.is_compiling():",
-            f'    raise RuntimeError("{once}")',
-        ]
-        names = ", ".join(self.name(p) for p in saved)
-        if saved:
-            lines.append(f"({names},) = ctx.saved_tensors" if len(saved) == 1 else f"{names} = ctx.saved_tensors")
-        return lines
+        condition = parse_expression("torch.is_grad_enabled() and not torch.compiler.is_compiling()")
+        refusal = Evaluate(parse_expression(f'RuntimeError("{once}")'), None, "raise")
+        names = [self.name(p) for p in saved]
+        targets = [f"({names[0]},)"] if len(names) == 1 else names
+        return [Block("if", condition, (refusal,)), *([assign(targets, "ctx.saved_tensors")] if saved else [])]
 
-    def entry(self) -> Block:
+    def entry(self) -> Definition:
         """Return the function that the user calls."""
         subject, operator_results = self.subject, _operator_results(self.forward)
         device = f"{subject.inputs[0]}.device" if subject.inputs else '"cuda" if torch.cuda.is_available() else "cpu"'
         body = FunctionBody(self.forward, dict(zip(self.inputs, subject.inputs, strict=True)), self.name, device)
-        called, lines = self._operator_call(body, operator_results)
+        called, statements = self._operator_call(body, operator_results)
         quiet = bool(called) and self.backward is None and any(_is_float(n) for n in self.inputs)
         body.inline = _inline_sizes(body)
         body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
-        lines += self._copies_to_inputs(body, quiet)
-        result_texts = [_text(body, r) for r in self.results]
-        result = ", ".join(result_texts) if subject.result == "out" else _fill_result(subject.result, result_texts)
-        if lines == [f"{result} = {called}"]:
-            lines, result = [], called
-        lines += [] if lines and result == "None" else [f"return {result}"]
+        statements += self._copies_to_inputs(body, quiet)
+        result = _filled_result(subject.result, [parse_expression(_text(body, r)) for r in self.results])
+        names = _names_of(result)
+        if len(statements) == 1 and isinstance(statements[0], Assign) and list(statements[0].targets) == names:
+            statements, result = [], statements[0].value
+        if not statements or unparse(result) != "None":
+            statements.append(Evaluate(result, None, "return"))
         if quiet:
-            lines = ["with torch.no_grad():", *(f"    {line}" for line in lines)]
-        lines = [*_checks(subject), *(line.text for line in body.lines), *lines]
-        return [CodeLine(f"def {subject.name}({subject.signature}):"), *(CodeLine(f"    {line}") for line in lines)]
+            statements = [Block("with", parse_expression("torch.no_grad()"), tuple(statements))]
+        lines = [CodeLine(f"    {line}") for line in _checks(subject)]
+        lines += print_statements([*body.statements, *statements])
+        return [CodeLine(f"def {subject.name}({subject.signature}):"), *lines]
 
-    def _operator_call(self, body: FunctionBody, operator_results: Sequence[fx.Node]) -> tuple[str, list[str]]:
-        """Return the call of the operator or of the autograd function, "" for none, and the line that names its
+    def _operator_call(self, body: FunctionBody, operator_results: Sequence[fx.Node]) -> tuple[str, list[Statement]]:
+        """Return the call of the operator or of the autograd function, "" for none, and the statement that names its
         results, as the body does."""
         if not self.computed:
             return "", []
@@ -261,21 +279,22 @@ class FileFunctions:
         call = f"{self.title}.apply" if self.backward is not None else f"{self.subject.stem}_forward"
         body.names.update({n: self.name(n) for n in named})
         called = f"{call}({', '.join(self.subject.inputs)})"
-        return called, [f"{', '.join(self.name(n) for n in named)} = {called}" if named else called]
+        return called, [assign([self.name(n) for n in named], called) if named else Evaluate(parse_expression(called))]
 
-    def _copies_to_inputs(self, body: FunctionBody, quiet: bool) -> list[str]:
-        """Return the lines that give inputs their new values; the body names those by their inputs from then on. It is
-        `quiet` where no gradient is recorded anyway."""
-        lines: list[str] = []
+    def _copies_to_inputs(self, body: FunctionBody, quiet: bool) -> list[Statement]:
+        """Return the statements that give inputs their new values; the body names those by their inputs from then on.
+        It is `quiet` where no gradient is recorded anyway."""
+        statements: list[Statement] = []
         for (changed, hidden), node in zip(self.subject.changed, self.results, strict=False):
             if node not in self.forward.overwritten:
-                line = f"{changed}.copy_({_text(body, node)})"
-                lines += ["with torch.no_grad():", f"    {line}"] if hidden and not quiet else [line]
+                copy = Evaluate(parse_expression(f"{changed}.copy_({_text(body, node)})"))
+                unrecorded = Block("with", parse_expression("torch.no_grad()"), (copy,))
+                statements.append(unrecorded if hidden and not quiet else copy)
         for (changed, _), node in zip(self.subject.changed, self.results, strict=False):
             again = [k for k in range(len(self.subject.changed), len(self.results)) if self.results[k] is node]
             if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
                 body.names[node] = changed
-        return lines
+        return statements
 
 
 def _checks(subject: FileSpec) -> list[str]:
@@ -285,20 +304,16 @@ def _checks(subject: FileSpec) -> list[str]:
     return [*checks, *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
 
 
-def _returned(body: FunctionBody, nodes: Sequence[fx.Node]) -> list[CodeLine]:
-    """Return the line that returns nodes, behind the lines that this adds to a body."""
-    count = len(body.lines)
-    line = f"return {', '.join(body.reference(n) for n in nodes)}"
-    return [*body.lines[count:], CodeLine(line)]
+def _listed(body: FunctionBody, nodes: Sequence[fx.Node]) -> str:
+    return ", ".join(body.reference(n) for n in nodes)
 
 
-def _missing_sizes(program: Program, known_sizes: Collection[str], lines: Sequence[CodeLine]) -> list[str]:
-    """Return the sizes that lines mention and no tensor has."""
+def _missing_sizes(program: Program, known_sizes: Collection[str], statements: Sequence[Statement]) -> list[str]:
+    """Return the sizes that statements use and no tensor has."""
     values = [n.meta.get("val") for n in (*program.buffers, *program.inputs)]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
     symbols = {s.name for size in sizes if isinstance(size, (int, torch.SymInt)) for s in expression(size).free_symbols}
-    text = "\n".join(line.text for line in lines)
-    return sorted(s for s in symbols - set(known_sizes) if re.search(rf"\b{s}\b", text))
+    return sorted((symbols - set(known_sizes)) & names_used(statements))
 
 
 def _inline_sizes(body: FunctionBody) -> dict[Any, str]:
@@ -315,38 +330,45 @@ def _text(body: FunctionBody, node: fx.Node | None) -> str:
     return "None" if node is None else body.reference(node)
 
 
-def _fill_result(result: str, texts: Sequence[str]) -> str:
-    """Return a result with the texts of its parts; a tuple of several needs no brackets behind `return`."""
-    text = re.sub(r"\bout\[(\d+)\]", lambda match: texts[int(match[1])], result)
-    bare = re.fullmatch(r"\(([^()]+, )+[^()]+\)", result)
-    return text[1:-1] if bare else text
+class _ResultFiller(ast.NodeTransformer):
+    """Puts expressions in place of `out[0]`, `out[1]`, …"""
+
+    def __init__(self, parts: Sequence[ast.expr]) -> None:
+        self._parts = {f"out[{number}]": part for number, part in enumerate(parts)}
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return self._parts.get(ast.unparse(node)) or self.generic_visit(node)
 
 
-def _function_lines(lines: Sequence[CodeLine]) -> list[str]:
-    """Return lines of a function, without sizes that none of them needs."""
-    return [f"    {line.text}" for line in _without_unused(lines)]
+def _filled_result(result: str, parts: list[ast.expr]) -> ast.expr:
+    """Return a result with its parts; "out" is all of them."""
+    if result == "out":
+        return parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+    return _ResultFiller(parts).visit(ast.parse(result, mode="eval").body)
 
 
-def _without_unused(lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the lines but for sizes that no other line mentions."""
-    text = "\n".join(line.text for line in lines)
-    sizes = {line.text: match[1] for line in lines if (match := _SIZE.match(line.text))}
-    return [line for line in lines if line.text not in sizes or len(re.findall(rf"\b{sizes[line.text]}\b", text)) > 1]
+def _names_of(value: ast.expr) -> list[str]:
+    """Return the names that a value consists of, one or a tuple of several; none for any other value."""
+    items = value.elts if isinstance(value, ast.Tuple) and len(value.elts) > 1 else [value]
+    names = [item.id for item in items if isinstance(item, ast.Name)]
+    return names if len(names) == len(items) else []
 
 
-_SIZE = re.compile(r"(\w+) = [^()]+\.shape\[\d+\]$")
+def _without_unused_sizes(body: FunctionBody, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """Return statements but for the definitions of sizes that none of them uses."""
+    return without_definitions(statements, body.known - names_used(statements))
 
 
-def _dense_gradient(tangent: fx.Node, name: str) -> list[str]:
-    """Return lines that lay out a gradient as the kernels take it."""
+def _dense_gradient(tangent: fx.Node, name: str) -> Statement:
+    """Return the statement that lays out a gradient as the kernels take it."""
     value = tangent.meta["val"]
     if value.is_contiguous():
-        return [f"{name} = {name}.contiguous()"]
+        return assign(name, f"{name}.contiguous()")
     if value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last):
-        return [f"{name} = {name}.contiguous(memory_format=torch.channels_last)"]
+        return assign(name, f"{name}.contiguous(memory_format=torch.channels_last)")
     strides = tuple_text(tuple(expression(s) for s in value.stride()))
     copied = f"torch.empty_strided({name}.shape, {strides}, dtype={name}.dtype, device={name}.device).copy_({name})"
-    return [f"if {name}.stride() != {strides}:", f"    {name} = {copied}"]
+    return Block("if", parse_expression(f"{name}.stride() != {strides}"), (assign(name, copied),))
 
 
 def _tensors(program: Program, name: Name) -> dict[fx.Node, str]:

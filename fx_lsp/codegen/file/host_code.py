@@ -15,8 +15,9 @@ from torch import fx
 from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, expression
-from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, KernelLaunch
-from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, size_text
+from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
+from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
+from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, parse_expression, size_text
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program
 
@@ -44,15 +45,15 @@ class FunctionBody:
     names: dict[fx.Node, str]
     name: Callable[[fx.Node], str]
     device: str
-    lines: list[CodeLine] = field(default_factory=list[CodeLine])
+    statements: list[Statement] = field(default_factory=list[Statement])
     said: set[str] = field(default_factory=set[str])
     said_last: str = ""
     known: set[str] = field(default_factory=set[str])
     has_workspace: bool = False
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
 
-    def statements(self) -> list[CodeLine]:
-        """Return the lines, without the last that returns."""
+    def write_steps(self) -> None:
+        """Write the statements that run the program, without the last that returns."""
         self.sizes()
         self.names.update({new: self.names[old] for new, old in self.program.overwritten.items()})
         for step in self.program.steps:
@@ -60,7 +61,6 @@ class FunctionBody:
                 self._launch(step)
             else:
                 self._call(step)
-        return self.lines
 
     def sizes(self) -> None:
         """Write sizes that are only known now, each from a tensor that has it."""
@@ -74,21 +74,21 @@ class FunctionBody:
             expr = expression(size)
             if expr.is_Symbol and expr.name not in self.known:
                 self.known.add(expr.name)
-                self._line(f"{expr.name} = {text}.shape[{dim}]")
+                self._define(expr.name, f"{text}.shape[{dim}]")
 
     def _launch(self, step: KernelLaunch) -> None:
         kernel, self.said_last = step.kernel, ""
         for node in (n for n in step.writes if n not in self.names):
             buffer = self.program.buffers[node]
             self.names[node] = self.name(node)
-            self._line(f"{self.names[node]} = {allocation(buffer, self.device, _adds(step, self.program, node))}")
+            self._define(self.names[node], allocation(buffer, self.device, _adds(step, self.program, node)))
         pointers = [self._pointer(n, step) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
         if kernel.described and not self.has_workspace:
             self.has_workspace = True
-            self._line("triton.set_allocator(workspace)")
+            self._evaluate("triton.set_allocator(workspace)")
         args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
         out = self.names[step.writes[0]]
-        self._line(f"launch({kernel.name}, {out})[{grid_text(kernel, out)}]({', '.join(args)})")
+        self._evaluate(f"launch({kernel.name}, {out})[{grid_text(kernel, out)}]({', '.join(args)})")
 
     def _pointer(self, node: fx.Node, step: KernelLaunch) -> str:
         """Return the argument for a tensor; what others allocated may begin where TMA cannot read."""
@@ -100,13 +100,13 @@ class FunctionBody:
     def _call(self, node: fx.Node) -> None:
         if is_empty(node):
             self.names[node] = self.name(node)
-            self._line(f"{self.names[node]} = {allocation(self.program.buffers[node], self.device)}")
+            self._define(self.names[node], allocation(self.program.buffers[node], self.device))
             return
         args = [self.argument(a) for a in node.args]
         args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
         self.names[node] = self.name(node)
         self._explain(node)
-        self._line(f"{self.names[node]} = torch.ops.{node.target}({', '.join(args)})", node)
+        self._define(self.names[node], f"torch.ops.{node.target}({', '.join(args)})", node)
         self._sizes_of(node.meta.get("val"), self.names[node])
 
     def _explain(self, node: fx.Node) -> None:
@@ -116,12 +116,15 @@ class FunctionBody:
             return
         text = why.reminder if why.comment in self.said else why.comment
         for part in wrap(text, LINE_WIDTH - len("    # "), break_long_words=False, break_on_hyphens=False):
-            self._line(f"# {part}")
+            self.statements.append(CodeComment(part))
         self.said.add(why.comment)
         self.said_last = why.comment
 
-    def _line(self, text: str, node: fx.Node | None = None) -> None:
-        self.lines.append(CodeLine(text, node))
+    def _define(self, name: str, value: str, node: fx.Node | None = None) -> None:
+        self.statements.append(assign(name, value, node))
+
+    def _evaluate(self, call: str) -> None:
+        self.statements.append(Evaluate(parse_expression(call)))
 
     def reference(self, node: fx.Node) -> str:
         """Return the text for a node that is in memory, or a view of one."""
@@ -143,7 +146,7 @@ class FunctionBody:
             raise CannotWrite(node, f"{node.target} is {what}")
         self.names[node] = self.name(node)
         args = [repr(constant.tolist()), f"dtype={constant.dtype}", f"device={self.device}"]
-        self._line(f"{self.names[node]} = torch.tensor({', '.join(args)})")
+        self._define(self.names[node], f"torch.tensor({', '.join(args)})")
         return self.names[node]
 
     def argument(self, value: Any) -> str:

@@ -11,12 +11,13 @@ from torch import fx
 
 from fx_lsp.choices import Engine
 from fx_lsp.codegen.file.format import break_lines, statements
-from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Block, FileFunctions, FileSpec, Name, check_function_name
+from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Definition, FileFunctions, FileSpec, Name, check_function_name
 from fx_lsp.codegen.file.host_code import not_deterministic, tuning
 from fx_lsp.codegen.file.runtime import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, SETTINGS, TMA
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.graph.unsupported import Unsupported
-from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch
+from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.statement import CodeLine
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
 from fx_lsp.codegen.triton.program import Program
@@ -76,7 +77,7 @@ def assemble_file(
     )
 
 
-def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> list[Block]:
+def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> list[Definition]:
     """Return what a file brings along to register operators and to launch kernels."""
     texts: list[str] = []
     if parts.has_operators and parts.engine == "fx-lsp":
@@ -88,9 +89,9 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
     return [_code_block(part) for text in texts for part in text.strip().split("\n\n\n")]
 
 
-def _check_blocks(subject: FileSpec) -> list[Block]:
+def _check_blocks(subject: FileSpec) -> list[Definition]:
     """Return what a file needs to refuse arguments, and modules that are not set as they were."""
-    blocks: list[Block] = []
+    blocks: list[Definition] = []
     if any(line.startswith(f"{CHECK_FUNCTION}(") for line in subject.checks):
         blocks.append(_code_block(CHECK.replace(f"def {CHECK_FUNCTION}(", f"def {check_function_name(subject)}(")))
     if subject.settings:
@@ -116,7 +117,7 @@ def reserved_names(name: str) -> list[str]:
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
 
-def _qualify_builtins(blocks: Sequence[Block], name: str) -> list[Block]:
+def _qualify_builtins(blocks: Sequence[Definition], name: str) -> list[Definition]:
     """Return code that calls functions of Python, where what is generated has the name of one; the user's may be
     another."""
     if not hasattr(builtins, name):
@@ -131,7 +132,7 @@ def _qualify_builtins(blocks: Sequence[Block], name: str) -> list[Block]:
     ]
 
 
-def _code_block(text: str) -> Block:
+def _code_block(text: str) -> Definition:
     return [CodeLine(line) for line in text.strip("\n").split("\n")]
 
 
@@ -169,7 +170,9 @@ _MODULES = ("builtins", "copy", "functools", "inspect", "os", "sys", "warnings")
 """What files may need of Python's library."""
 
 
-def _head(subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, blocks: Sequence[Block]) -> Block:
+def _head(
+    subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, blocks: Sequence[Definition]
+) -> Definition:
     kinds = "forward and backward" if parts.backward is not None else "forward"
     what = "Triton kernels" if launches else "operations of PyTorch"
     if parts.engine == "inductor":
@@ -201,16 +204,16 @@ def _import_lines(subject: FileSpec, launches: Sequence[KernelLaunch], parts: Fi
     return [*lines, *own]
 
 
-def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Block]:
+def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Definition]:
     """Return helper functions and kernels; a helper makes way where the user's function has its name."""
-    blocks: list[Block] = []
+    blocks: list[Definition] = []
     if any(tuning(launch.kernel) for launch in launches):
         resets = any((k.adds or k.overwrites) and tuning(k) for k in (launch.kernel for launch in launches))
         blocks.append(_code_block(RESETTING if resets else AUTOTUNED))
     blocks += [_code_block(helper) for helper in with_needed([h for launch in launches for h in launch.kernel.helpers])]
     for launch in launches:
         decorators = [CodeLine(line) for line in (*tuning(launch.kernel), "@triton.jit")]
-        blocks.append([*decorators, *launch.kernel.lines])
+        blocks.append([*decorators, *launch.kernel.printed()])
     if subject.name not in HELPERS:
         return blocks
     user_name = re.compile(rf"(?<![\w.]){subject.name}(?=[(),])")

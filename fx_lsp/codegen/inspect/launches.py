@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 
 import sympy
@@ -11,7 +10,6 @@ from torch import fx
 
 from fx_lsp.codegen.inspect.compilation import Constant, LaunchSpec
 from fx_lsp.codegen.ir.index import size_hint
-from fx_lsp.codegen.ir.kernel import Kernel
 from fx_lsp.codegen.ir.kernel import KernelLaunch as Step
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program
@@ -40,7 +38,7 @@ def _launch(step: Step, hints: Mapping[str, int]) -> LaunchSpec:
     signature: dict[str, str] = {}
     constants: dict[str, Constant] = {}
     aligned: list[str] = []
-    for name, constant in _arguments(kernel):
+    for name, constant in ((p.name, p.constant) for p in kernel.parameters):
         if name in pointers:
             signature[name] = f"*{_type_name(dtypes[name])}"
             if _is_aligned(pointers[name]):
@@ -54,13 +52,6 @@ def _launch(step: Step, hints: Mapping[str, int]) -> LaunchSpec:
         if value % ALIGNMENT == 0:
             aligned.append(name)
     return LaunchSpec(kernel.name, signature, constants, tuple(aligned), config.warps, config.stages or DEFAULT_STAGES)
-
-
-def _arguments(kernel: Kernel) -> list[tuple[str, bool]]:
-    """Return the arguments of a kernel, and whether each is a constexpr, as its definition says."""
-    definition = ast.parse("\n".join(line.text for line in kernel.lines)).body[0]
-    assert isinstance(definition, ast.FunctionDef)
-    return [(a.arg, a.annotation is not None) for a in definition.args.args]
 
 
 def _pointer(buffer: Buffer) -> str:

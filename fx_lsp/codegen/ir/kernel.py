@@ -1,37 +1,23 @@
-"""A kernel as text, what things in it are called, and its launch."""
+"""A kernel as statements, what things in it are called, and its launch."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import fx
 
 from fx_lsp.codegen.ir.index import Index, size_symbol
+from fx_lsp.codegen.ir.statement import CodeLine, Statement, names_used, print_statements
 from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import Buffer
 
 
-@dataclass(frozen=True)
-class CodeLine:
-    """A line of a kernel and the operation that it comes from."""
-
-    text: str
-    node: fx.Node | None = None
-
-
-def indent_lines(lines: Iterable[CodeLine]) -> list[CodeLine]:
-    """Return lines as those of a block."""
-    return [CodeLine(f"    {line.text}".rstrip(), line.node) for line in lines]
-
-
-def sizes_used(lines: Iterable[CodeLine], expressions: Iterable[Index]) -> dict[str, Index]:
-    """Return the sizes that are known only when a kernel runs, of those in expressions, that its lines speak of, by
+def sizes_used(statements: Iterable[Statement], expressions: Iterable[Index]) -> dict[str, Index]:
+    """Return the sizes that are known only when a kernel runs, of those in expressions, that its statements use, by
     name."""
-    text = "\n".join(line.text for line in lines if not line.text.lstrip().startswith("#"))
     free = {s.name for expression in expressions for s in expression.free_symbols}
-    return {s: size_symbol(s) for s in sorted(free) if re.search(rf"\b{s}\b", text)}
+    return {s: size_symbol(s) for s in sorted(free & names_used(statements))}
 
 
 @dataclass(frozen=True)
@@ -44,15 +30,24 @@ class Naming:
     source: Callable[[fx.Node], str]
 
 
-@dataclass
-class Kernel:
-    """A kernel as text: the buffers that it `reads` and `writes`, in the order of its arguments, and `sizes`, the
-    further arguments with what is passed for them. `adds` are the names of the buffers that it adds to, which have to
-    be zero before; `described` those that TMA reads: such a kernel has as many programs as there are multiprocessors;
-    `overwrites` those that have new values afterwards and old ones before."""
+@dataclass(frozen=True)
+class KernelParameter:
+    """A parameter of a kernel; Triton compiles one anew for each value of a `constant` one."""
 
     name: str
-    lines: list[CodeLine]
+    constant: bool = False
+
+
+@dataclass
+class Kernel:
+    """A kernel: its parameters and statements, the buffers that it `reads` and `writes`, in the order of its arguments,
+    and `sizes`, the further arguments with what is passed for them. `adds` are the names of the buffers that it adds
+    to, which have to be zero before; `described` those that TMA reads: such a kernel has as many programs as there are
+    multiprocessors; `overwrites` those that have new values afterwards and old ones before."""
+
+    name: str
+    parameters: tuple[KernelParameter, ...]
+    body: tuple[Statement, ...]
     reads: list[Buffer]
     writes: list[Buffer]
     sizes: dict[str, Index]
@@ -61,6 +56,11 @@ class Kernel:
     adds: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
     overwrites: tuple[str, ...] = ()
+
+    def printed(self) -> list[CodeLine]:
+        """Return the definition as lines."""
+        parameters = ", ".join(f"{p.name}: tl.constexpr" if p.constant else p.name for p in self.parameters)
+        return [CodeLine(f"def {self.name}({parameters}):"), *print_statements(self.body)]
 
 
 @dataclass(frozen=True)

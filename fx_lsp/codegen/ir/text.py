@@ -15,7 +15,12 @@ from fx_lsp.codegen.ir.index import FloorDiv, Index, Mod, TrueDiv
 
 def fill_template(template: str, args: Mapping[str, ast.expr]) -> ast.expr:
     """Return a template of an expression with expressions for its names."""
-    return _TemplateFiller(args).visit(_parse_template(template))
+    return substitute(parse_expression(template), args)
+
+
+def substitute(expression: ast.expr, args: Mapping[str, ast.expr]) -> ast.expr:
+    """Return an expression with others for its names."""
+    return _TemplateFiller(args).visit(expression)
 
 
 class _TemplateFiller(ast.NodeTransformer):
@@ -38,18 +43,20 @@ class _TemplateFiller(ast.NodeTransformer):
 
 
 @lru_cache(maxsize=2048)
-def _parse_template(template: str) -> ast.expr:
-    return ast.parse(template, mode="eval").body
+def parse_expression(text: str) -> ast.expr:
+    """Return the expression that Python reads in a text."""
+    return ast.parse(text, mode="eval").body
 
 
-def name(text: str) -> ast.expr:
+def name(text: str) -> ast.Name:
     """Return a name as an expression."""
     return ast.Name(text, ast.Load())
 
 
 def unparse(node: ast.expr) -> str:
-    """Return an expression as text, in the style of ruff; its strings are names, without quotes in them."""
-    return _EXPONENT.sub("e", ast.unparse(node).replace("'", '"'))
+    """Return an expression as text, in the style of ruff."""
+    text = ast.unparse(node)
+    return _EXPONENT.sub("e", text if '"' in text else text.replace("'", '"'))
 
 
 def ascii_identifier(identifier: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +9,8 @@ import sympy
 from torch import fx
 
 from fx_lsp.codegen.graph.query import view_chain
-from fx_lsp.codegen.ir.kernel import CodeLine, KernelLaunch
+from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.statement import rename
 from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import AtomicAdd, Buffer, Load, Store, values_of
 
@@ -66,10 +66,12 @@ def _write_over(step: KernelLaunch, new: fx.Node, old: fx.Node, buffers: Mapping
     """Return a launch that writes into `old` what it would write into `new`."""
     kernel, target = step.kernel, buffers[old]
     was, now = f"{buffers[new].name}_ptr", f"{target.name}_ptr"
-    head, *lines = (CodeLine(re.sub(rf"\b{was}\b", now, line.text), line.node) for line in kernel.lines)
-    if old in step.reads:  # once is enough
-        *_, again = re.finditer(rf"\b{now}\b(, )?", head.text)
-        head = CodeLine(head.text[: again.start()] + head.text[again.end() :], head.node)
-    writes = [target if b is buffers[new] else b for b in kernel.writes]
-    overwriting = replace(kernel, lines=[head, *lines], writes=writes, overwrites=(*kernel.overwrites, target.name))
+    parameters = dict.fromkeys(replace(p, name=now) if p.name == was else p for p in kernel.parameters)
+    overwriting = replace(
+        kernel,
+        parameters=tuple(parameters),
+        body=rename(kernel.body, {was: now}),
+        writes=[target if b is buffers[new] else b for b in kernel.writes],
+        overwrites=(*kernel.overwrites, target.name),
+    )
     return KernelLaunch(overwriting, step.reads, tuple(old if n is new else n for n in step.writes))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +20,10 @@ from fx_lsp.codegen.graph.attention import Attention, is_exponential, through_mo
 from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.graph.template_kernel import Subgraph
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
-from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, sizes_used
+from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
 from fx_lsp.codegen.ir.ops import AND, EXP2, LOG2, NOT, OR, SUB, WHERE, op, triton_type
-from fx_lsp.codegen.ir.text import size_text, unparse
+from fx_lsp.codegen.ir.statement import Block, For, assign
+from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, size_text
 from fx_lsp.codegen.ir.tile import Config, Dim, Tile
 from fx_lsp.codegen.ir.values import (
     Axes,
@@ -42,7 +42,7 @@ from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import scale_value
 from fx_lsp.codegen.lower.attention import ScoreLayout
 from fx_lsp.codegen.lower.builder import Builder, Domain
-from fx_lsp.codegen.triton.expressions import KernelWriter
+from fx_lsp.codegen.triton.expressions import KernelWriter, Scope
 from fx_lsp.codegen.triton.reductions import LOG2_E
 
 BATCH = sympy.Symbol("batch")
@@ -77,7 +77,7 @@ class AttentionWriter(KernelWriter):
         self.fixed, self.precision = fixed, precision
         self.raw: dict[int, Value] = {}
         self.operand_names: dict[int, str] = {}
-        self.computed: dict[int, str] = {}
+        self.computed: dict[int, ast.expr] = {}
         self.depths: dict[sympy.Symbol, str] = {}
         self.extra_names: dict[sympy.Symbol, str] = {}
         small = min((dot_block(int(s)) for s in (layout.m, layout.n) if s.is_Integer), default=math.inf)
@@ -140,10 +140,10 @@ class AttentionWriter(KernelWriter):
         if mask is None:
             return super()._expression_or_name(value)
         variable = self.assign(value, self.ref(mask.kept), "masked")
-        name, other = unparse(variable), unparse(self.expr(mask.other))
-        condition = f"cols[None, :] <= rows[:, None]{signed(mask.offset)}"
-        self.line(f"if {crosses_bound(mask.offset, self.fixed)}:", value.node)
-        self.line(f"    {name} = tl.where({condition}, {name}, {other})", value.node)
+        condition = parse_expression(f"cols[None, :] <= rows[:, None]{signed(mask.offset)}")
+        parts = {"c": condition, "kept": variable, "other": self.expr(mask.other)}
+        masked = assign(variable.id, fill_template("tl.where(c, kept, other)", parts), value.node)
+        self.emit(Block("if", parse_expression(crosses_bound(mask.offset, self.fixed)), (masked,), value.node))
         return variable
 
     def is_in_loop(self, value: Value) -> bool:
@@ -159,7 +159,7 @@ class AttentionWriter(KernelWriter):
         axis = self.space.axis("d", size)
         variable = self.unique("depth" if not self.depths else f"depth_{len(self.depths)}")
         self.depths[axis] = variable
-        self.line(f"{variable} = tl.arange(0, {dot_block(int(size))})")
+        self.define(variable, f"tl.arange(0, {dot_block(int(size))})")
         return axis
 
     def operand(self, node: fx.Node, row: sympy.Symbol, depth: sympy.Symbol, transposed: bool) -> Value:
@@ -229,24 +229,22 @@ class AttentionWriter(KernelWriter):
         self.uses = Counter(id(i) for v in self.values for i in v.inputs)
         self.uses.update(id(v) for v in values)
 
-    def dot(self, left: str, right: str, dtype: torch.dtype, onto: str = "") -> str:
+    def dot(self, left: ast.expr, right: ast.expr, dtype: torch.dtype, onto: str = "") -> ast.expr:
+        """Return a product of two tiles, added to what `onto` says."""
         precision = f', input_precision="{self.precision}"' if dtype is torch.float32 else ""
-        return f"tl.dot({left}, {right}{f', {onto}' if onto else ''}{precision})"
+        template = f"tl.dot(a, b{', onto' if onto else ''}{precision})"
+        return fill_template(template, {"a": left, "b": right, "onto": parse_expression(onto or "0")})
 
-    def rounded(self, text: str, dtype: torch.dtype) -> str:
+    def rounded(self, scores: ast.expr, dtype: torch.dtype) -> ast.expr:
         """Return scores, computed in float32, as an operand of a product."""
-        return text if dtype is torch.float32 else f"{_attribute_of(text)}.to({triton_type(dtype)})"
-
-    def transposed(self, text: str) -> str:
-        """Return an expression of rows and columns with those exchanged."""
-        return f"{_attribute_of(text)}.T"
+        return scores if dtype is torch.float32 else fill_template(f"a.to({triton_type(dtype)})", {"a": scores})
 
     def begin(self) -> None:
         """Write the indices of the program."""
         dim = self.mdim if self.fixed == "m" else self.ndim
-        self.line(f"{dim.variable} = tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
+        self.define(dim.variable, f"tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
         if self.layout.batch != 1:
-            self.line("batch = tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
+            self.define("batch", "tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
 
     def is_large(self) -> bool:
         """Return whether an offset may not fit into 32 bits."""
@@ -258,32 +256,33 @@ class AttentionWriter(KernelWriter):
         writes = list({b.name: b for b in writes}.values())
         buffers = (*self.reads.values(), *writes)
         size_expressions = (*self.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides)))
-        sizes = sizes_used(self.outer.lines, size_expressions)
-        args = [*(f"{b.name}_ptr" for b in buffers), *sizes, "ROWS: tl.constexpr", "COLS: tl.constexpr"]
-        lines = [CodeLine(f"def {self.title}({', '.join(args)}):"), *self.outer.lines]
+        sizes = sizes_used(self.outer.statements, size_expressions)
+        parameters = [KernelParameter(p) for p in (*(f"{b.name}_ptr" for b in buffers), *sizes)]
+        parameters += [KernelParameter("ROWS", constant=True), KernelParameter("COLS", constant=True)]
+        body = tuple(self.outer.statements)
         dims = [d for d in self.tile.dims if d.axes != (BATCH,) or self.layout.batch != 1]
         tile = replace(self.tile, dims=tuple(dims))
-        return Kernel(self.title, lines, list(self.reads.values()), writes, sizes, tile, list(self.helpers))
+        reads = list(self.reads.values())
+        return Kernel(self.title, tuple(parameters), body, reads, writes, sizes, tile, list(self.helpers))
 
     def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
         """Write a loop over the tiles of the dimension that is not fixed."""
         dim = self.ndim if self.fixed == "m" else self.mdim
         self.in_loop = self.tiled = True
-        self.inner.lines.clear()
-        self.line(f"{dim.variable} = start + tl.arange(0, {dim.block_name})")
+        self.define(dim.variable, f"start + tl.arange(0, {dim.block_name})")
         body()
         self.in_loop = self.tiled = False
-        self.outer.lines.append(CodeLine(f"    for start in range({start}, {end}, {dim.block_name}):"))
-        self.outer.lines.extend(self.inner.lines)
-        self.inner.lines.clear()
-        self.inner.expressions.clear()
+        steps = parse_expression(f"range({start}, {end}, {dim.block_name})")
+        self.outer.statements.append(For("start", steps, tuple(self.inner.statements)))
+        self.inner = Scope()
 
     def store(self, place: WriteTarget, coords: Coords, text: str) -> None:
         """Write a tile."""
         buffer, index = place.buffer, rejoin_divisions(place.index(self.space, coords))
         axes = frozenset(s for c in coords for s in c.free_symbols)
         mask = self.mask(axes)
-        self.line(f"tl.store({self.pointer(buffer, index, ())}, {text}{f', mask={mask}' if mask else ''})", place.node)
+        args = [self.pointer(buffer, index, ()), text, *([f"mask={mask}"] if mask else [])]
+        self.call("tl.store", args, place.node)
 
 
 def is_moderate(scores: Value) -> bool:
@@ -295,24 +294,19 @@ def is_moderate(scores: Value) -> bool:
     )
 
 
-def operand_text(emitter: AttentionWriter, value: Value, dtype: torch.dtype) -> str:
+def operand_expression(emitter: AttentionWriter, value: Value, dtype: torch.dtype) -> ast.expr:
     """Return an operand as it is written; what was loaded as half precision stays so, and what is computed has a
     name."""
     if id(value) in emitter.computed:
         return emitter.computed[id(value)]
-    text = unparse(emitter.ref(value))
-    cast = text if value.dtype == dtype else f"{_attribute_of(text)}.to({triton_type(dtype)})"
-    if text.isidentifier():
+    expr = emitter.ref(value)
+    cast = expr if value.dtype == dtype else fill_template(f"a.to({triton_type(dtype)})", {"a": expr})
+    if isinstance(expr, ast.Name):
         return cast
     variable = emitter.unique(emitter.suggested_name(value))
-    emitter.line(f"{variable} = {cast}", value.node)
-    emitter.computed[id(value)] = variable
-    return variable
-
-
-def _attribute_of(text: str) -> str:
-    """Return an expression so that a dot may follow it."""
-    return text if text.replace(".", "").isidentifier() or re.fullmatch(r"\w+(\.\w+)*\([^()]*\)", text) else f"({text})"
+    emitter.define(variable, cast, value.node)
+    emitter.computed[id(value)] = name(variable)
+    return emitter.computed[id(value)]
 
 
 def dot_block(size: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -14,18 +15,19 @@ from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.edit import sort_graph
 from fx_lsp.codegen.graph.template_kernel import replace_with_kernel
 from fx_lsp.codegen.ir.index import Index, coefficient, count
-from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, indent_lines, sizes_used
+from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
 from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import TemplateWriter
 from fx_lsp.codegen.ir.ops import triton_type
-from fx_lsp.codegen.ir.text import fill_template, unparse
+from fx_lsp.codegen.ir.statement import CodeComment, For, Statement, assign
+from fx_lsp.codegen.ir.text import fill_template, parse_expression
 from fx_lsp.codegen.ir.tile import Dim
 from fx_lsp.codegen.ir.values import Buffer, Load, Value, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values
 from fx_lsp.codegen.schedule.matmul_fusion import has_kernel, matmul_with_epilogue
 from fx_lsp.codegen.schedule.matmul_tiling import TmaMatrix, tile_matmul
-from fx_lsp.codegen.triton.expressions import KernelWriter
+from fx_lsp.codegen.triton.expressions import KernelWriter, Scope
 from fx_lsp.codegen.triton.masks import padding_value
 
 
@@ -107,28 +109,30 @@ class _MatmulWriter(KernelWriter):
     # the whole
 
     def kernel(self) -> Kernel:
-        ahead = self._descriptors() if self.matrices is not None else []
+        ahead = self._descriptors()
         self._programs()
         self._multiply()
         self.orient(self.rows, self.cols)
         for store in self.stores:
             self._store(store)
-        self.outer.lines[:] = [*ahead, *(indent_lines(self.outer.lines) if ahead else self.outer.lines)]
+        body = tuple(self.outer.statements)
+        if self.matrices is not None:
+            body = (*ahead, For("tile", self._tiles_of_program(), body))
         sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
         buffers = (*self.reads.values(), *self.writes.values())
         size_expressions = [
             *self.matmul_values.builder.space.sizes.values(),
             *(e for b in buffers for e in (*b.shape, *b.strides)),
         ]
-        sizes |= sizes_used(self.outer.lines, size_expressions)
-        args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
-        args += [f"{s}: tl.constexpr" if v.is_Integer and s in ("N", "K") else s for s, v in sizes.items()]
-        args += [f"{b}: tl.constexpr" for b, _ in self.tile.configs[0].blocks]
-        head = CodeLine(f"def {self.title}({', '.join(args)}):")
+        sizes |= sizes_used(body, size_expressions)
+        parameters = self.pointers()
+        parameters += [KernelParameter(s, bool(v.is_Integer) and s in ("N", "K")) for s, v in sizes.items()]
+        parameters += [KernelParameter(b, constant=True) for b, _ in self.tile.configs[0].blocks]
         reads, writes = list(self.reads.values()), list(self.writes.values())
         return Kernel(
             self.title,
-            [head, *self.outer.lines],
+            tuple(parameters),
+            body,
             reads,
             writes,
             sizes,
@@ -137,46 +141,53 @@ class _MatmulWriter(KernelWriter):
             described=tuple(m.buffer.name for m in self.matrices or ()),
         )
 
-    def _descriptors(self) -> list[CodeLine]:
-        """Return the lines around the tiles of a kernel that TMA reads for: a program computes one tile after the
-        other, so that the operands of the next are on their way while it ends one."""
-        assert self.matrices is not None
-        self.used_sizes.update(("M", "N", "K"))
+    def _descriptors(self) -> list[Statement]:
+        """Return what stands before the tiles of a kernel that TMA reads for: descriptors of its matrices."""
         self.described: list[str] = []
-        lines = ["num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)"]
-        lines.append("# TMA reads whole tiles, with zeros behind the ends")
+        if self.matrices is None:
+            return []
+        self.used_sizes.update(("M", "N", "K"))
+        statements: list[Statement] = [
+            assign(("num_m", "num_n"), "tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)"),
+            CodeComment("TMA reads whole tiles, with zeros behind the ends"),
+        ]
         for matrix in self.matrices:
             self.described.append(self.unique(f"{matrix.buffer.name}_tiles"))
-            lines.append(f"{self.described[-1]} = {matrix.descriptor()}")
+            statements.append(assign(self.described[-1], matrix.descriptor()))
+        return statements
+
+    def _tiles_of_program(self) -> ast.expr:
+        """Return the numbers of the tiles that a program computes one after the other, so that the operands of the next
+        are on their way while it ends one."""
         batches = f"{self._bracketed(self.batch.size)} * " if self.batch in self.tile.dims else ""
-        tiles = f"{batches}num_m * num_n"
-        lines.append(f"for tile in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):")
-        return [CodeLine(f"    {line}") for line in lines]
+        end = f"{batches}num_m * num_n"
+        return parse_expression(f"tl.range(tl.program_id(0), {end}, tl.num_programs(0), flatten=True)")
 
     def _programs(self) -> None:
         """Write which tile a program computes."""
         wide, batched = ".to(tl.int64)" if self._large() else "", self.batch in self.tile.dims
         batch = "tl.program_id(2)"
         if self.matrices is not None and batched:
-            self.line("within = tile % (num_m * num_n)")
+            self.define("within", "tile % (num_m * num_n)")
             batch = "(tile // (num_m * num_n))" if wide else "tile // (num_m * num_n)"
-        self.line("# programs that run at the same time share operands in the L2 cache")
+        self.emit(CodeComment("programs that run at the same time share operands in the L2 cache"))
         if self.matrices is not None:
             number = "within" if batched else "tile"
-            self.line(f"pid_n, pid_m = tl.swizzle2d({number} // num_m, {number} % num_m, num_n, num_m, GROUP)")
+            swizzled = f"tl.swizzle2d({number} // num_m, {number} % num_m, num_n, num_m, GROUP)"
         else:
-            self.line("pid_m, pid_n = tl.program_id(0), tl.program_id(1)")
-            self.line("num_m, num_n = tl.num_programs(0), tl.num_programs(1)")
-            self.line("pid_n, pid_m = tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)")
+            self.define(("pid_m", "pid_n"), "tl.program_id(0), tl.program_id(1)")
+            self.define(("num_m", "num_n"), "tl.num_programs(0), tl.num_programs(1)")
+            swizzled = "tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)"
+        self.define(("pid_n", "pid_m"), swizzled)
         if batched:
-            self.line(f"{self.batch.variable} = {batch}{wide}")
+            self.define(self.batch.variable, f"{batch}{wide}")
             self._split_axes(self.batch)
         for dim, block, place in ((self.rows, "pid_m", "[:, None]"), (self.cols, "pid_n", "[None, :]")):
-            self.line(f"{dim.variable} = {block}{wide} * {dim.block_name} + tl.arange(0, {dim.block_name})")
+            self.define(dim.variable, f"{block}{wide} * {dim.block_name} + tl.arange(0, {dim.block_name})")
             self._split_axes(dim)
             if not self.is_even(dim):
                 self.used_sizes.add(dim.size_name)
-                self.line(f"{self._mask(dim)} = {dim.variable}{place} < {dim.size_name}")
+                self.define(self._mask(dim), f"{dim.variable}{place} < {dim.size_name}")
 
     def _large(self) -> bool:
         loads = [v.buffer for v in self.values if isinstance(v, Load)]
@@ -187,13 +198,13 @@ class _MatmulWriter(KernelWriter):
         """Write the loop over what is summed."""
         node, depth = self.matmul_values.node, self.depth
         self.used_sizes.add(depth.size_name)
-        self.line(f"acc = tl.zeros([{self.rows.block_name}, {self.cols.block_name}], tl.float32)", node)
+        self.define("acc", f"tl.zeros([{self.rows.block_name}, {self.cols.block_name}], tl.float32)", node)
         self.in_loop, before = True, self.comment
         if self.matrices is not None:
             tiles = [self._tile(m, name) for m, name in zip(self.matrices, self.described, strict=True)]
         else:
             steps = f"start + tl.arange(0, {depth.block_name})"
-            self.line(f"{depth.variable} = {f'({steps}).to(tl.int64)' if self._large() else steps}")
+            self.define(depth.variable, f"({steps}).to(tl.int64)" if self._large() else steps)
             self._split_axes(depth)
             left, right = matmul_operands(node)
             tiles = [
@@ -203,14 +214,13 @@ class _MatmulWriter(KernelWriter):
         precision = ""
         if self.dtype is torch.float32:
             if self.precision == "ieee":
-                self.line('# "tf32" is several times as fast, with a mantissa of 10 bits')
+                self.emit(CodeComment('"tf32" is several times as fast, with a mantissa of 10 bits'))
             precision = f', input_precision="{self.precision}"'
-        self.line(f"acc = tl.dot({', '.join(tiles)}, acc{precision})", node)
+        self.define("acc", f"tl.dot({', '.join(tiles)}, acc{precision})", node)
         self.in_loop, self.comment = False, before
-        self.outer.lines.append(CodeLine(f"    for start in range(0, {depth.size_name}, {depth.block_name}):", node))
-        self.outer.lines.extend(self.inner.lines)
-        self.inner.lines.clear()
-        self.inner.expressions.clear()
+        steps = parse_expression(f"range(0, {depth.size_name}, {depth.block_name})")
+        self.outer.statements.append(For("start", steps, tuple(self.inner.statements), node))
+        self.inner = Scope()
 
     def _tile(self, matrix: TmaMatrix, name: str) -> str:
         """Return the name of a tile of an operand that TMA reads."""
@@ -220,7 +230,7 @@ class _MatmulWriter(KernelWriter):
         place = [f"{self.variables[o.axis]}{narrow}" for o in matrix.outer]
         place += [starts[dim.size_name] for dim in (matrix.rows, matrix.columns)]
         variable = self.unique(matrix.buffer.name)
-        self.line(f"{variable} = {matrix.tile(name, place)}")
+        self.define(variable, matrix.tile(name, place))
         return variable
 
     def _operand(self, value: Value, node: fx.Node, tall: Dim, wide: Dim) -> str:
@@ -234,15 +244,14 @@ class _MatmulWriter(KernelWriter):
         if value.dtype != self.dtype:
             expr = fill_template(f"a.to({triton_type(self.dtype)})", {"a": expr})
         if any(d not in self.dims_of(value.axes) for d in (tall, wide)):
-            shape = fill_template(f"[{tall.block_name}, {wide.block_name}]", {})
+            shape = parse_expression(f"[{tall.block_name}, {wide.block_name}]")
             expr = fill_template("tl.broadcast_to(a, s)", {"a": expr, "s": shape})
         if not self.is_even(self.depth) and padding_value(value, self.padding, ends) != 0.0:
-            expr = fill_template("tl.where(m, a, 0.0)", {"m": fill_template(self._mask(self.depth), {}), "a": expr})
-        text = unparse(expr)
-        if text.isidentifier():
-            return text
+            expr = fill_template("tl.where(m, a, 0.0)", {"m": parse_expression(self._mask(self.depth)), "a": expr})
+        if isinstance(expr, ast.Name):
+            return expr.id
         variable = self.unique(self.naming.name(node))
-        self.line(f"{variable} = {text}", node)
+        self.define(variable, expr, node)
         return variable
 
 

@@ -13,9 +13,19 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.ir.index import ZERO, Index, count
-from fx_lsp.codegen.ir.kernel import CodeLine, Naming
+from fx_lsp.codegen.ir.kernel import KernelParameter, Naming
 from fx_lsp.codegen.ir.ops import triton_type
-from fx_lsp.codegen.ir.text import LINE_WIDTH, fill_template, index_text, multiple_of, name, size_text, unparse
+from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
+from fx_lsp.codegen.ir.text import (
+    LINE_WIDTH,
+    fill_template,
+    index_text,
+    multiple_of,
+    name,
+    parse_expression,
+    size_text,
+    unparse,
+)
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import (
     AtomicAdd,
@@ -44,14 +54,14 @@ MAX_EXPRESSION_LENGTH = 64
 
 @dataclass
 class Scope:
-    """Lines that are being written, and the names of what they computed."""
+    """Statements that are being written, and the names of what they computed."""
 
-    lines: list[CodeLine] = field(default_factory=list[CodeLine])
+    statements: list[Statement] = field(default_factory=list[Statement])
     expressions: dict[int, ast.expr] = field(default_factory=dict[int, ast.expr])
 
 
 class KernelWriter:
-    """Writes any kernel: lines, names, and the text of values; classes for kinds of kernels build on it."""
+    """Writes any kernel: statements, names, and the text of values; classes for kinds of kernels build on it."""
 
     def __init__(
         self,
@@ -134,20 +144,26 @@ class KernelWriter:
     def is_in_loop(self, value: Value) -> bool:
         return self.loop is not None and self.loop in self.dims_of(value.axes)
 
-    # lines
+    # statements
 
-    def line(self, text: str, node: fx.Node | None = None) -> None:
-        scope = self.inner if self.in_loop else self.outer
-        indent = "        " if self.in_loop else "    "
+    def emit(self, statement: Statement) -> None:
+        """Write a statement, behind a comment with the line of the user's that it comes from."""
+        scope, node = self.inner if self.in_loop else self.outer, statement.node
         source = self.naming.source(node) if node is not None else ""
         if source and source != self.comment:
-            scope.lines.append(CodeLine(f"{indent}# {source}", node))
+            scope.statements.append(CodeComment(source, node))
             self.comment = source
-        scope.lines.append(CodeLine(indent + text, node))
+        scope.statements.append(statement)
 
-    def line_before_loop(self, text: str, node: fx.Node | None) -> None:
-        """Write a line before the loop that is being written."""
-        self.outer.lines.append(CodeLine(f"    {text}", node))
+    def define(
+        self, targets: str | Sequence[str], value: str | ast.expr, node: fx.Node | None = None, operator: str = ""
+    ) -> None:
+        """Write an assignment; with an operator, such as "+", that of an update."""
+        self.emit(assign(targets, value, node, operator))
+
+    def call(self, function: str, args: Sequence[str], node: fx.Node | None) -> None:
+        """Write the call of a function for what it does."""
+        self.emit(Evaluate(parse_expression(f"{function}({', '.join(args)})"), node))
 
     def _mask(self, dim: Dim) -> str:
         return "mask" if len(self.tile_dims) == 1 else f"{dim.variable}_mask"
@@ -161,7 +177,7 @@ class KernelWriter:
             text = dim.variable if behind == 1 else f"{dim.variable} // {self._bracketed(behind)}"
             if i:
                 text = f"{text} % {self._bracketed(sizes[i])}"
-            self.line(f"{self.names[axis]} = {text}")
+            self.define(self.names[axis], text)
 
     def _bracketed(self, size: Index) -> str:
         text = size_text(size)
@@ -224,10 +240,10 @@ class KernelWriter:
         unnamed = "place" if isinstance(value, Coordinate) else "value"
         return unnamed if value.node is None else self.naming.name(value.node)
 
-    def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.expr:
+    def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.Name:
         """Return a statement that binds a value to a name."""
         variable = self.unique(wish or self.suggested_name(value))
-        self.line(f"{variable} = {unparse(expr)}", value.node)
+        self.define(variable, expr, value.node)
         (self.inner if self.in_loop else self.outer).expressions[id(value)] = name(variable)
         return name(variable)
 
@@ -248,11 +264,11 @@ class KernelWriter:
             text = self.index(value.index, value.indirect)
             shaped = any(d.block > 1 for d in self.dims_of(value.axes))
             wide = shaped and value.dtype is torch.int64
-            return fill_template("(a).to(tl.int64)" if wide else "a", {"a": fill_template(text, {})})
+            return fill_template("(a).to(tl.int64)" if wide else "a", {"a": parse_expression(text)})
         if isinstance(value, Variable):
-            return fill_template(value.text, {})
+            return parse_expression(value.text)
         if isinstance(value, Test):
-            return fill_template(self.guard(value.guard, value.indirect), {})
+            return parse_expression(self.guard(value.guard, value.indirect))
         if isinstance(value, Load):
             return self._load(value)
         if isinstance(value, Compute):
@@ -261,7 +277,7 @@ class KernelWriter:
             self.use_helpers(*helpers)
             if helpers or all(isinstance(a, Constant) for a in value.args):
                 args = {
-                    k: fill_template("tl.full([], a, t)", {"a": v, "t": fill_template(triton_type(x.dtype), {})})
+                    k: fill_template("tl.full([], a, t)", {"a": v, "t": parse_expression(triton_type(x.dtype))})
                     if isinstance(x, Constant)
                     else v
                     for (k, v), x in zip(args.items(), value.args, strict=True)
@@ -318,6 +334,10 @@ class KernelWriter:
             parts.append(f"({text})" if parts and len(guard) == 1 else text)
         return " & ".join(parts)
 
+    def pointers(self) -> list[KernelParameter]:
+        """Return the parameters for what the kernel reads and writes."""
+        return [KernelParameter(f"{b}_ptr") for b in dict.fromkeys((*self.reads, *self.writes))]
+
     def pointer(self, buffer: Buffer, index: Index, indirect: Sequence[Value]) -> str:
         text = self.index(index, indirect)
         return f"{buffer.name}_ptr" if text == "0" else f"{buffer.name}_ptr + {text}"
@@ -339,7 +359,7 @@ class KernelWriter:
         text = f"tl.load({', '.join(args)})"
         if value.buffer.dtype != value.dtype:
             text += f".to({triton_type(value.dtype)})"
-        return fill_template(text, {})
+        return parse_expression(text)
 
     def _moving(self, index: Index, indirect: Sequence[Value]) -> Axes:
         """Return the symbols with which a place moves, and the axes of the values behind them."""
@@ -362,7 +382,7 @@ class KernelWriter:
             expression = self.ref(store.value)
             if not isinstance(expression, ast.Name):
                 args[1] = unparse(self.assign(store.value, expression))
-        self.line(f"tl.store({', '.join(args)})", store.node)
+        self.call("tl.store", args, store.node)
 
     def axes_of(self, store: Store) -> Axes:
         """Return the axes over which a store runs, as far as they are axes of the tile."""
@@ -381,14 +401,14 @@ class KernelWriter:
             parts.append(_operand_text(where) if parts[0] else unparse(where))
         mask = " & ".join(p for p in parts if p)
         args = [pointer, unparse(value), *([f"mask={mask}"] if mask else []), 'sem="relaxed"']
-        self.line(f"tl.atomic_add({', '.join(args)})", store.node)
+        self.call("tl.atomic_add", args, store.node)
 
 
 def _number(value: bool | int | float) -> ast.expr:
     if isinstance(value, float) and not math.isfinite(value):
         text = "float('nan')" if math.isnan(value) else f"{'-' if value < 0 else ''}float('inf')"
-        return fill_template(text, {})
-    return fill_template(repr(value), {})
+        return parse_expression(text)
+    return parse_expression(repr(value))
 
 
 def _in_single_precision(value: bool | int | float) -> bool:

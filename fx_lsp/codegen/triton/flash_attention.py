@@ -4,6 +4,7 @@ the gradient of a bias, which sums scores over the batches that share it.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -33,16 +34,17 @@ from fx_lsp.codegen.graph.template_kernel import (
     subgraph_of,
 )
 from fx_lsp.codegen.ir.index import ZERO, Coords, contiguous_strides, linear
-from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming
+from fx_lsp.codegen.ir.kernel import Kernel, Naming
 from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import TemplateWriter
-from fx_lsp.codegen.ir.text import size_text, unparse
+from fx_lsp.codegen.ir.statement import For
+from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import Buffer, Value
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import split_factor
 from fx_lsp.codegen.lower.attention import ScoreLayout, find_attention
-from fx_lsp.codegen.triton.attention import AttentionWriter, dot_block, is_moderate, loop_bounds, operand_text
+from fx_lsp.codegen.triton.attention import AttentionWriter, dot_block, is_moderate, loop_bounds, operand_expression
 from fx_lsp.codegen.triton.reductions import exponential_below, exponentials_below, softmax_base
 
 CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
@@ -130,8 +132,8 @@ def write_score_products(
     dtype = attention.score_product.meta["val"].dtype
     nodes = attention.score_product, attention.gradient
     for (left, right), title, node in zip(operands, ("products", "grad_weights"), nodes, strict=True):
-        a, b = operand_text(writer, left, dtype), operand_text(writer, right, dtype)
-        writer.line(f"{title} = {writer.dot(a, f'{b}.T', dtype)}", node)
+        a, b = operand_expression(writer, left, dtype), operand_expression(writer, right, dtype)
+        writer.define(title, writer.dot(a, fill_template("b.T", {"b": b}), dtype), node)
 
 
 class _ForwardWriter(AttentionWriter):
@@ -161,31 +163,32 @@ class _ForwardWriter(AttentionWriter):
         self.bind(attention.weights, "weights")
         weights = self.score(attention.result.scores)
         self.prepare([queries, keys, values, shifted, weights])
-        q = operand_text(self, queries, dtype)
+        q = operand_expression(self, queries, dtype)
         shape = f"[ROWS, {dot_block(int(self.space.sizes[wide]))}]"
-        self.line('running_max = tl.full([ROWS], -float("inf"), tl.float32)')
-        self.line("running_sum = tl.zeros([ROWS], tl.float32)")
-        self.line(f"acc = tl.zeros({shape}, tl.float32)")
+        self.define("running_max", 'tl.full([ROWS], -float("inf"), tl.float32)')
+        self.define("running_sum", "tl.zeros([ROWS], tl.float32)")
+        self.define("acc", f"tl.zeros({shape}, tl.float32)")
         low, high = loop_bounds(shifted, self.m, self.n, "m", self.layout)
 
         def body() -> None:
-            k = operand_text(self, keys, dtype)
-            self.line(f"products = {self.dot(q, f'{k}.T', dtype)}", first)
-            scores = unparse(self.ref(shifted))
+            k = operand_expression(self, keys, dtype)
+            self.define("products", self.dot(q, fill_template("b.T", {"b": k}), dtype), first)
+            scores = self.ref(shifted)
             if not self.is_even(self.ndim):
-                scores = f'tl.where(cols[None, :] < {size_text(self.layout.n)}, {scores}, -float("inf"))'
-            if not scores.isidentifier():
-                self.line(f"scores = {scores}", attention.row_max)
-                scores = "scores"
-            self.line(f"higher = tl.maximum(running_max, tl.max({scores}, axis=1))", attention.row_max)
-            self.line(f"base = {softmax_base('higher')}")
-            self.line(f"weights = {exponentials_below(scores, 'base', is_moderate(shifted))}", attention.row_sum)
-            self.line(f"scale = {exponential_below('running_max', 'base')}")
-            self.line("running_sum = running_sum * scale + tl.sum(weights, axis=1)", attention.row_sum)
-            v = operand_text(self, values, dtype)
-            rounded = self.rounded(unparse(self.ref(weights)), dtype)
-            self.line(f"acc = {self.dot(rounded, v, dtype, 'acc * scale[:, None]')}", attention.result.node)
-            self.line("running_max = higher")
+                inside = parse_expression(f"cols[None, :] < {size_text(self.layout.n)}")
+                scores = fill_template('tl.where(m, a, -float("inf"))', {"m": inside, "a": scores})
+            if not isinstance(scores, ast.Name):
+                self.define("scores", scores, attention.row_max)
+                scores = name("scores")
+            self.define("higher", f"tl.maximum(running_max, tl.max({scores.id}, axis=1))", attention.row_max)
+            self.define("base", softmax_base("higher"))
+            self.define("weights", exponentials_below(scores.id, "base", is_moderate(shifted)), attention.row_sum)
+            self.define("scale", exponential_below("running_max", "base"))
+            self.define("running_sum", "running_sum * scale + tl.sum(weights, axis=1)", attention.row_sum)
+            v = operand_expression(self, values, dtype)
+            rounded = self.rounded(self.ref(weights), dtype)
+            self.define("acc", self.dot(rounded, v, dtype, "acc * scale[:, None]"), attention.result.node)
+            self.define("running_max", "higher")
 
         self.loop_over(low, high, body)
         writes: list[Buffer] = []
@@ -246,26 +249,25 @@ class _BackwardWriter(AttentionWriter):
             width = next(int(self.space.sizes[d]) for d in self.depths if d in other.axes)
             names.append(self.unique(f"{self.naming.name(self.targets[self.products.index(product)].node)}_acc"))
             block = "COLS" if product.over == "m" else "ROWS"
-            self.line(f"{names[-1]} = tl.zeros([{block}, {dot_block(width)}], tl.float32)", product.node)
+            self.define(names[-1], f"tl.zeros([{block}, {dot_block(width)}], tl.float32)", product.node)
         low, high = loop_bounds(scores[0], self.m, self.n, self.fixed, self.layout)
         for value in (*(o for pair in operands for o in pair), *others):
             if not self.is_in_loop(value):
-                operand_text(self, value, dtype)
+                operand_expression(self, value, dtype)
 
         def body() -> None:
             write_score_products(self, attention, operands)
-            for (_, product), score, other, name in zip(chosen, scores, others, names, strict=True):
-                score_text = self._operand_of(product, self._masked(unparse(self.ref(score))), dtype)
-                self.line(
-                    f"{name} = {self.dot(score_text, operand_text(self, other, dtype), dtype, name)}", product.node
-                )
+            for (_, product), score, other, total in zip(chosen, scores, others, names, strict=True):
+                left = self._operand_of(product, self._masked(self.ref(score)), dtype)
+                right = operand_expression(self, other, dtype)
+                self.define(total, self.dot(left, right, dtype, total), product.node)
 
         self.loop_over(low, high, body)
         writes: list[Buffer] = []
-        for (number, product), other, name, factor in zip(chosen, others, names, factors, strict=True):
+        for (number, product), other, total, factor in zip(chosen, others, names, factors, strict=True):
             place = self.targets[number]
             writes.append(place.buffer)
-            self.store(place, self._coords_of(product, other), name if factor == 1 else f"{name} * {factor!r}")
+            self.store(place, self._coords_of(product, other), total if factor == 1 else f"{total} * {factor!r}")
         return self.finished(writes)
 
     def _coords_of(self, product: ScoreProduct, other: Value) -> Coords:
@@ -281,8 +283,8 @@ class _BackwardWriter(AttentionWriter):
         depth = self.depth_axis(shape_of(product.other)[-2 if product.transposed else -1])
         return self.operand(self.subgraph.of[product.other], row, depth, product.transposed)
 
-    def _masked(self, score_text: str) -> str:
-        """Return scores that are 0 outside of the tensor, as text."""
+    def _masked(self, scores: ast.expr) -> ast.expr:
+        """Return scores that are 0 outside of the tensor."""
         outside = [
             f"({variable} < {size_text(size)})"
             for variable, size, dim in (
@@ -291,12 +293,14 @@ class _BackwardWriter(AttentionWriter):
             )
             if not self.is_even(dim)
         ]
-        return f"tl.where({' & '.join(outside)}, {score_text}, 0.0)" if outside else score_text
+        if not outside:
+            return scores
+        return fill_template("tl.where(m, a, 0.0)", {"m": parse_expression(" & ".join(outside)), "a": scores})
 
-    def _operand_of(self, product: ScoreProduct, score_text: str, dtype: torch.dtype) -> str:
-        """Return scores as the left operand of a product, as text."""
-        rounded = self.rounded(score_text, dtype)
-        return self.transposed(rounded) if product.over == "m" else rounded
+    def _operand_of(self, product: ScoreProduct, scores: ast.expr, dtype: torch.dtype) -> ast.expr:
+        """Return scores as the left operand of a product."""
+        rounded = self.rounded(scores, dtype)
+        return fill_template("a.T", {"a": rounded}) if product.over == "m" else rounded
 
     def _oriented(self, product: ScoreProduct) -> Value:
         """Return the scores of a product, whichever way its argument has them."""
@@ -341,11 +345,11 @@ class _ScoreSumWriter(AttentionWriter):
         assert attention.gradient is not None
         for number, dim in enumerate((self.mdim, self.ndim)):
             start = f"tl.program_id({number}) * {dim.block_name}"
-            self.line(f"{dim.variable} = {start} + tl.arange(0, {dim.block_name})")
+            self.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
         if self.share != 0:
-            name = "share" if summed.summed != 1 else "batch"
-            self.extra_names = {self.share: name}
-            self.line(f"{name} = tl.program_id(2)" + (".to(tl.int64)" if self.is_large() else ""))
+            variable = "share" if summed.summed != 1 else "batch"
+            self.extra_names = {self.share: variable}
+            self.define(variable, "tl.program_id(2)" + (".to(tl.int64)" if self.is_large() else ""))
         operands = [self.sides(product) for product in (attention.score_product, attention.gradient)]
         self.bind(attention.score_product, "products")
         self.bind(attention.gradient, "grad_weights")
@@ -353,23 +357,23 @@ class _ScoreSumWriter(AttentionWriter):
         score = self.score(summed.scores)
         self.prepare([*(o for pair in operands for o in pair), score])
 
-        def body() -> str:
+        def body() -> ast.expr:
             write_score_products(self, attention, operands)
-            return unparse(self.ref(score))
+            return self.ref(score)
 
         place = self.targets[0]
         node = place.node
         if summed.summed != 1:
-            self.line("acc = tl.zeros([ROWS, COLS], tl.float32)", node)
+            self.define("acc", "tl.zeros([ROWS, COLS], tl.float32)", node)
             self.in_loop = True
-            self.line(f"batch = {self._batch()}")
-            self.line(f"acc += {body()}", node)
+            self.define("batch", self._batch())
+            self.define("acc", body(), node, "+")
             self.in_loop = False
-            self.outer.lines.append(CodeLine(f"    for step in range({size_text(summed.summed)}):"))
-            self.outer.lines.extend(self.inner.lines)
+            steps = parse_expression(f"range({size_text(summed.summed)})")
+            self.outer.statements.append(For("step", steps, tuple(self.inner.statements)))
             result = "acc"
         else:
-            result = body()
+            result = unparse(body())
         axes, sizes = (self.share, self.m, self.n), (ZERO, self.layout.m, self.layout.n)
         coords = self.space.coordinates(linear(axes, contiguous_strides(sizes)), place.shape)
         self.store(place, coords, result)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
 
 from fx_lsp.codegen.ir.index import Index, coefficient, count, is_renamed, join_axes
-from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming, sizes_used
+from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
+from fx_lsp.codegen.ir.statement import For, Statement, assign, expressions_in, names_used, without_definitions
+from fx_lsp.codegen.ir.text import parse_expression
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import Coordinate, Load, Reduction, Scan, Store, Value
 from fx_lsp.codegen.triton.expressions import KernelWriter, Scope
@@ -40,18 +40,19 @@ class FusionKernel(KernelWriter):
         self._header()
         self._body()
         sizes = self._sizes()
-        args = [f"{b}_ptr" for b in (*self.reads, *(w for w in self.writes if w not in self.reads))]
-        args += [f"{s}: tl.constexpr" if v.is_Integer and s == "N" else s for s, v in sizes.items()]
+        parameters = self.pointers()
+        parameters += [KernelParameter(s, bool(v.is_Integer) and s == "N") for s, v in sizes.items()]
         blocks = [d.block_name for d in self.tile.dims if d.block > 1]
         blocks += [n for n, _ in self.tile.configs[0].blocks if n not in blocks]
-        args += [f"{b}: tl.constexpr" for b in blocks]
-        lines = self._needed(self.outer.lines)
-        head = [CodeLine(f"def {self.title}({', '.join(args)}):")]
+        parameters += [KernelParameter(b, constant=True) for b in blocks]
+        body = self._without_idle_axes(self.outer.statements)
+        wide: list[Statement] = []
         if self._is_large():
-            head += [CodeLine(f"    {s} = tl.cast({s}, tl.int64)") for s, v in sizes.items() if _is_factor(s, v, lines)]
+            wide = [assign(s, f"tl.cast({s}, tl.int64)") for s, v in sizes.items() if _is_factor(s, v, body)]
         return Kernel(
             self.title,
-            [*head, *lines],
+            tuple(parameters),
+            (*wide, *body),
             list(self.reads.values()),
             list(self.writes.values()),
             sizes,
@@ -61,22 +62,19 @@ class FusionKernel(KernelWriter):
         )
 
     def _sizes(self) -> dict[str, Index]:
-        """Return the sizes that the kernel takes, by name: those of its dimensions, and what its lines speak of."""
+        """Return the sizes that the kernel takes, by name: those of its dimensions, and what its statements use."""
         sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
         indices = [v.index for v in self.values if isinstance(v, (Coordinate, Load))]
         strides = [e for b in (*self.reads.values(), *self.writes.values()) for e in b.strides]
         sizes_of_dims = [e for d in self.tile.dims for e in d.sizes]
         own = {s.name for s in (*self.names, *self.symbols.values())}
-        used = sizes_used(self.outer.lines, (*indices, *strides, *sizes_of_dims))
+        used = sizes_used(self.outer.statements, (*indices, *strides, *sizes_of_dims))
         return sizes | {name: size for name, size in used.items() if name not in own and name not in sizes}
 
-    def _needed(self, lines: Sequence[CodeLine]) -> list[CodeLine]:
-        """Return lines without the parts of dimensions that no index has: those are indexed as a whole."""
+    def _without_idle_axes(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Return statements without the parts of dimensions that no index has: those are indexed as a whole."""
         parts = {self.names[a] for d in self.tile.dims if len(d.axes) > 1 for a in d.axes}
-        assigned = Counter(line.text.split(" = ")[0].strip() for line in lines)
-        used = Counter(word for line in lines for word in re.findall(r"\w+", line.text))
-        idle = {part for part in parts if used[part] == assigned[part]}
-        return [line for line in lines if line.text.split(" = ")[0].strip() not in idle]
+        return without_definitions(statements, parts - names_used(statements))
 
     def index(self, index: Index, indirect: Sequence[Value]) -> str:
         index = self.tile.index(index)
@@ -128,7 +126,7 @@ class FusionKernel(KernelWriter):
         for number, dim in enumerate(programs):
             start = f"tl.program_id({number})" + (".to(tl.int64)" if self._is_large() else "")
             if dim.block == 1:
-                self.line(f"{dim.variable} = {start}")
+                self.define(dim.variable, start)
             else:
                 self._range(dim, f"{start} * {dim.block_name} + ")
             self._split_axes(dim)
@@ -156,10 +154,10 @@ class FusionKernel(KernelWriter):
         if len(self.tile_dims) == 2:
             place = "[:, None]" if dim is self.tile_dims[0] else "[None, :]"
             text = f"({text}){place}" if start and not wide else f"{text}{place}"
-        self.line(f"{dim.variable} = {text}")
+        self.define(dim.variable, text)
         if not self.is_even(dim):
             self.used_sizes.add(dim.size_name)
-            self.line(f"{self._mask(dim)} = {dim.variable} < {dim.size_name}")
+            self.define(self._mask(dim), f"{dim.variable} < {dim.size_name}")
 
     # loops
 
@@ -194,28 +192,27 @@ class FusionKernel(KernelWriter):
         self.inner = Scope()
         groups = accumulators(self, loop, reductions, partners)
         for group in groups:
-            for line in group.start:
-                self.line(line, group.node)
+            for statement in group.start:
+                self.emit(statement)
         self.in_loop, before = True, self.comment
         self.used_sizes.add(loop.size_name)
         wide = self._is_wide(loop)
         if loop.block == 1:
-            step = self.unique("step") if wide else loop.variable
-            header = f"for {step} in tl.range({loop.size_name}, num_stages={PIPELINE_STAGES}):"
+            counter = self.unique("step") if wide else loop.variable
+            steps = f"tl.range({loop.size_name}, num_stages={PIPELINE_STAGES})"
             if wide:
-                self.line(f"{loop.variable} = tl.cast({step}, tl.int64)")
+                self.define(loop.variable, f"tl.cast({counter}, tl.int64)")
         else:
-            header = f"for start in tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={PIPELINE_STAGES}):"
+            counter = "start"
+            steps = f"tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={PIPELINE_STAGES})"
             self._range(loop, "start + ", wide)
         self._split_axes(loop)
         for group in groups:
-            for line in group.step():
-                self.line(line, group.node)
+            group.step()
         if stores:
             self._write(stores)
         self.in_loop = False
-        self.outer.lines.append(CodeLine(f"    {header}"))
-        self.outer.lines.extend(self.inner.lines)
+        self.outer.statements.append(For(counter, parse_expression(steps), tuple(self.inner.statements)))
         self.inner, self.comment = Scope(), before
         for group in groups:
             group.end()
@@ -226,7 +223,14 @@ def _store_depth(store: Store, depth: Mapping[int, int]) -> int:
     return max(depth[id(v)] for v in store.values)
 
 
-def _is_factor(name: str, size: Index, lines: Iterable[CodeLine]) -> bool:
+def _is_factor(name: str, size: Index, statements: Iterable[Statement]) -> bool:
     """Return whether something is multiplied with a size that is known only when the kernel runs."""
-    factor = re.compile(rf"\b{name} \*|\* {name}\b")
-    return not size.is_Integer and any(factor.search(line.text) for line in lines)
+    if size.is_Integer:
+        return False
+    products = (
+        node
+        for value in expressions_in(statements)
+        for node in ast.walk(value)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    )
+    return any(isinstance(side, ast.Name) and side.id == name for p in products for side in (p.left, p.right))

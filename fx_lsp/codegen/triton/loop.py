@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 import builtins
 import keyword
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import sympy
 from torch import fx
 
-from fx_lsp.codegen.ir.kernel import CodeLine, Kernel, Naming
+from fx_lsp.codegen.ir.kernel import Kernel, Naming
 from fx_lsp.codegen.ir.loop import CarriedState, Loop, LoopKernel, ProducerLoop
 from fx_lsp.codegen.ir.ops import triton_type
-from fx_lsp.codegen.ir.text import fill_template, index_text, name, unparse
+from fx_lsp.codegen.ir.statement import For, assign
+from fx_lsp.codegen.ir.text import index_text, name, parse_expression, unparse
 from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import Constant, Value
 from fx_lsp.codegen.schedule.tiling import with_stages
@@ -62,7 +62,7 @@ class _LoopWriter(FusionKernel):
     def is_in_loop(self, value: Value) -> bool:
         return id(value) in self.inside
 
-    def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.expr:
+    def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.Name:
         if self.in_loop:
             wish = self._without_number(wish or self.suggested_name(value))
         return super().assign(value, expr, wish)
@@ -70,7 +70,9 @@ class _LoopWriter(FusionKernel):
     def _without_number(self, wish: str) -> str:
         """Return a name without its number, which what is the same in every iteration does not need, unless that is
         Python's own."""
-        word = re.sub(r"(_\d+)+$", "", wish)
+        word = wish
+        while (parts := word.rpartition("_"))[2].isdigit():
+            word = parts[0]
         return wish if _is_python_name(word) else word
 
     def _body(self) -> None:
@@ -90,24 +92,25 @@ class _LoopWriter(FusionKernel):
         body()
         following = [self._next_state(c.following, len(variables) == 1) for c in loop.carried]
         nodes = [c.following.node for c in loop.carried]
-        self._update_variables(list(zip(variables, map(unparse, following), nodes, strict=True)))
+        self._update_variables(list(zip(variables, following, nodes, strict=True)))
         self.in_loop = False
-        self.outer.lines += [*self._loop_header(loop), *self.inner.lines]
+        self.outer.statements.append(self._loop_statement(loop))
         self.inner, self.comment = Scope(), before
         for carried, variable in zip(loop.carried, variables, strict=True):
             if carried.last is not None:
                 self.bind_name(carried.last, name(variable))
 
-    def _update_variables(self, updates: list[tuple[str, str, fx.Node | None]]) -> None:
-        """Replace variables, each by a text: one that is such a text itself, after that was taken."""
+    def _update_variables(self, updates: list[tuple[str, ast.expr, fx.Node | None]]) -> None:
+        """Give variables new values: one that is the new value of another, after that was taken."""
         while updates:
-            texts = [text for _, text, _ in updates]
-            free = [n for n, (variable, *_) in enumerate(updates) if variable not in texts[:n] + texts[n + 1 :]]
-            variable, text, node = updates.pop(free[0] if free else 0)
+            values = [value.id if isinstance(value, ast.Name) else "" for _, value, _ in updates]
+            free = [n for n, (variable, *_) in enumerate(updates) if variable not in values[:n] + values[n + 1 :]]
+            place = free[0] if free else 0
+            variable, value, node = updates.pop(place)
             if not free:
-                updates.append((variable, self.unique(text), node))
-                variable = updates[-1][1]
-            self.line(f"{variable} = {text}", node)
+                updates.append((variable, name(self.unique(values[place])), node))
+                variable = unparse(updates[-1][1])
+            self.define(variable, value, node)
 
     # what the iterations take
 
@@ -115,27 +118,27 @@ class _LoopWriter(FusionKernel):
         """Write the loop that saves, of each of its iterations, what one of the other loop takes."""
         loop, names = producer.loop, list[str]()
         for column, value in zip(producer.values, loop.body, strict=True):
-            first = [unparse(self.ref(v)) for v in column[: loop.first]]
+            first = [self.ref(v) for v in column[: loop.first]]
             names.append(self.unique(self._plural(self._without_number(self.suggested_name(value)))))
-            self.line(f"{names[-1]} = ({', '.join(first)}{',' if len(first) == 1 else ''})")
+            self.define(names[-1], ast.Tuple(first, ast.Load()))
 
         def append() -> None:
             for variable, value in zip(names, loop.body, strict=True):
                 expr = self.ref(value)
                 expr = expr if isinstance(expr, ast.Name) else self.assign(value, expr)
-                self.line(f"{variable} += ({unparse(expr)},)", value.node)
+                self.define(variable, ast.Tuple([expr], ast.Load()), value.node, "+")
 
         self._write_loop(loop, append)
         for variable, column in zip(names, producer.values, strict=True):
             for number, value in enumerate(column):
                 if id(value) not in self.outer.expressions:
-                    self.bind_name(value, fill_template(f"{variable}[{number}]", {}))
+                    self.bind_name(value, parse_expression(f"{variable}[{number}]"))
         other = self.loop_kernel.loop
         last = len(other.inputs[0].values) - 1
         place = last - (other.step - other.first) if producer.backwards else other.step - other.first
         for variable, loop_input in zip(names, other.inputs, strict=True):
             text = f"{variable}[{index_text(sympy.expand(place), self.names, {})}]"
-            self.bind_name(loop_input.variable, fill_template(text, {}))
+            self.bind_name(loop_input.variable, parse_expression(text))
 
     def _plural(self, wish: str) -> str:
         word = f"{wish}s"
@@ -147,16 +150,16 @@ class _LoopWriter(FusionKernel):
         loop, loads = self.loop_kernel.loop, self.loop_kernel.loads
         names = [self.unique(self._plural(self._without_number(self.suggested_name(v)))) for v in loads]
         for variable in names:
-            self.line(f"{variable} = ()")
+            self.define(variable, "()")
 
         def append() -> None:
             for variable, value in zip(names, loads, strict=True):
-                self.line(f"{variable} += ({unparse(self.ref(value))},)", value.node)
+                self.define(variable, ast.Tuple([self.ref(value)], ast.Load()), value.node, "+")
 
         if loads:
             self._write_loop(replace(loop, carried=()), append)
         place = index_text(loop.step - loop.first, self.names, {})
-        return {id(v): fill_template(f"{n}[{place}]", {}) for n, v in zip(names, loads, strict=True)}
+        return {id(v): parse_expression(f"{n}[{place}]") for n, v in zip(names, loads, strict=True)}
 
     def _write_iteration(self, ahead: Mapping[int, ast.expr]) -> None:
         self.inner.expressions.update(ahead)
@@ -173,18 +176,20 @@ class _LoopWriter(FusionKernel):
         expr = self.ref(value)
         return expr if alone or isinstance(expr, (ast.Name, ast.Constant)) else self.assign(value, expr)
 
-    def _loop_header(self, loop: Loop) -> list[CodeLine]:
+    def _loop_statement(self, loop: Loop) -> For:
+        """Return the loop around the statements that are written inside."""
+        body = tuple(self.inner.statements)
         step, first, end = self.names[loop.step], loop.first, loop.end
         bounds = f"{first}, {end}" if first else f"{end}"
         if end - first <= MAX_UNROLLED or self.loop_kernel.producer is not None:
-            return [CodeLine(f"    for {step} in tl.static_range({bounds}):")]
+            return For(step, parse_expression(f"tl.static_range({bounds})"), body)
         stages = "STAGES" if "STAGES" in dict(self.tile.configs[0].blocks) else PIPELINE_STAGES
         how = f"loop_unroll_factor={UNROLL_FACTOR}" if end - first >= MIN_PARTLY_UNROLLED else f"num_stages={stages}"
+        steps = parse_expression(f"tl.range({first}, {end}, {how})")
         if not self._is_large():
-            return [CodeLine(f"    for {step} in tl.range({first}, {end}, {how}):")]
+            return For(step, steps, body)
         number = self.unique("number")
-        head = f"    for {number} in tl.range({first}, {end}, {how}):"
-        return [CodeLine(head), CodeLine(f"        {step} = tl.cast({number}, tl.int64)")]
+        return For(number, steps, (assign(step, f"tl.cast({number}, tl.int64)"), *body))
 
     def _begin_carried(self, carried: CarriedState) -> str:
         """Return the variable that is carried, as it is for the first iteration of the loop."""
@@ -196,7 +201,7 @@ class _LoopWriter(FusionKernel):
             shape = self.tile_shape(following.axes)
             call = f"tl.full({shape}, {text}, {triton_type(start.dtype)})"
             text = call if isinstance(start, Constant) else f"tl.broadcast_to({text}, {shape})"
-        self.line(f"{variable} = {text}", start.node)
+        self.define(variable, text, start.node)
         self.outer.expressions[id(carried.variable)] = name(variable)
         return variable
 

@@ -11,7 +11,8 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.ir.ops import EXP, SUB, Scalar, triton_type
-from fx_lsp.codegen.ir.text import fill_template, name, unparse
+from fx_lsp.codegen.ir.statement import Assign, assign
+from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, unparse
 from fx_lsp.codegen.ir.tile import Dim
 from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Reduction, Scan, Value
 from fx_lsp.codegen.triton.expressions import KernelWriter
@@ -46,7 +47,7 @@ def _masked(emitter: KernelWriter, value: Value, kind: str, over: Axes) -> ast.e
     if not mask:
         return expr
     neutral_text = emitter.ref(Constant(value.dtype, None, frozenset(), neutral))
-    return fill_template("tl.where(m, a, i)", {"m": fill_template(mask, {}), "a": expr, "i": neutral_text})
+    return fill_template("tl.where(m, a, i)", {"m": parse_expression(mask), "a": expr, "i": neutral_text})
 
 
 def _axis(emitter: KernelWriter, dim: Dim) -> str:
@@ -58,7 +59,7 @@ def _broadcast_along(emitter: KernelWriter, value: Value, dim: Dim, expr: ast.ex
     if dim in emitter.dims_of(value.axes):
         return expr
     return fill_template(
-        "tl.broadcast_to(a, s)", {"a": expr, "s": fill_template(emitter.tile_shape(value.axes, dim), {})}
+        "tl.broadcast_to(a, s)", {"a": expr, "s": parse_expression(emitter.tile_shape(value.axes, dim))}
     )
 
 
@@ -95,11 +96,11 @@ def _arg_reduction(emitter: KernelWriter, value: Reduction, dim: Dim) -> ast.exp
     values = _broadcast_along(emitter, elements, dim, _masked(emitter, elements, value.kind, frozenset(value.over)))
     where = fill_template(
         "tl.broadcast_to((a).to(tl.int64), s)",
-        {"a": emitter.ref(places), "s": fill_template(emitter.tile_shape(elements.axes, dim), {})},
+        {"a": emitter.ref(places), "s": parse_expression(emitter.tile_shape(elements.axes, dim))},
     )
     call = fill_template(f"tl.reduce((a, b), {_axis(emitter, dim)}, combine_fn={helper})", {"a": values, "b": where})
     variable = emitter.unique("found")
-    emitter.line(f"_, {variable} = {unparse(call)}", value.node)
+    emitter.define(("_", variable), call, value.node)
     return name(variable)
 
 
@@ -114,15 +115,16 @@ def scan_at_once(emitter: KernelWriter, value: Scan) -> ast.expr:
     before = emitter.unique("before")
     others = Value(value.dtype, None, frozenset(a for a in value.axes if dim not in emitter.dims_of(frozenset({a}))))
     shape = emitter.tile_shape(others.axes) if len(emitter.tile_dims) > 1 else "[]"
-    emitter.line_before_loop(f"{before} = tl.full({shape}, {neutral}, {triton_type(value.dtype)})", value.node)
+    start = assign(before, f"tl.full({shape}, {neutral}, {triton_type(value.dtype)})", value.node)
+    emitter.outer.statements.append(start)
     element = arg if isinstance(arg, ast.Name) else emitter.assign(value.arg, arg)
     call = fill_template(
         f"tl.{value.kind}(a, axis={emitter.axis_number(dim)}) {sign} b", {"a": element, "b": name(before)}
     )
     running = emitter.assign(value, call)
     emitter.use_helpers(*(h for h in _COMBINING if h in _REDUCE_CALLS[kind]))
-    step = unparse(fill_template(_REDUCE_CALLS[kind].format(_axis(emitter, dim)), {"a": element}))
-    emitter.line(f"{before} {sign}= {step}", value.node)
+    step = fill_template(_REDUCE_CALLS[kind].format(_axis(emitter, dim)), {"a": element})
+    emitter.define(before, step, value.node, sign)
     return running
 
 
@@ -167,11 +169,10 @@ def loop_depths(
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Reductions that build up together: lines before the loop, in it, and what follows it."""
+    """Reductions that build up together: what begins them before the loop, and what writes a step and the end."""
 
-    node: fx.Node | None
-    start: list[str]
-    step: Callable[[], list[str]]
+    start: list[Assign]
+    step: Callable[[], None]
     end: Callable[[], None]
 
 
@@ -201,17 +202,17 @@ def accumulators(
 
 
 def _new_accumulator(
-    emitter: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype
-) -> tuple[str, str]:
-    """Return a variable for an accumulator, and the line that begins it."""
+    emitter: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype, node: fx.Node | None
+) -> tuple[str, Assign]:
+    """Return a variable for an accumulator, and the statement that begins it."""
     variable = emitter.unique(wish)
     text = unparse(emitter.ref(Constant(dtype, None, frozenset(), start)))
     if not emitter.tile_dims or emitter.tile_shape(value.axes, loop) == "[]":
-        return variable, f"{variable} = tl.full([], {text}, {triton_type(dtype)})"
+        return variable, assign(variable, f"tl.full([], {text}, {triton_type(dtype)})", node)
     shape = emitter.tile_shape(value.axes, loop)
     if not start and start is not False:
-        return variable, f"{variable} = tl.zeros({shape}, {triton_type(dtype)})"
-    return variable, f"{variable} = tl.full({shape}, {text}, {triton_type(dtype)})"
+        return variable, assign(variable, f"tl.zeros({shape}, {triton_type(dtype)})", node)
+    return variable, assign(variable, f"tl.full({shape}, {text}, {triton_type(dtype)})", node)
 
 
 def _accumulator_name(emitter: KernelWriter, value: Reduction) -> str:
@@ -221,16 +222,17 @@ def _accumulator_name(emitter: KernelWriter, value: Reduction) -> str:
 
 def _simple_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
     arg = value.args[0]
-    variable, start = _new_accumulator(
-        emitter, f"{_accumulator_name(emitter, value)}_acc", arg, loop, identity(value.kind, arg.dtype), arg.dtype
-    )
+    wish, first = f"{_accumulator_name(emitter, value)}_acc", identity(value.kind, arg.dtype)
+    variable, start = _new_accumulator(emitter, wish, arg, loop, first, arg.dtype, value.node)
 
-    def step() -> list[str]:
+    def step() -> None:
         expr = _masked(emitter, arg, value.kind, frozenset(value.over))
         if value.kind == "sum":
-            return [f"{variable} += {unparse(expr)}"]
-        emitter.use_helpers(*helpers_in(_ACCUMULATE[value.kind]))
-        return [f"{variable} = {unparse(fill_template(_ACCUMULATE[value.kind], {'a': name(variable), 'b': expr}))}"]
+            emitter.define(variable, expr, value.node, "+")
+            return
+        template = _ACCUMULATE[value.kind]
+        emitter.use_helpers(*helpers_in(template))
+        emitter.define(variable, fill_template(template, {"a": name(variable), "b": expr}), value.node)
 
     def end() -> None:
         if loop.block == 1:
@@ -240,7 +242,7 @@ def _simple_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> A
         emitter.use_helpers(*(h for h in _COMBINING if h in call))
         emitter.assign(value, fill_template(call.format(_axis(emitter, loop)), {"a": name(variable)}))
 
-    return Accumulator(value.node, [start], step, end)
+    return Accumulator([start], step, end)
 
 
 ONLINE_GROUP = 16
@@ -258,107 +260,97 @@ def _online_softmax(emitter: KernelWriter, loop: Dim, maximum: Reduction, total:
     kept_blocks = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.tile_dims)
     shape = kept_blocks if len(emitter.tile_dims) > 1 else groups
     start = [
-        f'{high} = tl.full([{shape}], -float("inf"), {triton_type(arg.dtype)})',
-        f"{low} = tl.full([{shape}], 0.0, {triton_type(arg.dtype)})",
+        assign(high, f'tl.full([{shape}], -float("inf"), {triton_type(arg.dtype)})', maximum.node),
+        assign(low, f"tl.full([{shape}], 0.0, {triton_type(arg.dtype)})", maximum.node),
     ]
 
-    def step() -> list[str]:
+    def step() -> None:
         expr = _masked(emitter, arg, "max", frozenset(maximum.over))
         element = unparse(expr if isinstance(expr, ast.Name) else emitter.assign(arg, expr))
         higher, base = emitter.unique("higher"), emitter.unique("base")
-        grouped, along, beside, lines = element, axis, base, list[str]()
+        grouped, along, beside, node = element, axis, base, maximum.node
         if groups:
             grouped, along, beside = emitter.unique("grouped"), "axis=1", f"{base}[:, None]"
-            lines = [f"{grouped} = tl.reshape({element}, [{groups}, {ONLINE_GROUP}])"]
+            emitter.define(grouped, f"tl.reshape({element}, [{groups}, {ONLINE_GROUP}])", node)
         powers = exponential_below(grouped, beside)
-        return [
-            *lines,
-            f"{higher} = tl.maximum({high}, {f'tl.max({grouped}, {along})' if block else element})",
-            f"{base} = {softmax_base(higher)}",
-            f"{low} = {low} * {exponential_below(high, base)} + {f'tl.sum({powers}, {along})' if block else powers}",
-            f"{high} = {higher}",
-        ]
+        emitter.define(higher, f"tl.maximum({high}, {f'tl.max({grouped}, {along})' if block else element})", node)
+        emitter.define(base, softmax_base(higher), node)
+        total_of_step = f"tl.sum({powers}, {along})" if block else powers
+        emitter.define(low, f"{low} * {exponential_below(high, base)} + {total_of_step}", node)
+        emitter.define(high, higher, node)
 
     def end() -> None:
         whole, sum_ = high, low
         if groups:
             whole, base, sum_ = emitter.unique("greatest"), emitter.unique("base"), emitter.unique("total")
-            emitter.line(f"{whole} = tl.max({high}, axis=0)", maximum.node)
-            emitter.line(f"{base} = {softmax_base(whole)}", maximum.node)
-            emitter.line(f"{sum_} = tl.sum({low} * {exponential_below(high, base)}, axis=0)", total.node)
+            emitter.define(whole, f"tl.max({high}, axis=0)", maximum.node)
+            emitter.define(base, softmax_base(whole), maximum.node)
+            emitter.define(sum_, f"tl.sum({low} * {exponential_below(high, base)}, axis=0)", total.node)
         emitter.bind_name(maximum, name(whole))
         emitter.bind_name(total, name(sum_))
 
-    return Accumulator(maximum.node, start, step, end)
+    return Accumulator(start, step, end)
 
 
 def _welford_accumulator(emitter: KernelWriter, loop: Dim, parts: list[Reduction]) -> Accumulator:
     """Return mean and squared deviations, by Welford's algorithm."""
     arg, node = parts[0].args[0], parts[0].node
     over = frozenset(parts[0].over)
-    mean, first = _new_accumulator(emitter, "running_mean", arg, loop, 0.0, arg.dtype)
-    squares, second = _new_accumulator(emitter, "running_squares", arg, loop, 0.0, arg.dtype)
-    number, third = _new_accumulator(emitter, "seen", arg, loop, 0.0, arg.dtype)
+    mean, first = _new_accumulator(emitter, "running_mean", arg, loop, 0.0, arg.dtype, node)
+    squares, second = _new_accumulator(emitter, "running_squares", arg, loop, 0.0, arg.dtype, node)
+    number, third = _new_accumulator(emitter, "seen", arg, loop, 0.0, arg.dtype, node)
 
-    def step() -> list[str]:
+    def step() -> None:
         element = emitter.ref(arg)
         element = element if isinstance(element, ast.Name) else emitter.assign(arg, element)
         element_text, mask = unparse(element), emitter.mask(over)
         delta, share = emitter.unique("delta"), emitter.unique("share")
-        if not mask:
-            start = [f"{number} += 1.0", f"{delta} = {element_text} - {mean}", f"{share} = {delta} / {number}"]
-        else:
-            start = [
-                f"{number} += ({mask}).to({triton_type(arg.dtype)})",
-                f"{delta} = tl.where({mask}, {element_text} - {mean}, 0.0)",
-                f"{share} = {delta} / tl.maximum({number}, 1.0)",
-            ]
-        return [*start, f"{mean} += {share}", f"{squares} += {delta} * ({delta} - {share})"]
+        emitter.define(number, f"({mask}).to({triton_type(arg.dtype)})" if mask else "1.0", node, "+")
+        gap = f"{element_text} - {mean}"
+        emitter.define(delta, f"tl.where({mask}, {gap}, 0.0)" if mask else gap, node)
+        emitter.define(share, f"{delta} / tl.maximum({number}, 1.0)" if mask else f"{delta} / {number}", node)
+        emitter.define(mean, share, node, "+")
+        emitter.define(squares, f"{delta} * ({delta} - {share})", node, "+")
 
     def end() -> None:
         results = [mean, squares]
         if loop.block > 1:
             emitter.use_helpers("welford")
-            axis = _axis(emitter, loop)
             results = [emitter.unique("mean"), emitter.unique("squares")]
-            emitter.line(
-                f"{results[0]}, {results[1]}, _ = tl.reduce(({mean}, {squares}, {number}), {axis}, combine_fn=welford)",
-                node,
-            )
+            whole = f"tl.reduce(({mean}, {squares}, {number}), {_axis(emitter, loop)}, combine_fn=welford)"
+            emitter.define((*results, "_"), whole, node)
         for part in parts:
             emitter.bind_name(part, name(results[0] if part.part == 1 else results[1]))
 
-    return Accumulator(node, [first, second, third], step, end)
+    return Accumulator([first, second, third], step, end)
 
 
 def _arg_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
     """Return the place of the greatest or least element."""
     elements, places = value.args
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
-    best, first = _new_accumulator(
-        emitter, "best", elements, loop, identity(value.kind, elements.dtype), elements.dtype
-    )
-    where, second = _new_accumulator(emitter, "best_at", elements, loop, torch.iinfo(torch.int64).max, torch.int64)
+    least, last = identity(value.kind, elements.dtype), torch.iinfo(torch.int64).max
+    best, first = _new_accumulator(emitter, "best", elements, loop, least, elements.dtype, value.node)
+    where, second = _new_accumulator(emitter, "best_at", elements, loop, last, torch.int64, value.node)
 
-    def step() -> list[str]:
+    def step() -> None:
         emitter.use_helpers(helper)
         expr = unparse(_masked(emitter, elements, value.kind, frozenset(value.over)))
         at = unparse(emitter.ref(places))
         several = any(d.block > 1 for d in emitter.dims_of(places.axes))
         at = f"({at}).to(tl.int64)" if several else f"tl.full([], {at}, tl.int64)"
-        return [f"{best}, {where} = {helper}({best}, {where}, {expr}, {at})"]
+        emitter.define((best, where), f"{helper}({best}, {where}, {expr}, {at})", value.node)
 
     def end() -> None:
         if loop.block == 1:
             emitter.bind_name(value, name(where))
             return
         position = emitter.unique("found")
-        emitter.line(
-            f"_, {position} = tl.reduce(({best}, {where}), {_axis(emitter, loop)}, combine_fn={helper})", value.node
-        )
+        whole = f"tl.reduce(({best}, {where}), {_axis(emitter, loop)}, combine_fn={helper})"
+        emitter.define(("_", position), whole, value.node)
         emitter.bind_name(value, name(position))
 
-    return Accumulator(value.node, [first, second], step, end)
+    return Accumulator([first, second], step, end)
 
 
 LOG2_E = math.log2(math.e)
