@@ -131,19 +131,25 @@ def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
     elif isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         facts.dtype = facts.dtype or "i64"
         facts.likely_rank = facts.likely_rank or 2
-    elif isinstance(layer, nn.RNNBase):
-        facts.likely_rank = facts.likely_rank or 3
-        facts.sizes.setdefault(-1, layer.input_size)
-    elif isinstance(layer, nn.Linear) and layer.in_features:
-        facts.sizes.setdefault(-1, layer.in_features)
-    elif isinstance(layer, nn.LayerNorm):
-        for index, size in enumerate(reversed(layer.normalized_shape)):
-            facts.sizes.setdefault(-1 - index, size)
+    elif isinstance(layer, (nn.RNNBase, nn.Linear, nn.LayerNorm)):
+        _add_features(facts, layer)
     elif (spatial := re.search(r"([123])d$", kind)) and not kind.startswith(("BatchNorm1d", "InstanceNorm1d")):
         _add_images(facts, layer, int(spatial[1]))
     elif isinstance(layer, nn.Module) and kind == "Module":
         _add_pattern(facts, layer)
         _add_of_method(facts, layer, type(layer).forward, place, depth)
+
+
+def _add_features(facts: Facts, layer: nn.RNNBase | nn.Linear | nn.LayerNorm) -> None:
+    """Take in how wide the features are that a layer is made for, and that a recurrent layer goes over sequences."""
+    if isinstance(layer, nn.RNNBase):
+        facts.likely_rank = facts.likely_rank or 3
+        sizes: tuple[int, ...] = (layer.input_size,)
+    else:
+        sizes = (layer.in_features,) if isinstance(layer, nn.Linear) else tuple(layer.normalized_shape)
+    for index, size in enumerate(reversed(sizes)):
+        if size:  # a lazy layer has none yet
+            facts.sizes.setdefault(-1 - index, size)
 
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
