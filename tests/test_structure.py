@@ -42,11 +42,11 @@ SHARED_CLASS_NAMES: dict[str, int] = {}
 COMPLEX: dict[str, int] = {}
 
 VAGUE_VARIABLES: dict[str, int] = {
-    "fx_lsp.tracer": 132,
+    "fx_lsp.tracer": 106,
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
-    "fx_lsp.tracer": 57,
+    "fx_lsp.tracer": 43,
 }
 
 

@@ -1,4 +1,4 @@
-"""What comes before a training loop, run as far as it can be had: a statement that raises leaves its names absent.
+"""Run what comes before a training loop as far as it can be had: a statement that raises leaves its names absent.
 
 Most of what stops such code is about data that is not here, and most of a step does not need it."""
 

@@ -30,9 +30,9 @@ def known_devices() -> frozenset[str]:
 class OnCpu(TorchFunctionMode):
     """Puts on the CPU what is asked for on a device that is not `known`; `replaced` collects those devices' types."""
 
-    def __init__(self, known: frozenset[str]) -> None:
+    def __init__(self, visible: frozenset[str]) -> None:
         super().__init__()
-        self._known = known
+        self._known = visible
         self.replaced: set[str] = set()
 
     def __torch_function__(

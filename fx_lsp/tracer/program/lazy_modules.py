@@ -43,11 +43,11 @@ def lazy_tensors() -> Generator[None, None, None]:
         empty = torch.empty(0, device=device, dtype=dtype)
         if not isinstance(empty, FakeTensor):
             return new_parameter(cls, requires_grad, device, dtype)
-        made: Any = empty
-        made.requires_grad_(requires_grad)
-        made._is_param = True
-        made.__class__ = FakeUninitializedParameter
-        return made
+        lazy: Any = empty
+        lazy.requires_grad_(requires_grad)
+        lazy._is_param = True
+        lazy.__class__ = FakeUninitializedParameter
+        return lazy
 
     def buffer(
         cls: Any, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
@@ -55,10 +55,10 @@ def lazy_tensors() -> Generator[None, None, None]:
         empty = torch.empty(0, device=device, dtype=dtype)
         if not isinstance(empty, FakeTensor):
             return new_buffer(cls, requires_grad, device, dtype, persistent)
-        made: Any = empty
-        made.persistent, made._is_buffer = persistent, True
-        made.__class__ = FakeUninitializedBuffer
-        return made
+        lazy: Any = empty
+        lazy.persistent, lazy._is_buffer = persistent, True
+        lazy.__class__ = FakeUninitializedBuffer
+        return lazy
 
     UninitializedParameter.__new__, UninitializedBuffer.__new__ = parameter, buffer
     try:

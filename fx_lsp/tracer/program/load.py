@@ -277,10 +277,10 @@ class _OverlayLoader(importlib.machinery.SourceFileLoader):
 
 def find(module: ModuleType, name: str) -> Any:
     """The object that a qualified name stands for in the module. Raises AttributeError."""
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def dependencies(

@@ -1,4 +1,4 @@
-"""What a target imports and may do without: packages that cannot be had, and what raises in other files of the project.
+"""Imports that a target may do without: packages that cannot be had, and what raises in other files of the project.
 
 Something stands in for a package that is not installed, for a module or a name that the installed version of one does
 not have, and for what raises when it is imported. Whatever is done with a stand-in raises, so that nothing is traced

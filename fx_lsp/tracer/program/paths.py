@@ -1,4 +1,4 @@
-"""Where the user's code is imported from: entries of `sys.path`, in an order in which none hides what it must not."""
+"""Places to import the user's code from: entries of `sys.path`, in an order in which none hides what it must not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which statements of the target's file never ran, and what decided that."""
+"""Statements of the target's file that never ran, and what decided that."""
 
 from __future__ import annotations
 

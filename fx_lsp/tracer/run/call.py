@@ -39,9 +39,9 @@ class Call:
     def held(self) -> list[Held]:
         """The tensors that the call reads besides its arguments, each once."""
         inside = [held for prefix, module in self.modules.items() for held in held_tensors(module, prefix)]
-        found = [held for held in inside if not held.plain or id(held.tensor) in self.touched]
-        known = {id(held.tensor) for held in found} | {id(tensor) for _, tensor in self.arguments()}
-        return found + surroundings(self.function, self.touched - known, self.modules.values(), self._named())
+        held_inside = [held for held in inside if not held.plain or id(held.tensor) in self.touched]
+        ids = {id(held.tensor) for held in held_inside} | {id(tensor) for _, tensor in self.arguments()}
+        return held_inside + surroundings(self.function, self.touched - ids, self.modules.values(), self._named())
 
     def arguments(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors among the arguments, each with its path."""
@@ -99,9 +99,9 @@ def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Ca
             kwargs = {k: substitute(v, supply) for k, v in call.kwargs.items()}
             stack.enter_context(wrap())
             result = dataclasses.replace(call, args=args, kwargs=kwargs).run()
-        found = list(tensors_in(result, "out"))
-        outputs[:] = [name for name, _ in found]
-        return tuple(tensor for _, tensor in found)
+        results = list(tensors_in(result, "out"))
+        outputs[:] = [name for name, _ in results]
+        return tuple(tensor for _, tensor in results)
 
     return flat
 
@@ -130,7 +130,7 @@ def children(value: Any) -> list[tuple[str, Any]]:
 
 
 def is_users_object(value: Any) -> bool:
-    """Whether a value is an instance of a class of somebody's own, such as a batch or a tensor with its mask."""
+    """Tell whether a value is an instance of a class of somebody's own, such as a batch or a tensor with its mask."""
     kind = type(value)
     if kind is SimpleNamespace:
         return True
@@ -158,9 +158,9 @@ def substitute(value: Any, supply: Iterator[torch.Tensor], depth: int = 6) -> An
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (f.name for f in dataclasses.fields(value))
         return dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
-    made: Any = copy.copy(value)
-    made.__dict__.update(zip(vars(made), parts, strict=True))
-    return made
+    copied: Any = copy.copy(value)
+    copied.__dict__.update(zip(vars(copied), parts, strict=True))
+    return copied
 
 
 def _argument_name(call: Call, index: int) -> str:

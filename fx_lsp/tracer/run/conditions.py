@@ -1,4 +1,4 @@
-"""What a trace is made under, besides the inputs: symbols for sizes, and what `torch.compiler` tells the code."""
+"""Conditions of a trace, besides the inputs: symbols for sizes, and what `torch.compiler` tells the code."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Unfinished(Exception):
 
 
 def finished(result: Any) -> Any:
-    """What a call gives in the end: what awaiting a coroutine gives, and of a generator the tuple of all it yields.
+    """Return what a call gives in the end: the result of a coroutine, and of a generator the tuple of all it yields.
 
     Raises Unfinished inside of the code that has no end, where it stands.
     """
@@ -27,27 +27,27 @@ def finished(result: Any) -> Any:
 
 
 def _yielded(generator: Generator[Any, None, Any]) -> tuple[Any, ...]:
-    found: list[Any] = []
+    items: list[Any] = []
     for item in generator:
-        found.append(item)
-        if len(found) > MAX_STEPS:
+        items.append(item)
+        if len(items) > MAX_STEPS:
             generator.throw(Unfinished(f"it has yielded {MAX_STEPS} values here, and there is no end of it"))
-    return tuple(found)
+    return tuple(items)
 
 
 def _yielded_in_time(generator: AsyncGenerator[Any, None]) -> tuple[Any, ...]:
-    found: list[Any] = []
-    while len(found) <= MAX_STEPS:
+    items: list[Any] = []
+    while len(items) <= MAX_STEPS:
         try:
-            found.append(_awaited(generator.__anext__()))
+            items.append(_awaited(generator.__anext__()))
         except StopAsyncIteration:
-            return tuple(found)
+            return tuple(items)
     _awaited(generator.athrow(Unfinished(f"it has yielded {MAX_STEPS} values here, and there is no end of it")))
-    return tuple(found)
+    return tuple(items)
 
 
 def _awaited(coroutine: Coroutine[Any, None, Any]) -> Any:
-    """What a coroutine returns. A bare `yield` in what it awaits only lets others run, of which there are none."""
+    """Return the result of a coroutine. A bare `yield` in what it awaits only lets others run: there are none."""
     try:
         for _ in range(MAX_STEPS):
             if coroutine.send(None) is not None:
@@ -58,7 +58,7 @@ def _awaited(coroutine: Coroutine[Any, None, Any]) -> Any:
     except RuntimeError as error:
         if "event loop" not in str(error):
             raise
-        found = Unfinished("it needs a running event loop here, and a trace has none")
-        raise found.with_traceback(error.__traceback__) from None
+        unfinished = Unfinished("it needs a running event loop here, and a trace has none")
+        raise unfinished.with_traceback(error.__traceback__) from None
     coroutine.close()
     raise Unfinished("it waits again and again for something outside of it, and a trace has no event loop")

@@ -1,5 +1,5 @@
-"""What kernels ask of dtypes that their fakes do not: masks are not subtracted, indices are `Long`, sources have the
-dtype of what they are copied into.
+"""Demands of kernels on dtypes that their fakes do not make: masks are not subtracted, indices are `Long`, sources have
+the dtype of what they are copied into.
 
 A kernel is asked itself, once for each choice of dtypes and ranks: it runs on real tensors of one element.
 """

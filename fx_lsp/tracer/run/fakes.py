@@ -137,13 +137,13 @@ def _copy_of(original: torch.Tensor) -> torch.Tensor:
 
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        found = fn(tensor)
+        changed = fn(tensor)
     if is_lazy(tensor):
         kind: Any = type(tensor)
-        return kind(tensor.requires_grad, device=found.device, dtype=found.dtype)
-    if found is tensor or not isinstance(tensor, nn.Parameter):
-        return found
-    return nn.Parameter(found, requires_grad=tensor.requires_grad)
+        return kind(tensor.requires_grad, device=changed.device, dtype=changed.dtype)
+    if changed is tensor or not isinstance(tensor, nn.Parameter):
+        return changed
+    return nn.Parameter(changed, requires_grad=tensor.requires_grad)
 
 
 def construct_fake(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -168,20 +168,20 @@ def construct_fake(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _concrete(cls: type) -> type:
     if not inspect.isabstract(cls):
         return cls
-    made = type(cls)(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
-    made.__abstractmethods__ = frozenset()  # pyright: ignore[reportAttributeAccessIssue]
-    return made
+    concrete = type(cls)(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    concrete.__abstractmethods__ = frozenset()  # pyright: ignore[reportAttributeAccessIssue]
+    return concrete
 
 
 def _replace_tensors(module: nn.Module, mode: FakeTensorMode) -> None:
-    made: dict[int, torch.Tensor] = {}
+    fakes: dict[int, torch.Tensor] = {}
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
         if isinstance(tensor, FakeTensor):
             return tensor
-        if id(tensor) not in made:
-            made[id(tensor)] = mode.from_tensor(tensor)
-        return made[id(tensor)]
+        if id(tensor) not in fakes:
+            fakes[id(tensor)] = mode.from_tensor(tensor)
+        return fakes[id(tensor)]
 
     for part in module.modules():
         stores: list[dict[str, Any]] = [part._parameters, part._buffers, part.__dict__]

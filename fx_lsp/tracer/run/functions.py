@@ -1,4 +1,4 @@
-"""What is under a callable."""
+"""Functions under callables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `functools.lru_cache` keeps from call to call: a tensor of another trace would be a constant in this one."""
+"""Caches of `functools.lru_cache`: a tensor that one keeps of another trace would be a constant in this one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _known_lru_cache(maxsize: Any = 128, typed: bool = False) -> Any:
         return decorated
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = decorated(function)
-        _made.add(made)
-        return made
+        cached = decorated(function)
+        _made.add(cached)
+        return cached
 
     return decorate
 

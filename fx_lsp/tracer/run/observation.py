@@ -68,7 +68,7 @@ class TorchCall:
 
 @dataclass
 class Run:
-    """What one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
+    """Hold what one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
     accident; `unbatched` are calls of layers with one example without a batch, which is one as well; `writes` are
@@ -218,8 +218,8 @@ def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
             return
         if isinstance(part, torch.Tensor) and part.dtype is torch.bool:
             there = shape[position : position + part.dim()]
-            known = all(type(size) is int for size in (*part.shape, *there))
-            if known and part.shape != there:
+            are_numbers = all(type(size) is int for size in (*part.shape, *there))
+            if are_numbers and part.shape != there:
                 raise IndexError(
                     f"The shape of the mask {list(part.shape)} at index 0 does not match the shape of the indexed "
                     f"tensor {list(shape)} at index {position}"
@@ -354,7 +354,7 @@ class Statements:
         return self._returns.get(line)
 
     def function(self, line: int) -> Span | None:
-        """Where the function whose header covers `line` starts."""
+        """Return the place at which the function starts whose header covers `line`."""
         return self._functions.get(line)
 
 
@@ -377,11 +377,11 @@ def _stored_names(node: ast.AST) -> set[str]:
 def _locals_tracer(sources: Sources, statements: Statements, values: Values, coverage: Coverage) -> Callable[..., Any]:
     lines, branches = coverage.lines, statements.branches
 
-    def record_changes(frame: FrameType, line: int, known: dict[str, int]) -> None:
+    def record_changes(frame: FrameType, line: int, before: dict[str, int]) -> None:
         for name, value in frame.f_locals.items():
-            if known.get(name) == id(value):
+            if before.get(name) == id(value):
                 continue
-            known[name] = id(value)
+            before[name] = id(value)
             span = statements.binding(line, name)
             if span is not None:
                 values.add(span, name, value)
@@ -389,7 +389,7 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values, cov
     def enter(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
         if event != "call" or frame.f_code.co_filename != sources.file:
             return None
-        known = {name: id(value) for name, value in frame.f_locals.items()}
+        held = {name: id(value) for name, value in frame.f_locals.items()}
         header = statements.function(frame.f_code.co_firstlineno)
         resumed = frame.f_lineno != frame.f_code.co_firstlineno  # a generator or a coroutine that goes on
         if header is not None and not resumed:
@@ -402,7 +402,7 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values, cov
         def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
             nonlocal last, failed
             if event == "line":
-                record_changes(frame, last, known)
+                record_changes(frame, last, held)
                 last, failed = frame.f_lineno, False
                 lines.add(last)
                 if last in branches.deciders:
@@ -410,7 +410,7 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values, cov
             elif event == "exception":
                 failed = True
             elif event == "return":
-                record_changes(frame, last, known)
+                record_changes(frame, last, held)
                 span = statements.returning(last)
                 if span is not None and not failed:
                     values.add(span, "return", arg)

@@ -25,7 +25,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", 
 
 @dataclass(frozen=True)
 class _Result:
-    """What a module gave, and how many torch calls it took."""
+    """Hold what a module gave, and how many torch calls it took."""
 
     value: Any
     calls: int

@@ -33,22 +33,22 @@ class Held:
 
 def held_tensors(module: nn.Module, prefix: str = "") -> list[Held]:
     """Parameters first, then buffers, then tensors that are plain attributes; each tensor once, by its first name."""
-    found: dict[int, Held] = {}
+    held: dict[int, Held] = {}
     parts = [(f"{prefix}.{name}" if prefix and name else prefix or name, part) for name, part in module.named_modules()]
     stores: tuple[tuple[str, SavedKind], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
     for store, kind in stores:
         for path, part in parts:
-            _add(found, path, part.__dict__.get(store, {}), kind)  # a traced module has its own inside of TorchScript
+            _add(held, path, part.__dict__.get(store, {}), kind)  # a traced module has its own inside of TorchScript
     for path, part in parts:
         plain = {k: v for k, v in part.__dict__.items() if isinstance(v, torch.Tensor)}
-        _add(found, path, plain, "buffer", part.__dict__)
+        _add(held, path, plain, "buffer", part.__dict__)
     for _, part in parts:
         for container in part.__dict__.values():
             if isinstance(container, (list, dict)):
                 for key, value in _entries(container):
-                    if isinstance(value, torch.Tensor) and id(value) in found:
-                        found[id(value)].slots.append((container, key))
-    return list(found.values())
+                    if isinstance(value, torch.Tensor) and id(value) in held:
+                        held[id(value)].slots.append((container, key))
+    return list(held.values())
 
 
 def surroundings(
@@ -64,27 +64,27 @@ def surroundings(
     in those that `modules` hold.
     """
     plain = innermost(type(function).forward if isinstance(function, nn.Module) else function)
-    found: list[Held] = []
+    held: list[Held] = []
     seen: set[int] = set()
     names: tuple[str, ...] = getattr(getattr(plain, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(plain, "__closure__", None) or (), strict=False):
-        found += _held_at(name, cell, "cell_contents", contents_of(cell), seen)
+        held += _held_at(name, cell, "cell_contents", contents_of(cell), seen)
     if isinstance(function, partial):
         for name, value in function.keywords.items():
-            found += _held_at(name, function.keywords, name, value, seen)
+            held += _held_at(name, function.keywords, name, value, seen)
     receiver = getattr(function, "__self__", None)
     if receiver is not None and not isinstance(receiver, (type, nn.Module)):
         for name, value in getattr(receiver, "__dict__", {}).items():
-            found += _held_at(f"self.{name}", receiver.__dict__, name, value, seen)
+            held += _held_at(f"self.{name}", receiver.__dict__, name, value, seen)
     for module in modules:
-        found += _beside_modules(module, "", seen, _DEPTH)
+        held += _beside_modules(module, "", seen, _DEPTH)
     for name, value in arguments:
         if not isinstance(value, (torch.Tensor, nn.Module)):
-            found += _held_at(name, [value], 0, value, seen)
+            held += _held_at(name, [value], 0, value, seen)
     namespace: dict[str, Any] = getattr(plain, "__globals__", {})
     for name, value in list(namespace.items()):
-        found += _held_at(name, namespace, name, value, seen, depth=2)
-    unique = {id(held.tensor): held for held in reversed(found) if id(held.tensor) in touched}
+        held += _held_at(name, namespace, name, value, seen, depth=2)
+    unique = {id(item.tensor): item for item in reversed(held) if id(item.tensor) in touched}
     return list(reversed(unique.values()))
 
 
@@ -121,7 +121,7 @@ def _beside_modules(module: nn.Module, name: str, seen: set[int], depth: int) ->
 
 
 def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
-    """What a value holds: the name of each, the container and the key that refer to it, and what it is."""
+    """List what a value holds: the name of each, the container and the key that refer to it, and what it is."""
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=False)
         return [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
@@ -145,18 +145,20 @@ _LEAVES = (bool, int, float, complex, str, bytes, type(None), type, ModuleType, 
 
 
 def contents_of(cell: CellType) -> Any:
-    """What a variable of a function around another holds; None where it was never assigned."""
+    """Return what a variable of a function around another holds; None where it was never assigned."""
     try:
         return cell.cell_contents
     except ValueError:
         return None
 
 
-def _add(found: dict[int, Held], path: str, tensors: Mapping[str, Any], kind: SavedKind, container: Any = None) -> None:
+def _add(
+    all_held: dict[int, Held], path: str, tensors: Mapping[str, Any], kind: SavedKind, container: Any = None
+) -> None:
     for name, tensor in tensors.items():
         if isinstance(tensor, torch.Tensor):
             whole = f"{path}.{name}" if path else name
-            held = found.setdefault(id(tensor), Held(whole, tensor, kind, plain=container is not None))
+            held = all_held.setdefault(id(tensor), Held(whole, tensor, kind, plain=container is not None))
             held.slots.append((tensors if container is None else container, name))
 
 
@@ -187,7 +189,7 @@ def _put(slots: list[tuple[Any, Any]], tensor: torch.Tensor) -> None:
 
 @dataclass(frozen=True)
 class Before:
-    """What modules were before a call: their tensors by identity, without those that had no size yet."""
+    """Hold what modules were before a call: their tensors by identity, without those that had no size yet."""
 
     modules: tuple[nn.Module, ...]
     known: frozenset[int]
@@ -202,7 +204,7 @@ class Before:
 
 @contextmanager
 def unchanged(modules: Iterable[nn.Module]) -> Generator[Before, None, None]:
-    """What the code inside assigns to attributes of the modules (a cache, a hidden state) is undone at the end."""
+    """Undo at the end what the code inside assigns to attributes of the modules: a cache, a hidden state."""
     outer = tuple(modules)
     parts = [part for module in outer for part in module.modules()]
     before = [(part, type(part), _copied(part.__dict__)) for part in parts]

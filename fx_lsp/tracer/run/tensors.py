@@ -100,8 +100,8 @@ def make_tensor(spec: TensorSpec, sizes: Mapping[str, Any] | None = None) -> tor
     `sizes` gives the value of named sizes. Raises RuntimeError where strides or device are impossible.
     """
     dtype: torch.dtype = getattr(torch, DTYPES[spec.dtype])
-    known = sizes or {}
-    shape, strides = ([known[s] if isinstance(s, str) else s for s in g] for g in (spec.sizes, spec.strides or ()))
+    named = sizes or {}
+    shape, strides = ([named[s] if isinstance(s, str) else s for s in g] for g in (spec.sizes, spec.strides or ()))
     device = spec.device or "cpu"
     if spec.strides is not None:
         return torch.empty_strided(shape, strides, dtype=dtype, device=device)

@@ -58,8 +58,8 @@ class FakeAutocast:
                 dtype = self._dtype(op, name, args, kwargs)
                 if dtype is None:
                     return op(*args, **kwargs)
-                position, taken = _dtype_argument(op)
-                if dtype is torch.float32 and taken and position >= len(args) and kwargs.get("dtype") is None:
+                position, may_be_given = _dtype_argument(op)
+                if dtype is torch.float32 and may_be_given and position >= len(args) and kwargs.get("dtype") is None:
                     return op(*args, **{**kwargs, "dtype": dtype})
 
                 def cast(tensor: torch.Tensor) -> torch.Tensor:

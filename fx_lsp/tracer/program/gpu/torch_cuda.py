@@ -1,4 +1,4 @@
-"""What `torch.cuda` answers about a GPU that is not there: one device, whose streams have nothing to do."""
+"""Answers of `torch.cuda` about a GPU that is not there: one device, whose streams have nothing to do."""
 
 from __future__ import annotations
 

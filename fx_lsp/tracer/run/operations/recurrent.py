@@ -77,11 +77,11 @@ def _layer(mode: int, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
     size = (cx if cx is not None else hx).size(2)
     projected = hx.size(2) if hx.size(2) != size else 0
     per_layer = (4 if biased else 2) + (1 if projected else 0)
-    found = aten._cudnn_rnn(
+    results = aten._cudnn_rnn(
         data, weights, per_layer, weights[0].detach(), hx, cx, mode, size, projected, layers,
         batch_first, dropout, train, both, batch_sizes, None,
     )  # fmt: skip
-    return tuple(found[: 3 if is_lstm else 2])
+    return tuple(results[: 3 if is_lstm else 2])
 
 
 def _backward_specs(
@@ -93,7 +93,7 @@ def _backward_specs(
     cx: torch.Tensor | None,
     *rest: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-    """What `aten._cudnn_rnn_backward` returns: a gradient like each of its inputs."""
+    """Return the specs of `aten._cudnn_rnn_backward`: a gradient like each of its inputs."""
     return (
         torch.empty_like(input, memory_format=torch.contiguous_format),
         torch.empty_like(hx),

@@ -1,1 +1,1 @@
-"""What is known of the values of tensors: constants, checks that pass, and symbols for the rest."""
+"""Values of tensors, as far as they are known: constants, checks that pass, and symbols for the rest."""

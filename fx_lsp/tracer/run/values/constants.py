@@ -48,7 +48,7 @@ class _Storage:
 
 
 class _Origin(IntEnum):
-    """Where a value comes from. What is computed of several comes from the least certain."""
+    """Name the origin of a value. What is computed of several comes from the least certain."""
 
     CODE = 0
     DRAWN = 1

@@ -1,4 +1,4 @@
-"""Which way a trace goes where the value of a tensor decides: the way that goes on, which the user is told.
+"""Choose the way of a trace where the value of a tensor decides: the way that goes on, which the user is told.
 
 That is past an error, a warning or an end before its time; where both sides go on, into the body. A loop that only a
 value ends has two turns.
@@ -56,14 +56,14 @@ class _Condition:
 
 @dataclass
 class _Turns:
-    """How often the parts of a condition, by their spans, were asked by one call of a function."""
+    """Count how often the parts of a condition, by their spans, were asked by one call of a function."""
 
     frame: FrameType
     counts: Counter[Span] = field(default_factory=Counter[Span])
 
 
 class Decisions:
-    """What a trace takes for granted of values that nobody knows.
+    """Hold what a trace takes for granted of values that nobody knows.
 
     With `is_rehearsal`, numbers that are made up may go into operations, and whatever no condition asks for is false.
     With `only_checks` nothing is decided that leads to other operations. `place` is where the first number of a run was
@@ -165,7 +165,7 @@ class Decisions:
         self.place = None
 
     def remarks(self) -> tuple[Remark, ...]:
-        """What was taken for granted, each where the code asks for it."""
+        """Return what was taken for granted, each where the code asks for it."""
         return (*self._remarks, *self._values.values())
 
     def _is_users(self, file: str) -> bool:

@@ -60,15 +60,15 @@ class Symbols(ShapeEnv):
 
     def sizes(self, hints: Mapping[str, int]) -> dict[str, Any]:
         """A symbolic size for each name, which is taken to be its hint where a number is needed."""
-        made: dict[str, Any] = {}
+        symbolic: dict[str, Any] = {}
         self.hints.update(hints)
         for name, hint in hints.items():
             source = ConstantSource(name)
             symbol = self.create_symbol(hint, source, DimDynamic.DYNAMIC)
             assert isinstance(symbol, sympy.Symbol)
             self.named[symbol] = name
-            made[name] = self.create_symintnode(symbol, hint=hint, source=source)
-        return made
+            symbolic[name] = self.create_symintnode(symbol, hint=hint, source=source)
+        return symbolic
 
     def text(self, value: sympy.Basic) -> str:
         """An expression in the user's names: `2*B`, `B*T`, `B // 2`, `B % 8 == 0`."""
@@ -82,12 +82,12 @@ class Symbols(ShapeEnv):
         return self.named.get(symbol) or self._made.get(symbol) or str(symbol)
 
     def value_of(self, name: str) -> str:
-        """What a named size stands for after the trace: itself, a number, or another name."""
+        """Return what a named size stands for after the trace: itself, a number, or another name."""
         symbol = next(s for s, n in self.named.items() if n == name)
         return self.text(self.replace(symbol))
 
     def counted(self) -> str:
-        """What the named sizes count as where a number is needed: "B as 16, T as 24"; "" where there are none left."""
+        """Say what the named sizes count as where a number is needed: "B as 16, T as 24"; "" if none is left."""
         return ", ".join(f"{name} as {hint}" for name, hint in self.hints.items() if self.value_of(name) == name)
 
     def create_unbacked_symint(self, *args: Any, **kwargs: Any) -> torch.SymInt:
@@ -101,7 +101,7 @@ class Symbols(ShapeEnv):
 
     @property
     def has_unknown(self) -> bool:
-        """Whether the code made numbers or sizes that depend on the values of tensors, not only to check them."""
+        """Tell whether the code made numbers or sizes that depend on the values of tensors, not only to check them."""
         return bool(self._made.keys() - self._checked)
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -114,7 +114,7 @@ class Symbols(ShapeEnv):
             self._checked |= orig_expr.free_symbols
             return sympy.true if passes else sympy.false
 
-    def _called(self, made: Any) -> Any:
+    def _called(self, number: Any) -> Any:
         """Name what the code makes after the place where it does.
 
         AOTAutograd runs the code several times: what comes about at the same place of each run has the same name.
@@ -126,16 +126,18 @@ class Symbols(ShapeEnv):
         if frame is not self._run:
             self._run = frame
             self._occurrences.clear()
-        for symbol in made.node.expr.free_symbols:
+        for symbol in number.node.expr.free_symbols:
             place = chain, self._occurrences[chain]
             if place not in self._names:
                 wish = wished_name(chain, self.assigned, self._expression(chain))
-                taken = {*self.hints, *self._names.values()}
-                others = (f"{wish}_{n}" for n in range(1, len(taken) + 1))
-                self._names[place] = wish if wish not in taken else next(n for n in others if n not in taken)
+                names_in_use = {*self.hints, *self._names.values()}
+                others = (f"{wish}_{n}" for n in range(1, len(names_in_use) + 1))
+                self._names[place] = (
+                    wish if wish not in names_in_use else next(n for n in others if n not in names_in_use)
+                )
             self._made[symbol] = self._names[place]
             self._occurrences[chain] += 1
-        return made
+        return number
 
     def _log_guard(self, prefix: str, g: Any, forcing_spec: bool) -> None:
         super()._log_guard(prefix, g, forcing_spec)
@@ -155,20 +157,20 @@ class Symbols(ShapeEnv):
             self.guards_seen[-1].fixed[a] = tgt
 
     def remarks(self) -> tuple[Remark, ...]:
-        """What became of the named sizes, and what the trace takes for granted of them, each where the code does."""
-        found: dict[Remark, None] = {}
+        """Tell what became of the named sizes, and what the trace takes for granted of them, each in its place."""
+        remarks: dict[Remark, None] = {}
         for guard in self.guards_seen:
             span = guard.chain[0] if guard.chain else None
             where = "here" if span is not None else "in the backward pass"
             why = _reason(guard, self._expression(guard.chain))
             if not guard.fixed:
                 text = self.text(guard.condition)
-                found[Remark(f"the trace holds only where {text}{why and ': '}{why}", span)] = None
+                remarks[Remark(f"the trace holds only where {text}{why and ': '}{why}", span)] = None
             for symbol, target in guard.fixed.items():
                 verb = "becomes" if target.is_Integer else "equals"
                 value = self.text(target)
-                found[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
-        return (*found, *self._checks.remarks(), *self._demands())
+                remarks[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
+        return (*remarks, *self._checks.remarks(), *self._demands())
 
     def _demands(self) -> Iterator[Remark]:
         """Tell where a size that depends on values has to be a number, as no values make it but the least there is."""
@@ -196,7 +198,7 @@ def _reason(guard: Guard, node: ast.expr | None) -> str:
 
 
 def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr | None) -> str:
-    """What to call a number that depends on a tensor's values: the variable it is bound to, or what gives it."""
+    """Choose a name for a number that depends on a tensor's values: the variable it is bound to, or what gives it."""
     called = ""
     if isinstance(node, ast.Call):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
