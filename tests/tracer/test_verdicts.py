@@ -876,3 +876,62 @@ NO_MISTAKES = {
 def test_what_is_not_here_is_no_mistake(trace: TraceFixture, tmp_path: Path, name: str, source: str) -> None:
     (tmp_path / "kernels" / "setup").mkdir(parents=True)
     assert said(trace, PRELUDE + source, name) == []
+
+
+def test_sizes_that_a_docstring_says(trace: TraceFixture) -> None:
+    source = '''
+class Net(nn.Module):
+    """Classifies CIFAR images (3 x 32 x 32)."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Linear(8 * 16 * 16, 10)
+
+    def forward(self, x):
+        return self.fc(self.conv(x).flatten(1))
+'''
+    assert said(trace, PRELUDE + source, "Net") == []
+    wrong = source.replace("8 * 16 * 16", "8 * 32 * 32")
+    assert said(trace, PRELUDE + wrong, "Net") == [("warning", "self.fc(self.conv(x).flatten(1))")]
+    of_parameter = wrong.replace("(3 x 32 x 32).", "").replace(
+        "forward(self, x):", 'forward(self, x):\n        """x: (B, 3, 32, 32)"""'
+    )
+    assert said(trace, PRELUDE + of_parameter, "Net") == [("warning", "self.fc(self.conv(x).flatten(1))")]
+
+
+def test_what_a_block_forgets_to_return_is_missed_by_the_next(trace: TraceFixture) -> None:
+    source = """
+class Block(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(dim), nn.Linear(6, 6)
+
+    def forward(self, x):
+        x = x + self.fc(self.norm(x).transpose(1, 2)).transpose(1, 2)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(2)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+"""
+    assert said(trace, PRELUDE + source, "Net") == [("error", "self.norm(x)")]
+
+
+def test_an_annotation_of_a_number_is_none_of_a_tensor_of_that_name(trace: TraceFixture) -> None:
+    source = """
+class Melody(nn.Module):
+    def __init__(self, notes: int, width: int = 8):
+        super().__init__()
+        self.embed = nn.Embedding(notes, width)
+
+    def forward(self, notes):
+        return self.embed(notes).view(notes.size(0), -1)
+"""
+    assert [given.name for given in trace(PRELUDE + source, "Melody").trace.inputs if given.spec == "i64[4, 8]"] == [
+        "notes"
+    ]

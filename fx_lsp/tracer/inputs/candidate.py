@@ -17,8 +17,8 @@ from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
 from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, instance_of, shown_init, switch
-from fx_lsp.tracer.inputs.evidence.body import body_facts, find_function, lend_facts
-from fx_lsp.tracer.inputs.evidence.layers import add_facts_of_functions, add_layer_facts
+from fx_lsp.tracer.inputs.evidence.body import body_facts, find_class, find_function, lend_facts
+from fx_lsp.tracer.inputs.evidence.layers import add_documented_images, add_facts_of_functions, add_layer_facts
 from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, sizes_by_name, with_named_sizes
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.plan.facts import Facts
@@ -141,6 +141,8 @@ def candidate_of(
     add_facts_of_functions(facts, task.module)
     around = {"self": bound.modules[""]} if bound.modules else _modules_around(bound.described)
     add_layer_facts(node, facts, {**around, **_modules_given(offer.args)})
+    if bound.modules:
+        add_documented_images(find_class(task.tree, type(bound.modules[""]).__name__), facts)
     lend_facts(task.tree, facts, bool(bound.modules))
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
     start, alternatives = start_plans(

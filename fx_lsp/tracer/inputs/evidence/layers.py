@@ -16,6 +16,7 @@ from torch import nn
 from fx_lsp.syntax import FunctionNode, axis_terms
 from fx_lsp.tracer.inputs.evidence.body import body_facts, rebound_lines
 from fx_lsp.tracer.inputs.evidence.patterns import take_term
+from fx_lsp.tracer.inputs.plan.dims import shapes_in
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.program.paths import is_installed
 
@@ -55,6 +56,21 @@ def _add_of_spread(call: ast.Call, layer: Any, facts: Mapping[str, Facts]) -> No
         parameters = list(inspect.signature(_unwrapped(layer).forward).parameters.values())
         required = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
         facts[name].length = facts[name].length or max(len(required) - len(call.args) + 1, 0) or None
+
+
+def add_documented_images(definition: ast.ClassDef | None, facts: Mapping[str, Facts]) -> None:
+    """Take in the size of the images that the docstring of a class speaks of, `(3 x 32 x 32)`, where it takes one input
+    of as many channels."""
+    images = [held for held in facts.values() if held.spatial]
+    docstring = ast.get_docstring(definition) if definition is not None else None
+    if len(images) != 1 or images[0].shape is not None:
+        return
+    count, channels = images[0].spatial + 1, images[0].sizes.get(1)
+    for shape in shapes_in(docstring or ""):
+        image = shape[-count:]
+        if len(shape) in (count, count + 1) and all(isinstance(n, int) for n in image) and image[0] == channels:
+            images[0].shape = ("batch", *image)
+            return
 
 
 def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth: int = MAX_DEPTH) -> None:

@@ -47,14 +47,17 @@ def sizes_by_name(start: Plans, facts: Mapping[str, Facts], constructor: Iterabl
 
 
 def unlike_docstring(plans: Plans, facts: Mapping[str, Facts]) -> list[NamedSize]:
-    """Return the sizes that dimensions do not have though a docstring calls them as it does one that has it."""
+    """Return the sizes that dimensions do not have though a docstring says them, or calls them as it does one that has
+    it."""
     named: dict[str, int] = {}
     unlike: list[NamedSize] = []
     for path, plan in plans.tensors():
         shape = facts[path].shape if path in facts else None
         if shape is not None and "..." not in shape and len(shape) == len(plan.spec.sizes):
             for index, (name, size) in enumerate(zip(shape, plan.spec.sizes, strict=True)):
-                if isinstance(name, str) and isinstance(size, int) and named.setdefault(name, size) != size:
+                if isinstance(name, int) and name != size:
+                    unlike.append(NamedSize(path, index, name, "that of the docstring"))
+                elif isinstance(name, str) and isinstance(size, int) and named.setdefault(name, size) != size:
                     unlike.append(NamedSize(path, index, named[name], name))
     return unlike
 

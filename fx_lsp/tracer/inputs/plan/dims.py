@@ -43,7 +43,11 @@ def shapes_in(text: str) -> list[Shape]:
 def _crossed(text: str) -> list[tuple[int, Shape]]:
     """Shapes such as `BxCxHxW`; one of numbers alone (`2x2`) is no shape but an extent."""
     parts = [(match.start(), re.split(r"\s?[x×]\s?", match[1])) for match in _CROSSED.finditer(text)]
-    return [(start, tuple(map(_dimension, found))) for start, found in parts if not all(p.isdigit() for p in found)]
+    return [
+        (start, tuple(map(_dimension, found)))
+        for start, found in parts
+        if len(found) > 2 or not all(p.isdigit() for p in found)
+    ]
 
 
 def _listed(text: str) -> Shape | None:

@@ -18,6 +18,8 @@ from fx_lsp.tracer.inputs.plan.signatures import takes_any
 from fx_lsp.tracer.inputs.plan.values import MODULES, Context, proposals, tensors
 
 Alternatives = dict[str, list[Plan]]
+_NO_TENSORS = (int, float, bool, str)
+"""Annotations of what has no attributes of tensors, whatever another of the name is."""
 _SEVERAL: frozenset[Use] = frozenset({"indexed", "iterated", "modules"})
 """Uses of what is no single number, whatever another of the name is."""
 
@@ -39,6 +41,7 @@ def start_plans(
     context = dataclasses.replace(context, named={})
     unknown = (name for name in signature.parameters if name not in hints)
     lent = _lent_annotations(tree, context, [n for n in unknown if not facts.get(n, Facts()).uses & _SEVERAL])
+    lent = {n: a for n, a in lent.items() if a not in _NO_TENSORS or "tensor" not in facts.get(n, Facts()).uses}
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             items += [(n, plan) for n, plan in given.items() if n not in signature.parameters]

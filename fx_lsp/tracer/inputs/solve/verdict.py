@@ -95,8 +95,8 @@ def _came_past(attempt: Attempt, other: Attempt) -> bool:
         return True
     parting = ((mine, its) for mine, its in zip(reversed(chain), reversed(others), strict=False) if mine != its)
     mine, its = next(parting, (None, None))
-    if mine is not None and its is not None and its.contains(mine):
-        return True
+    if mine is not None and its is not None and its.contains(mine) and other.run.calls >= attempt.run.calls:
+        return True  # in an earlier turn of a loop it would not have come as far
     if other.run.calls <= attempt.run.calls:
         return False
     if chain == others:  # in a later turn of a loop, if something else is wrong there, or only sizes are others
