@@ -42,7 +42,7 @@ SHARED_CLASS_NAMES: dict[str, int] = {}
 COMPLEX: dict[str, int] = {}
 
 VAGUE_VARIABLES: dict[str, int] = {
-    "fx_lsp.tracer": 132,
+    "fx_lsp.tracer": 26,
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {

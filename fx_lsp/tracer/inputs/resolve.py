@@ -123,14 +123,14 @@ def _unknown_names(task: Task, subject: Subject, signature: inspect.Signature, w
 
 
 def _unknown(
-    of: str, signature: inspect.Signature, given: Mapping[str, Any], written: Written, prefix: str
+    of: str, signature: inspect.Signature, arguments: Mapping[str, Any], written: Written, prefix: str
 ) -> Failure | None:
-    names = [n for n in given if n not in signature.parameters and not takes_any(signature)]
+    names = [n for n in arguments if n not in signature.parameters and not takes_any(signature)]
     if not names:
         return None
-    known = ", ".join(signature.parameters)
+    parameters = ", ".join(signature.parameters)
     message = f"`{names[0]}` is no parameter of {of}" + (
-        f"; its parameters are {known}" if known else ", which takes none"
+        f"; its parameters are {parameters}" if parameters else ", which takes none"
     )
     return Failure("comment", message, written.spans[f"{prefix}{names[0]}"], severity="error")
 
@@ -204,8 +204,8 @@ def _offers(
             callers = [c for c in callers if not c.convention]
         else:
             is_module = task.request.kind == "module"
-            made = signature_of(subject.owner) if is_module and subject.owner is not None else None
-            yield from conventions(task.module, signature, made)
+            constructor = signature_of(subject.owner) if is_module and subject.owner is not None else None
+            yield from conventions(task.module, signature, constructor)
         hints = hints_of(subject.described, task.module)
         is_inner = task.request.kind == "method" and says_little(signature, hints)
         for offer in seen_at_call_sites(task, signature, hints):

@@ -88,30 +88,30 @@ def search(
             return Found(attempt)
     deadline = time.process_time() + seconds
     solver = Solver(explore, reconstruct) if explore is not None else None
-    found = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
+    result = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
     seen = {start}
-    while found.best.run.error is None and (accidents := _accidents(found.best)):
+    while result.best.run.error is None and (accidents := _accidents(result.best)):
 
         def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
             return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
 
-        better = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, has_fewer)
+        better = _of_other_rank(result.best, start, evaluate, deadline, seen, solver, has_fewer)
         if better is None:
             break
-        found.best = better
-    if found.best.run.error is None and fits_by_accident(found.best):
+        result.best = better
+    if result.best.run.error is None and fits_by_accident(result.best):
 
         def fits(attempt: Attempt) -> bool:
             ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.source == "search"]
             is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, start)
             return is_meant and not fits_by_accident(attempt)
 
-        found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
-    if found.best.run.error is not None and not is_data_dependent(found.best):
-        found = _of_other_ranks(found, start, evaluate, deadline, seen, solver)
-    if found.best.run.error is None:
-        found.best = with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
-    return found
+        result.best = _of_other_rank(result.best, start, evaluate, deadline, seen, solver, fits) or result.best
+    if result.best.run.error is not None and not is_data_dependent(result.best):
+        result = _of_other_ranks(result, start, evaluate, deadline, seen, solver)
+    if result.best.run.error is None:
+        result.best = with_short_loops(_simplest(start, result.best, evaluate, deadline), evaluate)
+    return result
 
 
 def _accidents(attempt: Attempt) -> int:
@@ -286,25 +286,25 @@ def _of_other_rank(
 
 
 def _of_other_ranks(
-    found: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+    result: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
 ) -> Found:
     """What comes of other ranks where a search ended: they may run, or come further."""
-    single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(found.best.plans))
+    single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(result.best.plans))
     combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
     for plans, attempts in concat(single, combined):
         if time.process_time() > deadline:
-            return found
+            return result
         if plans in seen:
             continue
         seen.add(plans)
         other = _first_that_runs(plans, evaluate, deadline, attempts, solver)
         if other.best.run.error is None:
             return other
-        found.of_other_ranks += other.failures
-        if reached(other.best) > reached(found.best):
-            found.best = other.best
-    found.exhausted = True
-    return found
+        result.of_other_ranks += other.failures
+        if reached(other.best) > reached(result.best):
+            result.best = other.best
+    result.exhausted = True
+    return result
 
 
 def _rank_combinations(start: Plans) -> Iterator[Plans]:
@@ -342,9 +342,9 @@ HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "
 """Kinds of failures that other inputs do not mend."""
 
 
-def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
+def search_failure(task: Task, result: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
     """Why a search found nothing: what ended the try that came furthest."""
-    run: Run = found.best.run
+    run: Run = result.best.run
     assert run.error is not None
     error = needed(run.made_up) if is_of_made_up(run, task.sources) else run.error
     failure = failure_of(error, task.sources, run.failed, task.lines, bad, inputs)

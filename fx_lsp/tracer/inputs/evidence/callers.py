@@ -177,14 +177,14 @@ class Watcher:
 def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
     """The same plans, of which those that say what the parameter's default says are of that source."""
     signature = signature_of(function) if function is not None else None
-    found = dict(plans)
+    plans_by_name = dict(plans)
     for name, parameter in signature.parameters.items() if signature is not None else ():
         plan, default = plans.get(name), parameter.default
         if not isinstance(plan, ValuePlan) or default is inspect.Parameter.empty:
             continue
         if plan.make() is default:
-            found[name] = value(default, "default")
-    return found
+            plans_by_name[name] = value(default, "default")
+    return plans_by_name
 
 
 def _is_symbolic_trace(frame: FrameType) -> bool:
@@ -261,9 +261,9 @@ def _code_of(function: Any) -> CodeType | None:
 def _inner_code(code: CodeType | None, is_it: Callable[[CodeType], bool]) -> CodeType | None:
     for constant in code.co_consts if code is not None else ():
         if isinstance(constant, CodeType):
-            found = constant if is_it(constant) else _inner_code(constant, is_it)
-            if found is not None:
-                return found
+            inner = constant if is_it(constant) else _inner_code(constant, is_it)
+            if inner is not None:
+                return inner
     return None
 
 
@@ -289,10 +289,10 @@ def function_of(code: CodeType, variables: Mapping[str, Any] | None = None, resu
     Where there are several, made by several runs of what is around it: the one that sees these `variables`, or the one
     that is `result` or in it.
     """
-    found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
+    functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
     returned = {id(result), *(id(item) for _, item in children(result))}
-    chosen = [f for f in found if id(f) in returned or (variables is not None and _sees(f, variables))]
-    return (chosen or found or [None])[-1]
+    chosen = [f for f in functions if id(f) in returned or (variables is not None and _sees(f, variables))]
+    return (chosen or functions or [None])[-1]
 
 
 def _sees(function: FunctionType, variables: Mapping[str, Any]) -> bool:

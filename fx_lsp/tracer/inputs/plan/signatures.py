@@ -72,9 +72,9 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 
     @functools.wraps(function.forward)
     def apply(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        return function.apply(*given.args)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return function.apply(*bound.args)
 
     apply.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue]
     return apply

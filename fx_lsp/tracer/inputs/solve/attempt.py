@@ -81,13 +81,13 @@ def involved(attempt: Attempt) -> list[str]:
     failed = attempt.run.failed
     if failed is None:
         return []
-    found: list[str] = []
+    paths: list[str] = []
     for argument in tensors_among(failed.args, failed.kwargs):
         base = argument._base if argument._base is not None else argument
         path = attempt.paths.get(id(argument)) or attempt.paths.get(id(base))
         if path is not None:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def mentioned_names(attempt: Attempt) -> dict[str, int]:
@@ -99,8 +99,8 @@ def mentioned_names(attempt: Attempt) -> dict[str, int]:
             continue
         node = expression(span, attempt.lines)
         line = attempt.lines[span.line - 1] if span.line <= len(attempt.lines) else ""
-        found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)] if node else []
-        for name in [*found, *re.findall(r"\w+", line)]:
+        variables = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)] if node else []
+        for name in [*variables, *re.findall(r"\w+", line)]:
             names.setdefault(name, depth)
     return names
 

@@ -155,8 +155,8 @@ class Question:
         try:
             with self._mode(), torch.no_grad():
                 leaves = self._stand_ins | {key: _made(other, self._device) for key, other in others.items()}
-                given = (self.call.args, self.call.kwargs)
-                args, kwargs = tree_map(lambda leaf: leaves.get(id(leaf), _hint(leaf, self._device)), given)
+                arguments = (self.call.args, self.call.kwargs)
+                args, kwargs = tree_map(lambda leaf: leaves.get(id(leaf), _hint(leaf, self._device)), arguments)
                 checked_call(self.call.func, args, kwargs)
         except Exception as error:
             return error.with_traceback(None)

@@ -69,8 +69,8 @@ def _words_raising(error: BaseException) -> set[str]:
 
 def _listed(text: str) -> list[str]:
     """The words of `expected one of constant, reflect or circular`."""
-    found = _LIST.search(text)
-    end = re.split(r"[.;(\n]|\b[Gg]ot\b", found[1])[0] if found else ""
+    match = _LIST.search(text)
+    end = re.split(r"[.;(\n]|\b[Gg]ot\b", match[1])[0] if match else ""
     words = [word.strip() for word in re.split(r"\s*(?:,|\||/|\bor\b|\band\b)\s*", end)]
     return words if len(words) > 1 and all(re.fullmatch(r"[A-Za-z][\w-]*|", w) for w in words) else []
 

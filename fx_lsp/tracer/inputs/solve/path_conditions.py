@@ -186,9 +186,9 @@ class PathConditions(ShapeEnv):
         symbol = self.create_symbol(hint, source, DimDynamic.DYNAMIC)
         assert isinstance(symbol, sympy.Symbol)
         self.values[symbol] = hint
-        made = self.create_symintnode(symbol, hint=hint, source=source)
-        assert isinstance(made, torch.SymInt)
-        return made
+        symint = self.create_symintnode(symbol, hint=hint, source=source)
+        assert isinstance(symint, torch.SymInt)
+        return symint
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer from the sizes that the symbols stand for. Numbers that depend on values are left to PyTorch."""

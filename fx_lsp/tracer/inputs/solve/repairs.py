@@ -298,13 +298,13 @@ RULES: tuple[Rule, ...] = (
 
 def _refreshed(plan: Plan, plans: Plans) -> Plan:
     """The same plan with other sizes in place of those that are in use; small ones mean something and stay."""
-    taken = plans.sizes()
+    used_sizes = plans.sizes()
 
     def fresh(plan: Plan) -> Plan:
         if isinstance(plan, SequencePlan):
             return dataclasses.replace(plan, items=tuple(fresh(p) for p in plan.items))
         if isinstance(plan, TensorPlan) and plan.source == "search":
-            new = fresh_sizes(len(plan.spec.sizes), taken)
+            new = fresh_sizes(len(plan.spec.sizes), used_sizes)
             kept = (s if isinstance(s, int) and s <= SMALL else n for s, n in zip(plan.spec.sizes, new, strict=True))
             return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=tuple(kept)))
         return plan

@@ -98,8 +98,8 @@ def _guessed_steps(plan: Plan, repeated: Iterable[int]) -> int:
 
 def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:
     """The plans with one size made short, the likeliest first: everywhere, or else in one dimension of one tensor."""
-    taken = plans.sizes()
-    short = next(size for size in SHORT if size not in taken)
+    used_sizes = plans.sizes()
+    short = next(size for size in SHORT if size not in used_sizes)
     places = [
         (path, dim, size)
         for path, plan in plans.tensors()
@@ -108,10 +108,10 @@ def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Pl
         if isinstance(size, int) and max(SHORT) < size <= steps + 1
     ]
     for size in sorted({s for _, _, s in places}, key=lambda s: (abs(s - steps) > 1, -s)):
-        found = {(path, dim) for path, dim, s in places if s == size}
-        yield _resized(plans, found, short)
-        if len(found) > 1:
-            for place in sorted(found):
+        same_size = {(path, dim) for path, dim, s in places if s == size}
+        yield _resized(plans, same_size, short)
+        if len(same_size) > 1:
+            for place in sorted(same_size):
                 yield _resized(plans, {place}, short)
 
 
@@ -121,8 +121,8 @@ def _resized(plans: Plans, places: set[tuple[str, int]], short: int) -> Plans:
         if sizes == plan.spec.sizes:
             return plan
         before = ", ".join(str(s) for dim, s in enumerate(plan.spec.sizes) if (path, dim) in places)
-        given = plan.source != "search"
-        detail = f"{plan.detail}, with {short} for {before}" if given else "short"
+        is_given = plan.source != "search"
+        detail = f"{plan.detail}, with {short} for {before}" if is_given else "short"
         detail = f"{detail}, as a long loop goes over it"
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail=detail)
 
