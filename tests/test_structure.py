@@ -46,7 +46,7 @@ VAGUE_VARIABLES: dict[str, int] = {
 }
 
 QUESTION_DOCSTRINGS: dict[str, int] = {
-    "fx_lsp.tracer": 57,
+    "fx_lsp.tracer": 14,
 }
 
 

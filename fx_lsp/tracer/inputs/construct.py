@@ -48,7 +48,7 @@ class Constructed:
 
     @property
     def trusted(self) -> bool:
-        """Whether nothing about it was guessed."""
+        """Tell whether nothing about it was guessed."""
         return all(i.source != "search" for i in self.inputs)
 
 
@@ -111,7 +111,7 @@ def _is_of_one_kind(name: str, options: Sequence[Plan]) -> bool:
 
 
 _NOT_HERE = (ImportError, OSError, EffectBlocked, AbsentError)
-"""What raises where something cannot be had that is no mistake of the code."""
+"""The errors raised where something cannot be had that is no mistake of the code."""
 
 
 def _lenient(task: Task, cls: type) -> type | None:
@@ -150,5 +150,5 @@ def switch(
 
 
 def shown_init(plans: Mapping[str, Plan]) -> tuple[InputSpec, ...]:
-    """How constructor arguments read to the user, without those that are the defaults."""
+    """Return the constructor arguments as the user reads them, without those that are the defaults."""
     return tuple(i for i in input_specs(Plans(tuple(plans.items())), INIT) if i.source != "default")

@@ -116,7 +116,7 @@ def _changed(guessed: Mapping[str, ValuePlan], settings: Mapping[Path, Any], why
 
 
 def _conditions(tree: ast.Module, cls: type, name: str) -> Iterator[dict[Path, Any]]:
-    """What has to hold for a constructor to make the attribute, one dict for each place that does."""
+    """Yield what has to hold for a constructor to make the attribute, one dict for each place that does."""
     for base in cls.__mro__:
         definition = find_class(tree, base.__name__)
         methods = definition.body if definition is not None else []
@@ -130,7 +130,7 @@ def _conditions(tree: ast.Module, cls: type, name: str) -> Iterator[dict[Path, A
 def _reaching(
     body: Sequence[ast.stmt], name: str, paths: dict[str, Path], so_far: dict[Path, Any]
 ) -> Iterator[dict[Path, Any]]:
-    """The conditions on the way to a statement that makes the attribute; `paths` are by how they are written."""
+    """Yield the conditions on the way to a statement that makes the attribute; `paths` are keyed by their text."""
     for node in body:
         if isinstance(node, ast.If):
             for branch, truth in ((node.body, True), (node.orelse, False)):

@@ -76,7 +76,7 @@ def prepare(
 
 
 SHARE_OF_CALLER = 0.6
-"""How much of the time that is left one caller may use: what it shows is tried afterwards."""
+"""The share of the time left that one caller may use: what it shows is tried afterwards."""
 Observe = Callable[[Caller], "Observed | Failure"]
 
 
@@ -179,7 +179,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
 
 
 def _found(module: ModuleType, request: TraceRequest) -> Any:
-    """What the request's name stands for in the module; None for a function inside one that is among its callers."""
+    """Look up the request's name in the module; None for a function inside one that is among its callers."""
     try:
         return find(module, request.name)
     except AttributeError:
@@ -191,7 +191,7 @@ def _found(module: ModuleType, request: TraceRequest) -> Any:
 def _offers(
     task: Task, subject: Subject, signature: inspect.Signature, written: Written, observe: Observe
 ) -> Iterator[Offer]:
-    """What each source says, in their order, with the empty offer that leaves everything to the search among them."""
+    """Yield the offers of the sources in their order, the empty one that leaves everything to the search among them."""
     yield from written.recorded
     if task.request.kind == "step":
         yield from offers_of_step(subject.function)
@@ -220,7 +220,7 @@ def _offers(
 
 
 def _seen_by(callers: list[Caller], observe: Observe, guessed: bool = True) -> Iterator[Offer]:
-    """What callers, run on inputs of their own, call the target with; `guessed` where those inputs are guesses."""
+    """Yield what callers, run on inputs of their own, call the target with; `guessed` if those inputs are guesses."""
     for caller in callers:
         seen = observe(caller)
         if not isinstance(seen, Failure) and seen.offer is not None:

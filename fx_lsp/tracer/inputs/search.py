@@ -35,25 +35,25 @@ Reconstruct = Callable[[Attempt], Iterator[Plans]]
 
 MAX_ATTEMPTS = 400
 STAGNATION = 80
-"""How many attempts in a row may come no further than the best before the search ends."""
+"""The most attempts in a row that come no further than the best before the search ends."""
 PATIENCE_WITH_VALUES = 20
 """The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
 REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
-"""How many attempts another rank gets to prove a better fit than plans that already run."""
+"""The attempts that another rank gets to prove a better fit than plans that already run; a combination gets fewer."""
 SHARE_OF_RANKS = 0.3
-"""How much of its time a search keeps for other ranks than those that it begins with."""
+"""The share of its time that a search keeps for other ranks than those that it begins with."""
 LATEST = 3.0
-"""How many seconds longer a search goes on whose last attempt came further than any before."""
+"""The seconds that a search goes on for longer if its last attempt came further than any before."""
 DETOUR = 5
-"""How many attempts come no further until one is made from elsewhere."""
+"""The attempts that come no further until one is made from elsewhere."""
 MAX_VISITS = 8
-"""How often sizes are solved for at one place."""
+"""The most times that sizes are solved for at one place."""
 MAX_COMBINED = 3
 """Of how many tensors the ranks are changed at once."""
 MAX_COMBINATIONS = 20
 MAX_SIZE = 1 << 16
 NO_EFFECT = 20
-"""How unlikely the children of a repair are that left the error as it was."""
+"""The doubt added to the children of a repair that left the error as it was."""
 
 
 @dataclass
@@ -222,7 +222,7 @@ def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterat
 
 
 def _ones(plans: Plans) -> int:
-    """How many dimensions of size 1 there are in tensors whose sizes come from the numbers of an error.
+    """Count the dimensions of size 1 in tensors whose sizes come from the numbers of an error.
 
     What runs with a size of 1 alone is wrong for every other.
     """
@@ -256,7 +256,7 @@ _Entry: TypeAlias = "tuple[tuple[int, int], int, int, Plans, object]"
 
 
 def _next(queue: list[_Entry], stagnation: int) -> _Entry:
-    """What follows from the furthest run; now and then, where nothing comes further, the least unlikely of all."""
+    """Pop what follows from the furthest run; now and then, where nothing comes further, the least unlikely of all."""
     if stagnation == 0 or stagnation % DETOUR:
         return heapq.heappop(queue)
     entry = min(queue, key=lambda entry: entry[1:3])
@@ -288,7 +288,7 @@ def _of_other_rank(
 def _of_other_ranks(
     result: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
 ) -> Found:
-    """What comes of other ranks where a search ended: they may run, or come further."""
+    """Try other ranks where a search ended: they may run, or come further."""
     single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(result.best.plans))
     combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
     for plans, attempts in concat(single, combined):
@@ -343,7 +343,7 @@ HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "
 
 
 def search_failure(task: Task, result: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
-    """Why a search found nothing: what ended the try that came furthest."""
+    """Describe why a search found nothing: what ended the try that came furthest."""
     run: Run = result.best.run
     assert run.error is not None
     error = needed(run.made_up) if is_of_made_up(run, task.sources) else run.error

@@ -24,9 +24,9 @@ from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import assigned_names
 
 MAX_HINTS = 16
-"""How many other numbers are tried for named sizes that the target does not run with."""
+"""The most other numbers that are tried for named sizes that the target does not run with."""
 MAX_CREATED = 4
-"""How many of the parameters that a first call makes a note names."""
+"""The most parameters made by a first call that a note names."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a function's body says about its parameters: ranks, dtypes, and what is no tensor."""
+"""Read a function's body for facts about its parameters: ranks, dtypes, and what is no tensor."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def methods_that_set(
 
 
 MAX_SETTERS = 2
-"""How many methods are tried that make the state which another reads."""
+"""The most methods that are tried for the state which another reads."""
 _PLAIN = (type(None), bool, int, float, list, dict)
 
 

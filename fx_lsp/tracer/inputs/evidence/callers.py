@@ -1,4 +1,4 @@
-"""What the code around a target calls it with: run a caller on inputs of its own, and watch the target's frame."""
+"""Observe calls of a target in the code around it: run a caller on inputs of its own, and watch the target's frame."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fx_lsp.tracer.run.state import contents_of
 
 @dataclass(frozen=True)
 class Observed:
-    """What a caller showed of the target: its function (None for classes), and how it was called, if it was."""
+    """The target as a caller showed it: its function (None for classes), and how it was called, if it was."""
 
     function: Callable[..., Any] | None
     offer: Offer | None
@@ -144,7 +144,7 @@ class Watcher:
         return f"{self.shown}:{self._line(frame)}" if self.shown else f"line {self._line(frame)}"
 
     def observed(self, result: Any) -> Observed:
-        """What was seen; `result` is what the caller returned, which may be the target or hold it."""
+        """Return what was seen; `result` is what the caller returned, which may be the target or hold it."""
         if self.seen is None:
             function = function_of(self.code, result=result) if self.code is not None else None
             return Observed(function, self._made())

@@ -1,4 +1,4 @@
-"""What the layers of a module say about the parameters that `forward` hands to them."""
+"""Read facts about the parameters of `forward` from the layers that it hands them to."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _add_features(facts: Facts, layer: nn.RNNBase | nn.Linear | nn.LayerNorm) ->
 
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
-"""What calls the one module that it holds."""
+"""Modules that call the one module that they hold."""
 
 
 def _unwrapped(layer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is written down about a target's inputs, as plans: comments, settings, recorded calls, conventions."""
+"""Turn what is written down about a target's inputs into plans: comments, settings, recorded calls, conventions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize,
 Evaluate = Callable[[str], Any]
 
 HINTS = (16, 24, 40, 48, 56, 72, 80, 88, 104)
-"""What named sizes are taken to be where a number is needed: sizes that a search tries late, and that divide well."""
+"""The numbers for named sizes where one is needed: sizes that a search tries late, and that divide well."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Offer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves everything to the search."""
+        """Tell whether it leaves everything to the search."""
         return not self.args and self.init is None and self.instance is None and self.mode is None
 
     def over(self, other: Offer) -> Offer:
@@ -56,7 +56,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Written:
-    """What the author wrote (it holds, whatever else is known), and what was recorded (tried one after the other).
+    """The offer that the author wrote (it holds, whatever else is known), and those recorded (tried in turn).
 
     `named` are the dynamic dimensions: the name of each with a size for it; `spans` where each parameter is written
     (those of a constructor as `init.name`).
@@ -135,7 +135,7 @@ def _collect_names(specs: Any, named: dict[str, int]) -> None:
 def conventions(
     module: ModuleType, forward: inspect.Signature, constructor: inspect.Signature | None
 ) -> Iterator[Offer]:
-    """What `get_inputs()`, `get_init_inputs()` (both for modules) and `example_inputs` of the file offer.
+    """Yield what `get_inputs()`, `get_init_inputs()` (both for modules) and `example_inputs` of the file offer.
 
     `constructor` is None for functions. What raises or does not bind to the signatures is no offer.
     """
@@ -193,7 +193,7 @@ def _bound(signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> i
 
 
 def _is_call(signature: inspect.Signature, arguments: Sequence[Any], *, fits: bool) -> bool:
-    """Whether `arguments` is `[args, kwargs]`, as some files have it, and not two arguments, a list and a dict.
+    """Tell whether `arguments` is `[args, kwargs]`, as some files have it, and not two arguments, a list and a dict.
 
     `fits` says whether it can be two arguments.
     """
@@ -206,7 +206,7 @@ def _is_call(signature: inspect.Signature, arguments: Sequence[Any], *, fits: bo
 
 
 def _only_module(module: ModuleType) -> bool:
-    """Whether the file defines one nn.Module class, so that its `get_inputs()` can only be meant for that."""
+    """Tell whether the file defines one nn.Module class, so that its `get_inputs()` can only be meant for that."""
     classes = [
         v
         for v in vars(module).values()

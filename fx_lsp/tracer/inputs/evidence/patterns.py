@@ -1,4 +1,4 @@
-"""What patterns of axes say of the tensors that they are passed with: `"b (h d) n -> b h n d"`, `"ij,jk->ik"`."""
+"""Read facts about tensors from the patterns of axes that come with them: `"b (h d) n -> b h n d"`, `"ij,jk->ik"`."""
 
 from __future__ import annotations
 

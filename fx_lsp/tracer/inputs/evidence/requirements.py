@@ -1,4 +1,4 @@
-"""What code demands of its tensors: `assert x.dim() == 4`, `if x.shape[-1] != 3: raise …`."""
+"""Find the demands that code makes on its tensors: `assert x.dim() == 4`, `if x.shape[-1] != 3: raise …`."""
 
 from __future__ import annotations
 

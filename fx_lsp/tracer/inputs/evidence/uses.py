@@ -1,4 +1,4 @@
-"""What a single call or subscript shows of the parameters in it.
+"""Take in what a single call or subscript shows of the parameters in it.
 
 `of` gives the facts of the parameter that an expression is, or None.
 """
@@ -17,7 +17,7 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
-    """What `x[…]` shows of `x`, and of what stands in the brackets."""
+    """Take in what `x[…]` shows of `x`, and of what stands in the brackets."""
     shaped = shape_of(node.value)
     if shaped is not None:
         tensor = named(shaped, node.lineno)
@@ -53,7 +53,7 @@ def _visit_items(index: ast.expr, facts: Facts) -> None:
 
 
 def _visit_index(index: ast.expr, of: Any) -> None:
-    """What stands in brackets: indices and masks (`x[i]`, `x[:, ~mask]`), and numbers that bound a slice."""
+    """Take in what stands in brackets: indices and masks (`x[i]`, `x[:, ~mask]`), and numbers that bound a slice."""
     for part in index.elts if isinstance(index, ast.Tuple) else [index]:
         inverted = isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert)
         if (facts := of(part.operand if isinstance(part, ast.UnaryOp) and inverted else part)) is not None:
@@ -78,7 +78,7 @@ def _visit_called(node: ast.Call, called: Facts | None) -> None:
 
 
 def visit_call(node: ast.Call, of: Any) -> None:
-    """What a call shows of what is called and of its arguments."""
+    """Take in what a call shows of what is called and of its arguments."""
     _visit_called(node, of(node.func))
     _visit_handed(node, of)
     name = _called_name(node)
@@ -191,7 +191,7 @@ def _before_views(expression: ast.expr) -> ast.expr:
 
 
 def visit_loop(node: ast.AST, of: Any) -> None:
-    """What is gone over to call each of it: `for layer in layers: x = layer(x)`."""
+    """Take in modules that a loop calls one after the other: `for layer in layers: x = layer(x)`."""
     loops: list[tuple[ast.expr, ast.expr, Sequence[ast.AST]]] = []
     if isinstance(node, ast.For):
         loops.append((node.iter, node.target, node.body))
@@ -234,7 +234,7 @@ def _visit_handed(node: ast.Call, of: Any) -> None:
 
 
 def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
-    """Whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
+    """Tell whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
     nodes = [n for n in ast.walk(expression) if isinstance(n, (ast.Call, ast.Attribute, ast.Subscript))]
     return any(name in ast.walk(node) for node in nodes)
 
@@ -295,9 +295,9 @@ _INDEXING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("take", "take_along_dim"), (0, "i64")),
     **dict.fromkeys(("masked_fill", "masked_select", "masked_scatter"), (0, "b8")),
 }
-"""Which argument of a tensor's method is an index, or a mask."""
+"""The position of the index, or the mask, among the arguments of a tensor's method, and its dtype."""
 _LENGTHS: dict[str, tuple[int, ...]] = {"ctc_loss": (2, 3), "pack_padded_sequence": (1,)}
-"""Which arguments of a function are lengths, one for each example."""
+"""The positions of arguments that are lengths, one for each example."""
 _VIEWS = frozenset(
     {
         "cpu",
@@ -333,7 +333,7 @@ _AXES: dict[str, slice] = {
     **dict.fromkeys(("index_select", "gather", "scatter", "scatter_add", "index_add", "unflatten", "unfold"), slice(1)),
     **dict.fromkeys(("chunk", "split", "tensor_split"), slice(1, 2)),
 }
-"""Which arguments of a method are axes of its tensor."""
+"""The positions of arguments of a method that are axes of its tensor."""
 
 
 def _counts(node: ast.Call, name: str) -> list[ast.expr]:

@@ -158,7 +158,7 @@ def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
 
 
 def value_for(name: str, module: ModuleType) -> Any:
-    """What a value of that name may be: a number, a flag, a rate."""
+    """Propose a value for that name: a number, a flag, a rate."""
     spelled = re.sub(r"\W|^(?=\d)", "_", name) + "_" * iskeyword(name)  # a key may be any text
     parameter = inspect.Parameter(spelled, inspect.Parameter.KEYWORD_ONLY)
 

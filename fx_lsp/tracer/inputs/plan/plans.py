@@ -1,4 +1,4 @@
-"""What to call a target with, as immutable plans that a search can change piece by piece.
+"""Plan a call of a target, in immutable plans that a search can change piece by piece.
 
 Two dimensions of the same size count as tied: unrelated dimensions start with different sizes, and changing a size
 changes every dimension that has it.
@@ -23,10 +23,10 @@ from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 from fx_lsp.tracer.run.values.constants import give_values
 
 INIT = "init."
-"""What the names of constructor arguments begin with, among the inputs of a trace."""
+"""The prefix of the names of constructor arguments, among the inputs of a trace."""
 FROM_ERROR = "sizes from an error"
 FROM_DOCSTRING = "shape from the docstring"
-"""What is said of sizes that the numbers in an error suggested."""
+"""The details of sizes that come from the numbers in an error, and from a docstring."""
 LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)
 LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 
@@ -251,7 +251,7 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
 
 
 def _is_left_out(plan: Plan) -> bool:
-    """Whether it is a default that a call need not give; a tensor is an input of the graph only if it is given."""
+    """Tell whether it is a default that a call need not give; a tensor is an input of the graph only if it is given."""
     return isinstance(plan, ValuePlan) and plan.source == "default" and not any(tensors_in(plan.make(), ""))
 
 
@@ -274,7 +274,7 @@ def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str
 
 
 def input_specs(plans: Plans, prefix: str = "") -> tuple[InputSpec, ...]:
-    """How the plans read to a user: one line for each argument and each tensor inside one."""
+    """Return the plans as a user reads them: one line for each argument and each tensor inside one."""
     specs: list[InputSpec] = []
     for name, plan in plans.items:
         _describe(plan, f"{prefix}{name}", specs)

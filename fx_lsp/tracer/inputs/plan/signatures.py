@@ -1,4 +1,4 @@
-"""What Python itself says of a callable's parameters."""
+"""Read a callable's parameters as Python itself has them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 
 
 def takes_any(signature: inspect.Signature) -> bool:
-    """Whether there is a `**kwargs`."""
+    """Tell whether there is a `**kwargs`."""
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
 
 

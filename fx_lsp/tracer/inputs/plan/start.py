@@ -1,4 +1,4 @@
-"""What a search starts from: for each parameter what is given, or the first of its proposals."""
+"""Choose the plans that a search starts from: for each parameter what is given, or the first of its proposals."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ def _as_before(plan: Plan, path: str, specs_by_path: Mapping[str, InputSpec]) ->
 
 
 def is_given(plans: Plans) -> bool:
-    """Whether no argument was guessed (there may be none at all)."""
+    """Tell whether no argument was guessed, and at least one comes neither from a default nor from an annotation."""
     return all(i.source != "search" for i in input_specs(plans)) and any(
         i.source not in ("default", "annotation") for i in input_specs(plans)
     )
 
 
 def needs_objects(signature: inspect.Signature, hints: Mapping[str, Any]) -> bool:
-    """Whether a parameter without default is a module, which a caller has and nobody can guess."""
+    """Tell whether a parameter without default is a module, which a caller has and nobody can guess."""
     return any(
         isinstance(hint := hints.get(name), type) and issubclass(hint, nn.Module)
         for name, parameter in signature.parameters.items()

@@ -45,9 +45,9 @@ SIDES = (64, 32, 128, 96)
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
-"""What a value may be asked for that is a tensor."""
+"""The attributes that a tensor has."""
 MODULE_ATTRIBUTES = frozenset(name for name in dir(nn.Module) if name[0] != "_") - TENSOR_ATTRIBUTES
-"""What a module is asked for and no tensor: its parameters, its children, its mode."""
+"""The attributes that a module has and no tensor: its parameters, its children, its mode."""
 OF_MODULES_ALONE = MODULE_ATTRIBUTES - frozenset(dir(Optimizer))
 LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 """A module with parameters."""
@@ -128,7 +128,7 @@ def proposals(
 
 
 def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
-    """What functions take by default where they are given a parameter that nothing else is done with."""
+    """Return the defaults of the functions that a parameter is handed to, where nothing else is done with it."""
     plans: list[Plan] = []
     for path, place in facts.handed:
         try:
@@ -321,7 +321,7 @@ def _concrete(annotation: type) -> list[type]:
 
 
 _MOST_KINDS = 3
-"""How many of the classes that an abstract one may mean are tried."""
+"""The most classes that are tried for an abstract one."""
 
 
 def _is_abstract(cls: type) -> bool:
@@ -383,7 +383,7 @@ _OF_GENERICS: tuple[tuple[Any, Callable[[Any, str, Facts, set[int], Context], li
         for kind in (typing.Callable, Callable)
     ),
 )
-"""What annotations mean, by what they are of."""
+"""The rules for annotations, by what they are of."""
 
 
 def _from_text(annotation: str, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
@@ -540,9 +540,9 @@ def _mentions_tensor(annotation: Any) -> bool:
 
 
 _SETTINGS = re.compile(r"(^|_)(cfg|conf|config|configs|configuration|settings|args|opts?|options|hparams|params)$")
-"""What objects of settings are called."""
+"""Names of objects of settings."""
 DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update", "values"})
-"""What dictionaries are asked for, besides their items."""
+"""The methods that dictionaries are asked for, besides their items."""
 
 
 def _is_module(facts: Facts) -> bool:

@@ -112,13 +112,13 @@ def by_relevance(attempt: Attempt, names: Iterable[str]) -> list[str]:
 
 
 def is_data_dependent(attempt: Attempt) -> bool:
-    """Whether it ended at code that needs the value of a tensor."""
+    """Tell whether it ended at code that needs the value of a tensor."""
     error = attempt.run.error
     return error is not None and kind_of(error, attempt.run.failed) == "data-dependent"
 
 
 def is_of_sizes(attempt: Attempt) -> bool:
-    """Whether it may have ended because sizes do not fit, as operations and checks say it."""
+    """Tell whether it may have ended because sizes do not fit, as operations and checks say it."""
     error = attempt.run.error
     if not isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)):
         return False

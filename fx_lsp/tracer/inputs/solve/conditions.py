@@ -36,8 +36,8 @@ def guards(attempt: Attempt) -> Iterator[RaisingCondition]:
 
 
 def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | None:
-    """Where a statement of the user's, or of a library's other than PyTorch, raised the error; and where that function
-    was called."""
+    """Return the traceback of the statement that raised the error, if it is the user's or of a library other than
+    PyTorch, and that of the call of its function."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error else None
     caller: TracebackType | None = None
     while traceback is not None and traceback.tb_next is not None:

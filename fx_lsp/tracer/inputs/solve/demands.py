@@ -1,4 +1,4 @@
-"""What the code itself says a tensor should look like: the check that raised, and the words that it raised."""
+"""Change tensors to what the code itself asks for: in the check that raised, and in the words that it raised."""
 
 from __future__ import annotations
 

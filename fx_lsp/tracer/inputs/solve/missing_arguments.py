@@ -1,4 +1,4 @@
-"""What the code asks for where nothing was given: arguments that `**kwargs` hands on, and tensors for defaults."""
+"""Supply what the code asks for where nothing was given: arguments that `**kwargs` hands on, tensors for defaults."""
 
 from __future__ import annotations
 

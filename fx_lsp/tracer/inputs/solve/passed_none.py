@@ -13,7 +13,7 @@ from fx_lsp.tracer.source.provenance import Sources
 
 
 def handed_as_none(error: BaseException, sources: Sources) -> list[str]:
-    """What the outermost call handed on as None and an error speaks of, by whatever name it has where it was raised.
+    """List what the outermost call passed as None and an error speaks of, by whatever name it has where it was raised.
 
     `encoder(x, mask=source_mask)` hands `source_mask` down as `mask`: an error about `mask` is about `source_mask`.
     """

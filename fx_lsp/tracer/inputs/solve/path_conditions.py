@@ -1,4 +1,4 @@
-"""What a target asks of the sizes of its inputs: one run on symbols, with every condition in the order it was asked."""
+"""Record what a target asks of the sizes of its inputs: a run on symbols, each condition in the order it was asked."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Exploration:
 
 
 GRACE = 1.0
-"""How many seconds a run on symbols may take that begins when the time for a search is used up."""
+"""The seconds that a run on symbols may take that begins when the time for a search is used up."""
 numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one number or several
 
 

@@ -12,7 +12,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt
 from fx_lsp.tracer.run.observation import LongLoop, repeats_at_most
 
 LONG = 256
-"""How often one expression runs in a loop that is worth shortening where the size of the dimension was made up."""
+"""The fewest runs of one expression that make a loop worth shortening where the size of the dimension was made up."""
 OFTEN = 128
 MANY = 1000
 """The same where the code has the size, and how many torch calls take so long to capture that few would wait."""
@@ -20,11 +20,11 @@ SHORT = (5, 6, 7, 9, 10)
 """Sizes of dimensions that such a loop goes over."""
 MAX_TRIES = 8
 FEW = 2
-"""How many steps stand for a loop whose number of steps nobody gave."""
+"""The steps that stand for a loop whose number of steps nobody gave."""
 HEAVY = 200
 """From how many torch calls on a loop over such a number is shortened."""
 SHARE = 0.7
-"""What is left of the torch calls, at most, where a number was one of steps."""
+"""The largest share of the torch calls that is left where a number was one of steps."""
 OFFERED: frozenset[InputSource] = frozenset({"convention", "call site", "recorded", "annotation"})
 """Sources that say what the code runs with, not what the author wants to see traced."""
 
