@@ -1,1 +1,1 @@
-"""Where a target's inputs come from: what is written down first, search last."""
+"""Resolve the inputs of a target: what is written down first, search last."""

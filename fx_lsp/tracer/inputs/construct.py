@@ -48,12 +48,12 @@ class Constructed:
 
     @property
     def trusted(self) -> bool:
-        """Whether nothing about it was guessed."""
+        """Tell whether nothing about it was guessed."""
         return all(i.source != "search" for i in self.inputs)
 
 
 def construct(
-    task: Task, cls: type, given: Mapping[str, Plan], is_certain: bool = True, is_lenient: bool = False
+    task: Task, cls: type, arguments: Mapping[str, Plan], is_certain: bool = True, is_lenient: bool = False
 ) -> Constructed | Failure:
     """Make an instance with the constructor arguments that are given; the rest is searched for.
 
@@ -67,11 +67,11 @@ def construct(
     add_facts_of_functions(facts, task.module)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
     task = dataclasses.replace(task, context=context)
-    start, alternatives = start_plans(signature, hints, facts, given, context, task.tree)
+    start, alternatives = start_plans(signature, hints, facts, arguments, context, task.tree)
 
     def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
-        made = materialize(plans, sizes)
-        return Call(partial(instance_of, cls), made.args, made.kwargs), made.paths
+        materialized = materialize(plans, sizes)
+        return Call(partial(instance_of, cls), materialized.args, materialized.kwargs), materialized.paths
 
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans, {}))
@@ -80,28 +80,28 @@ def construct(
         return explore(task, plans, alternatives, lambda free: call_of(free.plans(plans), free.sizes))
 
     earlier = resumed(start, alternatives, task.request.previous, INIT)
-    found = search(start, evaluate, task.seconds / 2, earlier, explored)
-    if found.best.run.error is not None:
-        lenient = _lenient(task, cls) if isinstance(found.best.run.error, _NOT_HERE) and not is_lenient else None
+    result = search(start, evaluate, task.seconds / 2, earlier, explored)
+    if result.best.run.error is not None:
+        lenient = _lenient(task, cls) if isinstance(result.best.run.error, _NOT_HERE) and not is_lenient else None
         if lenient is not None:
-            again = construct(task, lenient, given, is_certain, is_lenient=True)
+            again = construct(task, lenient, arguments, is_certain, is_lenient=True)
             if isinstance(again, Constructed):
                 return again
         bad: Severity = "error" if is_given(start) and is_certain else "information"
         is_clear = all(_is_of_one_kind(name, options) for name, options in alternatives.items())
         if bad != "error" and is_clear and not takes_any(signature):
-            wrong = at_fault(DeadEnd(found.failures, True, evaluate, lambda plans: explored(plans, whole=True)))
-            found.best, bad = (wrong, "warning") if wrong is not None else (found.best, bad)
-        failure = search_failure(task, found, bad, input_specs(found.best.plans, INIT))
+            wrong = at_fault(DeadEnd(result.failures, True, evaluate, lambda plans: explored(plans, whole=True)))
+            result.best, bad = (wrong, "warning") if wrong is not None else (result.best, bad)
+        failure = search_failure(task, result, bad, input_specs(result.best.plans, INIT))
         if failure.kind in HARD:
             return failure
         message = f"{failure.message} (constructing {cls.__name__})"
         hint = (
-            "" if bad == "error" else comment_hint(input_specs(found.best.plans, INIT)) or "Say how: `# fx: init(…)`."
+            "" if bad == "error" else comment_hint(input_specs(result.best.plans, INIT)) or "Say how: `# fx: init(…)`."
         )
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
-    plans = found.best.plans
-    return Constructed(found.best.run.result, shown_init(dict(plans.items)), plans)
+    plans = result.best.plans
+    return Constructed(result.best.run.result, shown_init(dict(plans.items)), plans)
 
 
 def _is_of_one_kind(name: str, options: Sequence[Plan]) -> bool:
@@ -111,7 +111,7 @@ def _is_of_one_kind(name: str, options: Sequence[Plan]) -> bool:
 
 
 _NOT_HERE = (ImportError, OSError, EffectBlocked, AbsentError)
-"""What raises where something cannot be had that is no mistake of the code."""
+"""The errors raised where something cannot be had that is no mistake of the code."""
 
 
 def _lenient(task: Task, cls: type) -> type | None:
@@ -150,5 +150,5 @@ def switch(
 
 
 def shown_init(plans: Mapping[str, Plan]) -> tuple[InputSpec, ...]:
-    """How constructor arguments read to the user, without those that are the defaults."""
+    """Return the constructor arguments as the user reads them, without those that are the defaults."""
     return tuple(i for i in input_specs(Plans(tuple(plans.items())), INIT) if i.source != "default")

@@ -1,4 +1,4 @@
-"""What comes of a search over a candidate: a call that can be captured, or whose fault it is that there is none."""
+"""Tell the outcome of a search over a candidate: a call that can be captured, or whose fault it is that it has none."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from fx_lsp.tracer.run.observation import tensors_among
 
 NO_GRADIENT = "its parameters want no gradient here: it does what PyTorch does not differentiate"
 SEARCH_SHARE = 0.75
-"""How much of its time a search may use where callers can be looked at afterwards."""
+"""The share of its time that a search may use where callers can be looked at afterwards."""
 
 
 def prepare_with(

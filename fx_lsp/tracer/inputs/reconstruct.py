@@ -116,84 +116,84 @@ def _changed(guessed: Mapping[str, ValuePlan], settings: Mapping[Path, Any], why
 
 
 def _conditions(tree: ast.Module, cls: type, name: str) -> Iterator[dict[Path, Any]]:
-    """What has to hold for a constructor to make the attribute, one dict for each place that does."""
+    """Yield what has to hold for a constructor to make the attribute, one dict for each place that does."""
     for base in cls.__mro__:
         definition = find_class(tree, base.__name__)
         methods = definition.body if definition is not None else []
         constructor = next((m for m in methods if isinstance(m, FUNCTIONS) and m.name == "__init__"), None)
         if constructor is not None:
             parameters = [a.arg for a in (*constructor.args.args[1:], *constructor.args.kwonlyargs)]
-            known: dict[str, Path] = {parameter: (parameter,) for parameter in parameters}
-            yield from _reaching(constructor.body, name, known, {})
+            paths: dict[str, Path] = {parameter: (parameter,) for parameter in parameters}
+            yield from _reaching(constructor.body, name, paths, {})
 
 
 def _reaching(
-    body: Sequence[ast.stmt], name: str, known: dict[str, Path], so_far: dict[Path, Any]
+    body: Sequence[ast.stmt], name: str, paths: dict[str, Path], so_far: dict[Path, Any]
 ) -> Iterator[dict[Path, Any]]:
-    """The conditions on the way to a statement that makes the attribute; `known` are paths by how they are written."""
+    """Yield the conditions on the way to a statement that makes the attribute; `paths` are keyed by their text."""
     for node in body:
         if isinstance(node, ast.If):
             for branch, truth in ((node.body, True), (node.orelse, False)):
-                wanted = _wanted(node.test, truth, known)
+                wanted = _wanted(node.test, truth, paths)
                 if wanted is not None:
-                    yield from _reaching(branch, name, known, {**so_far, **wanted})
+                    yield from _reaching(branch, name, paths, {**so_far, **wanted})
         elif so_far and _makes(node, name):
             yield so_far
-        elif isinstance(node, ast.Assign) and (path := _path(node.value, known)) is not None:
-            known |= {ast.unparse(target): path for target in node.targets}
+        elif isinstance(node, ast.Assign) and (path := _path(node.value, paths)) is not None:
+            paths |= {ast.unparse(target): path for target in node.targets}
 
 
 def _makes(statement: ast.stmt, name: str) -> bool:
-    made: list[str] = []
+    attributes: list[str] = []
     for node in ast.walk(statement):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            made += [node.attr] if ast.unparse(node.value) == "self" else []
+            attributes += [node.attr] if ast.unparse(node.value) == "self" else []
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in _REGISTERS:
-            made += [str(first.value) for first in node.args[:1] if isinstance(first, ast.Constant)]
-    return name in made
+            attributes += [str(first.value) for first in node.args[:1] if isinstance(first, ast.Constant)]
+    return name in attributes
 
 
 _REGISTERS = frozenset({f"self.{word}" for word in ("register_buffer", "register_parameter", "add_module")})
 
 
-def _wanted(test: ast.expr, truth: bool, known: Mapping[str, Path]) -> dict[Path, Any] | None:
+def _wanted(test: ast.expr, truth: bool, paths: Mapping[str, Path]) -> dict[Path, Any] | None:
     """Values of arguments that give a condition this truth; None where it is about something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _wanted(test.operand, not truth, known)
+        return _wanted(test.operand, not truth, paths)
     if isinstance(test, ast.BoolOp):
-        parts = [_wanted(part, truth, known) for part in test.values]
+        parts = [_wanted(part, truth, paths) for part in test.values]
         if isinstance(test.op, ast.And) != truth:
             return next((part for part in parts if part is not None), None)
-        found = [part for part in parts if part is not None]
-        return {path: v for part in found for path, v in part.items()} if len(found) == len(parts) else None
+        readable = [part for part in parts if part is not None]
+        return {path: v for part in readable for path, v in part.items()} if len(readable) == len(parts) else None
     if (
         isinstance(test, ast.Compare)
         and len(test.ops) == 1
         and isinstance(constant := test.comparators[0], ast.Constant)
     ):
-        path = _path(test.left, known)
+        path = _path(test.left, paths)
         same = isinstance(test.ops[0], (ast.Eq, ast.Is))
         return (
             {path: constant.value} if path is not None and same == truth and isinstance(test.ops[0], _EQUAL) else None
         )
-    path = _path(test, known)
+    path = _path(test, paths)
     return None if path is None else {path: truth}
 
 
 _EQUAL = (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)
 
 
-def _path(node: ast.expr, known: Mapping[str, Path]) -> Path | None:
+def _path(node: ast.expr, paths: Mapping[str, Path]) -> Path | None:
     """The argument that an expression stands for: `bias`, `self.bias`, `config.bias`, `getattr(config, "bias", …)`."""
-    found = known.get(ast.unparse(node))
-    if found is not None:
-        return found
+    path = paths.get(ast.unparse(node))
+    if path is not None:
+        return path
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
         named = node.args[1]
         attribute = named.value if isinstance(named, ast.Constant) else None
-        base = known.get(ast.unparse(node.args[0]))
+        base = paths.get(ast.unparse(node.args[0]))
     elif isinstance(node, ast.Attribute):
-        attribute, base = node.attr, known.get(ast.unparse(node.value))
+        attribute, base = node.attr, paths.get(ast.unparse(node.value))
     else:
         return None
     return (*base, attribute) if base is not None and len(base) == 1 and isinstance(attribute, str) else None

@@ -1,4 +1,4 @@
-"""What is wrong with code that runs: sizes that fit only as they were guessed, all pairs, changes in place."""
+"""Remark on code that runs: sizes that fit only as they were guessed, all pairs, changes in place."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def prepare(
 
 
 SHARE_OF_CALLER = 0.6
-"""How much of the time that is left one caller may use: what it shows is tried afterwards."""
+"""The share of the time left that one caller may use: what it shows is tried afterwards."""
 Observe = Callable[[Caller], "Observed | Failure"]
 
 
@@ -123,14 +123,14 @@ def _unknown_names(task: Task, subject: Subject, signature: inspect.Signature, w
 
 
 def _unknown(
-    of: str, signature: inspect.Signature, given: Mapping[str, Any], written: Written, prefix: str
+    of: str, signature: inspect.Signature, arguments: Mapping[str, Any], written: Written, prefix: str
 ) -> Failure | None:
-    names = [n for n in given if n not in signature.parameters and not takes_any(signature)]
+    names = [n for n in arguments if n not in signature.parameters and not takes_any(signature)]
     if not names:
         return None
-    known = ", ".join(signature.parameters)
+    parameters = ", ".join(signature.parameters)
     message = f"`{names[0]}` is no parameter of {of}" + (
-        f"; its parameters are {known}" if known else ", which takes none"
+        f"; its parameters are {parameters}" if parameters else ", which takes none"
     )
     return Failure("comment", message, written.spans[f"{prefix}{names[0]}"], severity="error")
 
@@ -179,7 +179,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
 
 
 def _found(module: ModuleType, request: TraceRequest) -> Any:
-    """What the request's name stands for in the module; None for a function inside one that is among its callers."""
+    """Look up the request's name in the module; None for a function inside one that is among its callers."""
     try:
         return find(module, request.name)
     except AttributeError:
@@ -191,7 +191,7 @@ def _found(module: ModuleType, request: TraceRequest) -> Any:
 def _offers(
     task: Task, subject: Subject, signature: inspect.Signature, written: Written, observe: Observe
 ) -> Iterator[Offer]:
-    """What each source says, in their order, with the empty offer that leaves everything to the search among them."""
+    """Yield the offers of the sources in their order, the empty one that leaves everything to the search among them."""
     yield from written.recorded
     if task.request.kind == "step":
         yield from offers_of_step(subject.function)
@@ -204,8 +204,8 @@ def _offers(
             callers = [c for c in callers if not c.convention]
         else:
             is_module = task.request.kind == "module"
-            made = signature_of(subject.owner) if is_module and subject.owner is not None else None
-            yield from conventions(task.module, signature, made)
+            constructor = signature_of(subject.owner) if is_module and subject.owner is not None else None
+            yield from conventions(task.module, signature, constructor)
         hints = hints_of(subject.described, task.module)
         is_inner = task.request.kind == "method" and says_little(signature, hints)
         for offer in seen_at_call_sites(task, signature, hints):
@@ -220,7 +220,7 @@ def _offers(
 
 
 def _seen_by(callers: list[Caller], observe: Observe, guessed: bool = True) -> Iterator[Offer]:
-    """What callers, run on inputs of their own, call the target with; `guessed` where those inputs are guesses."""
+    """Yield what callers, run on inputs of their own, call the target with; `guessed` if those inputs are guesses."""
     for caller in callers:
         seen = observe(caller)
         if not isinstance(seen, Failure) and seen.offer is not None:

@@ -35,25 +35,25 @@ Reconstruct = Callable[[Attempt], Iterator[Plans]]
 
 MAX_ATTEMPTS = 400
 STAGNATION = 80
-"""How many attempts in a row may come no further than the best before the search ends."""
+"""The most attempts in a row that come no further than the best before the search ends."""
 PATIENCE_WITH_VALUES = 20
 """The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
 REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
-"""How many attempts another rank gets to prove a better fit than plans that already run."""
+"""The attempts that another rank gets to prove a better fit than plans that already run; a combination gets fewer."""
 SHARE_OF_RANKS = 0.3
-"""How much of its time a search keeps for other ranks than those that it begins with."""
+"""The share of its time that a search keeps for other ranks than those that it begins with."""
 LATEST = 3.0
-"""How many seconds longer a search goes on whose last attempt came further than any before."""
+"""The seconds that a search goes on for longer if its last attempt came further than any before."""
 DETOUR = 5
-"""How many attempts come no further until one is made from elsewhere."""
+"""The attempts that come no further until one is made from elsewhere."""
 MAX_VISITS = 8
-"""How often sizes are solved for at one place."""
+"""The most times that sizes are solved for at one place."""
 MAX_COMBINED = 3
 """Of how many tensors the ranks are changed at once."""
 MAX_COMBINATIONS = 20
 MAX_SIZE = 1 << 16
 NO_EFFECT = 20
-"""How unlikely the children of a repair are that left the error as it was."""
+"""The doubt added to the children of a repair that left the error as it was."""
 
 
 @dataclass
@@ -88,30 +88,30 @@ def search(
             return Found(attempt)
     deadline = time.process_time() + seconds
     solver = Solver(explore, reconstruct) if explore is not None else None
-    found = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
+    result = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
     seen = {start}
-    while found.best.run.error is None and (accidents := _accidents(found.best)):
+    while result.best.run.error is None and (accidents := _accidents(result.best)):
 
         def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
             return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
 
-        better = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, has_fewer)
+        better = _of_other_rank(result.best, start, evaluate, deadline, seen, solver, has_fewer)
         if better is None:
             break
-        found.best = better
-    if found.best.run.error is None and fits_by_accident(found.best):
+        result.best = better
+    if result.best.run.error is None and fits_by_accident(result.best):
 
         def fits(attempt: Attempt) -> bool:
             ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.source == "search"]
             is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, start)
             return is_meant and not fits_by_accident(attempt)
 
-        found.best = _of_other_rank(found.best, start, evaluate, deadline, seen, solver, fits) or found.best
-    if found.best.run.error is not None and not is_data_dependent(found.best):
-        found = _of_other_ranks(found, start, evaluate, deadline, seen, solver)
-    if found.best.run.error is None:
-        found.best = with_short_loops(_simplest(start, found.best, evaluate, deadline), evaluate)
-    return found
+        result.best = _of_other_rank(result.best, start, evaluate, deadline, seen, solver, fits) or result.best
+    if result.best.run.error is not None and not is_data_dependent(result.best):
+        result = _of_other_ranks(result, start, evaluate, deadline, seen, solver)
+    if result.best.run.error is None:
+        result.best = with_short_loops(_simplest(start, result.best, evaluate, deadline), evaluate)
+    return result
 
 
 def _accidents(attempt: Attempt) -> int:
@@ -222,7 +222,7 @@ def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterat
 
 
 def _ones(plans: Plans) -> int:
-    """How many dimensions of size 1 there are in tensors whose sizes come from the numbers of an error.
+    """Count the dimensions of size 1 in tensors whose sizes come from the numbers of an error.
 
     What runs with a size of 1 alone is wrong for every other.
     """
@@ -256,7 +256,7 @@ _Entry: TypeAlias = "tuple[tuple[int, int], int, int, Plans, object]"
 
 
 def _next(queue: list[_Entry], stagnation: int) -> _Entry:
-    """What follows from the furthest run; now and then, where nothing comes further, the least unlikely of all."""
+    """Pop what follows from the furthest run; now and then, where nothing comes further, the least unlikely of all."""
     if stagnation == 0 or stagnation % DETOUR:
         return heapq.heappop(queue)
     entry = min(queue, key=lambda entry: entry[1:3])
@@ -286,25 +286,25 @@ def _of_other_rank(
 
 
 def _of_other_ranks(
-    found: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+    result: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
 ) -> Found:
-    """What comes of other ranks where a search ended: they may run, or come further."""
-    single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(found.best.plans))
+    """Try other ranks where a search ended: they may run, or come further."""
+    single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(result.best.plans))
     combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
     for plans, attempts in concat(single, combined):
         if time.process_time() > deadline:
-            return found
+            return result
         if plans in seen:
             continue
         seen.add(plans)
         other = _first_that_runs(plans, evaluate, deadline, attempts, solver)
         if other.best.run.error is None:
             return other
-        found.of_other_ranks += other.failures
-        if reached(other.best) > reached(found.best):
-            found.best = other.best
-    found.exhausted = True
-    return found
+        result.of_other_ranks += other.failures
+        if reached(other.best) > reached(result.best):
+            result.best = other.best
+    result.exhausted = True
+    return result
 
 
 def _rank_combinations(start: Plans) -> Iterator[Plans]:
@@ -342,9 +342,9 @@ HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "
 """Kinds of failures that other inputs do not mend."""
 
 
-def search_failure(task: Task, found: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
-    """Why a search found nothing: what ended the try that came furthest."""
-    run: Run = found.best.run
+def search_failure(task: Task, result: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
+    """Describe why a search found nothing: what ended the try that came furthest."""
+    run: Run = result.best.run
     assert run.error is not None
     error = needed(run.made_up) if is_of_made_up(run, task.sources) else run.error
     failure = failure_of(error, task.sources, run.failed, task.lines, bad, inputs)

@@ -24,9 +24,9 @@ from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import assigned_names
 
 MAX_HINTS = 16
-"""How many other numbers are tried for named sizes that the target does not run with."""
+"""The most other numbers that are tried for named sizes that the target does not run with."""
 MAX_CREATED = 4
-"""How many of the parameters that a first call makes a note names."""
+"""The most parameters made by a first call that a note names."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Settled:
 
 
 def settle(
-    task: Task, found: Found, named: Mapping[str, int], call_of: CallOf, alternatives: dict[str, list[Plan]]
+    task: Task, result: Found, named: Mapping[str, int], call_of: CallOf, alternatives: dict[str, list[Plan]]
 ) -> Settled | None:
     """The call to capture after a search; None where the target does not run.
 
@@ -49,7 +49,7 @@ def settle(
     is tried with symbols in their place, and then as if it were compiled, once for each target.
     """
     trial = _Trial(task, call_of, alternatives)
-    best, hints = found.best, dict(named)
+    best, hints = result.best, dict(named)
     if best.run.error is not None and named:
         best, hints = _with_other_hints(trial, best, hints)
     if best.run.error is None:
@@ -64,9 +64,9 @@ def settle(
         settled, tried = _without_values(trial, best, hints, compiling)
         if settled is not None:
             return settled
-        error, further = tried.run.error, tried.run.calls > found.best.run.calls
+        error, further = tried.run.error, tried.run.calls > result.best.run.calls
         if error is not None and further and kind_of(error, tried.run.failed) == "data-dependent":
-            found.best = tried  # what no symbol can stand in for is the reason, not the first value that was asked for
+            result.best = tried  # what no symbol can stand in for is the reason, not the first value that was asked for
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a target calls: a function, or a method of an instance of its class."""
+"""Determine what a target calls: a function, or a method of an instance of its class."""
 
 from __future__ import annotations
 

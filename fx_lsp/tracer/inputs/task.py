@@ -15,7 +15,7 @@ from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.source.provenance import Sources
 
 MIN_SECONDS = 0.2
-"""What a step of the search gets even when the budget is used up."""
+"""The seconds that a step of the search gets even when the budget is used up."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        """What is left of the budget, but never nothing."""
+        """Return what is left of the budget, but never nothing."""
         return max(self.deadline - time.process_time(), MIN_SECONDS)
 
     def evaluate(self, text: str) -> Any:

@@ -28,7 +28,7 @@ from fx_lsp.tracer.inputs.task import MIN_SECONDS
 MAX_VARIANTS = 2
 """With how many of its optional tensors a target is run besides."""
 VARIANT_SECONDS = 1.0
-"""How long it is searched for what such a tensor may be."""
+"""The seconds of the search for what such a tensor may be."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What the code and the program say about the inputs of a target."""
+"""Gather evidence about the inputs of a target from its code and from the program."""

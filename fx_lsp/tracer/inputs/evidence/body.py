@@ -1,4 +1,4 @@
-"""What a function's body says about its parameters: ranks, dtypes, and what is no tensor."""
+"""Read a function's body for facts about its parameters: ranks, dtypes, and what is no tensor."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     for name, rank in ranks.items():
         facts[name].likely_rank = facts[name].likely_rank or fixed or rank
     docstring = ast.get_docstring(function) or ""
-    for name, found in facts.items():
-        found.shape = parameter_shape(docstring, name) if docstring else None
+    for name, parameter in facts.items():
+        parameter.shape = parameter_shape(docstring, name) if docstring else None
     return facts
 
 
@@ -92,14 +92,14 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     constructor = next((m for m in methods if m.name == "__init__"), None)
     facts = body_facts(constructor)
     kept = _kept_by_objects(constructor, facts) if constructor is not None else {}
-    made = {name for name, found in facts.items() if "called" in found.uses}
+    called_by_constructor = {name for name, parameter in facts.items() if "called" in parameter.uses}
     for method in methods:
         held = kept | _held_by_variables(method, kept)
         for node in ast.walk(method):
             _visit(node, facts, {}, held)
-    for name, found in facts.items():
-        if "called" in found.uses and name not in made:
-            found.uses.add("applied")
+    for name, parameter in facts.items():
+        if "called" in parameter.uses and name not in called_by_constructor:
+            parameter.uses.add("applied")
     return facts
 
 
@@ -136,7 +136,7 @@ def methods_that_set(
 
 
 MAX_SETTERS = 2
-"""How many methods are tried that make the state which another reads."""
+"""The most methods that are tried for the state which another reads."""
 _PLAIN = (type(None), bool, int, float, list, dict)
 
 
@@ -157,9 +157,9 @@ def lend_facts(tree: ast.Module, facts: dict[str, Facts], methods: bool) -> None
         for body in bodies:
             if isinstance(body, FUNCTIONS) and methods == isinstance(function, ast.ClassDef):
                 shared = poor & {a.arg for a in [*body.args.args, *body.args.kwonlyargs]}
-                found = body_facts(body) if shared else {}
+                lent = body_facts(body) if shared else {}
                 for name in shared:
-                    facts[name].likely_rank = facts[name].likely_rank or found[name].rank
+                    facts[name].likely_rank = facts[name].likely_rank or lent[name].rank
 
 
 def _demand(facts: Facts, demand: Requirement) -> None:
@@ -187,8 +187,8 @@ def _still_shaped(assignment: ast.Assign) -> Iterator[ast.AST]:
         both = isinstance(target, ast.Tuple) and isinstance(assignment.value, ast.Tuple)
         targets = target.elts if both and isinstance(target, ast.Tuple) else [target]
         values = assignment.value.elts if both and isinstance(assignment.value, ast.Tuple) else [assignment.value]
-        for name, given in zip(targets, values, strict=False):
-            if isinstance(name, ast.Name) and name.id == shaped_like(given):
+        for name, value in zip(targets, values, strict=False):
+            if isinstance(name, ast.Name) and name.id == shaped_like(value):
                 yield name
 
 
@@ -365,9 +365,9 @@ def _part(expression: ast.expr, of: Callable[[ast.expr], Facts | None]) -> Facts
 
 def _unbound(call: ast.Call, facts: Facts | None, count: int) -> None:
     """Take in `x1, y1, x2, y2 = boxes.unbind(-1)`."""
-    given = next((argument for argument in (*call.args, *(k.value for k in call.keywords))), ast.Constant(0))
+    first = next((argument for argument in (*call.args, *(k.value for k in call.keywords))), ast.Constant(0))
     with suppress(ValueError):
-        axis = ast.literal_eval(given)
+        axis = ast.literal_eval(first)
         if facts is not None and type(axis) is int:
             facts.uses.add("tensor")
             facts.sizes.setdefault(axis, count)
@@ -382,23 +382,23 @@ def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:
 def find_function(tree: ast.Module, name: str) -> FunctionNode | None:
     """The definition of a qualified name, or None. A lambda that is bound to the name counts as one."""
     body: Sequence[ast.stmt] = tree.body
-    found: FunctionNode | None = None
+    function: FunctionNode | None = None
     for part in name.split("."):
         match = [n for n in _definitions(body) if n.name == part]
         if not match:
             return None
         body = match[-1].body
-        found = None if isinstance(match[-1], ast.ClassDef) else match[-1]
-    return found
+        function = None if isinstance(match[-1], ast.ClassDef) else match[-1]
+    return function
 
 
 def _definitions(body: Sequence[ast.AST]) -> list[FunctionNode | ast.ClassDef]:
-    found: list[FunctionNode | ast.ClassDef] = []
+    definitions: list[FunctionNode | ast.ClassDef] = []
     for node in body:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            found.append(node)
+            definitions.append(node)
         elif isinstance(node, ast.stmt) and (function := bound_lambda(node)) is not None:
-            found.append(function)
+            definitions.append(function)
         elif isinstance(node, (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.ExceptHandler, ast.For, ast.While)):
-            found += _definitions(list(ast.iter_child_nodes(node)))
-    return found
+            definitions += _definitions(list(ast.iter_child_nodes(node)))
+    return definitions

@@ -1,4 +1,4 @@
-"""What a target is called with in straight-line code: run what one call needs, and stop where the target is entered."""
+"""Observe calls of a target in straight-line code: run what one call needs, and stop where the target is entered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
 SHARE, KEPT = 0.6, 0.5
-"""How much of the time that is left one call site may use, and how much of all is kept for what comes after them."""
+"""The share of the time left that one call site may use, and that of all which is kept for what comes after them."""
 
 
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
@@ -122,7 +122,7 @@ def _time_after(task: Task) -> float:
 
 
 def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> bool:
-    """Whether the annotation of a parameter says its shape."""
+    """Tell whether the annotation of a parameter says its shape."""
     parameter = signature.parameters.get(name)
     if parameter is None or name not in hints:
         return False

@@ -1,4 +1,4 @@
-"""What the code around a target calls it with: run a caller on inputs of its own, and watch the target's frame."""
+"""Observe calls of a target in the code around it: run a caller on inputs of its own, and watch the target's frame."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fx_lsp.tracer.run.state import contents_of
 
 @dataclass(frozen=True)
 class Observed:
-    """What a caller showed of the target: its function (None for classes), and how it was called, if it was."""
+    """The target as a caller showed it: its function (None for classes), and how it was called, if it was."""
 
     function: Callable[..., Any] | None
     offer: Offer | None
@@ -144,7 +144,7 @@ class Watcher:
         return f"{self.shown}:{self._line(frame)}" if self.shown else f"line {self._line(frame)}"
 
     def observed(self, result: Any) -> Observed:
-        """What was seen; `result` is what the caller returned, which may be the target or hold it."""
+        """Return what was seen; `result` is what the caller returned, which may be the target or hold it."""
         if self.seen is None:
             function = function_of(self.code, result=result) if self.code is not None else None
             return Observed(function, self._made())
@@ -177,14 +177,14 @@ class Watcher:
 def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
     """The same plans, of which those that say what the parameter's default says are of that source."""
     signature = signature_of(function) if function is not None else None
-    found = dict(plans)
+    plans_by_name = dict(plans)
     for name, parameter in signature.parameters.items() if signature is not None else ():
         plan, default = plans.get(name), parameter.default
         if not isinstance(plan, ValuePlan) or default is inspect.Parameter.empty:
             continue
         if plan.make() is default:
-            found[name] = value(default, "default")
-    return found
+            plans_by_name[name] = value(default, "default")
+    return plans_by_name
 
 
 def _is_symbolic_trace(frame: FrameType) -> bool:
@@ -261,9 +261,9 @@ def _code_of(function: Any) -> CodeType | None:
 def _inner_code(code: CodeType | None, is_it: Callable[[CodeType], bool]) -> CodeType | None:
     for constant in code.co_consts if code is not None else ():
         if isinstance(constant, CodeType):
-            found = constant if is_it(constant) else _inner_code(constant, is_it)
-            if found is not None:
-                return found
+            inner = constant if is_it(constant) else _inner_code(constant, is_it)
+            if inner is not None:
+                return inner
     return None
 
 
@@ -289,10 +289,10 @@ def function_of(code: CodeType, variables: Mapping[str, Any] | None = None, resu
     Where there are several, made by several runs of what is around it: the one that sees these `variables`, or the one
     that is `result` or in it.
     """
-    found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
+    functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
     returned = {id(result), *(id(item) for _, item in children(result))}
-    chosen = [f for f in found if id(f) in returned or (variables is not None and _sees(f, variables))]
-    return (chosen or found or [None])[-1]
+    chosen = [f for f in functions if id(f) in returned or (variables is not None and _sees(f, variables))]
+    return (chosen or functions or [None])[-1]
 
 
 def _sees(function: FunctionType, variables: Mapping[str, Any]) -> bool:

@@ -141,7 +141,7 @@ def _value(name: str, kind: Any, choices: Sequence[Any], file: str) -> Any:
 _NAMES_FILE = re.compile(r"(^|_)(conf|config|configuration|cfg|settings|options?|opt|yaml|yml|json|toml)s?(_|$)")
 _SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_FOLDERS = 60
-"""How many folders beside a script are looked through for files of configuration."""
+"""The most folders beside a script that are looked through for files of configuration."""
 
 
 def _configuration_named(name: str, file: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What the layers of a module say about the parameters that `forward` hands to them."""
+"""Read facts about the parameters of `forward` from the layers that it hands them to."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _add_features(facts: Facts, layer: nn.RNNBase | nn.Linear | nn.LayerNorm) ->
 
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
-"""What calls the one module that it holds."""
+"""Modules that call the one module that they hold."""
 
 
 def _unwrapped(layer: Any) -> Any:
@@ -228,7 +228,7 @@ def _add_of_body(facts: Facts, part: nn.Module, method: Callable[..., Any], plac
 def _add_pattern(facts: Facts, layer: nn.Module) -> None:
     """A pattern of axes that a layer was made with, and the lengths of axes that it keeps."""
     kept = list(vars(layer).values())
-    terms = next((found for text in kept if isinstance(text, str) and (found := axis_terms(text))), None)
+    terms = next((axes for text in kept if isinstance(text, str) and (axes := axis_terms(text))), None)
     entries = [entry for held in kept if isinstance(held, dict) for entry in held.items()]
     if terms is not None:
         take_term(facts, terms[0], {k: n for k, n in entries if isinstance(k, str) and type(n) is int})

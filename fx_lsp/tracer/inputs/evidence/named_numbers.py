@@ -12,7 +12,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, Sizes, TensorPlan, Valu
 
 _WIDTHS = ("dim", "dims", "features", "channels")
 _OF_THE_INPUT = (*(f"{word}_{width}" for word in ("in", "input") for width in _WIDTHS), "input_size")
-"""What the width of their one input is called by PyTorch's layers, and by modules like them."""
+"""Names that PyTorch's layers, and modules like them, have for the width of their one input."""
 IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
 """Names of numbers that are the height and width of images."""
 

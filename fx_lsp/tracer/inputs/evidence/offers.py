@@ -1,4 +1,4 @@
-"""What is written down about a target's inputs, as plans: comments, settings, recorded calls, conventions."""
+"""Turn what is written down about a target's inputs into plans: comments, settings, recorded calls, conventions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize,
 Evaluate = Callable[[str], Any]
 
 HINTS = (16, 24, 40, 48, 56, 72, 80, 88, 104)
-"""What named sizes are taken to be where a number is needed: sizes that a search tries late, and that divide well."""
+"""The numbers for named sizes where one is needed: sizes that a search tries late, and that divide well."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Offer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves everything to the search."""
+        """Tell whether it leaves everything to the search."""
         return not self.args and self.init is None and self.instance is None and self.mode is None
 
     def over(self, other: Offer) -> Offer:
@@ -56,7 +56,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Written:
-    """What the author wrote (it holds, whatever else is known), and what was recorded (tried one after the other).
+    """The offer that the author wrote (it holds, whatever else is known), and those recorded (tried in turn).
 
     `named` are the dynamic dimensions: the name of each with a size for it; `spans` where each parameter is written
     (those of a constructor as `init.name`).
@@ -68,12 +68,12 @@ class Written:
     spans: Mapping[str, Span | None] = field(default_factory=dict[str, "Span | None"])
 
 
-def written_offers(given: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Written | Failure:
+def written_offers(inputs: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Written | Failure:
     """Read everything that is given; a `Failure` (kind "comment") for what cannot be understood."""
     author, recorded = Offer({}), list[Offer]()
     named: dict[str, int] = {}
     spans: dict[str, Span | None] = {}
-    for item in given:
+    for item in inputs:
         parsed = parse_comment(item.text)
         if isinstance(parsed, CommentError):
             if item.source == "recorded":
@@ -112,30 +112,30 @@ def _offer(parsed: Comment, source: InputSource, detail: str, evaluate: Evaluate
     return Offer(args, init, mode=None if parsed.training is None else value(parsed.training, source, detail))
 
 
-def _at(given: WrittenInputs, error: CommentError) -> Span | None:
-    span = given.span
+def _at(written: WrittenInputs, error: CommentError) -> Span | None:
+    span = written.span
     if span is None or span.line != span.end_line:
         return span
-    start = span.end_col - len(given.text.encode())
+    start = span.end_col - len(written.text.encode())
     return replace(span, col=start + error.col, end_col=max(start + error.end_col, start + error.col + 1))
 
 
-def _collect_names(given: Any, named: dict[str, int]) -> None:
-    if isinstance(given, TensorSpec):
-        for size in given.sizes:
+def _collect_names(specs: Any, named: dict[str, int]) -> None:
+    if isinstance(specs, TensorSpec):
+        for size in specs.sizes:
             if isinstance(size, str) and size not in named:
                 named[size] = HINTS[len(named) % len(HINTS)]
-    elif isinstance(given, (list, tuple)):
-        for item in given:
+    elif isinstance(specs, (list, tuple)):
+        for item in specs:
             _collect_names(item, named)
-    elif isinstance(given, dict):
-        _collect_names(list(given.values()), named)
+    elif isinstance(specs, dict):
+        _collect_names(list(specs.values()), named)
 
 
 def conventions(
     module: ModuleType, forward: inspect.Signature, constructor: inspect.Signature | None
 ) -> Iterator[Offer]:
-    """What `get_inputs()`, `get_init_inputs()` (both for modules) and `example_inputs` of the file offer.
+    """Yield what `get_inputs()`, `get_init_inputs()` (both for modules) and `example_inputs` of the file offer.
 
     `constructor` is None for functions. What raises or does not bind to the signatures is no offer.
     """
@@ -153,33 +153,35 @@ def conventions(
 def _called(module: ModuleType, name: str, signature: inspect.Signature) -> dict[str, Plan] | None:
     maker = getattr(module, name, None)
     try:
-        made: Any = maker() if callable(maker) else maker
+        inputs: Any = maker() if callable(maker) else maker
     except Exception:
         return None
-    if not isinstance(made, (list, tuple, dict)):
+    if not isinstance(inputs, (list, tuple, dict)):
         return None
-    return bound_plans(signature, made, "convention", f"{name}()" if callable(maker) else name)
+    return bound_plans(signature, inputs, "convention", f"{name}()" if callable(maker) else name)
 
 
-def bound_plans(signature: inspect.Signature, made: Any, source: InputSource, detail: str) -> dict[str, Plan] | None:
+def bound_plans(
+    signature: inspect.Signature, arguments: Any, source: InputSource, detail: str
+) -> dict[str, Plan] | None:
     """Plans for arguments (a sequence, a dict by name, or both) by the parameters they bind to.
 
     None where they do not.
     """
-    if isinstance(made, dict):
-        bound = _bound(signature, (), made)
+    if isinstance(arguments, dict):
+        bound = _bound(signature, (), arguments)
     else:
-        bound = _bound(signature, made, {})
-        if _is_call(signature, made, fits=bound is not None):
-            bound = _bound(signature, *made)
+        bound = _bound(signature, arguments, {})
+        if _is_call(signature, arguments, fits=bound is not None):
+            bound = _bound(signature, *arguments)
     if bound is None:
         return None
     plans: dict[str, Plan] = {}
-    for name, given in bound.arguments.items():
+    for name, argument in bound.arguments.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            plans.update({n: plan_of_made(v, source, detail) for n, v in given.items()})
+            plans.update({n: plan_of_made(v, source, detail) for n, v in argument.items()})
         else:
-            plans[name] = plan_of_made(given, source, detail)
+            plans[name] = plan_of_made(argument, source, detail)
     return plans
 
 
@@ -190,12 +192,12 @@ def _bound(signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> i
         return None
 
 
-def _is_call(signature: inspect.Signature, made: Sequence[Any], *, fits: bool) -> bool:
-    """Whether `made` is `[args, kwargs]`, as some files have it, and not two arguments, a list and a dict.
+def _is_call(signature: inspect.Signature, arguments: Sequence[Any], *, fits: bool) -> bool:
+    """Tell whether `arguments` is `[args, kwargs]`, as some files have it, and not two arguments, a list and a dict.
 
     `fits` says whether it can be two arguments.
     """
-    match made:
+    match arguments:
         case [list() | tuple() as args, dict() as kwargs] if all(isinstance(key, str) for key in kwargs):
             named = kwargs.keys() <= signature.parameters.keys() if kwargs else not args
             return (named or not fits) and _bound(signature, args, kwargs) is not None
@@ -204,7 +206,7 @@ def _is_call(signature: inspect.Signature, made: Sequence[Any], *, fits: bool) -
 
 
 def _only_module(module: ModuleType) -> bool:
-    """Whether the file defines one nn.Module class, so that its `get_inputs()` can only be meant for that."""
+    """Tell whether the file defines one nn.Module class, so that its `get_inputs()` can only be meant for that."""
     classes = [
         v
         for v in vars(module).values()

@@ -1,4 +1,4 @@
-"""What patterns of axes say of the tensors that they are passed with: `"b (h d) n -> b h n d"`, `"ij,jk->ik"`."""
+"""Read facts about tensors from the patterns of axes that come with them: `"b (h d) n -> b h n d"`, `"ij,jk->ik"`."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def take_term(facts: Facts, term: Term, lengths: Mapping[str, int]) -> None:
         if position in open_ended or len(open_ended) > 1:
             continue
         index = position - len(term) if open_ended and position > open_ended[0] else position
-        known = [int(axis) if axis.isdigit() else lengths[axis] for axis in axes if axis.isdigit() or axis in lengths]
-        if len(known) == len(axes):
-            facts.sizes.setdefault(index, math.prod(known))
-        elif math.prod(known) > 1:
-            facts.multiples.setdefault(index, math.prod(known))
+        fixed = [int(axis) if axis.isdigit() else lengths[axis] for axis in axes if axis.isdigit() or axis in lengths]
+        if len(fixed) == len(axes):
+            facts.sizes.setdefault(index, math.prod(fixed))
+        elif math.prod(fixed) > 1:
+            facts.multiples.setdefault(index, math.prod(fixed))
 
 
 def _visit_letters(node: ast.Call, texts: list[str], operands: list[ast.expr], of: Any) -> None:
@@ -67,5 +67,5 @@ def _visit_letters(node: ast.Call, texts: list[str], operands: list[ast.expr], o
         return
     terms = texts[0].replace(" ", "").split("->")[0].split(",")
     for term, operand in zip(terms, operands, strict=False):
-        if (found := of(operand)) is not None and "..." not in term:
-            found.rank = len(term)
+        if (facts := of(operand)) is not None and "..." not in term:
+            facts.rank = len(term)

@@ -1,4 +1,4 @@
-"""What code demands of its tensors: `assert x.dim() == 4`, `if x.shape[-1] != 3: raise …`."""
+"""Find the demands that code makes on its tensors: `assert x.dim() == 4`, `if x.shape[-1] != 3: raise …`."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def _compared(left: ast.expr, operator: type[ast.cmpop], right: ast.expr) -> Ite
 
 def _constant(node: ast.expr) -> int | tuple[int, ...] | list[int] | None:
     try:
-        found = ast.literal_eval(node)
+        constant = ast.literal_eval(node)
     except (ValueError, TypeError):
         return None
-    return found if type(found) in (int, tuple, list) else None
+    return constant if type(constant) in (int, tuple, list) else None
 
 
 def _rank_of(node: ast.expr) -> str | None:

@@ -1,4 +1,4 @@
-"""How to get to a training step: run what comes before its loop, and take the function that the loop's body amounts to.
+"""Get to a training step: run what comes before its loop, and take the function that the loop's body amounts to.
 
 What the loop goes through says what it is called with, as far as that can be had on fake tensors."""
 
@@ -45,11 +45,11 @@ from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import contents_of, unchanged
 
 ALL_SITES_SECONDS = 12.0
-"""How long it may take by the clock until no other call is tried."""
+"""The time by the clock after which no other call is tried."""
 SITE_SECONDS = 3.0
-"""How long what comes before a loop may take."""
+"""The time limit of what comes before a loop."""
 MODEL_SECONDS = 3.0
-"""How long it may take to find images that a model runs with."""
+"""The time limit of the search for images that a model runs with."""
 IMAGE_SIZES = (32, 224, 28, 64, 128, 96, 256, 299, 84)
 BATCH = 4
 UNMAKABLE = "unmakable"
@@ -58,7 +58,7 @@ IMAGES = "images"
 """The attribute of a step's function that says what its model runs with."""
 FROM_MODEL = "the model runs with it"
 BATCH_SECONDS = 1.5
-"""How long the first batch may take."""
+"""The time limit of the first batch."""
 
 
 @dataclass
@@ -323,7 +323,7 @@ _CHANNELS = re.compile(r"^(n_?)?((image|img|input|in)_?)?channels$|^nc$")
 _SIZE = re.compile(rf"{IMAGE_SIZE.pattern}|^((image|img|input)_?)?height$|^size$")
 _WIDTH = ("height", "width")
 _SHAPE = re.compile(r"^(image|img|input)_?(shape|dims?)$")
-"""What programs call channels, heights (with widths of the same name) and both together."""
+"""Names that programs have for channels, heights (with widths of the same name) and both together."""
 
 
 def _image_numbers(function: Any) -> _ImageNumbers:

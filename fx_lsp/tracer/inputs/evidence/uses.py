@@ -1,4 +1,4 @@
-"""What a single call or subscript shows of the parameters in it.
+"""Take in what a single call or subscript shows of the parameters in it.
 
 `of` gives the facts of the parameter that an expression is, or None.
 """
@@ -17,13 +17,13 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
-    """What `x[…]` shows of `x`, and of what stands in the brackets."""
+    """Take in what `x[…]` shows of `x`, and of what stands in the brackets."""
     shaped = shape_of(node.value)
     if shaped is not None:
-        found = named(shaped, node.lineno)
+        tensor = named(shaped, node.lineno)
         index = _integer(node.slice)
-        if found is not None and index is not None:
-            found.min_rank = max(found.min_rank, index + 1 if index >= 0 else -index)
+        if tensor is not None and index is not None:
+            tensor.min_rank = max(tensor.min_rank, index + 1 if index >= 0 else -index)
         return
     if isinstance(node.value, ast.Dict) and (key := of(node.slice)) is not None:
         key.uses.add("compared")
@@ -53,12 +53,12 @@ def _visit_items(index: ast.expr, facts: Facts) -> None:
 
 
 def _visit_index(index: ast.expr, of: Any) -> None:
-    """What stands in brackets: indices and masks (`x[i]`, `x[:, ~mask]`), and numbers that bound a slice."""
+    """Take in what stands in brackets: indices and masks (`x[i]`, `x[:, ~mask]`), and numbers that bound a slice."""
     for part in index.elts if isinstance(index, ast.Tuple) else [index]:
         inverted = isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert)
-        if (found := of(part.operand if isinstance(part, ast.UnaryOp) and inverted else part)) is not None:
-            found.uses.add("index")
-            found.dtype = "b8" if inverted else found.dtype
+        if (facts := of(part.operand if isinstance(part, ast.UnaryOp) and inverted else part)) is not None:
+            facts.uses.add("index")
+            facts.dtype = "b8" if inverted else facts.dtype
         for bound in (part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else ():
             if bound is not None:
                 _visit_count(bound, of)
@@ -66,8 +66,8 @@ def _visit_index(index: ast.expr, of: Any) -> None:
 
 def _visit_count(expression: ast.expr, of: Any) -> None:
     for part in ast.walk(expression):
-        if isinstance(part, ast.Name) and (found := of(part)) is not None and not _inside_call(expression, part):
-            found.uses.add("count")
+        if isinstance(part, ast.Name) and (facts := of(part)) is not None and not _inside_call(expression, part):
+            facts.uses.add("count")
 
 
 def _visit_called(node: ast.Call, called: Facts | None) -> None:
@@ -78,7 +78,7 @@ def _visit_called(node: ast.Call, called: Facts | None) -> None:
 
 
 def visit_call(node: ast.Call, of: Any) -> None:
-    """What a call shows of what is called and of its arguments."""
+    """Take in what a call shows of what is called and of its arguments."""
     _visit_called(node, of(node.func))
     _visit_handed(node, of)
     name = _called_name(node)
@@ -191,7 +191,7 @@ def _before_views(expression: ast.expr) -> ast.expr:
 
 
 def visit_loop(node: ast.AST, of: Any) -> None:
-    """What is gone over to call each of it: `for layer in layers: x = layer(x)`."""
+    """Take in modules that a loop calls one after the other: `for layer in layers: x = layer(x)`."""
     loops: list[tuple[ast.expr, ast.expr, Sequence[ast.AST]]] = []
     if isinstance(node, ast.For):
         loops.append((node.iter, node.target, node.body))
@@ -200,10 +200,10 @@ def visit_loop(node: ast.AST, of: Any) -> None:
     for over, target, body in loops:
         if isinstance(over, ast.Call) and ast.unparse(over.func) in ("enumerate", "reversed") and over.args:
             over, target = over.args[0], target.elts[-1] if isinstance(target, ast.Tuple) else target
-        if (found := of(over)) is not None and isinstance(target, ast.Name):
+        if (facts := of(over)) is not None and isinstance(target, ast.Name):
             calls = (n.func for part in body for n in ast.walk(part) if isinstance(n, ast.Call))
             if any(isinstance(called, ast.Name) and called.id == target.id for called in calls):
-                found.uses.add("modules")
+                facts.uses.add("modules")
 
 
 def _visit_layers(node: ast.Call, name: str, of: Any) -> None:
@@ -214,17 +214,17 @@ def _visit_layers(node: ast.Call, name: str, of: Any) -> None:
     if name == "Sequential":
         holders = [argument.value for argument in node.args if isinstance(argument, ast.Starred)]
     for argument in holders:
-        if (found := of(argument)) is not None:
-            found.uses.add("modules")
+        if (facts := of(argument)) is not None:
+            facts.uses.add("modules")
 
 
 def _visit_handed(node: ast.Call, of: Any) -> None:
     """Take in which arguments of a function are parameters as they are, and which are spread as its keywords."""
     positional = node.args if not any(isinstance(a, ast.Starred) for a in node.args) else []
-    given = [*enumerate(positional), *((k.arg, k.value) for k in node.keywords if k.arg is not None)]
-    for place, argument in given:
-        if (found := of(argument)) is not None:
-            found.handed.append((ast.unparse(node.func), place))
+    arguments = [*enumerate(positional), *((k.arg, k.value) for k in node.keywords if k.arg is not None)]
+    for place, argument in arguments:
+        if (facts := of(argument)) is not None:
+            facts.handed.append((ast.unparse(node.func), place))
     for spread in (argument.value for argument in node.args if isinstance(argument, ast.Starred)):
         if (several := of(spread)) is not None:
             several.uses.add("iterated")
@@ -234,17 +234,17 @@ def _visit_handed(node: ast.Call, of: Any) -> None:
 
 
 def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
-    """Whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
+    """Tell whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
     nodes = [n for n in ast.walk(expression) if isinstance(n, (ast.Call, ast.Attribute, ast.Subscript))]
     return any(name in ast.walk(node) for node in nodes)
 
 
 def _integer(node: ast.expr) -> int | None:
     try:
-        found = ast.literal_eval(node)
+        number = ast.literal_eval(node)
     except ValueError:
         return None
-    return found if type(found) is int else None
+    return number if type(number) is int else None
 
 
 _OPERAND_RANKS = {
@@ -295,9 +295,9 @@ _INDEXING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("take", "take_along_dim"), (0, "i64")),
     **dict.fromkeys(("masked_fill", "masked_select", "masked_scatter"), (0, "b8")),
 }
-"""Which argument of a tensor's method is an index, or a mask."""
+"""The position of the index, or the mask, among the arguments of a tensor's method, and its dtype."""
 _LENGTHS: dict[str, tuple[int, ...]] = {"ctc_loss": (2, 3), "pack_padded_sequence": (1,)}
-"""Which arguments of a function are lengths, one for each example."""
+"""The positions of arguments that are lengths, one for each example."""
 _VIEWS = frozenset(
     {
         "cpu",
@@ -333,7 +333,7 @@ _AXES: dict[str, slice] = {
     **dict.fromkeys(("index_select", "gather", "scatter", "scatter_add", "index_add", "unflatten", "unfold"), slice(1)),
     **dict.fromkeys(("chunk", "split", "tensor_split"), slice(1, 2)),
 }
-"""Which arguments of a method are axes of its tensor."""
+"""The positions of arguments of a method that are axes of its tensor."""
 
 
 def _counts(node: ast.Call, name: str) -> list[ast.expr]:

@@ -1,1 +1,1 @@
-"""What to call a target with: plans of values and tensors, and what they begin as."""
+"""Plan the call of a target: its values and tensors, and what they begin as."""

@@ -15,7 +15,7 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import ValuePlan
 
 LENGTH = 64
-"""How many numbers an array has."""
+"""The number of items of an array."""
 _TAKE_ARRAYS = ("append", "array", "asarray", "ascontiguousarray", "cumprod", "cumsum", "diff", "flip", "from_numpy")
 """Functions that are given arrays, or what becomes one, and no single number."""
 

@@ -34,11 +34,11 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def constructor(module: ModuleType) -> Callable[[type], Any]:
     """Makes one instance of a class from its defaults and the first proposals for the rest; the same one every time."""
-    made: dict[type, Any] = {}
+    instances: dict[type, Any] = {}
 
     def construct(cls: type) -> Any:
-        if cls in made:
-            return made[cls]
+        if cls in instances:
+            return instances[cls]
         signature = signature_of(cls)
         arguments: dict[str, Any] = {}
         hints = hints_of(cls.__init__, module)
@@ -50,8 +50,8 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
             plans = completed(hint) if isinstance(hint, type) else list[Plan]()
             plan = (plans or proposals(parameter, hint, Facts(), set(), context))[0]
             arguments.update(materialize(Plans(((name, plan),))).kwargs)
-        made[cls] = cls(**arguments)
-        return made[cls]
+        instances[cls] = cls(**arguments)
+        return instances[cls]
 
     return construct
 
@@ -140,12 +140,12 @@ def with_value(plan: ValuePlan, name: str, module: ModuleType, called: nn.Module
 
 def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
     """The plan for the same object with that value; None where the object cannot have any."""
-    made = plan.make()
-    if isinstance(made, dict):
-        return settings_plan(type(made)({**made, name: added}))
-    if isinstance(made, SimpleNamespace):
-        return settings_plan(SimpleNamespace(**{**vars(made), name: added}))
-    if isinstance(made, (int, float, str, tuple, list, torch.Tensor, nn.Module, type)) or made is None:
+    holder = plan.make()
+    if isinstance(holder, dict):
+        return settings_plan(type(holder)({**holder, name: added}))
+    if isinstance(holder, SimpleNamespace):
+        return settings_plan(SimpleNamespace(**{**vars(holder), name: added}))
+    if isinstance(holder, (int, float, str, tuple, list, torch.Tensor, nn.Module, type)) or holder is None:
         return None
 
     def make() -> Any:
@@ -158,7 +158,7 @@ def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
 
 
 def value_for(name: str, module: ModuleType) -> Any:
-    """What a value of that name may be: a number, a flag, a rate."""
+    """Propose a value for that name: a number, a flag, a rate."""
     spelled = re.sub(r"\W|^(?=\d)", "_", name) + "_" * iskeyword(name)  # a key may be any text
     parameter = inspect.Parameter(spelled, inspect.Parameter.KEYWORD_ONLY)
 

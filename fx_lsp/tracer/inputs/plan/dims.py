@@ -29,24 +29,24 @@ _NOT_A_DIMENSION = frozenset({
 def shapes_in(text: str) -> list[Shape]:
     """The shapes that a text mentions, in their order; concrete ones (`torch.Size([4, 8])`) among them."""
     text = re.sub(r":math:|`|\$|\\(?:times|text|mathrm|ldots|dots)", " ", text.replace("\\times", " x "))
-    found: list[tuple[int, Shape]] = []
+    shapes: list[tuple[int, Shape]] = []
     for match in _LISTED.finditer(text):
         shape = (int(match[1]),) if match[0][0] == "[" and match[1].strip().isdigit() else _listed(match[1])
         if shape is not None:
-            found.append((match.start(), shape))
-        found += [(match.start() + start, crossed) for start, crossed in _crossed(match[1])]
+            shapes.append((match.start(), shape))
+        shapes += [(match.start() + start, crossed) for start, crossed in _crossed(match[1])]
     outside = _LISTED.sub(lambda match: " " * len(match[0]), text)
-    found += _crossed(outside)
-    return [shape for _, shape in sorted(found, key=lambda item: item[0])]
+    shapes += _crossed(outside)
+    return [shape for _, shape in sorted(shapes, key=lambda item: item[0])]
 
 
 def _crossed(text: str) -> list[tuple[int, Shape]]:
-    """Shapes such as `BxCxHxW`; one of numbers alone (`2x2`) is no shape but an extent."""
+    """Shapes such as `BxCxHxW`; two numbers alone (`2x2`) are no shape but an extent."""
     parts = [(match.start(), re.split(r"\s?[x×]\s?", match[1])) for match in _CROSSED.finditer(text)]
     return [
-        (start, tuple(map(_dimension, found)))
-        for start, found in parts
-        if len(found) > 2 or not all(p.isdigit() for p in found)
+        (start, tuple(map(_dimension, dimensions)))
+        for start, dimensions in parts
+        if len(dimensions) > 2 or not all(p.isdigit() for p in dimensions)
     ]
 
 
@@ -79,13 +79,13 @@ def words(text: str) -> Shape:
     return tuple("..." if w == "..." or w.startswith("*") else _dimension(w) for w in text.replace("#", "").split())
 
 
-def sizes_of(shape: Shape, named: MutableMapping[str, int], taken: Set[int]) -> tuple[int, ...]:
+def sizes_of(shape: Shape, named: MutableMapping[str, int], used_sizes: Set[int]) -> tuple[int, ...]:
     """Sizes for a shape: of names that are `named` already their sizes, for others fresh ones, which are noted there.
 
     `...` becomes one dimension in front of others, none behind them.
     """
     dimensions: Sequence[int | str] = shape if shape[:1] == ("...",) else [d for d in shape if d != "..."]
-    fresh = fresh_sizes(len(dimensions), set(taken) | set(named.values()))
+    fresh = fresh_sizes(len(dimensions), set(used_sizes) | set(named.values()))
     sizes: list[int] = []
     for dimension, size in zip(dimensions, fresh, strict=True):
         sizes.append(dimension if isinstance(dimension, int) else named.setdefault(dimension, size))
@@ -107,8 +107,8 @@ def parameter_shape(docstring: str, name: str) -> Shape | None:
             if following.strip() and len(following) - len(following.lstrip()) <= indent:
                 break
             entry.append(following)
-        found = shapes_in("\n".join(entry))
-        if found:
-            return found[0]
+        shapes = shapes_in("\n".join(entry))
+        if shapes:
+            return shapes[0]
     inline = re.search(rf"(?<![\w.]){re.escape(name)}[`*]*\s*:\s*(?=[(\[])", docstring)
     return next(iter(shapes_in(docstring[inline.end() :])), None) if inline is not None else None

@@ -1,4 +1,4 @@
-"""What is known of one parameter before anything runs."""
+"""Hold what is known of one parameter before anything runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Use = Literal[
 
 @dataclass
 class Facts:
-    """What the body shows of one parameter.
+    """The facts that a body shows of one parameter.
 
     `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` those that the code demands, by index, and
     `multiples` what others have to be multiples of; `shape` is what the docstring says; `spatial` is over
@@ -81,7 +81,7 @@ class Facts:
 
     @property
     def may_be_several(self) -> bool:
-        """Whether it may be a list or a tuple of things: it is gone over."""
+        """Tell whether it may be a list or a tuple of things: it is gone over."""
         return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)
 
 

@@ -1,4 +1,4 @@
-"""What to call a target with, as immutable plans that a search can change piece by piece.
+"""Plan a call of a target, in immutable plans that a search can change piece by piece.
 
 Two dimensions of the same size count as tied: unrelated dimensions start with different sizes, and changing a size
 changes every dimension that has it.
@@ -23,10 +23,10 @@ from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 from fx_lsp.tracer.run.values.constants import give_values
 
 INIT = "init."
-"""What the names of constructor arguments begin with, among the inputs of a trace."""
+"""The prefix of the names of constructor arguments, among the inputs of a trace."""
 FROM_ERROR = "sizes from an error"
 FROM_DOCSTRING = "shape from the docstring"
-"""What is said of sizes that the numbers in an error suggested."""
+"""The details of sizes that come from the numbers in an error, and from a docstring."""
 LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)
 LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 
@@ -176,19 +176,19 @@ def tensor(dtype: str, sizes: tuple[int, ...], source: InputSource = "search", d
     return TensorPlan(TensorSpec(dtype, sizes), source, detail)
 
 
-def fresh_sizes(rank: int, taken: set[int], features: bool = True) -> tuple[int, ...]:
-    """`rank` sizes that differ from each other and from those taken; with `features` the last is a larger one."""
+def fresh_sizes(rank: int, used_sizes: set[int], features: bool = True) -> tuple[int, ...]:
+    """`rank` sizes that differ from each other and from those in use; with `features` the last is a larger one."""
     sizes: list[int] = []
     for position in range(rank):
         palette = LAST if features and position == rank - 1 else LEADING
-        free = next((s for s in palette if s not in taken and s not in sizes), 128 + 4 * len(taken))
+        free = next((s for s in palette if s not in used_sizes and s not in sizes), 128 + 4 * len(used_sizes))
         sizes.append(free)
     return tuple(sizes)
 
 
-def reranked(sizes: Sizes, rank: int, taken: set[int]) -> Sizes:
+def reranked(sizes: Sizes, rank: int, used_sizes: set[int]) -> Sizes:
     """The last `rank` of the sizes; where there are fewer, fresh ones stand in front."""
-    added = fresh_sizes(rank, taken)[: max(rank - len(sizes), 0)]
+    added = fresh_sizes(rank, used_sizes)[: max(rank - len(sizes), 0)]
     return (*added, *sizes[max(len(sizes) - rank, 0) :])
 
 
@@ -238,43 +238,43 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
         if _is_left_out(plan) and not (spreads and name in plans.positional):
             in_order = False
             continue
-        made = _make(plan, name, paths, named_sizes)
+        argument = _make(plan, name, paths, named_sizes)
         if name == plans.starred:
-            args.extend(made)
+            args.extend(argument)
         elif in_order and name in plans.positional:
-            args.append(made)
+            args.append(argument)
         else:
-            kwargs[name] = made
-        if isinstance(made, nn.Module):
-            modules[name] = made
+            kwargs[name] = argument
+        if isinstance(argument, nn.Module):
+            modules[name] = argument
     return Materialized(tuple(args), kwargs, paths, modules)
 
 
 def _is_left_out(plan: Plan) -> bool:
-    """Whether it is a default that a call need not give; a tensor is an input of the graph only if it is given."""
+    """Tell whether it is a default that a call need not give; a tensor is an input of the graph only if it is given."""
     return isinstance(plan, ValuePlan) and plan.source == "default" and not any(tensors_in(plan.make(), ""))
 
 
 def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str, Any] | None) -> Any:
     if isinstance(plan, SequencePlan):
-        made = [_make(p, where, paths, named_sizes) for where, p in zip(plan.paths(path), plan.items, strict=True)]
+        items = [_make(p, where, paths, named_sizes) for where, p in zip(plan.paths(path), plan.items, strict=True)]
         if plan.keys is None:
-            return plan.kind(made)
-        named = dict(zip(plan.keys, made, strict=True))
+            return plan.kind(items)
+        named = dict(zip(plan.keys, items, strict=True))
         return plan.kind(**named) if plan.is_object else named
     if isinstance(plan, ValuePlan):
         return plan.make()
-    made = make_tensor(plan.spec, named_sizes)
-    if plan.grad and (made.is_floating_point() or made.is_complex()):
-        made.requires_grad_()
+    tensor = make_tensor(plan.spec, named_sizes)
+    if plan.grad and (tensor.is_floating_point() or tensor.is_complex()):
+        tensor.requires_grad_()
     if plan.values:
-        give_values(made, plan.values)
-    paths[id(made)] = path
-    return made
+        give_values(tensor, plan.values)
+    paths[id(tensor)] = path
+    return tensor
 
 
 def input_specs(plans: Plans, prefix: str = "") -> tuple[InputSpec, ...]:
-    """How the plans read to a user: one line for each argument and each tensor inside one."""
+    """Return the plans as a user reads them: one line for each argument and each tensor inside one."""
     specs: list[InputSpec] = []
     for name, plan in plans.items:
         _describe(plan, f"{prefix}{name}", specs)
@@ -308,54 +308,54 @@ def _tensors(plan: Plan, path: str) -> Iterator[tuple[str, TensorPlan]]:
         yield path, plan
 
 
-def plan_of(given: Any, source: InputSource, evaluate: Callable[[str], Any], detail: str = "") -> Plan:
+def plan_of(written: Any, source: InputSource, evaluate: Callable[[str], Any], detail: str = "") -> Plan:
     """The plan for a value written down: a spec, an expression, a literal or a container of them.
 
     `evaluate` gives the value of an expression in the user's module.
     """
-    if isinstance(given, TensorSpec):
-        return TensorPlan(given, source, detail)
-    if isinstance(given, Expression):
-        text = given.text
+    if isinstance(written, TensorSpec):
+        return TensorPlan(written, source, detail)
+    if isinstance(written, Expression):
+        text = written.text
         return ValuePlan(lambda: evaluate(text), text, source, detail)
-    if isinstance(given, (list, tuple)) and any(
-        isinstance(g, (TensorSpec, Expression, list, tuple, dict)) for g in given
+    if isinstance(written, (list, tuple)) and any(
+        isinstance(g, (TensorSpec, Expression, list, tuple, dict)) for g in written
     ):
-        return SequencePlan(tuple(plan_of(g, source, evaluate, detail) for g in given), type(given))
-    if isinstance(given, dict):
-        items = tuple(plan_of(g, source, evaluate, detail) for g in given.values())
-        return SequencePlan(items, dict, tuple(given))
-    return value(given, source, detail)
+        return SequencePlan(tuple(plan_of(g, source, evaluate, detail) for g in written), type(written))
+    if isinstance(written, dict):
+        items = tuple(plan_of(g, source, evaluate, detail) for g in written.values())
+        return SequencePlan(items, dict, tuple(written))
+    return value(written, source, detail)
 
 
-def plan_of_made(given: Any, source: InputSource, detail: str = "") -> Plan:
+def plan_of_made(original: Any, source: InputSource, detail: str = "") -> Plan:
     """The plan for a value that user code made: its tensors are described and made anew."""
-    if isinstance(given, torch.Tensor):
-        return TensorPlan(spec_of(given), source, detail)
-    if type(given) in (list, tuple):
-        return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given), type(given))
-    if type(given) is dict:
-        return SequencePlan(tuple(plan_of_made(g, source, detail) for g in given.values()), dict, tuple(given))
-    plan = value(given, source, detail)
-    snapshot = _snapshot(given)
-    return plan if snapshot is given else replace(plan, make=lambda: _snapshot(snapshot))
+    if isinstance(original, torch.Tensor):
+        return TensorPlan(spec_of(original), source, detail)
+    if type(original) in (list, tuple):
+        return SequencePlan(tuple(plan_of_made(g, source, detail) for g in original), type(original))
+    if type(original) is dict:
+        return SequencePlan(tuple(plan_of_made(g, source, detail) for g in original.values()), dict, tuple(original))
+    plan = value(original, source, detail)
+    snapshot = _snapshot(original)
+    return plan if snapshot is original else replace(plan, make=lambda: _snapshot(snapshot))
 
 
-def _snapshot(given: Any) -> Any:
+def _snapshot(original: Any) -> Any:
     """Return a copy of an object that a call may change, such as its settings; the object itself where it is shared.
 
     Modules in it are shared, too: every run has to find the same parameters.
     """
-    if isinstance(given, (nn.Module, type, FunctionType, ModuleType)) or not hasattr(given, "__dict__"):
-        return given
+    if isinstance(original, (nn.Module, type, FunctionType, ModuleType)) or not hasattr(original, "__dict__"):
+        return original
     try:
         with _modules_shared():
-            snapshot = copy.deepcopy(given)
-        if given.__dict__ is given:  # a dict whose items are its attributes
+            snapshot = copy.deepcopy(original)
+        if original.__dict__ is original:  # a dict whose items are its attributes
             snapshot.__dict__ = snapshot
         return snapshot
     except Exception:
-        return given
+        return original
 
 
 @contextmanager

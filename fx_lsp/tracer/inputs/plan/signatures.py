@@ -1,4 +1,4 @@
-"""What Python itself says of a callable's parameters."""
+"""Read a callable's parameters as Python itself has them."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 
     @functools.wraps(function.forward)
     def apply(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        return function.apply(*given.args)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return function.apply(*bound.args)
 
     apply.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue]
     return apply
 
 
 def takes_any(signature: inspect.Signature) -> bool:
-    """Whether there is a `**kwargs`."""
+    """Tell whether there is a `**kwargs`."""
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
 
 

@@ -1,4 +1,4 @@
-"""What a search starts from: for each parameter what is given, or the first of its proposals."""
+"""Choose the plans that a search starts from: for each parameter what is given, or the first of its proposals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start_plans(
     signature: inspect.Signature,
     hints: Mapping[str, Any],
     facts: Mapping[str, Facts],
-    given: Mapping[str, Plan],
+    plans: Mapping[str, Plan],
     context: Context,
     tree: ast.Module,
 ) -> tuple[Plans, Alternatives]:
@@ -37,40 +37,40 @@ def start_plans(
     alternatives: Alternatives = {}
     positional: set[str] = set()
     starred: str | None = None
-    taken: set[int] = set()
+    used_sizes: set[int] = set()
     context = dataclasses.replace(context, named={})
     unknown = (name for name in signature.parameters if name not in hints)
     lent = _lent_annotations(tree, context, [n for n in unknown if not facts.get(n, Facts()).uses & _SEVERAL])
     lent = {n: a for n, a in lent.items() if a not in _NO_TENSORS or "tensor" not in facts.get(n, Facts()).uses}
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            items += [(n, plan) for n, plan in given.items() if n not in signature.parameters]
+            items += [(n, plan) for n, plan in plans.items() if n not in signature.parameters]
             continue
-        if name in given:
-            plan = given[name]
+        if name in plans:
+            plan = plans[name]
         elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            alternatives[name] = _spread(name, facts.get(name, Facts()), taken, context)
+            alternatives[name] = _spread(name, facts.get(name, Facts()), used_sizes, context)
             plan = alternatives[name][0]
         else:
             asserted = _evaluated(facts[name].instance_of, context) if name in facts else None
             annotation = hints.get(name, asserted or lent.get(name, parameter.annotation))
-            alternatives[name] = proposals(parameter, annotation, facts.get(name, Facts()), taken, context)
+            alternatives[name] = proposals(parameter, annotation, facts.get(name, Facts()), used_sizes, context)
             plan = alternatives[name][0]
         items.append((name, plan))
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             starred = name
         elif parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             positional.add(name)
-        taken |= Plans(tuple(items)).sizes()
+        used_sizes |= Plans(tuple(items)).sizes()
     return Plans(tuple(items), frozenset(positional), starred, takes_any(signature)), alternatives
 
 
-def _spread(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _spread(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     """Return what `*args` may be: as many tensors as the body takes, two or modules where it looks at them, nothing
     where it hands them on."""
     if context.constructing:
         return [SequencePlan(MODULES if "modules" in facts.uses else ())]
-    first = tensors(name, Facts(), taken, context)
+    first = tensors(name, Facts(), used_sizes, context)
     counts = (facts.item_count,) if facts.item_count else (2, 1, 3)
     several: list[Plan] = [SequencePlan((plan,) * n) for n in counts for plan in first[:2]]
     return [*several, SequencePlan(())] if facts.uses else [SequencePlan(()), *several]
@@ -81,23 +81,23 @@ def resumed(start: Plans, alternatives: Alternatives, previous: Sequence[InputSp
 
     Of `previous` those count whose names begin with `prefix`.
     """
-    found = {i.name.removeprefix(prefix): i for i in previous if i.name.startswith(prefix)}
+    specs_by_path = {i.name.removeprefix(prefix): i for i in previous if i.name.startswith(prefix)}
     plans = start
     for name, options in alternatives.items():
-        plan = next((r for option in options if (r := _as_before(option, name, found)) is not None), None)
+        plan = next((r for option in options if (r := _as_before(option, name, specs_by_path)) is not None), None)
         if plan is not None:
             plans = plans.with_plan(name, plan)
     return plans
 
 
-def _as_before(plan: Plan, path: str, found: Mapping[str, InputSpec]) -> Plan | None:
+def _as_before(plan: Plan, path: str, specs_by_path: Mapping[str, InputSpec]) -> Plan | None:
     """`plan` with the tensors that were at its paths; None where something else was there."""
     if isinstance(plan, SequencePlan):
-        items = [_as_before(p, where, found) for where, p in zip(plan.paths(path), plan.items, strict=True)]
+        items = [_as_before(p, where, specs_by_path) for where, p in zip(plan.paths(path), plan.items, strict=True)]
         complete = [p for p in items if p is not None]
-        longer = f"{path}[{len(items)}]" in found
+        longer = f"{path}[{len(items)}]" in specs_by_path
         return None if longer or len(complete) < len(items) else dataclasses.replace(plan, items=tuple(complete))
-    before = found.get(path)
+    before = specs_by_path.get(path)
     if before is None:
         return None
     if isinstance(plan, ValuePlan):
@@ -113,14 +113,14 @@ def _as_before(plan: Plan, path: str, found: Mapping[str, InputSpec]) -> Plan | 
 
 
 def is_given(plans: Plans) -> bool:
-    """Whether no argument was guessed (there may be none at all)."""
+    """Tell whether no argument was guessed, and at least one comes neither from a default nor from an annotation."""
     return all(i.source != "search" for i in input_specs(plans)) and any(
         i.source not in ("default", "annotation") for i in input_specs(plans)
     )
 
 
 def needs_objects(signature: inspect.Signature, hints: Mapping[str, Any]) -> bool:
-    """Whether a parameter without default is a module, which a caller has and nobody can guess."""
+    """Tell whether a parameter without default is a module, which a caller has and nobody can guess."""
     return any(
         isinstance(hint := hints.get(name), type) and issubclass(hint, nn.Module)
         for name, parameter in signature.parameters.items()

@@ -45,9 +45,9 @@ SIDES = (64, 32, 128, 96)
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
-"""What a value may be asked for that is a tensor."""
+"""The attributes that a tensor has."""
 MODULE_ATTRIBUTES = frozenset(name for name in dir(nn.Module) if name[0] != "_") - TENSOR_ATTRIBUTES
-"""What a module is asked for and no tensor: its parameters, its children, its mode."""
+"""The attributes that a module has and no tensor: its parameters, its children, its mode."""
 OF_MODULES_ALONE = MODULE_ATTRIBUTES - frozenset(dir(Optimizer))
 LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 """A module with parameters."""
@@ -102,34 +102,34 @@ class Context:
 
 
 def proposals(
-    parameter: inspect.Parameter, annotation: Any, facts: Facts, taken: set[int], context: Context
+    parameter: inspect.Parameter, annotation: Any, facts: Facts, used_sizes: set[int], context: Context
 ) -> list[Plan]:
     """Plans for one parameter, the most plausible first; never empty.
 
-    A parameter with a default starts with it. `taken` are sizes already in use.
+    A parameter with a default starts with it. `used_sizes` are those of other parameters.
     """
-    found: list[Plan] = []
+    plans: list[Plan] = []
     if parameter.default is not inspect.Parameter.empty:
-        found.append(value(parameter.default, "default"))
-    found += context.fits(f"init.{parameter.name}" if context.constructing else parameter.name)
+        plans.append(value(parameter.default, "default"))
+    plans += context.fits(f"init.{parameter.name}" if context.constructing else parameter.name)
     arrays = array_plans(annotation, facts, context.module)
-    annotated = arrays or _from_annotation(annotation, parameter.name, facts, taken, context)
-    found += annotated
-    if not found and not facts.uses:
-        found += _handed_on(facts, context.module)
+    annotated = arrays or _from_annotation(annotation, parameter.name, facts, used_sizes, context)
+    plans += annotated
+    if not plans and not facts.uses:
+        plans += _handed_on(facts, context.module)
     precise = bool(annotated) and _is_precise(annotation)
     if not precise:
-        found += _from_use(parameter.name, facts, taken, context)
+        plans += _from_use(parameter.name, facts, used_sizes, context)
     precise = precise or "keywords" in facts.uses
     if not precise and any(parameter.default is nothing for nothing in (inspect.Parameter.empty, None)):
-        known = {_key(p) for p in found}
-        found += [p for p in _anything(parameter.name, facts, taken, context) if _key(p) not in known]
-    return found or [value(None, "search")]
+        keys = {_key(p) for p in plans}
+        plans += [p for p in _anything(parameter.name, facts, used_sizes, context) if _key(p) not in keys]
+    return plans or [value(None, "search")]
 
 
 def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
-    """What functions take by default where they are given a parameter that nothing else is done with."""
-    found: list[Plan] = []
+    """Return the defaults of the functions that a parameter is handed to, where nothing else is done with it."""
+    plans: list[Plan] = []
     for path, place in facts.handed:
         try:
             parameters = inspect.signature(operator.attrgetter(path)(module)).parameters
@@ -139,30 +139,30 @@ def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
         name = place if isinstance(place, str) else names[place] if place < len(names) else ""
         default = parameters[name].default if name in parameters else None
         if isinstance(default, (bool, int, float, str, tuple, torch.dtype)):
-            found.append(value(default, "search", f"as {path} has it"))
-    return found
+            plans.append(value(default, "search", f"as {path} has it"))
+    return plans
 
 
-def tensors(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def tensors(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     """Return tensor plans for one parameter, one per plausible rank."""
     is_index, is_bounds = "index" in facts.uses, facts.element is not None and "count" in facts.element.uses
     by_name = "b8" if is_index and MASK_NAME.search(name) else "i64" if is_index or INDEX_NAME.search(name) else "f32"
     dtype = facts.dtype or ("i64" if is_bounds else by_name)
     ranks = [facts.rank] if facts.rank is not None else _likely_ranks(name, facts, dtype, context)
-    others = taken | set(facts.sizes.values())
+    others = used_sizes | set(facts.sizes.values())
     shapes = [(fresh_sizes(rank, others, features=dtype != "i64"), "") for rank in ranks]
     if facts.shape is not None:
-        shapes.insert(0, (sizes_of(facts.shape, context.named, taken), FROM_DOCSTRING))
+        shapes.insert(0, (sizes_of(facts.shape, context.named, used_sizes), FROM_DOCSTRING))
     elif (facts.spatial or _are_images(name, facts)) and (spatial := facts.spatial or 2) + 2 in ranks:
         shapes.insert(0, (_image_sizes(3 if _are_images(name, facts) else None, spatial, others), ""))
-    is_mask, known = MASK_NAME.search(name) is not None, facts.dtype is not None
+    is_mask, has_dtype = MASK_NAME.search(name) is not None, facts.dtype is not None
     return [
         TensorPlan(
             TensorSpec(dtype, _demanded(sizes, facts, is_mask and not detail)),
             "search",
             detail,
             not is_mask,
-            known,
+            has_dtype,
             facts.rank is not None,
         )
         for sizes, detail in shapes
@@ -188,10 +188,10 @@ def _are_images(name: str, facts: Facts) -> bool:
     return IMAGE_NAME.search(name) is not None and -1 not in facts.sizes
 
 
-def _image_sizes(channels: int | None, spatial: int, taken: set[int]) -> tuple[int, ...]:
-    """Return the sizes of a batch of images or signals, whose sides are like no size that is taken."""
-    batch, any_channels = fresh_sizes(2, taken, features=False)
-    side = next((side for side in SIDES if side not in taken), SIDES[0])
+def _image_sizes(channels: int | None, spatial: int, used_sizes: set[int]) -> tuple[int, ...]:
+    """Return the sizes of a batch of images or signals, whose sides are like no size in use."""
+    batch, any_channels = fresh_sizes(2, used_sizes, features=False)
+    side = next((side for side in SIDES if side not in used_sizes), SIDES[0])
     return batch, channels or any_channels, *[side] * spatial
 
 
@@ -209,31 +209,31 @@ def _demanded(sizes: tuple[int, ...], facts: Facts, is_mask: bool) -> tuple[int,
     return tuple(changed)
 
 
-def _from_annotation(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _from_annotation(annotation: Any, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     if isinstance(annotation, typing.TypeVar):
         annotation = annotation.__bound__ or annotation.__name__
     if isinstance(annotation, str):
-        return _from_text(annotation, name, facts, taken, context)
+        return _from_text(annotation, name, facts, used_sizes, context)
     if annotation in (inspect.Parameter.empty, Any, None):
         return []
     if (written := _written_shape(annotation)) is not None:
-        return _from_written(written, name, facts, taken, context)
+        return _from_written(written, name, facts, used_sizes, context)
     origin = typing.get_origin(annotation) or annotation
     of_generic = next((rule for kind, rule in _OF_GENERICS if kind is origin), None)
     if of_generic is not None:
-        return of_generic(annotation, name, facts, taken, context)
-    return _from_class(annotation, name, facts, taken, context) if isinstance(annotation, type) else []
+        return of_generic(annotation, name, facts, used_sizes, context)
+    return _from_class(annotation, name, facts, used_sizes, context) if isinstance(annotation, type) else []
 
 
-def _from_union(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _from_union(annotation: Any, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     kinds = typing.get_args(annotation)
     chosen = [kind for kind in kinds if kind is not type(None)]
-    plans = [plan for kind in chosen for plan in _from_annotation(kind, name, facts, taken, context)]
+    plans = [plan for kind in chosen for plan in _from_annotation(kind, name, facts, used_sizes, context)]
     return [*plans, value(None, "annotation")] if len(chosen) < len(kinds) else plans
 
 
-def _from_dict(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    return _named(name, facts, taken, context) if facts.keys else [ValuePlan(dict, "{}", "search")]
+def _from_dict(annotation: Any, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
+    return _named(name, facts, used_sizes, context) if facts.keys else [ValuePlan(dict, "{}", "search")]
 
 
 def _written_shape(annotation: Any) -> tuple[str, str | None] | None:
@@ -249,12 +249,12 @@ def _written_shape(annotation: Any) -> tuple[str, str | None] | None:
 
 
 def _from_written(
-    written: tuple[str, str | None], name: str, facts: Facts, taken: set[int], context: Context
+    written: tuple[str, str | None], name: str, facts: Facts, used_sizes: set[int], context: Context
 ) -> list[Plan]:
     text, kind = written
     shape = next(iter(shapes_in(text)), None) or words(text)
     dtype = _DTYPES_BY_KIND.get(kind or "") or facts.dtype or ("i64" if INDEX_NAME.search(name) else "f32")
-    sizes = sizes_of(shape, context.named, taken)
+    sizes = sizes_of(shape, context.named, used_sizes)
     return [TensorPlan(TensorSpec(dtype, sizes), "annotation", dtype_known=kind is not None)]
 
 
@@ -263,12 +263,12 @@ _DTYPES_BY_KIND = {"Bool": "b8", "Int": "i64", "Int64": "i64", "Int32": "i32", "
 }  # fmt: skip
 
 
-def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _from_class(annotation: type, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     if issubclass(annotation, torch.Tensor):
-        return tensors(name, facts, taken, context)
+        return tensors(name, facts, used_sizes, context)
     if annotation.__module__ == "torch" and annotation.__name__.endswith("Tensor"):
         dtype = short_name(getattr(annotation, "dtype", torch.float32))
-        return tensors(name, dataclasses.replace(facts, dtype=dtype), taken, context)
+        return tensors(name, dataclasses.replace(facts, dtype=dtype), used_sizes, context)
     if annotation is bool:
         return [value(False, "search"), value(True, "search")]
     if annotation is float:
@@ -280,14 +280,14 @@ def _from_class(annotation: type, name: str, facts: Facts, taken: set[int], cont
     if annotation in (torch.dtype, torch.device):
         return [value(torch.float32 if annotation is torch.dtype else torch.device("cpu"), "search")]
     if annotation is torch.Size:
-        return [value(torch.Size(fresh_sizes(2, taken)), "search")]
+        return [value(torch.Size(fresh_sizes(2, used_sizes)), "search")]
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
     if annotation in _CONTAINERS:
         return [_container(annotation, facts)]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
-    if (holder := _holder_of_tensors(annotation, facts, taken, context)) is not None:
+    if (holder := _holder_of_tensors(annotation, facts, used_sizes, context)) is not None:
         return [holder]
     return [*(_instance(kind, context) for kind in _concrete(annotation)), *context.complete(annotation)]
 
@@ -321,7 +321,7 @@ def _concrete(annotation: type) -> list[type]:
 
 
 _MOST_KINDS = 3
-"""How many of the classes that an abstract one may mean are tried."""
+"""The most classes that are tried for an abstract one."""
 
 
 def _is_abstract(cls: type) -> bool:
@@ -357,7 +357,7 @@ _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
 """Modules of any kind, and containers of them, with something in them."""
 
 
-def _from_sequence(annotation: Any, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _from_sequence(annotation: Any, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     make = tuple if kind is tuple else list
     if not arguments:
@@ -366,7 +366,7 @@ def _from_sequence(annotation: Any, name: str, facts: Facts, taken: set[int], co
     if make is list or arguments[-1] is Ellipsis:
         kinds = tuple(a for a in arguments if a is not Ellipsis)
         items = kinds if _AXIS.search(name) else kinds * (facts.item_count or 2)  # no axis is named twice
-    plans = [_from_annotation(a, name, facts.element or Facts(), taken, context) for a in items]
+    plans = [_from_annotation(a, name, facts.element or Facts(), used_sizes, context) for a in items]
     if not all(plans):
         return []
     return [SequencePlan(tuple(p[min(i, len(p) - 1)] for p in plans), make) for i in range(max(len(p) for p in plans))]
@@ -379,23 +379,23 @@ _OF_GENERICS: tuple[tuple[Any, Callable[[Any, str, Facts, set[int], Context], li
     *((kind, _from_sequence) for kind in (tuple, list, Sequence, Iterable)),
     (dict, _from_dict),
     *(
-        (kind, lambda _, name, facts, taken, context: _callables(name, facts, context)[:1])
+        (kind, lambda _, name, facts, used_sizes, context: _callables(name, facts, context)[:1])
         for kind in (typing.Callable, Callable)
     ),
 )
-"""What annotations mean, by what they are of."""
+"""The rules for annotations, by what they are of."""
 
 
-def _from_text(annotation: str, name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _from_text(annotation: str, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     """An annotation that could not be evaluated: whether it names a tensor or a number."""
     words = set(re.findall(r"\w+", annotation))
     if words & {"Tensor", "FloatTensor", "tensor"}:
-        return tensors(name, facts, taken, context)
+        return tensors(name, facts, used_sizes, context)
     if "LongTensor" in words:
-        return tensors(name, dataclasses.replace(facts, dtype="i64"), taken, context)
+        return tensors(name, dataclasses.replace(facts, dtype="i64"), used_sizes, context)
     plain = {"int": int, "float": float, "bool": bool, "str": str}
     chosen = next((plain[w] for w in plain if w in words), None)
-    return _from_class(chosen, name, facts, taken, context) if chosen else []
+    return _from_class(chosen, name, facts, used_sizes, context) if chosen else []
 
 
 def _is_precise(annotation: Any) -> bool:
@@ -413,22 +413,22 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
     return origin in (tuple, list) and any(isinstance(a, type) and issubclass(a, torch.Tensor) for a in arguments)
 
 
-def _from_use(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _from_use(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses and not _is_module(facts):
         return [*context.modules(facts.attributes), *_callables(name, facts, context)]
     if modules := _modules(facts, context):
         return modules
-    if objects := _objects(name, facts, taken, context):
+    if objects := _objects(name, facts, used_sizes, context):
         return objects
     if context.constructing and (facts.length or "indexed" in facts.uses):
         number = integers(name, facts, context)[0]
         return [value((number,) * (facts.item_count or 2), "search")]
     if "count" in facts.uses:
         return [value(n, "search") for n in integers(name, facts, context)]
-    return [] if "tensor" in facts.uses else _from_use_of_values(name, facts, taken, context)
+    return [] if "tensor" in facts.uses else _from_use_of_values(name, facts, used_sizes, context)
 
 
-def _from_use_of_values(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
+def _from_use_of_values(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     """Return what is compared with literals, and what is gone over."""
     if "compared" in facts.uses and facts.literals:
         return [value(literal, "search") for literal in facts.literals]
@@ -436,7 +436,7 @@ def _from_use_of_values(name: str, facts: Facts, taken: set[int], context: Conte
         return []
     if context.constructing:
         return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
-    first = tensors(name, Facts(), taken, context)
+    first = tensors(name, Facts(), used_sizes, context)
     return [SequencePlan((plan,) * (facts.item_count or 2), list) for plan in first[:2]]
 
 
@@ -540,9 +540,9 @@ def _mentions_tensor(annotation: Any) -> bool:
 
 
 _SETTINGS = re.compile(r"(^|_)(cfg|conf|config|configs|configuration|settings|args|opts?|options|hparams|params)$")
-"""What objects of settings are called."""
+"""Names of objects of settings."""
 DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update", "values"})
-"""What dictionaries are asked for, besides their items."""
+"""The methods that dictionaries are asked for, besides their items."""
 
 
 def _is_module(facts: Facts) -> bool:
@@ -569,8 +569,8 @@ _OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}
 """Functions of as many tensors."""
 
 
-def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> list[Plan]:
-    found: list[Plan] = [*tensors(name, facts, taken, context)]
+def _anything(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
+    as_tensors: list[Plan] = [*tensors(name, facts, used_sizes, context)]
     if context.constructing and "tensor" not in facts.uses:
         likely = integers(name, facts, context)
         numbers: list[Plan] = [value(n, "search") for n in likely[:3]]
@@ -578,16 +578,16 @@ def _anything(name: str, facts: Facts, taken: set[int], context: Context) -> lis
         floats: list[Plan] = [value(_float(name), "search")]
         flags: list[Plan] = [value(flag, "search") for flag in (False, True)]
         first = flags if _FLAG.search(name) else floats if any(p.search(name) for p, _ in _FLOATS) else []
-        return [*first, *numbers, pair, *floats, IDENTITY, *flags, *found]
+        return [*first, *numbers, pair, *floats, IDENTITY, *flags, *as_tensors]
     if "tensor" in facts.uses or facts.rank or facts.min_rank or facts.dtype:
-        return found
+        return as_tensors
     if "index" in facts.uses:
         numbers = [value(n, "search") for n in (0, 1)]
-        return [*numbers, *found] if _ONE_INDEX.search(name) else [*found, *numbers]
+        return [*numbers, *as_tensors] if _ONE_INDEX.search(name) else [*as_tensors, *numbers]
     numeric = [value(n, "search") for n in integers(name, facts, context)[:2]] + [value(_float(name), "search")]
     if any(p.search(name) for p, _ in _FLOATS):
-        return [*reversed(numeric), *found]
-    return [*numeric, *found] if counts_something(name) and len(name) > 2 else [*found, *numeric]
+        return [*reversed(numeric), *as_tensors]
+    return [*numeric, *as_tensors] if counts_something(name) and len(name) > 2 else [*as_tensors, *numeric]
 
 
 def integers(name: str, facts: Facts, context: Context) -> list[int]:

@@ -81,13 +81,13 @@ def involved(attempt: Attempt) -> list[str]:
     failed = attempt.run.failed
     if failed is None:
         return []
-    found: list[str] = []
+    paths: list[str] = []
     for argument in tensors_among(failed.args, failed.kwargs):
         base = argument._base if argument._base is not None else argument
         path = attempt.paths.get(id(argument)) or attempt.paths.get(id(base))
         if path is not None:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def mentioned_names(attempt: Attempt) -> dict[str, int]:
@@ -99,8 +99,8 @@ def mentioned_names(attempt: Attempt) -> dict[str, int]:
             continue
         node = expression(span, attempt.lines)
         line = attempt.lines[span.line - 1] if span.line <= len(attempt.lines) else ""
-        found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)] if node else []
-        for name in [*found, *re.findall(r"\w+", line)]:
+        variables = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)] if node else []
+        for name in [*variables, *re.findall(r"\w+", line)]:
             names.setdefault(name, depth)
     return names
 
@@ -112,13 +112,13 @@ def by_relevance(attempt: Attempt, names: Iterable[str]) -> list[str]:
 
 
 def is_data_dependent(attempt: Attempt) -> bool:
-    """Whether it ended at code that needs the value of a tensor."""
+    """Tell whether it ended at code that needs the value of a tensor."""
     error = attempt.run.error
     return error is not None and kind_of(error, attempt.run.failed) == "data-dependent"
 
 
 def is_of_sizes(attempt: Attempt) -> bool:
-    """Whether it may have ended because sizes do not fit, as operations and checks say it."""
+    """Tell whether it may have ended because sizes do not fit, as operations and checks say it."""
     error = attempt.run.error
     if not isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)):
         return False

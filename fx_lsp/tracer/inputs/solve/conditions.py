@@ -24,10 +24,10 @@ class RaisingCondition:
 
 def guards(attempt: Attempt) -> Iterator[RaisingCondition]:
     """The conditions that led to a statement which raised, the innermost first."""
-    found = raising(attempt)
-    if found is None:
+    tracebacks = raising(attempt)
+    if tracebacks is None:
         return
-    traceback, caller = found
+    traceback, caller = tracebacks
     frame = traceback.tb_frame
     tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
     for test, truth in conditions_at(tree, traceback.tb_lineno) if tree is not None else ():
@@ -36,8 +36,8 @@ def guards(attempt: Attempt) -> Iterator[RaisingCondition]:
 
 
 def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | None:
-    """Where a statement of the user's, or of a library's other than PyTorch, raised the error; and where that function
-    was called."""
+    """Return the traceback of the statement that raised the error, if it is the user's or of a library other than
+    PyTorch, and that of the call of its function."""
     traceback = attempt.run.error.__traceback__ if attempt.run.error else None
     caller: TracebackType | None = None
     while traceback is not None and traceback.tb_next is not None:
@@ -61,17 +61,17 @@ def statements_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.stmt]]
 
 def conditions_at(tree: ast.AST, line: int) -> list[tuple[ast.expr, bool]]:
     """The assertion at a line, or the branches that it is in, innermost first, with the truth that leads elsewhere."""
-    found: list[tuple[int, ast.expr, bool]] = []
+    conditions: list[tuple[int, ast.expr, bool]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or node.lineno):
             return [(node.test, True)]
         if isinstance(node, ast.If):
             branches = ((node.body, False), (node.orelse, True))
-            found += [(node.lineno, node.test, truth) for branch, truth in branches if _within(branch, line)]
+            conditions += [(node.lineno, node.test, truth) for branch, truth in branches if _within(branch, line)]
         elif isinstance(node, ast.Match) and _within([s for case in node.cases for s in case.body], line):
             values = [case.pattern.value for case in node.cases if isinstance(case.pattern, ast.MatchValue)]
-            found += [(node.lineno, ast.Compare(node.subject, [ast.Eq()], [v]), True) for v in values]
-    return [(test, truth) for _, test, truth in sorted(found, key=lambda item: -item[0])]
+            conditions += [(node.lineno, ast.Compare(node.subject, [ast.Eq()], [v]), True) for v in values]
+    return [(test, truth) for _, test, truth in sorted(conditions, key=lambda item: -item[0])]
 
 
 def _within(statements: Sequence[ast.stmt], line: int) -> bool:
@@ -90,10 +90,10 @@ def _handed(guard: RaisingCondition, attempt: Attempt, caller: TracebackType | N
     call = expression_at(caller, attempt.sources)
     if not isinstance(call, ast.Call):
         return None
-    given = [k.value for k in call.keywords if k.arg == test.id]
+    by_keyword = [k.value for k in call.keywords if k.arg == test.id]
     bound = isinstance(call.func, ast.Attribute) and parameters[0] in ("self", "cls")
     position = parameters.index(test.id) - bound
-    argument = next(iter([*given, *call.args[position : position + 1]]), None)
+    argument = next(iter([*by_keyword, *call.args[position : position + 1]]), None)
     return RaisingCondition(caller.tb_frame, argument, truth) if argument is not None else None
 
 

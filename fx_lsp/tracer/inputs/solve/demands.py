@@ -1,4 +1,4 @@
-"""What the code itself says a tensor should look like: the check that raised, and the words that it raised."""
+"""Change tensors to what the code itself asks for: in the check that raised, and in the words that it raised."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def single_batch(attempt: Attempt) -> Iterator[Plans]:
 
 def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
     """The plans with the tensor at `path` changed to meet a demand."""
-    taken = plans.sizes()
+    used_sizes = plans.sizes()
 
     def change(have: Sizes) -> Sizes:
         needed = demand.index + 1 if demand.index >= 0 else -demand.index
         rank = demand.rank if demand.rank is not None else max(len(have), demand.min_rank)
         rank = max(rank, needed) if demand.size is not None else rank
-        sizes = list(reranked(have, rank, taken))
+        sizes = list(reranked(have, rank, used_sizes))
         if demand.size is not None:
             sizes[demand.index] = demand.size
         return tuple(sizes)
@@ -128,7 +128,7 @@ def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
 
 def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
     """The plans with the tensor at `path` of that shape: what has a name keeps its size, where there is one."""
-    taken = plans.sizes()
+    used_sizes = plans.sizes()
 
     def change(have: Sizes) -> Sizes:
         rank = len(shape)
@@ -136,7 +136,7 @@ def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
             rank = max(rank, len(have)) if shape[0] == "..." else rank - 1
         dimensions: list[int | str] = [d for d in shape if d != "..."]
         dimensions = [*("" for _ in range(rank - len(dimensions))), *dimensions]
-        padded = reranked(have, rank, taken)
+        padded = reranked(have, rank, used_sizes)
         return tuple(d if isinstance(d, int) else old for d, old in zip(dimensions, padded, strict=True))
 
     return resized(plans, change, "from the words of an error", path)

@@ -1,4 +1,4 @@
-"""What a target demands of sizes that no caller means: two sizes that have nothing to do with each other and have to be
+"""Find demands on sizes that no caller means: two sizes that have nothing to do with each other and have to be
 equal, or a batch that has to be a number of the model's.
 
 Every equality that held joins two classes of sizes. Most are what the code is about: a batch is a batch, a width what
@@ -33,7 +33,7 @@ Again = Callable[[Sizes], Attempt]
 
 MAX_DEMANDS = 4
 MAX_SIZES, MAX_SIZE = 4, 130
-"""How many sizes there are, of those below a largest, that an equality holds for hardly any of."""
+"""The most sizes for which an equality holds that hardly any meets, and the size below which they are counted."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _single_conditions(exploration: Exploration) -> Iterator[Condition]:
 
 @dataclass(frozen=True)
 class _Join:
-    """Where two classes of sizes became one, and all classes as they were before."""
+    """A condition that joined two classes of sizes into one, and all classes as they were before."""
 
     chain: Chain
     roots: tuple[Any, Any]

@@ -1,4 +1,4 @@
-"""What the code asks for where nothing was given: arguments that `**kwargs` hands on, and tensors for defaults."""
+"""Supply what the code asks for where nothing was given: arguments that `**kwargs` hands on, tensors for defaults."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def handed_on(attempt: Attempt) -> Iterator[Plans]:
     names = (
         lacking.names if lacking is not None else (missing.name,) if missing is not None and not missing.kind else ()
     )
-    plans, known = attempt.plans, {name for name, _ in attempt.plans.items}
+    plans, present = attempt.plans, {name for name, _ in attempt.plans.items}
     for name in names:
-        if name in known or not name.isidentifier():
+        if name in present or not name.isidentifier():
             return
         proposed = _proposed(attempt, lacking, name)
         attempt.alternatives.setdefault(name, proposed)
@@ -61,9 +61,9 @@ def _lacking(attempt: Attempt) -> _Lacking | None:
     signature = signature_of(function) if callable(function) else None
     if signature is None:
         return None
-    given = _given(call, frame, signature)
+    passed = _given(call, frame, signature)
     required = (n for n, p in signature.parameters.items() if p.default is p.empty and p.kind not in _SPREAD)
-    names = tuple(name for name in required if name not in given)
+    names = tuple(name for name in required if name not in passed)
     return _Lacking(function, ast.unparse(call.func), names) if names else None
 
 
@@ -95,9 +95,9 @@ def _proposed(attempt: Attempt, lacking: _Lacking | None, name: str) -> list[Pla
     function = function.__init__ if isinstance(function, type) else function
     annotation = hints_of(function, attempt.context.module).get(name, inspect.Parameter.empty)
     parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-    found = proposals(parameter, annotation, Facts(), attempt.plans.sizes(), attempt.context)
+    plans = proposals(parameter, annotation, Facts(), attempt.plans.sizes(), attempt.context)
     detail = f"for {lacking.path}" if lacking is not None else ""
-    return [dataclasses.replace(p, detail=detail) if isinstance(p, ValuePlan) else p for p in found]
+    return [dataclasses.replace(p, detail=detail) if isinstance(p, ValuePlan) else p for p in plans]
 
 
 def partially_applied(attempt: Attempt) -> Iterator[Plans]:
@@ -130,8 +130,8 @@ def tensor_for_default(attempt: Attempt) -> Iterator[Plans]:
     mentioned = mentioned_names(attempt)
     for name, plan in attempt.plans.items:
         if name in mentioned and isinstance(plan, ValuePlan) and plan.source == "default" and plan.kind == asked.kind:
-            for found in tensors(name, Facts(), attempt.plans.sizes(), attempt.context):
-                yield attempt.plans.with_plan(name, found)
+            for tensor in tensors(name, Facts(), attempt.plans.sizes(), attempt.context):
+                yield attempt.plans.with_plan(name, tensor)
 
 
 _NO_TENSORS = frozenset({"int", "float", "bool", "NoneType"})

@@ -29,18 +29,18 @@ MAX_RANK = 5
 MAX_SHAPES, MAX_SHAPES_OF_RANK = 50, 8
 """With how many other shapes of one operand a call is tried: of as many dimensions, and of each other number."""
 MAX_DISTINCT = 4
-"""How many sizes of other operands are tried in pairs, as a mask of attention has them."""
+"""The most sizes of other operands that are tried in pairs, as a mask of attention has them."""
 MAX_MOVED = 6
-"""How many changes are looked at with which a call raises something else."""
+"""The most changes that are looked at with which a call raises something else."""
 MAX_NUMBER = 1 << 16
 DTYPES = (torch.int64, torch.float32, torch.bool, torch.complex64)
 VALUES: tuple[Any, ...] = (
     *(False, 1, 2, 0.5, torch.float32, torch.device("cpu")),
     *((1, 1), (2,), (1, 1, 1, 1), (1, 1, 1), (-1,)),
 )
-"""What is tried in place of a tensor: one of each type that PyTorch's functions take."""
+"""The values tried in place of a tensor: one of each type that PyTorch's functions take."""
 MODES = ("constant", "reflect", "replicate", "circular", "mean", "sum", "none", "backward", "ortho", "forward")
-"""What is tried in place of a string: the modes that PyTorch's functions have."""
+"""The strings tried in place of a string: the modes that PyTorch's functions have."""
 SEVERAL = object()
 """Stands for a list of several tensors."""
 ASKS_ONE_ELEMENT = frozenset(
@@ -155,8 +155,8 @@ class Question:
         try:
             with self._mode(), torch.no_grad():
                 leaves = self._stand_ins | {key: _made(other, self._device) for key, other in others.items()}
-                given = (self.call.args, self.call.kwargs)
-                args, kwargs = tree_map(lambda leaf: leaves.get(id(leaf), _hint(leaf, self._device)), given)
+                arguments = (self.call.args, self.call.kwargs)
+                args, kwargs = tree_map(lambda leaf: leaves.get(id(leaf), _hint(leaf, self._device)), arguments)
                 checked_call(self.call.func, args, kwargs)
         except Exception as error:
             return error.with_traceback(None)

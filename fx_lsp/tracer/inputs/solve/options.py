@@ -1,4 +1,4 @@
-"""Which strings and numbers code accepts where it got another: what a check compares with, the keys of a table, the
+"""Find the strings and numbers that code accepts in place of another: what a check compares with, keys of a table, the
 words of an error."""
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fx_lsp.tracer.inputs.solve.conditions import guards, raising
 from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 
 _PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
-"""How numbers, tuples of them and strings are shown."""
+"""Numbers, tuples of them and strings, as they are shown."""
 _MOST = 8
-"""How many options of one parameter are tried."""
+"""The most options of one parameter that are tried."""
 _QUOTED = re.compile(r"""(?<!\w)(['"`])([\w.+-]{1,40})\1""")
 _LIST = re.compile(
     r"\b(?:one of|either|supported|valid|available|allowed|choose from|expected|must be|should be|modes|options)\b"
@@ -27,7 +27,7 @@ _LIST = re.compile(
 
 
 def accepted(attempt: Attempt) -> Iterator[Plans]:
-    """What is accepted in place of a guessed string, number, or tuple of numbers."""
+    """Yield plans with what is accepted in place of a guessed string, number, or tuple of numbers."""
     values = guessed(attempt.plans.items)
     for name in by_relevance(attempt, values):
         for other in (*_compared(attempt, values[name]), *worded(attempt.run.error, name, values[name])):
@@ -69,8 +69,8 @@ def _words_raising(error: BaseException) -> set[str]:
 
 def _listed(text: str) -> list[str]:
     """The words of `expected one of constant, reflect or circular`."""
-    found = _LIST.search(text)
-    end = re.split(r"[.;(\n]|\b[Gg]ot\b", found[1])[0] if found else ""
+    match = _LIST.search(text)
+    end = re.split(r"[.;(\n]|\b[Gg]ot\b", match[1])[0] if match else ""
     words = [word.strip() for word in re.split(r"\s*(?:,|\||/|\bor\b|\band\b)\s*", end)]
     return words if len(words) > 1 and all(re.fullmatch(r"[A-Za-z][\w-]*|", w) for w in words) else []
 

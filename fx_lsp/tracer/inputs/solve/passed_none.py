@@ -13,7 +13,7 @@ from fx_lsp.tracer.source.provenance import Sources
 
 
 def handed_as_none(error: BaseException, sources: Sources) -> list[str]:
-    """What the outermost call handed on as None and an error speaks of, by whatever name it has where it was raised.
+    """List what the outermost call passed as None and an error speaks of, by whatever name it has where it was raised.
 
     `encoder(x, mask=source_mask)` hands `source_mask` down as `mask`: an error about `mask` is about `source_mask`.
     """
@@ -30,7 +30,7 @@ def handed_as_none(error: BaseException, sources: Sources) -> list[str]:
         call = expression(span, [line.rstrip("\n") for line in linecache.getlines(frame.f_code.co_filename)])
         if not isinstance(call, ast.Call):
             return []
-        names = [given for name in names for given in _given_as(call, callee, name)]
+        names = [variable for name in names for variable in _given_as(call, callee, name)]
         callee = frame.f_code
     return list(dict.fromkeys(names))
 
@@ -48,12 +48,12 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
 
 def _given_as(call: ast.Call, callee: CodeType, name: str) -> Iterator[str]:
     """The variables that a call hands to a parameter; the name itself where everything is handed on."""
-    given = [keyword.value for keyword in call.keywords if keyword.arg == name]
+    values = [keyword.value for keyword in call.keywords if keyword.arg == name]
     handed_on = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
-    if not given and not handed_on:
+    if not values and not handed_on:
         names = [n for n in _parameters(callee) if n != "self"]
-        given = call.args[names.index(name) :][:1] if name in names else []
-    for value in given:
+        values = call.args[names.index(name) :][:1] if name in names else []
+    for value in values:
         yield from (node.id for node in ast.walk(value) if isinstance(node, ast.Name))
-    if not given and handed_on:
+    if not values and handed_on:
         yield name

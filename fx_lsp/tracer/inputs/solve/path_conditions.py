@@ -1,4 +1,4 @@
-"""What a target asks of the sizes of its inputs: one run on symbols, with every condition in the order it was asked."""
+"""Record what a target asks of the sizes of its inputs: a run on symbols, each condition in the order it was asked."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Exploration:
 
 
 GRACE = 1.0
-"""How many seconds a run on symbols may take that begins when the time for a search is used up."""
+"""The seconds that a run on symbols may take that begins when the time for a search is used up."""
 numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one number or several
 
 
@@ -186,9 +186,9 @@ class PathConditions(ShapeEnv):
         symbol = self.create_symbol(hint, source, DimDynamic.DYNAMIC)
         assert isinstance(symbol, sympy.Symbol)
         self.values[symbol] = hint
-        made = self.create_symintnode(symbol, hint=hint, source=source)
-        assert isinstance(made, torch.SymInt)
-        return made
+        symint = self.create_symintnode(symbol, hint=hint, source=source)
+        assert isinstance(symint, torch.SymInt)
+        return symint
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer from the sizes that the symbols stand for. Numbers that depend on values are left to PyTorch."""

@@ -1,4 +1,4 @@
-"""What an exception says about the inputs: other plans to try, the most plausible first."""
+"""Read an exception for what it says about the inputs: other plans to try, the most plausible first."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from fx_lsp.tracer.run.observation import tensors_among
 from fx_lsp.tracer.run.tensors import spec_of
 
 LENGTHS = (4, 3, 1, 2)
-"""How many things a list may have."""
+"""The numbers of things that are tried for a list."""
 NO_GRADIENT = "no gradient: the call has none for it, or writes to it in place"
 
 
@@ -138,7 +138,7 @@ def _names_device(named: Any, devices: Sequence[str | None]) -> bool:
 
 
 def _as_given(attempt: Attempt) -> Iterator[Plans]:
-    """What a program gives needs no gradient unless it says so: where all is given, the same without any."""
+    """Yield the plans without any gradient where all is given: what a program gives needs none unless it says so."""
     tensors = [plan for _, plan in attempt.plans.tensors()]
     if isinstance(attempt.run.error, RuntimeError) and tensors and all(plan.source != "search" for plan in tensors):
         yield attempt.plans.map_tensors(lambda _, plan: dataclasses.replace(plan, grad=False))
@@ -298,13 +298,13 @@ RULES: tuple[Rule, ...] = (
 
 def _refreshed(plan: Plan, plans: Plans) -> Plan:
     """The same plan with other sizes in place of those that are in use; small ones mean something and stay."""
-    taken = plans.sizes()
+    used_sizes = plans.sizes()
 
     def fresh(plan: Plan) -> Plan:
         if isinstance(plan, SequencePlan):
             return dataclasses.replace(plan, items=tuple(fresh(p) for p in plan.items))
         if isinstance(plan, TensorPlan) and plan.source == "search":
-            new = fresh_sizes(len(plan.spec.sizes), taken)
+            new = fresh_sizes(len(plan.spec.sizes), used_sizes)
             kept = (s if isinstance(s, int) and s <= SMALL else n for s, n in zip(plan.spec.sizes, new, strict=True))
             return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=tuple(kept)))
         return plan

@@ -12,7 +12,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt
 from fx_lsp.tracer.run.observation import LongLoop, repeats_at_most
 
 LONG = 256
-"""How often one expression runs in a loop that is worth shortening where the size of the dimension was made up."""
+"""The fewest runs of one expression that make a loop worth shortening where the size of the dimension was made up."""
 OFTEN = 128
 MANY = 1000
 """The same where the code has the size, and how many torch calls take so long to capture that few would wait."""
@@ -20,11 +20,11 @@ SHORT = (5, 6, 7, 9, 10)
 """Sizes of dimensions that such a loop goes over."""
 MAX_TRIES = 8
 FEW = 2
-"""How many steps stand for a loop whose number of steps nobody gave."""
+"""The steps that stand for a loop whose number of steps nobody gave."""
 HEAVY = 200
 """From how many torch calls on a loop over such a number is shortened."""
 SHARE = 0.7
-"""What is left of the torch calls, at most, where a number was one of steps."""
+"""The largest share of the torch calls that is left where a number was one of steps."""
 OFFERED: frozenset[InputSource] = frozenset({"convention", "call site", "recorded", "annotation"})
 """Sources that say what the code runs with, not what the author wants to see traced."""
 
@@ -98,8 +98,8 @@ def _guessed_steps(plan: Plan, repeated: Iterable[int]) -> int:
 
 def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:
     """The plans with one size made short, the likeliest first: everywhere, or else in one dimension of one tensor."""
-    taken = plans.sizes()
-    short = next(size for size in SHORT if size not in taken)
+    used_sizes = plans.sizes()
+    short = next(size for size in SHORT if size not in used_sizes)
     places = [
         (path, dim, size)
         for path, plan in plans.tensors()
@@ -108,10 +108,10 @@ def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Pl
         if isinstance(size, int) and max(SHORT) < size <= steps + 1
     ]
     for size in sorted({s for _, _, s in places}, key=lambda s: (abs(s - steps) > 1, -s)):
-        found = {(path, dim) for path, dim, s in places if s == size}
-        yield _resized(plans, found, short)
-        if len(found) > 1:
-            for place in sorted(found):
+        same_size = {(path, dim) for path, dim, s in places if s == size}
+        yield _resized(plans, same_size, short)
+        if len(same_size) > 1:
+            for place in sorted(same_size):
                 yield _resized(plans, {place}, short)
 
 
@@ -121,8 +121,8 @@ def _resized(plans: Plans, places: set[tuple[str, int]], short: int) -> Plans:
         if sizes == plan.spec.sizes:
             return plan
         before = ", ".join(str(s) for dim, s in enumerate(plan.spec.sizes) if (path, dim) in places)
-        given = plan.source != "search"
-        detail = f"{plan.detail}, with {short} for {before}" if given else "short"
+        is_given = plan.source != "search"
+        detail = f"{plan.detail}, with {short} for {before}" if is_given else "short"
         detail = f"{detail}, as a long loop goes over it"
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail=detail)
 

@@ -91,18 +91,18 @@ def fitting_values(attempt: Attempt) -> Iterator[Plans]:
     if attempt.question is None:
         return
     call, mentioned = attempt.question.call, mentioned_names(attempt)
-    given: list[tuple[str, Any]] = []
+    arguments: list[tuple[str, Any]] = []
     for argument in (*call.args, *call.kwargs.values()):
         if isinstance(argument, str) or isinstance(
             attempt.run.error, TypeError
         ):  # else its sizes or its dtype are wrong
             guesses = ((n, p) for n, p in attempt.plans.items if getattr(p, "source", "") == "search")
-            given += [(name, argument) for name, _ in guesses if _is_given(attempt, name, argument, mentioned)]
-    for name, argument in given:
+            arguments += [(name, argument) for name, _ in guesses if _is_given(attempt, name, argument, mentioned)]
+    for name, argument in arguments:
         if isinstance(argument, (int, float)) and attempt.question.takes_tensor(argument):
             tensors = (plan for plan in attempt.alternatives.get(name, ()) if isinstance(plan, TensorPlan))
             yield from (attempt.plans.with_plan(name, plan) for plan in tensors)
-    for name, other in attempt.question.fitting_values(given):
+    for name, other in attempt.question.fitting_values(arguments):
         plan = attempt.plans[name]
         several = SequencePlan((plan, plan)) if other is SEVERAL else None
         yield attempt.plans.with_plan(name, several or value(other, "search", TAKEN))
@@ -245,9 +245,9 @@ def with_rank(plans: Plans, path: str, rank: int) -> Plans:
 
 def _with_ranks(plans: Plans, paths: Iterable[str], rank: int) -> Plans:
     """Return the plans with several tensors given `rank` dimensions; those that are added are the same for all."""
-    taken = plans.sizes()
+    used_sizes = plans.sizes()
     for path in paths:
-        plans = resized(plans, lambda sizes: reranked(sizes, rank, taken), RERANKED, path)
+        plans = resized(plans, lambda sizes: reranked(sizes, rank, used_sizes), RERANKED, path)
     return plans
 
 

@@ -23,16 +23,16 @@ GRID = tuple(sorted({*range(2, 17), *range(16, 129, 4), *range(128, 513, 32)}))
 """The sizes that are tried for two dimensions at once."""
 MAX_SOLUTIONS = 4
 MAX_FITTING = 400
-"""How many solutions are looked for, and"""
+"""The most solutions that are returned, and the most that are looked for."""
 MAX_COMPARED = 24
-"""how many of them, the most natural, are compared with what was asked before."""
+"""The most of them, the most natural, that are compared with what was asked before."""
 FITS = "sizes that fit"
 MAX_GOALS = 2
-"""How many of the last conditions are tried to turn out otherwise."""
+"""The most of the last conditions that are tried to turn out otherwise."""
 ENLARGEMENTS = (16, 16), (64, 4)
 """By how much the sides of images are enlarged that are below a size."""
 MAX_PATH = 400
-"""How many of the conditions asked before are looked at, the last ones."""
+"""The most of the conditions asked before that are looked at, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -110,19 +110,19 @@ def _told_apart(solution: Solution, groups: _Groups, exploration: Exploration, g
 
 
 def _beside_ones(expression: sympy.Basic) -> sympy.Basic:
-    """What is left of alternatives without those that something is 1 or nothing: no code is written for that."""
+    """Leave out the alternatives that something is 1 or nothing: no code is written for that."""
     if isinstance(expression, sympy.Or):
         return sympy.Or(*(part for part in expression.args if not _is_one(part) and not _is_zero(part)))
     return expression
 
 
 def _is_one(expression: sympy.Basic) -> bool:
-    """Whether a condition is that something is 1, such as a channel that a layer is made for."""
+    """Tell whether a condition is that something is 1, such as a channel that a layer is made for."""
     return isinstance(expression, sympy.Eq) and sympy.Integer(1) in expression.args
 
 
 def is_one(goal: Condition) -> bool:
-    """Whether a condition asks for the size 1, as operations do on their way, to broadcast."""
+    """Tell whether a condition asks for the size 1, as operations do on their way, to broadcast."""
     return _is_one(goal.expression)
 
 
@@ -276,7 +276,7 @@ def _changes(
 
 
 def _alike(first: Dimension, second: Dimension) -> bool:
-    """Whether two dimensions are height and width of one image, or an extent of several tensors alike."""
+    """Tell whether two dimensions are height and width of one image."""
     return first.path == second.path and min(first.index, second.index) > 0 and first.rank > 3
 
 
@@ -311,7 +311,7 @@ def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[
 def _cost(
     solution: Solution, path: Iterable[tuple[Condition, Test]], before: Mapping[str, int], unlikely: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """How unlikely a solution is, what it breaks of the conditions asked before in front of what is unnatural."""
+    """Rate how unlikely a solution is, what it breaks of the conditions asked before in front of what is unnatural."""
     sizes = {**before, **{str(s): n for s, n in solution.sizes.items()}}
     asked = ((c, test) for c, test in path if not solution.sizes.keys().isdisjoint(c.expression.free_symbols))
     broken = [c for c, test in asked if not _is_of_layout(c.expression) and not test(sizes)]
@@ -340,7 +340,7 @@ def _oddness(size: int) -> int:
 
 
 def _test(expression: sympy.Basic, wanted: bool) -> Test:
-    """Whether an expression has that truth, as a function of sizes by the names of their symbols."""
+    """Compile a test of whether an expression has that truth: a function of sizes by the names of their symbols."""
     try:
         code = compile(SymbolPrinter().doprint(expression), "<condition>", "eval")
     except (SyntaxError, NotImplementedError, TypeError):
@@ -356,7 +356,7 @@ def _test(expression: sympy.Basic, wanted: bool) -> Test:
 
 
 def is_readable(goal: Condition, exploration: Exploration) -> bool:
-    """Whether a condition can be computed from sizes, so that having no solution means something."""
+    """Tell whether a condition can be computed from sizes, so that having no solution means something."""
     sizes = {str(symbol): size for symbol, size in exploration.hints.items()}
     return _test(goal.expression, goal.held)(sizes)
 
@@ -371,4 +371,4 @@ _FUNCTIONS: dict[str, Any] = {
     "Max": max,
     "Min": min,
 }
-"""What printed conditions call."""
+"""The functions that printed conditions call."""

@@ -39,11 +39,11 @@ from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, ti
 from fx_lsp.tracer.program.absences import AbsentError
 
 MAX_GOALS = 3
-"""How many of the last conditions have to have no solution."""
+"""The most of the last conditions that have to have no solution, and the most other plans that have to be refused."""
 MIN_RANKS = 4
 """With how many choices of ranks an expression has to fail, where nothing says which is meant."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError, AssertionError)
-"""What code raises that is wrong; what a dictionary lacks may come from elsewhere."""
+"""The errors that wrong code raises; what a dictionary lacks may come from elsewhere."""
 _DIFFERENTIATING = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
 MAX_PLACES = 8
 """At how many expressions it is asked whether they are wrong."""
@@ -63,7 +63,7 @@ def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
 
 @dataclass(frozen=True)
 class DeadEnd:
-    """Where a search ended that found nothing: its attempts in their order, and how others are made.
+    """The end of a search that found nothing: its attempts in their order, and how others are made.
 
     It is `exhausted` if no other ranks of inputs were left to try.
     """
