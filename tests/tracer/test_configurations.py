@@ -77,7 +77,7 @@ def test_files_of_defaults_are_put_together(trace):
 def test_a_name_is_missing_everywhere(trace):
     """What has only some of the names is not what is meant."""
     traced = trace(NET, "Net", files={"settings.py": 'SMALL = {"width": 12, "hidden": 40}'})
-    assert configuration(traced) == snapshot(["init.config: SimpleNamespace(depth=2, width=8, hidden=64) · "])
+    assert configuration(traced) == snapshot(["init.config: SimpleNamespace(depth=2, hidden=64, width=8) · "])
 
 
 def test_what_the_program_adds_is_a_guess(trace):

@@ -252,4 +252,4 @@ for x in [torch.randn(4, 8)]:
     model(x.to(device)).sum().backward()
 """
     )
-    assert trace(source, "step").inputs() == snapshot(["x: f32[4, 8] · search"])
+    assert trace(source, "step").inputs() == snapshot(["x: f32[4, 8] · call site"])

@@ -93,14 +93,14 @@ class Model(nn.Module):
 
 def test_a_number_of_steps_that_nobody_gave_is_small(trace):
     traced = trace(PRELUDE + GENERATE.replace("{default}", ""), "Model.generate")
-    assert traced.inputs() == snapshot(["idx: i64[4, 64] · search", "max_new_tokens: 2 · search"])
+    assert traced.inputs() == snapshot(["idx: i64[4, 8] · search", "max_new_tokens: 2 · search"])
     assert traced.outcome.inputs[-1].detail == snapshot("2 steps, as a loop goes over it")
     assert traced.graph("inference").count("aten.argmax.default") == 2
 
 
 def test_a_default_of_hundreds_of_steps_is_shortened(trace):
     traced = trace(PRELUDE + GENERATE.replace("{default}", "=200"), "Model.generate")
-    assert traced.inputs() == snapshot(["idx: i64[4, 64] · search", "max_new_tokens: 2 · search"])
+    assert traced.inputs() == snapshot(["idx: i64[4, 8] · search", "max_new_tokens: 2 · search"])
     assert traced.outcome.inputs[-1].detail == snapshot("2 steps for 200, as a loop goes over it")
 
 

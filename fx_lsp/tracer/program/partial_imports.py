@@ -220,6 +220,8 @@ def _is_installed(package: str) -> bool:
 def _is_lacked(error: ImportError, own: str) -> bool:
     """Return True if an import of a file's own asks for a name that an installed package does not have."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if (error.name or "").partition(".")[0] in NEVER_REPLACED:
+        return False
     return bool(frames) and frames[-1].f_code.co_filename == own and error.path is not None and is_installed(error.path)
 
 

@@ -348,17 +348,24 @@ def _reads_open_global(attempt: Attempt) -> bool:
 
     It stands for a package that is not there, or for what the program fills in elsewhere.
     """
-    frame, node = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
+    frame, node = _users_innermost(attempt)
     if frame is None or node is None:
         return False
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} - frame.f_locals.keys()
     return any(name in frame.f_globals and frame.f_globals[name] is None for name in names)
 
 
+def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | None]:
+    """Return the innermost expression of the user's own code that was running at the end, with its frame."""
+    running = expressions_raising(attempt.run.error, attempt.sources)
+    own = (pair for pair in running if attempt.sources.rank(pair[0].f_code.co_filename) == 0)
+    return next(own, (None, None))
+
+
 def _values_read(attempt: Attempt) -> list[Any]:
     """Return what the variables and attributes hold that the user's innermost expression reads which was running at the
     end."""
-    frame, node = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
+    frame, node = _users_innermost(attempt)
     parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))) if node is not None else ()
     return [value_in(part, frame) for part in parts] if frame is not None else []
 
