@@ -254,8 +254,8 @@ def loss_of(node: ast.stmt) -> ast.expr | None:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in _BACKWARD:
         return None
     receiver = call.func.value
-    if (listed := _listed_losses(call)) is not None and _last(receiver).endswith("autograd"):
-        return listed
+    if _last(receiver).endswith("autograd"):
+        return _losses_given(call)
     plain = len(call.args) == 1 and isinstance(receiver, ast.Name) and isinstance(call.args[0], ast.Name)
     if call.func.attr == "manual_backward" or (plain and not call.keywords and _LOSS.search(_last(call.args[0]))):
         return call.args[0] if call.args else None
@@ -263,12 +263,12 @@ def loss_of(node: ast.stmt) -> ast.expr | None:
     return receiver.args[0] if scaled and isinstance(receiver, ast.Call) else receiver
 
 
-def _listed_losses(call: ast.Call) -> ast.expr | None:
-    """Return what `autograd.backward([loss])` is given in a list, several as a tuple."""
-    lists = (argument.elts for argument in call.args if isinstance(argument, (ast.List, ast.Tuple)))
-    listed = next(lists, list[ast.expr]())
-    several = ast.Tuple(listed, ast.Load())
-    return None if not listed else listed[0] if len(listed) == 1 else ast.copy_location(several, call)
+def _losses_given(call: ast.Call) -> ast.expr | None:
+    """Return what `autograd.backward` is given: the losses of a list as a tuple, or a single one as it is."""
+    listed = next((argument for argument in call.args if isinstance(argument, (ast.List, ast.Tuple))), None)
+    if listed is None:
+        return next(iter(call.args), None)
+    return listed.elts[0] if len(listed.elts) == 1 else ast.copy_location(ast.Tuple(listed.elts, ast.Load()), call)
 
 
 def results_of(body: Sequence[ast.stmt]) -> list[ast.expr]:
@@ -771,7 +771,7 @@ def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
                 hidden = f"loss {len(losses)}"
                 cut.append(ast.copy_location(ast.Assign([ast.Name(hidden, ast.Store())], loss), node))
                 losses.append(ast.copy_location(ast.Name(hidden, ast.Load()), loss))
-            cut += _kept_for_backward(node, block)
+            cut += _kept_for_backward(node, block[: ends[-1] + 1])
         elif not _has_backward(node):
             cut.append(node)
         elif isinstance(node, ast.If):
@@ -793,16 +793,19 @@ def _kept_for_backward(node: ast.stmt, block: Sequence[ast.stmt]) -> Iterator[as
     In the program the gradients are there by then; here they are taken of all losses at the end.
     """
     place = block.index(node)
-    bound = _bound_names(block[:place])
-    for later in block[place + 1 :]:
-        match later:
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name) as variable, method))) if name in bound:
-                if method.endswith("_"):
-                    copied = ast.Call(ast.Attribute(variable, "clone", ast.Load()), [], [])
-                    bound.discard(name)
-                    yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], copied), later)
-            case _:
-                pass
+    later = {name: part for part in block[place + 1 :] for name in _changed_in_place(part)}
+    for name in sorted(later.keys() & _bound_names(block[:place])):
+        copied = ast.Call(ast.Attribute(ast.Name(name, ast.Load()), "clone", ast.Load()), [], [])
+        yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], copied), later[name])
+
+
+def _changed_in_place(node: ast.stmt) -> Iterator[str]:
+    """Yield `label` of `label.fill_(0)`."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method))) if method.endswith("_"):
+            yield name
+        case _:
+            pass
 
 
 def _checked(node: ast.stmt, loss: ast.expr) -> ast.expr:

@@ -30,7 +30,7 @@ SLOW_SECONDS = 3.0
 
 
 class TraceProgress(Enum):
-    """How far the trace of a target's present text is: not begun nor wanted, on its way, or known."""
+    """Tell how far the trace of a target's present text is: not begun nor wanted, on its way, or known."""
 
     NOT_TRACED = "not traced"
     TRACING = "tracing"
@@ -107,7 +107,7 @@ class TextKeys:
 
 
 class Requests:
-    """Who waits for what is not known of a file yet. Each is asked again whenever something may have changed."""
+    """Hold who waits for what is not known of a file yet. Each is asked again whenever something may have changed."""
 
     def __init__(self) -> None:
         self._questions = Counter[TargetQuestion]()

@@ -586,6 +586,7 @@ for x, y in [(torch.randn(6, 8), torch.randint(0, 4, (6,)))]:
     )
     traced = trace(source, "step")
     assert traced.trace.outputs == snapshot(("f32[]",))
+    assert trace(source.replace("[loss]", "loss"), "step").trace.outputs == traced.trace.outputs
 
 
 def test_numbers_that_are_added_to_options_elsewhere_are_made_up(trace):

@@ -37,7 +37,7 @@ from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.functions import innermost
-from fx_lsp.tracer.run.state import contents_of
+from fx_lsp.tracer.run.state import names_seen_by
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 
@@ -141,8 +141,8 @@ def candidate_of(
     add_facts_of_functions(facts, task.module)
     around = {"self": bound.modules[""]} if bound.modules else _modules_around(bound.described)
     add_layer_facts(node, facts, {**around, **_modules_given(offer.args)})
-    if bound.modules:
-        add_documented_images(find_class(task.tree, type(bound.modules[""]).__name__), facts)
+    if subject.owner is not None:
+        add_documented_images(find_class(task.tree, subject.owner.__name__), facts)
     lend_facts(task.tree, facts, bool(bound.modules))
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
     start, alternatives = start_plans(
@@ -168,9 +168,7 @@ def _modules_around(function: Any) -> Mapping[str, nn.Module]:
     plain = innermost(function)
     if not isinstance(plain, FunctionType):
         return {}
-    cells = zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=False)
-    held = {**plain.__globals__, **{name: contents_of(cell) for name, cell in cells}}
-    return {name: value for name, value in held.items() if isinstance(value, nn.Module)}
+    return {name: value for name, value in names_seen_by(plain).items() if isinstance(value, nn.Module)}
 
 
 def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:

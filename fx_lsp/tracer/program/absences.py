@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fx_lsp.steps import BACKWARD, blocks_of
-from fx_lsp.tracer.run.state import contents_of
+from fx_lsp.tracer.run.state import variables_around
 from fx_lsp.tracer.source.likely_numbers import number_named, says_number
 
 _RECORD, _CAUGHT, _ERROR, _NUMBER, _ARGUMENT, _TURNS = "absent", "caught", "error", "number", "argument", "turns"
@@ -404,8 +404,7 @@ def _bound_attributes(node: ast.stmt) -> list[tuple[str, str]]:
 
 def absent_names(function: FunctionType) -> Iterator[tuple[str, Absent]]:
     """The names that a function reads of what is around it, and its defaults, that are absent."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-    held: dict[str, Any] = {name: contents_of(cell) for name, cell in cells}
+    held = variables_around(function)
     held |= {name: function.__globals__.get(name) for name in _global_names(function)}
     held |= function.__kwdefaults__ or {}
     yield from ((name, value) for name, value in held.items() if isinstance(value, Absent))

@@ -92,8 +92,12 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def notes(self) -> tuple[str, ...]:
         """Return a sentence on the packages that are not installed, if there are any, and one on whatever raises."""
         raised = [error for error in self.errors.values() if isinstance(error, PackageRaised)]
-        missing = [f"`{name}`" for name, error in self.errors.items() if error not in raised]
-        absent = [f"not installed, and left out: {', '.join(missing)}"] if missing else []
+        missing = [name for name, error in self.errors.items() if error not in raised]
+        told = (
+            ("not installed, and left out", [f"`{name}`" for name in missing if "." not in name]),
+            ("not in the version that is installed, and left out", [f"`{name}`" for name in missing if "." in name]),
+        )
+        absent = [f"{why}: {', '.join(names)}" for why, names in told if names]
         lacking = [f"left out: {_told(self.lacking)}"] if self.lacking is not None else []
         return (*absent, *(f"left out: {error}" for error in raised), *lacking, *self.files.values())
 

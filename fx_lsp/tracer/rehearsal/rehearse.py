@@ -269,7 +269,10 @@ def _plain_steps() -> Generator[None, None, None]:
 
 @contextmanager
 def _no_remote_calls() -> Generator[None, None, None]:
-    """Inside, there are no other processes that a script could wait for."""
+    """Inside, there are no other processes that a script could wait for.
+
+    A target's remote calls run here; what a whole script's do to each other at the same time would not be what they do.
+    """
     if not dist.is_available():
         yield
         return

@@ -152,6 +152,17 @@ def contents_of(cell: CellType) -> Any:
         return None
 
 
+def variables_around(function: FunctionType) -> dict[str, Any]:
+    """Return what a function reads of functions around it, by name."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    return {name: contents_of(cell) for name, cell in cells}
+
+
+def names_seen_by(function: FunctionType) -> dict[str, Any]:
+    """Return all that a function may read by name: of its module, and of functions around it."""
+    return {**function.__globals__, **variables_around(function)}
+
+
 def _add(
     all_held: dict[int, Held], path: str, tensors: Mapping[str, Any], kind: SavedKind, container: Any = None
 ) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the targets of one file, each answer at the lines where its text stands now."""
+"""The answers about the targets of one file, each at the lines where its text stands now."""
 
 from __future__ import annotations
 

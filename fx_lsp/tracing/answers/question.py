@@ -1,4 +1,4 @@
-"""What is asked about a target, and the key that its answer is kept under."""
+"""Questions about a target, and the keys that their answers are kept under."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINES = re.compile(r"(\d+)-(\d+)")
 
 @dataclass(frozen=True)
 class TargetQuestion:
-    """What is asked about a target of a file: its trace or, with `work`, what else is made of that."""
+    """Ask about a target of a file: its trace or, with `work`, what else is made of that."""
 
     target: str
     work: Work = ""

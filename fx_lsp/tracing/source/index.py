@@ -1,4 +1,4 @@
-"""What the top level of a module defines, imports, binds, reads and changes: looked up by name, and found out once."""
+"""An index of what the top level of a module defines, imports, binds, reads and changes, made once, by name."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.program.load import find
 from fx_lsp.tracer.run.call import children
 from fx_lsp.tracer.run.functions import innermost
-from fx_lsp.tracer.run.state import contents_of
+from fx_lsp.tracer.run.state import variables_around
 
 
 @dataclass(frozen=True)
@@ -296,5 +296,5 @@ def function_of(code: CodeType, variables: Mapping[str, Any] | None = None, resu
 
 
 def _sees(function: FunctionType, variables: Mapping[str, Any]) -> bool:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-    return all(name in variables and contents_of(cell) is variables[name] for name, cell in cells)
+    around = variables_around(function).items()
+    return all(name in variables and value is variables[name] for name, value in around)

@@ -112,17 +112,17 @@ def _layer(called: ast.expr, function: FunctionNode, names: Mapping[str, Any]) -
     name = called.id if isinstance(called, ast.Name) else ""
     for node in ast.walk(function) if name else ():
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == name:
-            layers = _object(node.iter, names)
+            layers = object_of(node.iter, names)
             return next(iter(layers), None) if isinstance(layers, (nn.ModuleList, nn.Sequential)) else None
-    return _object(called, names)
+    return object_of(called, names)
 
 
-def _object(expression: ast.expr, names: Mapping[str, Any]) -> Any:
+def object_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
     """Return the object that a name or an attribute of one is; None for any other expression."""
     if isinstance(expression, ast.Name):
         return names.get(expression.id)
     if isinstance(expression, ast.Attribute):
-        return getattr(_object(expression.value, names), expression.attr, None)
+        return getattr(object_of(expression.value, names), expression.attr, None)
     return None
 
 
@@ -130,7 +130,7 @@ def _method(called: ast.expr, names: Mapping[str, Any]) -> tuple[nn.Module, Call
     """Return the method that is called and what it is of: `self.attend`, `self.cache.update`."""
     if not isinstance(called, ast.Attribute):
         return None
-    owner = _unwrapped(_object(called.value, names))
+    owner = _unwrapped(object_of(called.value, names))
     method = inspect.getattr_static(type(owner), called.attr, None)
     return (owner, method) if isinstance(owner, nn.Module) and inspect.isfunction(method) else None
 

@@ -30,6 +30,7 @@ from fx_lsp.tracer.inputs.evidence.body import shaped_like
 from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
 from fx_lsp.tracer.inputs.evidence.command_line import started_as
+from fx_lsp.tracer.inputs.evidence.layers import object_of
 from fx_lsp.tracer.inputs.evidence.named_numbers import IMAGE_SIZE
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
@@ -42,7 +43,7 @@ from fx_lsp.tracer.program.load import syntax_of, with_inputs
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.functions import innermost
-from fx_lsp.tracer.run.state import contents_of, unchanged
+from fx_lsp.tracer.run.state import names_seen_by, unchanged
 
 ALL_SITES_SECONDS = 12.0
 """The time by the clock after which no other call is tried."""
@@ -292,7 +293,8 @@ def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
     """Images of a size that the models run with that a step gives them to."""
     parameters, images = inspect.signature(function).parameters, dict[str, Plan]()
     renamed = {name: name for name in parameters}
-    numbers = _image_numbers(function)
+    seen = names_seen_by(function)
+    numbers = _image_numbers(seen)
     until = time.monotonic() + MODEL_SECONDS
     for node in ast.walk(definition):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -301,7 +303,7 @@ def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
         if not isinstance(node, ast.Call) or not node.args or node.keywords:
             continue
         names = [renamed.get(shaped_like(argument), "") for argument in node.args]
-        model = _object_of(function, node.func)
+        model = object_of(node.func, seen)
         if not _is_module(model) or not all(names) or images.keys() >= set(names) or time.monotonic() > until:
             continue
         shape = _shape_for(model, numbers, len(names))
@@ -326,9 +328,8 @@ _SHAPE = re.compile(r"^(image|img|input)_?(shape|dims?)$")
 """Names that programs have for channels, heights (with widths of the same name) and both together."""
 
 
-def _image_numbers(function: Any) -> _ImageNumbers:
+def _image_numbers(values_by_name: Mapping[str, Any]) -> _ImageNumbers:
     """Return what the names say that a function sees, and the options of its program."""
-    values_by_name = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     named = [{n: v for n, v in values_by_name.items() if type(v) in (int, tuple)}]
     named += [vars(value) for value in values_by_name.values() if isinstance(value, argparse.Namespace)]
     channels, sizes = list[int](), list[tuple[int, int]]()
@@ -343,16 +344,6 @@ def _image_numbers(function: Any) -> _ImageNumbers:
                 width = values.get(name.replace(*_WIDTH))
                 sizes.append((value, width if type(width) is int else value))
     return _ImageNumbers(tuple(dict.fromkeys(channels)), tuple(dict.fromkeys(sizes)))
-
-
-def _object_of(function: Any, node: ast.expr) -> Any:
-    """Return what an expression of names and attributes is, among what a function sees."""
-    if isinstance(node, ast.Attribute):
-        return getattr(_object_of(function, node.value), node.attr, None)
-    if not isinstance(node, ast.Name):
-        return None
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
-    return contents_of(cells[node.id]) if node.id in cells else function.__globals__.get(node.id)
 
 
 def _first_layer(model: nn.Module) -> nn.Module | None:

@@ -49,6 +49,7 @@ TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 MODULE_ATTRIBUTES = frozenset(name for name in dir(nn.Module) if name[0] != "_") - TENSOR_ATTRIBUTES
 """The attributes that a module has and no tensor: its parameters, its children, its mode."""
 OF_MODULES_ALONE = MODULE_ATTRIBUTES - frozenset(dir(Optimizer))
+"""Those that no optimizer is asked for either."""
 LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 """A module with parameters."""
 IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")

@@ -32,7 +32,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     missing_name,
     place_of,
 )
-from fx_lsp.tracer.inputs.solve.frames import expression_at, expressions_raising, value_in
+from fx_lsp.tracer.inputs.solve.frames import expression_at, expressions_raising, tracebacks, value_in
 from fx_lsp.tracer.inputs.solve.operands import of_other_sizes, tensors_of, without_digits
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, tied, with_sizes
@@ -356,10 +356,12 @@ def _reads_open_global(attempt: Attempt) -> bool:
 
 
 def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | None]:
-    """Return the innermost expression of the user's own code that was running at the end, with its frame."""
-    running = expressions_raising(attempt.run.error, attempt.sources)
-    own = (pair for pair in running if attempt.sources.rank(pair[0].f_code.co_filename) == 0)
-    return next(own, (None, None))
+    """Return the innermost frame of the user's own code that was running at the end, and the expression in it: None
+    where a statement raised that is none."""
+    running = tracebacks(attempt.run.error, attempt.sources)
+    own = (t for t in running if attempt.sources.rank(t.tb_frame.f_code.co_filename) == 0)
+    innermost = next(own, None)
+    return (None, None) if innermost is None else (innermost.tb_frame, expression_at(innermost, attempt.sources))
 
 
 def _values_read(attempt: Attempt) -> list[Any]:
@@ -441,12 +443,7 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
 def _reads_state(attempt: Attempt) -> bool:
     """Return True if the expression that failed reads an attribute of the instance that is None, as it may be by
     default, or that another method sets: who calls the method may have asked or called that before."""
-    node, frame = None, None
-    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
-    while traceback is not None:
-        if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 0:
-            node, frame = expression_at(traceback, attempt.sources), traceback.tb_frame
-        traceback = traceback.tb_next
+    frame, node = _users_innermost(attempt)
     instance = frame.f_locals.get("self") if frame is not None else None
     if node is None or frame is None or instance is None:
         return False
@@ -467,17 +464,13 @@ def _reads_state(attempt: Attempt) -> bool:
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
     """Return True if the expression that failed reads one of `names`, or what holds it, as the input that it was."""
-    traceback = attempt.run.error.__traceback__ if attempt.run.error is not None else None
+    frame, node = _users_innermost(attempt)
     read: dict[str, Any] = {}
-    while traceback is not None:
-        frame = traceback.tb_frame
-        if attempt.sources.rank(frame.f_code.co_filename) == 0:
-            node = expression_at(traceback, attempt.sources)
-            inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
-            read = {name: frame.f_locals[name] for name in inside if name in frame.f_locals}
-            held = (n for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
-            read |= {ast.unparse(n): value_in(n, frame) for n in held}
-        traceback = traceback.tb_next
+    if frame is not None:
+        inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node is not None else set(names)
+        read = {name: frame.f_locals[name] for name in inside if name in frame.f_locals}
+        held = (n for n in ast.walk(node) if isinstance(n, ast.Attribute)) if node is not None else ()
+        read |= {ast.unparse(n): value_in(n, frame) for n in held}
     inputs = (value for value in read.values() if isinstance(value, torch.Tensor))
     others = (name for name, value in read.items() if not isinstance(value, (torch.Tensor, tuple)) and name in names)
     return any(id(value) in attempt.paths for value in inputs) or any(others)
