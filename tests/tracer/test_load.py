@@ -260,3 +260,12 @@ def test_what_another_version_of_a_package_has_is_left_out(trace, tmp_path):
             "the package `broken_package` has no module `broken_package.old` in the interpreter that fx-lsp uses",
         ]
     )
+
+
+def test_a_module_that_has_gone_is_told_as_that(trace, tmp_path):
+    path = installed(tmp_path, "")
+    (tmp_path / "helpers.py").write_text(
+        path + "from broken_package.old import third\n\ndef double(x):\n    return x * 2\n"
+    )
+    traced = trace(PRELUDE + "import helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n", "f")
+    assert traced.trace.notes == snapshot(("not in the version that is installed, and left out: `broken_package.old`",))
