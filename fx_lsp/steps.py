@@ -407,6 +407,32 @@ def bound_from_data(tree: ast.Module, step: int, is_stop: Callable[[ast.stmt], b
     return tuple(sorted(_fresh_names(stop))) if stop is not None and is_closed else ()
 
 
+@dataclass(frozen=True)
+class Draw:
+    """A statement of a step that draws from an iterator, `x, y = next(batches)`, and the names it binds."""
+
+    statement: ast.stmt
+    iterator: ast.expr
+    bound: tuple[str, ...]
+
+
+def draws_of(tree: ast.Module, step: int) -> Iterator[Draw]:
+    """Yield the statements of a step that draw from an iterator, and read nothing of the step itself."""
+    path = _path_to(tree.body, step)
+    region = path[-1] if path is not None else None
+    if not isinstance(region, (*_LOOPS, ast.FunctionDef)):
+        return
+    for node in _closed_statements(region):
+        calls = (part for part in ast.walk(node) if isinstance(part, ast.Call) and _is_named(part.func, "next"))
+        call, bound = next(calls, None), tuple(sorted(_fresh_names(node)))
+        if call is not None and call.args and bound:
+            yield Draw(node, call.args[0], bound)
+
+
+def _is_named(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def _closed_statements(region: Region) -> Iterator[ast.stmt]:
     """Yield the statements of a step that read nothing of the step itself, no input and no variable."""
     own = _names(region.target) - _counted_in(region) if isinstance(region, ast.For) else set[str]()
@@ -414,7 +440,18 @@ def _closed_statements(region: Region) -> Iterator[ast.stmt]:
     for node in _straight(region.body):
         if own.isdisjoint(_names(node) - _fresh_names(node)):
             yield node
-        own |= _bound_names([node])
+        own |= _bound_names([node]) - _begun_again(node)
+
+
+def _begun_again(node: ast.stmt) -> set[str]:
+    """Return the names that a statement, or one in it, assigns nothing but new iterators: `batches = iter(loader)`."""
+    assigned: dict[str, list[bool]] = {}
+    for part in _statements([node]):
+        value = part.value if isinstance(part, ast.Assign) else None
+        begins = isinstance(value, ast.Call) and _is_named(value.func, "iter")
+        for name in (name.id for name in _header(part) if isinstance(name, ast.Name) and _is_store(name)):
+            assigned.setdefault(name, []).append(begins)
+    return {name for name, beginnings in assigned.items() if all(beginnings)}
 
 
 def _fresh_names(node: ast.stmt) -> set[str]:

@@ -470,6 +470,66 @@ def test_what_a_step_gets_from_data_is_an_input_of_it(get: str, trace):
     assert sorted(f"{i.name}: {i.spec}" for i in traced.trace.inputs) == snapshot(["labels: i64[4]", "x: f32[4, 20]"])
 
 
+DRAWN = (
+    NET
+    + """
+class Sums(Dataset):
+    def __init__(self, digits):
+        order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
+        self.numbers, self.digits = order[:80], digits
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, index):
+        a, b = divmod(self.numbers[index].item(), 10)
+        return torch.tensor([float(a), float(b)]), torch.tensor(a + b)
+
+def endless(loader):
+    while True:
+        for batch in loader:
+            yield batch
+
+def main():
+    loader = DataLoader(Sums(2), batch_size=16)
+    net, batches = Net(2, 20), ITERATOR
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(1000):
+        STATEMENT
+        loss = F.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("iterator", "statement"),
+    [
+        ("iter(loader)", "x, y = next(batches)"),
+        ("endless(loader)", "x, y = next(batches)"),
+        (
+            "iter(loader)",
+            "if step % len(loader) == 0:\n            batches = iter(loader)\n        x, y = next(batches)",
+        ),
+        (
+            "iter(loader)",
+            "try:\n            batch = next(batches)\n        except StopIteration:\n"
+            "            batches = iter(loader)\n            batch = next(batches)\n        x, y = batch",
+        ),
+        ("None", "x, y = next(iter(loader))"),
+    ],
+)
+def test_what_a_step_draws_from_an_iterator_is_its_batch(iterator: str, statement: str, trace):
+    traced = trace(DRAWN.replace("ITERATOR", iterator).replace("STATEMENT", statement), "main.step")
+    batch = [i.spec for i in traced.trace.inputs if i.source == "call site"]
+    assert batch == ["f32[16, 2]", "i64[16]"]
+
+
 def test_what_a_model_gives_is_no_data(trace):
     get = "x = torch.zeros(4, 20)\n            labels = self.writer.predict(x)"
     assert trace(FROM_DATA.replace("GET", get), "Trainer.train.step").failure.message == snapshot(

@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
-from fx_lsp.steps import BATCHES, bound_from_data, calls_by_name
+from fx_lsp.steps import BATCHES, bound_from_data, calls_by_name, draws_of
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of, sentence
 from fx_lsp.tracer.inputs.evidence.body import shaped_like
@@ -87,7 +88,7 @@ def step_function(
         return _not_reached(search)
     absent = dict(absent_names(function))
     if not absent:
-        return _with_images(function, request)
+        return _with_images(_with_draws(search, function), request)
     called = calls_by_name(_definition(request))
     missing = next((value for name, value in absent.items() if value.is_code or name in called), None)
     if missing is not None:
@@ -97,7 +98,44 @@ def step_function(
     search.inputs = tuple(dict.fromkeys((*inputs, *from_data)))
     search.module = _again(request, search.inputs, mode)
     function = _found(search)
-    return _with_images(function, request) if function is not None else _not_reached(search)
+    return _with_images(_with_draws(search, function), request) if function is not None else _not_reached(search)
+
+
+def _with_draws(search: _Search, function: FunctionType) -> FunctionType:
+    """Return a step with what it draws from iterators of the program's as parameters: each can be gone through once
+    only, and what it gives is the batch."""
+    request, seen = search.request, {**names_seen_by(function), **(function.__kwdefaults__ or {})}
+    draws = draws_of(ast.parse(request.sliced, request.file), request.step)
+    draws = [draw for draw in draws if hasattr(type(_iterated(draw.iterator, seen)), "__next__")]
+    if not draws:
+        return function
+    search.inputs = (*search.inputs, *(name for draw in draws for name in draw.bound))
+    search.module = _again(request, search.inputs, search.mode)
+    drawing = _found(search)
+    if drawing is None:
+        return function
+    namespace, batch = {**function.__globals__, **seen}, _first_batch(drawing)
+    try:
+        with forbid_effects(), time_limit(BATCH_SECONDS), one_batch_each():
+            for draw in draws:
+                statement = ast.fix_missing_locations(ast.Module([draw.statement], []))
+                exec(compile(statement, request.file, "exec"), namespace)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        vars(drawing)[UNMAKABLE] = error
+    else:
+        drawn = {name: namespace[name] for draw in draws for name in draw.bound}
+        vars(drawing)[BATCHES] = drawn if batch is None else {**batch, **drawn}
+    return drawing
+
+
+def _iterated(expression: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return what an expression draws from: an object of the program's, or what `iter(batches)` goes through."""
+    if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name) and len(expression.args) == 1:
+        source = object_of(expression.args[0], names)
+        return iter(()) if expression.func.id == "iter" and isinstance(source, (DataLoader, list)) else None
+    return object_of(expression, names)
 
 
 def _again(request: TraceRequest, inputs: tuple[str, ...], mode: FakeTensorMode) -> ModuleType:
@@ -174,16 +212,19 @@ def _found(search: _Search) -> FunctionType | None:
     fallback = _made_in(search.module, search.request)
     if search.request.kind == "function":
         return fallback
-    until = time.monotonic() + ALL_SITES_SECONDS
+    until, absences = time.monotonic() + ALL_SITES_SECONDS, Absences()
     for site in search.request.sites:
         if time.monotonic() > until:
             break
+        missed = Absences()
         with modules_kept((search.request.module, site.imported, site.module)):
-            function = _made_at(search, site)
-        if function is not None:
-            if _first_batch(function) is not None:
-                return function
-            fallback = fallback or function
+            function = _made_at(search, site, missed)
+        has_batch = function is not None and _first_batch(function) is not None
+        if function is not None and (has_batch or fallback is None):
+            fallback, absences = function, missed
+        if has_batch:
+            break
+    absences.tell()
     return fallback
 
 
@@ -193,8 +234,8 @@ def _made_in(module: ModuleType, request: TraceRequest) -> FunctionType | None:
     return function if isinstance(function, FunctionType) else None
 
 
-def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
-    """The function as it is made where a call site gets to its loop."""
+def _made_at(search: _Search, site: CallSite, absences: Absences) -> FunctionType | None:
+    """The function as it is made where a call site gets to its loop, with what was absent on the way."""
     request, seen = search.request, list[FunctionType]()
     name = request.name.rpartition(".")[2]
 
@@ -208,7 +249,6 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
             raise Reached
 
     module = new_module(request, site)
-    absences = Absences()
     vars(module).update(absences.namespace())
     try:
         with ExitStack() as stack:
@@ -229,7 +269,6 @@ def _made_at(search: _Search, site: CallSite) -> FunctionType | None:
                 with _profiled(look):
                     eval(site.then, module.__dict__)
     except Reached:
-        absences.tell()
         return seen[0]
     except KeyboardInterrupt:
         raise

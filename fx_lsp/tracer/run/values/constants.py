@@ -204,7 +204,8 @@ def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         return False
     if func.overloadpacket.__name__ in _UNINITIALIZED:
         return False
-    return not any(_is_unknown(item) for item in _leaves((args, kwargs)))
+    generators = torch.Generator if is_drawn else ()
+    return not any(_is_unknown(item) for item in _leaves((args, kwargs)) if not isinstance(item, generators))
 
 
 def _origin_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> _Origin:
@@ -250,9 +251,9 @@ def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             value = _value(item)
             assert value is not None
             return value.tensor
-        return torch.device("cpu") if isinstance(item, torch.device) else item
+        return torch.device("cpu") if isinstance(item, torch.device) else None
 
-    args, kwargs = tree_map_only((torch.Tensor, torch.device), real, (args, kwargs))
+    args, kwargs = tree_map_only((torch.Tensor, torch.device, torch.Generator), real, (args, kwargs))
     with no_dispatch(), _seeded(func):
         return func(*args, **kwargs)
 
