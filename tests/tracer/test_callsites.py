@@ -60,6 +60,38 @@ if __name__ == "__main__":
     assert "dropout" not in traced.graph("forward")
 
 
+def test_a_branch_that_is_chosen_by_a_name_has_that_name(trace):
+    traced = trace(
+        BLOCK
+        + """
+class Kind(nn.Module):
+    def __init__(self, kind, dim):
+        super().__init__()
+        if kind == "wide":
+            self.fc = nn.Linear(dim, 4 * dim)
+        else:
+            raise ValueError(kind)
+
+    def forward(self, x):
+        return self.fc(x)
+
+def main(args):
+    if args.kind == "plain":
+        model = Block(8)
+    elif args.kind in ("wide", "wider"):
+        model = Kind(args.kind, 16)
+    train(model)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", default="plain")
+    main(parser.parse_args())
+""",
+        "Kind",
+    )
+    assert lines(traced) == snapshot(["init.kind: 'wide' · line 33", "init.dim: 16 · line 33"])
+
+
 def test_a_call_at_module_level(trace):
     traced = trace(
         ATTENTION

@@ -407,7 +407,8 @@ def _needed(
     call = None if target_call.whole else target_call.call
     decorated = path[:1] if outer is not None and outer.is_decorated else ()
     needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
-    lines = render(graph.text, body, needs.kept | fixtures, path, call, fixtures, unread, decorated=decorated)
+    kept = needs.kept | fixtures
+    lines = render(graph.text, body, kept, path, call, fixtures, unread, decorated=decorated, choices=needs.choices)
     functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
     if outer is not None:
         names = needs.names | outer.names

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from fx_lsp.steps import is_mode
 from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, is_main_guard
@@ -34,7 +36,8 @@ class Backwards:
     `imported` names stand for no object that a method call configures. What is `skipped` binds nothing; a statement
     that has a result is kept with the names that are `wanted` for it. `read` are the parameters that the last function
     reads. Where that is `strict`, a method call counts only if it works in place or switches between training and
-    evaluation. `wholes` are the variables for objects by those for parts that were added to them.
+    evaluation. `wholes` are the variables for objects by those for parts that were added to them, `choices` the
+    expressions that choose branches on the way, where what is needed would choose another.
     """
 
     imported: Collection[str]
@@ -45,6 +48,7 @@ class Backwards:
     read: set[str] = field(default_factory=set[str])
     strict: bool = False
     wholes: dict[str, str] = field(default_factory=dict[str, str])
+    choices: dict[ast.stmt, bytes] = field(default_factory=dict[ast.stmt, bytes])
 
     def follow(self, body: Sequence[ast.stmt], path: Path, idle: Callable[[ast.stmt, set[str]], bool] = _none) -> None:
         """Keep what `path` needs of the blocks around its last statement and, at last, of the module's `body`.
@@ -62,6 +66,10 @@ class Backwards:
                     whole = number == 0 and isinstance(path[0], DEFINITIONS)
                     before = block if whole else block[: block.index(path[number])]
                     self._block(before, top=number == 0, straight=True)
+            if isinstance(holder, ast.If) and path[number] in holder.body:
+                chosen = chosen_values(holder.test, self.names)
+                if chosen is not None:
+                    self.choices[holder] = chosen.encode()
             if isinstance(holder, FUNCTIONS):
                 self.leave(holder)
             elif holder is not None and not isinstance(holder, (ast.If, ast.While)) and not idle(holder, self.names):
@@ -210,6 +218,38 @@ def _loop_targets(node: ast.stmt) -> set[str]:
     return {part.id for part in walk(*heads) if isinstance(part, ast.Name)}
 
 
+def chosen_values(test: ast.expr, names: Collection[str]) -> str | None:
+    """Return an expression that is true and gives what some of `names` stand for a value with which a test is: sets
+    `args.model` for `args.model == "unet"`; None where the test says no value."""
+    match test:
+        case ast.BoolOp(ast.Or(), values):
+            return next((chosen for value in values if (chosen := chosen_values(value, names)) is not None), None)
+        case ast.BoolOp(ast.And(), values):
+            chosen = [each for value in values if (each := chosen_values(value, names)) is not None]
+            return f"[{', '.join(chosen)}]" if chosen else None
+        case ast.Compare(place, [ast.Eq()], [ast.Constant(value)]):
+            return _assigned(place, value, names)
+        case ast.Compare(place, [ast.In()], [ast.List(values) | ast.Tuple(values)]):
+            first = values[0] if values else None
+            return _assigned(place, first.value, names) if isinstance(first, ast.Constant) else None
+        case _:
+            return None
+
+
+def _assigned(place: ast.expr, value: Any, names: Collection[str]) -> str | None:
+    """Return a true expression that assigns a value to an attribute or an item of what one of `names` stands for."""
+    root = root_of(place)
+    if not isinstance(root, ast.Name) or root.id not in names:
+        return None
+    match place:
+        case ast.Attribute(owner, name):
+            return f"[setattr({ast.unparse(owner)}, {name!r}, {value!r})]"
+        case ast.Subscript(owner, ast.Constant(key)):
+            return f"[{ast.unparse(owner)}.__setitem__({key!r}, {value!r})]"
+        case _:
+            return None
+
+
 _Edit = tuple[tuple[int, int], tuple[int, int], bytes]
 
 
@@ -223,13 +263,14 @@ def render(
     unread: Collection[ast.expr] = (),
     inside: bool = False,
     decorated: Collection[ast.stmt] = (),
+    choices: Mapping[ast.stmt, bytes] = MappingProxyType({}),
 ) -> dict[int, str]:
     """Return the lines of the kept statements, by number, each where it was.
 
     On the way to the last statement of `path` branches are taken and loops run once; of that statement only `call` is
     left, or all of it where that is None, or with `inside` what is kept in it. Functions on the way, and those in
     `plain`, lose their decorators but for modes of autograd, unless they are `decorated`. None stands for the `unread`
-    arguments of the call.
+    arguments of the call; `choices` are what chooses branches in place of their tests.
     """
     lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
     text_by_line: dict[int, str] = {}
@@ -237,7 +278,8 @@ def render(
         if node not in kept:
             continue
         edits = sorted(
-            (*_edits(node, kept, path, call, plain, inside, decorated), *_nothing(node, path, unread)), reverse=True
+            (*_edits(node, kept, path, call, plain, inside, decorated, choices), *_nothing(node, path, unread)),
+            reverse=True,
         )
         (first, col), (last, end) = start_of(node), end_of(node)
         part = lines[first - 1 : last]
@@ -257,7 +299,8 @@ def _edits(
     call: ast.Call | None,
     plain: Collection[ast.stmt],
     inside: bool,
-    decorated: Collection[ast.stmt] = (),
+    decorated: Collection[ast.stmt],
+    choices: Mapping[ast.stmt, bytes],
 ) -> Iterator[_Edit]:
     if node not in kept:
         yield start_of(node), end_of(node), b"0"
@@ -277,12 +320,12 @@ def _edits(
         after = path[path.index(node) + 1]
         test = node.test
         end = (test.end_lineno or test.lineno, test.end_col_offset or 0)
-        yield (test.lineno, test.col_offset), end, _FORCED[after in node.body]
+        yield (test.lineno, test.col_offset), end, choices.get(node, _FORCED[after in node.body])
         if isinstance(node, ast.While):
             yield (node.lineno, node.col_offset), (node.lineno, node.col_offset + len("while")), b"if"
     for block in blocks(node):
         for statement in block:
-            yield from _edits(statement, kept, path, call, plain, inside, decorated)
+            yield from _edits(statement, kept, path, call, plain, inside, decorated, choices)
 
 
 def _nothing(node: ast.stmt, path: Path, unread: Collection[ast.expr]) -> Iterator[_Edit]:

@@ -56,7 +56,7 @@ class Entry:
             path = next((path for path in paths if path[0] is node), ())
             if path or any(inner in needs.kept for block in blocks(node) for inner in block):
                 way = path[1:] if is_main_guard(node) else path
-                lines |= render(self._text, [node], needs.kept | {node}, way, None)
+                lines |= render(self._text, [node], needs.kept | {node}, way, None, choices=needs.choices)
         return lines, needs.names - {path[0].name for path in paths if isinstance(path[0], FUNCTIONS)}
 
     def _assigning(self, names: Collection[str], without: Collection[str]) -> Iterator[FunctionNode]:

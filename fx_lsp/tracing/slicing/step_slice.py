@@ -48,7 +48,7 @@ def step_part(step: Step, graph: SourceGraph, batches: bool) -> StepPart:
     way = (*path, region)
     outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else index.body, way, has_idle_head)
     nodes = [node for node in index.body if node in outer.kept]
-    lines = render(graph.text, nodes, outer.kept, way, None, inside=True)
+    lines = render(graph.text, nodes, outer.kept, way, None, inside=True, choices=outer.choices)
     return StepPart(lines, frozenset(outer.names), functions[0] if functions else None, frozenset(outer.read))
 
 
