@@ -34,6 +34,17 @@ class Patches(nn.Module):
         x = self.patch(x).flatten(2).transpose(1, 2)
         return torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.positions
 
+class Pooled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 16, 3, stride=2, padding=1)
+        self.pool = nn.AvgPool2d(32)
+        self.fc = nn.Linear(16, 10)
+
+    def forward(self, x):
+        x = self.pool(self.conv(x))
+        return self.fc(x.view(x.size(0), -1))
+
 class Projected(nn.Module):
     def __init__(self, width, out):
         super().__init__()
@@ -105,6 +116,7 @@ def of_one_size(x, y):
     [
         pytest.param("Digits", ["f32[4, 1, 28, 28]"], id="an image for a linear layer behind convolutions"),
         pytest.param("Patches", ["f32[4, 3, 128, 128]"], id="an image for position embeddings"),
+        pytest.param("Pooled", ["f32[4, 3, 64, 64]"], id="an image of which a pool leaves one point"),
         pytest.param("Projected", ["8", "8", "f32[4, 12, 8]"], id="numbers of a constructor that are equal"),
         pytest.param("Heads", ["384", "8", "f32[4, 8, 384]"], id="an equation of a constructor's numbers"),
         pytest.param("thirds", ["f32[8, 4, 336]"], id="chunks"),

@@ -799,6 +799,26 @@ class Attention(nn.Module):
 """
 
 
+def test_a_batch_as_large_as_the_states_that_are_passed_is_no_demand(trace: TraceFixture) -> None:
+    source = """
+    import torch
+    from torch import nn
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.lstm = nn.Embedding(100, 16), nn.LSTM(16, 32, batch_first=True)
+
+        def forward(self, words, states):
+            return self.lstm(self.embed(words), states)[0]
+
+    net = Words()
+    states = (torch.zeros(1, 20, 32), torch.zeros(1, 20, 32))
+    net(read_words("train.txt"), states)
+    """
+    assert trace(source, "Words").trace.remarks == ()
+
+
 def test_sizes_of_an_object_that_was_made_up_are_no_demand(trace: TraceFixture) -> None:
     assert said(trace, HELD, "Attention") == []
 

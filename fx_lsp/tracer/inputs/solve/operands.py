@@ -212,6 +212,12 @@ def of_other_ranks(question: Question) -> Iterator[Replacement]:
     yield from of_ranks.values()
 
 
+def stretches_ones(question: Question) -> bool:
+    """Return True if a call runs with an operand of which a size that it refused is 1, and is stretched over others."""
+    pairs = ((change, zip(_shape(change.operand), change.shape, strict=True)) for change in of_other_sizes(question))
+    return any(need == 1 != have for _, sizes in pairs for have, need in sizes)
+
+
 def wants_other_rank(question: Question) -> bool:
     """Return True if a call runs with more dimensions of an operand, and with no other sizes of any.
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +19,7 @@ from torch import nn
 from fx_lsp.tracer.compat import ConstantSource, DimDynamic, ShapeEnv, sympy
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.operands import stretches_ones
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import with_shape_env
@@ -63,6 +65,12 @@ class Exploration:
     dimensions: Mapping[sympy.Symbol, Dimension]
     hints: Mapping[sympy.Symbol, int]
     taken: Set[sympy.Symbol] = frozenset()
+
+    @cached_property
+    def stretches(self) -> bool:
+        """Return True if it ended elsewhere than at an operation that takes no size 1 in place of another."""
+        question = self.attempt.question
+        return question is None or stretches_ones(question)
 
     def ends_like(self, attempt: Attempt) -> bool:
         """Return True if the run failed where an attempt did, with as many torch calls before."""

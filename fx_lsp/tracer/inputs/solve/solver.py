@@ -50,10 +50,10 @@ class Solution:
 def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     """The most natural sizes with which `goal` turns out otherwise; none where it does not depend on free sizes."""
     hints, groups = exploration.hints, tied(exploration)
-    if _is_emptiness(goal):
+    if _is_emptiness(goal, exploration):
         return []
     expression = goal.expression if goal.held else _beside_ones(goal.expression)
-    counted = [_test(sympy.Ge(part, 1), True) for part in expression.atoms(FloorDiv)]
+    counted = [_test(sympy.Ge(size, 1), True) for size in _counts(expression)]
     wanted = _test(expression, not goal.held)
     symbols = [s for s in hints if s in expression.free_symbols]
     variables = list(dict.fromkeys(groups[s] for s in symbols))
@@ -73,6 +73,19 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
     best = sorted(costs, key=lambda item: item[0])
     coherent = (replace(solution, coherent=not cost[1]) for cost, solution in islice(best, MAX_SOLUTIONS))
     return [_told_apart(solution, groups, exploration, goal) for solution in coherent]
+
+
+def _counts(expression: sympy.Basic) -> Iterator[sympy.Basic]:
+    """Yield what strides and pools leave of sizes: quotients, with what is added to them."""
+    sums = {part: total for total in expression.atoms(sympy.Add) for part in _quotient_beside_number(total)}
+    yield from (sums.get(part, part) for part in expression.atoms(FloorDiv))
+
+
+def _quotient_beside_number(total: sympy.Add) -> Iterator[sympy.Basic]:
+    """Yield the quotient of a sum that is one of a quotient and a positive number."""
+    number, *others = total.args
+    if len(others) == 1 and number.is_Integer and number.is_positive and isinstance(others[0], FloorDiv):
+        yield others[0]
 
 
 def _path(exploration: Exploration, goal: Condition) -> Iterator[tuple[Condition, Test]]:
@@ -121,9 +134,12 @@ def _is_one(expression: sympy.Basic) -> bool:
     return isinstance(expression, sympy.Eq) and sympy.Integer(1) in expression.args
 
 
-def is_one(goal: Condition) -> bool:
-    """Tell whether a condition asks for the size 1, as operations do on their way, to broadcast."""
-    return _is_one(goal.expression)
+def is_one(goal: Condition, exploration: Exploration) -> bool:
+    """Tell whether a condition asks for the size 1, as operations do on their way, to broadcast.
+
+    What ended at an operation that stretches nothing, as a product of matrices, has asked for a size as any other.
+    """
+    return _is_one(goal.expression) and exploration.stretches
 
 
 def _is_zero(expression: sympy.Basic) -> bool:
@@ -134,11 +150,11 @@ def _is_zero(expression: sympy.Basic) -> bool:
     )
 
 
-def _is_emptiness(goal: Condition) -> bool:
+def _is_emptiness(goal: Condition, exploration: Exploration) -> bool:
     """Return True if a condition turns out otherwise only where a tensor has no elements, or strides and pools leave 1
     of an image, which is not meant to be stretched over another."""
     expression: Any = goal.expression
-    if is_one(goal) and expression.has(FloorDiv):
+    if is_one(goal, exploration) and expression.has(FloorDiv):
         return True
     if goal.held:
         return isinstance(expression, sympy.Ne) and _is_zero(sympy.Eq(*expression.args, evaluate=False))
@@ -149,7 +165,7 @@ def solved(exploration: Exploration) -> Iterator[Sizes]:
     """Yield sizes and numbers with which the condition at which a run stopped turns out otherwise, the
     most natural first."""
     for number, goal in enumerate(islice(exploration.stopping(), MAX_GOALS)):
-        if number == 0 or not is_one(goal):  # operations ask for 1 on their way, to broadcast
+        if number == 0 or not is_one(goal, exploration):  # operations ask for 1 on their way, to broadcast
             asked = {s: hint for s, hint in exploration.hints.items() if s in goal.expression.free_symbols}
             alike = _of_one_shape(exploration, goal)
             yield from ({**asked, **alike},) if alike else ()

@@ -387,7 +387,7 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> boo
     """
     if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
         return False
-    goals = [goal for goal in islice(exploration.stopping(), MAX_GOALS) if not is_one(goal)]
+    goals = [goal for goal in islice(exploration.stopping(), MAX_GOALS) if not is_one(goal, exploration)]
     if not all(is_readable(goal, exploration) for goal in goals):
         return False
     fitting = (solution for goal in goals for solution in solutions(exploration, goal))
