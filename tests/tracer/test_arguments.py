@@ -66,3 +66,55 @@ def f(x, weights=np.ones(8)):
     return torch.relu(x) * weights.sum()
 """
     assert trace(source).inputs()[1].endswith("· default")
+
+
+EDGES = """
+import torch
+from torch import nn
+
+class Differences(nn.Module):
+    def forward(self, nodes, edge_index):
+        rows, columns = edge_index
+        return self.fc(nodes[rows] - nodes[columns])
+
+class Graph(Differences):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(16, 8)
+
+class Messages(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(32, 16)
+
+    def forward(self, nodes, edges):
+        rows, columns = edges
+        return self.fc(torch.cat([nodes[rows], nodes[columns]], -1))
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for number in range(2):
+            self.add_module(f"layer_{number}", Messages())
+
+    def forward(self, nodes, links):
+        return [self._modules[f"layer_{number}"](nodes, links) for number in range(2)]
+
+def lengths(edges):
+    rows, columns = edges
+    return edges.shape[1] + torch.arange(9)[rows] - torch.arange(9)[columns]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        pytest.param("Messages", ["edges[0]: i64[12]", "edges[1]: i64[12]"], id="parts of a pair"),
+        pytest.param("Layers", ["links: i64[2, 32]"], id="a pair for layers that are found by name"),
+        pytest.param("lengths", ["edges: i64[2, 8]"], id="a tensor of two rows"),
+        pytest.param("Graph", ["edge_index[0]: i64[12]", "edge_index[1]: i64[12]"], id="by the method of a base class"),
+    ],
+)
+def test_what_is_unpacked_and_used_as_an_index(trace, name, given):
+    inputs = trace(EDGES, name).trace.inputs
+    assert [f"{i.name}: {i.spec}" for i in inputs if i.spec.startswith("i64")] == given

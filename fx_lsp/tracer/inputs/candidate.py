@@ -18,7 +18,12 @@ from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
 from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, instance_of, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_class, find_function, lend_facts
-from fx_lsp.tracer.inputs.evidence.layers import add_documented_images, add_facts_of_functions, add_layer_facts
+from fx_lsp.tracer.inputs.evidence.layers import (
+    add_documented_images,
+    add_facts_of_functions,
+    add_layer_facts,
+    definition_of,
+)
 from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, sizes_by_name, with_named_sizes
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.plan.facts import Facts
@@ -137,13 +142,7 @@ def candidate_of(
             return switched
         constructed = dataclasses.replace(constructed, inputs=constructed.inputs + switched)
     node = find_function(task.tree, subject.definition)
-    facts = body_facts(node)
-    add_facts_of_functions(facts, task.module)
-    around = {"self": bound.modules[""]} if bound.modules else _modules_around(bound.described)
-    add_layer_facts(node, facts, {**around, **_modules_given(offer.args)})
-    if subject.owner is not None:
-        add_documented_images(find_class(task.tree, subject.owner.__name__), facts)
-    lend_facts(task.tree, facts, bool(bound.modules))
+    facts = _facts_of(task, subject, bound, node, offer)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
@@ -154,6 +153,21 @@ def candidate_of(
         _move(bound.modules, start)
         start = dataclasses.replace(start, init=constructed.plans if subject.owner is not None else None)
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives, named)
+
+
+def _facts_of(
+    task: Task, subject: Subject, bound: Subject, node: FunctionNode | None, offer: Offer
+) -> dict[str, Facts]:
+    """Return what is known of the target's parameters, by its text or that of the base class which has its method."""
+    body = node or definition_of(innermost(subject.described))
+    facts = body_facts(body)
+    add_facts_of_functions(facts, task.module)
+    around = {"self": bound.modules[""]} if bound.modules else _modules_around(bound.described)
+    add_layer_facts(body, facts, {**around, **_modules_given(offer.args)})
+    if subject.owner is not None:
+        add_documented_images(find_class(task.tree, subject.owner.__name__), facts)
+    lend_facts(task.tree, facts, bool(bound.modules))
+    return facts
 
 
 def _modules_given(plans: Mapping[str, Plan]) -> Mapping[str, nn.Module]:

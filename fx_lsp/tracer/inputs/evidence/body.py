@@ -49,9 +49,12 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
 
 
 def _item_taken(node: ast.Assign, facts: Mapping[str, Facts]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield `starts`, `start` of `start = starts[i]`, where `i` is no parameter."""
-    item = node.value
-    if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id not in facts:
+    """Yield `starts`, `start` of `start = starts[i]`, where `i` is no parameter, and `edges` with each of `rows` and
+    `columns` of `rows, columns = edges`."""
+    item, target = node.value, node.targets[0]
+    if isinstance(target, ast.Tuple):
+        yield from ((item, part) for part in target.elts)
+    elif isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id not in facts:
         yield item.value, node.targets[0]
 
 
@@ -67,8 +70,8 @@ def _gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, as
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
     """Return what is known of the elements of parameters, by the variables that loops over them bind.
 
-    So is it in `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs, targets)`, and
-    in `start = starts[i]`.
+    So is it in `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs, targets)`, in
+    `start = starts[i]`, and in `rows, columns = edges`.
     """
     elements: dict[str, Facts] = {}
     for node in ast.walk(function):

@@ -74,8 +74,9 @@ def add_documented_images(definition: ast.ClassDef | None, facts: Mapping[str, F
 
 
 def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth: int = MAX_DEPTH) -> None:
-    """Take in what functions and constructors of the program need of parameters that they are handed as they are."""
-    for held in facts.values():
+    """Take in what functions and constructors of the program need of parameters, or of elements of them, that they are
+    handed as they are."""
+    for held in [part for whole in facts.values() for part in (whole, whole.element) if part is not None]:
         for path, place in held.handed if depth > 0 else ():
             function: Any = module
             for name in path.split("."):
@@ -83,7 +84,7 @@ def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth
             is_class = isinstance(function, type)
             function = function.__init__ if is_class else function
             if isinstance(function, FunctionType) and not is_installed(function.__code__.co_filename):
-                definition, names = _definition(function), list(inspect.signature(function).parameters)[is_class:]
+                definition, names = definition_of(function), list(inspect.signature(function).parameters)[is_class:]
                 name = place if isinstance(place, str) else names[place] if place < len(names) else ""
                 inside = body_facts(definition) if definition is not None else {}
                 if name in inside:
@@ -92,7 +93,7 @@ def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth
                     held.take(of_one[name])
 
 
-def _definition(function: Callable[..., Any]) -> FunctionNode | None:
+def definition_of(function: Callable[..., Any]) -> FunctionNode | None:
     """Return the syntax of a function, None where its source is not there."""
     try:
         node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -219,7 +220,7 @@ def _add_of_method(facts: Facts, part: nn.Module, method: Callable[..., Any], pl
 
 
 def _add_of_body(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
-    definition, name = _definition(method), _parameter(method, place)
+    definition, name = definition_of(method), _parameter(method, place)
     if definition is not None and name in {argument.arg for argument in definition.args.args}:
         facts.take(body_facts(definition)[name])
         add_layer_facts(definition, {name: facts}, {"self": part}, depth - 1)

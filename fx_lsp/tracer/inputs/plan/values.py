@@ -146,6 +146,7 @@ def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
 
 def tensors(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     """Return tensor plans for one parameter, one per plausible rank."""
+    facts = _as_rows(facts)
     is_index, is_bounds = "index" in facts.uses, facts.element is not None and "count" in facts.element.uses
     by_name = "b8" if is_index and MASK_NAME.search(name) else "i64" if is_index or INDEX_NAME.search(name) else "f32"
     dtype = facts.dtype or ("i64" if is_bounds else by_name)
@@ -168,6 +169,13 @@ def tensors(name: str, facts: Facts, used_sizes: set[int], context: Context) -> 
         )
         for sizes, detail in shapes
     ]
+
+
+def _as_rows(facts: Facts) -> Facts:
+    """Return the facts of a tensor whose rows are indices, if it is unpacked into such: `rows, columns = edges`."""
+    if not facts.length or facts.element is None or "index" not in facts.element.uses:
+        return facts
+    return dataclasses.replace(facts, rank=2, dtype="i64", sizes={0: facts.length}, element=None)
 
 
 def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list[int]:
@@ -452,7 +460,9 @@ def _modules(facts: Facts, context: Context) -> list[Plan]:
 def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
     """Return what is more than a tensor or a number: so many tensors of a known rank, or objects and dictionaries, or
     lists of them, where names are read of a parameter or of its elements."""
-    if facts.length and facts.element is not None and facts.element.rank is not None:
+    if facts.length and facts.element is not None and _is_tensor_part(facts.element):
+        if "tensor" in facts.uses:
+            return []
         return [SequencePlan((tensors(name, facts.element, in_use, context)[0],) * facts.length)]
     if facts.element is not None and _is_named(facts.element):
         return [SequencePlan((plan,) * 2, list) for plan in _named(name, facts.element, in_use, context)]

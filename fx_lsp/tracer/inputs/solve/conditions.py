@@ -29,7 +29,7 @@ def guards(attempt: Attempt) -> Iterator[RaisingCondition]:
         return
     traceback, caller = tracebacks
     frame = traceback.tb_frame
-    tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
+    tree = code_of(frame)
     for test, truth in conditions_at(tree, traceback.tb_lineno) if tree is not None else ():
         guard = RaisingCondition(frame, test, truth)
         yield _handed(guard, attempt, caller) or guard
@@ -51,7 +51,7 @@ def statements_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.stmt]]
     """Yield the simple statements that were running when the error was raised, the innermost first, with frames."""
     for traceback in tracebacks(attempt.run.error, attempt.sources):
         frame, line = traceback.tb_frame, traceback.tb_lineno
-        tree = _function_around("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno)
+        tree = code_of(frame)
         nodes = ast.walk(tree) if tree is not None else ()
         statements = (node for node in nodes if isinstance(node, ast.stmt) and _within([node], line))
         statement = max(statements, key=lambda node: node.lineno, default=None)
@@ -97,7 +97,9 @@ def _handed(guard: RaisingCondition, attempt: Attempt, caller: TracebackType | N
     return RaisingCondition(caller.tb_frame, argument, truth) if argument is not None else None
 
 
-def _function_around(text: str, line: int) -> ast.AST | None:
+def code_of(frame: FrameType) -> ast.AST | None:
+    """Return the function that a frame runs, or the module; None where its text is not there."""
+    text, line = "".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -48,6 +48,7 @@ from fx_lsp.tracer.inputs.solve.sizes import (
     same_for_all_channels,
     single_number,
     unpacked_ranks,
+    unpacked_sizes,
     wanted_ranks,
 )
 from fx_lsp.tracer.inputs.solve.solver import enlarged
@@ -278,6 +279,7 @@ RULES: tuple[Rule, ...] = (
     fitting_values,
     single_number,
     unpacked_ranks,
+    unpacked_sizes,
     guarded,
     wanted_ranks,
     fitting_sizes,

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+from fx_lsp.syntax import FUNCTIONS
 from fx_lsp.tracer.failures.exceptions import kind_of
+from fx_lsp.tracer.inputs.evidence.body import body_facts
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
     SequencePlan,
@@ -22,7 +24,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 )
 from fx_lsp.tracer.inputs.plan.values import MASK_NAME
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_of_sizes, mentioned_names, mentioned_tensors
-from fx_lsp.tracer.inputs.solve.conditions import statements_raising
+from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
 from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.operands import (
     ASKS_ONE_ELEMENT,
@@ -142,6 +144,27 @@ def unpacked_ranks(attempt: Attempt) -> Iterator[Plans]:
             paths = [path] if path is not None else mentioned_tensors(attempt)
             for path in paths if isinstance(tensor, torch.Tensor) and tensor.dim() != rank else ():
                 yield from _with_rank_of_all(attempt.plans, path, rank)
+
+
+def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans in which an input has as many parts as it is unpacked into, `rows, columns = edges`: a matrix at
+    first, then what it was. Parts that are used as indices are whole numbers."""
+    if attempt.run.failed is not None or not isinstance(attempt.run.error, ValueError):
+        return
+    for frame, node in statements_raising(attempt):
+        match node:
+            case ast.Assign([ast.Tuple(elements) | ast.List(elements)], whole):
+                path = path_of(attempt, value_in(whole, frame))
+            case _:
+                continue
+        if path is None:
+            continue
+        code = code_of(frame)
+        facts = body_facts(code).get(ast.unparse(whole)) if isinstance(code, FUNCTIONS) else None
+        are_indices = facts is not None and facts.element is not None and "index" in facts.element.uses
+        for kept in (slice(-1, None), slice(1, None)):
+            plans = resized(attempt.plans, lambda sizes, k=kept: (len(elements), *sizes[k]), RERANKED, path)
+            yield _with_dtype(plans, path, "i64") if are_indices else plans
 
 
 def _asked_ranks(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:
