@@ -60,10 +60,9 @@ if __name__ == "__main__":
     assert "dropout" not in traced.graph("forward")
 
 
-def test_a_branch_that_is_chosen_by_a_name_has_that_name(trace):
-    traced = trace(
-        BLOCK
-        + """
+CHOSEN = (
+    BLOCK
+    + """
 class Kind(nn.Module):
     def __init__(self, kind, dim):
         super().__init__()
@@ -80,16 +79,34 @@ def main(args):
         model = Block(8)
     elif args.kind in ("wide", "wider"):
         model = Kind(args.kind, 16)
-    train(model)
+    else:
+        raise ValueError(args.kind)
+    CALL
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--kind", default="plain")
     main(parser.parse_args())
-""",
-        "Kind",
-    )
+"""
+)
+
+
+def test_a_branch_that_makes_the_target_has_the_name_that_chooses_it(trace):
+    traced = trace(CHOSEN.replace("CALL", "train(model)"), "Kind")
     assert lines(traced) == snapshot(["init.kind: 'wide' · line 33", "init.dim: 16 · line 33"])
+
+
+def test_what_a_branch_makes_is_called_behind_it(trace):
+    traced = trace(CHOSEN.replace("CALL", "model(torch.randn(2, 16))"), "Kind")
+    assert lines(traced) == snapshot(
+        ["init.kind: 'wide' · line 33", "init.dim: 16 · line 33", "x: f32[2, 16] · line 36"]
+    )
+
+
+def test_a_model_that_branches_make_alike_is_that_of_the_defaults(trace):
+    first = "model = Kind('wide', 4)\n    if args.kind == 'small':\n        model = Kind('wide', 2)"
+    traced = trace(CHOSEN.replace("CALL", first + "\n    model(torch.randn(2, 4))"), "Kind")
+    assert "init.dim: 4 · line 36" in lines(traced)
 
 
 def test_a_call_at_module_level(trace):

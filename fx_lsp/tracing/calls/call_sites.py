@@ -400,6 +400,7 @@ def _needed(
     fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
     needs.names |= case.names if case is not None else set()
     _need_globals(needs, path[0], read)
+    needs.choose(target_call.origin)
     needs.follow(body, path)
     outer = _around(graph, path, target, needs, depth) if case is None else None
     if case is None and outer is None:

@@ -55,7 +55,8 @@ class Known:
 class TargetCall:
     """A call: `rank` 0 is the target itself; `path` leads to its statement, of which all is needed where `whole`.
 
-    Where the call is `indirect`, what is called calls the target, with arguments of its own.
+    Where the call is `indirect`, what is called calls the target, with arguments of its own. `origin` leads to the only
+    statement that makes what is called, if there is one.
     """
 
     rank: int
@@ -63,6 +64,7 @@ class TargetCall:
     path: Path
     whole: bool
     indirect: bool = False
+    origin: Path = ()
 
 
 def calls_in(graph: SourceGraph, callees: Known, target: Target, local_imports: bool = False) -> list[TargetCall]:
@@ -130,11 +132,15 @@ def trains(node: ast.stmt) -> bool:
 
 @dataclass
 class _TargetVariables:
-    """Variables that hold something made with the target: whether it is the target itself (an instance of it)."""
+    """Variables that hold something made with the target: whether it is the target itself (an instance of it).
+
+    `origins` are the statements that make what they hold, with those around each.
+    """
 
     known: Known
     target: Target
     variables: dict[str, bool] = field(default_factory=dict[str, bool])
+    origins: dict[str, list[Path]] = field(default_factory=dict[str, list[Path]])
 
     def leads(self, node: ast.AST) -> bool | None:
         """Return whether a name, or an attribute of one, is the target itself; None where it does not lead to it."""
@@ -148,23 +154,31 @@ class _TargetVariables:
         """Return, for everything in expressions that leads to the target, whether it is the target itself."""
         return [direct for part in walk(*nodes) if (direct := self.leads(part)) is not None]
 
-    def bind(self, statement: ast.stmt) -> None:
-        """Take note of what a statement assigns, of `backbone, neck = Backbone(), Neck()` one after the other."""
+    def bind(self, path: Path) -> None:
+        """Take note of what the last statement of a path assigns, in `body, head = Body(), Head()` to each."""
+        statement = path[-1]
         match statement:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(
                 values
             ):
                 for target, value in zip(targets, values, strict=True):
-                    self.bind(ast.copy_location(ast.Assign([target], value), statement))
+                    self.bind((*path[:-1], ast.copy_location(ast.Assign([target], value), statement)))
                 return
             case _:
                 pass
         names = [part for part in header_nodes(statement) if isinstance(part, (ast.Name, ast.Attribute))]
         mentioned = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
         if mentioned and not isinstance(statement, DEFINITIONS):
-            self.variables.update(
-                {_dotted(part): any(mentioned) for part in names if _is_store(part) and _dotted(part)}
-            )
+            read = {_dotted(part) for part in names if not _is_store(part)}
+            bound = {_dotted(part) for part in names if _is_store(part)} - {""}
+            self.variables.update(dict.fromkeys(bound, any(mentioned)))
+            for name in bound - read:
+                self.origins.setdefault(name, []).append(path)
+
+    def origin(self, call: ast.Call) -> Path:
+        """Return the path to the only statement that makes what is called; () where there is none, or several."""
+        paths = self.origins.get(_dotted(call.func), [])
+        return paths[0] if len(paths) == 1 else ()
 
     def rank(self, call: ast.Call) -> int | None:
         """Return how directly a call enters the target: 0 calls it; None where it does not look like that at all."""
@@ -226,7 +240,7 @@ def _best(calls_of_scope: Iterable[TargetCall]) -> list[TargetCall]:
 def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _TargetVariables) -> Iterator[TargetCall]:
     for statement in block:
         here = (*path, statement)
-        scope.bind(statement)
+        scope.bind(here)
         if isinstance(statement, DEFINITIONS):
             continue
         for part in sorted((n for n in header_nodes(statement) if isinstance(n, ast.Call)), key=_place):
@@ -234,7 +248,7 @@ def _in_scope(block: Sequence[ast.stmt], path: Path, scope: _TargetVariables) ->
             if rank is not None:
                 whole = in_inner_scope(statement, part)
                 if not (whole and blocks(statement)):
-                    yield TargetCall(rank, part, here, whole, scope.is_passed_to(part))
+                    yield TargetCall(rank, part, here, whole, scope.is_passed_to(part), scope.origin(part))
         if not any(expects_error(part) for part in header_nodes(statement)):
             for inner in blocks(statement):
                 yield from _in_scope(inner, here, scope)

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -74,6 +75,14 @@ class Backwards:
                 self.leave(holder)
             elif holder is not None and not isinstance(holder, (ast.If, ast.While)) and not idle(holder, self.names):
                 self.names = (self.names - _loop_targets(holder)) | header_names(holder)
+
+    def choose(self, path: Path) -> None:
+        """Have the branches around the last statement of a path be those that run."""
+        for holder, inner in pairwise(path):
+            if isinstance(holder, ast.If):
+                is_taken = inner in holder.body
+                chosen = chosen_values(holder.test, header_names(holder)) if is_taken else None
+                self.choices[holder] = chosen.encode() if chosen is not None else _FORCED[is_taken]
 
     def bind(self, block: Sequence[ast.stmt]) -> None:
         """Keep what binds `names` in a block that runs whole, and what that needs of it."""
@@ -316,11 +325,12 @@ def _edits(
             yield start_of(node), (node.lineno, node.col_offset), b""
         if node not in path:
             return
-    if node in path[:-1] and isinstance(node, (ast.If, ast.While)):
-        after = path[path.index(node) + 1]
+    is_passed = node in path[:-1] and isinstance(node, (ast.If, ast.While))
+    if is_passed or node in choices:
+        assert isinstance(node, (ast.If, ast.While))
         test = node.test
         end = (test.end_lineno or test.lineno, test.end_col_offset or 0)
-        yield (test.lineno, test.col_offset), end, choices.get(node, _FORCED[after in node.body])
+        yield (test.lineno, test.col_offset), end, choices.get(node) or _FORCED[path[path.index(node) + 1] in node.body]
         if isinstance(node, ast.While):
             yield (node.lineno, node.col_offset), (node.lineno, node.col_offset + len("while")), b"if"
     for block in blocks(node):
