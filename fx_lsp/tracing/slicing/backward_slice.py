@@ -325,17 +325,22 @@ def _edits(
             yield start_of(node), (node.lineno, node.col_offset), b""
         if node not in path:
             return
-    is_passed = node in path[:-1] and isinstance(node, (ast.If, ast.While))
-    if is_passed or node in choices:
-        assert isinstance(node, (ast.If, ast.While))
-        test = node.test
-        end = (test.end_lineno or test.lineno, test.end_col_offset or 0)
-        yield (test.lineno, test.col_offset), end, choices.get(node) or _FORCED[path[path.index(node) + 1] in node.body]
-        if isinstance(node, ast.While):
-            yield (node.lineno, node.col_offset), (node.lineno, node.col_offset + len("while")), b"if"
+    yield from _choice(node, path, choices)
     for block in blocks(node):
         for statement in block:
             yield from _edits(statement, kept, path, call, plain, inside, decorated, choices)
+
+
+def _choice(node: ast.stmt, path: Path, choices: Mapping[ast.stmt, bytes]) -> Iterator[_Edit]:
+    """Yield what chooses a branch in place of its test: one on the way, or one in `choices`."""
+    is_passed = node in path[:-1] and isinstance(node, (ast.If, ast.While))
+    if not is_passed and node not in choices:
+        return
+    assert isinstance(node, (ast.If, ast.While))
+    test, chosen = node.test, choices.get(node) or _FORCED[path[path.index(node) + 1] in node.body]
+    yield (test.lineno, test.col_offset), (test.end_lineno or test.lineno, test.end_col_offset or 0), chosen
+    if isinstance(node, ast.While):
+        yield (node.lineno, node.col_offset), (node.lineno, node.col_offset + len("while")), b"if"
 
 
 def _nothing(node: ast.stmt, path: Path, unread: Collection[ast.expr]) -> Iterator[_Edit]:
