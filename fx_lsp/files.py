@@ -98,6 +98,7 @@ def write(path: str | Path, data: bytes | str, mode: int | None = None) -> None:
     Permissions are `mode`, or those that the former file had. Raises OSError, also where something else is there, or,
     without a `mode`, a file that may not be written.
     """
+    encoded = data.encode("utf-8") if isinstance(data, str) else data
     with _as_os_error(path):
         place = Path(os.path.realpath(path))
         former = status_of(place)
@@ -107,7 +108,7 @@ def write(path: str | Path, data: bytes | str, mode: int | None = None) -> None:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             mode = stat.S_IMODE(former.st_mode) if mode is None else mode
         with _beside(place) as temporary:
-            _write_and_synchronise(temporary, data.encode("utf-8") if isinstance(data, str) else data)
+            _write_and_synchronise(temporary, encoded)
             if mode is not None:
                 temporary.chmod(mode)
             temporary.replace(place)
@@ -195,10 +196,11 @@ def _require_regular(status: os.stat_result, path: str | Path) -> None:
 
 @contextmanager
 def _as_os_error(path: str | Path) -> Generator[None, None, None]:
-    """Raise OSError for a path that Python refuses: one with a NUL, or with half of a character."""
+    """Raise OSError that names `path`, also for one that Python refuses: with a NUL, or with half of a character."""
     try:
         yield
-    except UnicodeDecodeError:
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
         raise
     except ValueError as error:
         raise OSError(errno.EINVAL, f"no file has such a name ({error})", repr(path)) from error
