@@ -48,6 +48,15 @@ def status_of(path: str | Path) -> os.stat_result | None:
             return None
 
 
+def may_be_regular(path: str | Path) -> bool:
+    """Return whether a regular file is at `path`, or could be: nothing else is there, and a file may have that name."""
+    try:
+        status = status_of(path)
+    except OSError:
+        return False
+    return status is None or stat.S_ISREG(status.st_mode)
+
+
 def read_bytes(path: str | Path, limit: int = MAX_BYTES) -> bytes:
     """Return what is in a regular file.
 

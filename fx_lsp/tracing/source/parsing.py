@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from fx_lsp import files
 from fx_lsp.model import Failure, Span
 from fx_lsp.syntax import parse as parse_python
 
@@ -112,7 +113,7 @@ def _levels_on_disk(path: Path) -> int:
 
 @lru_cache(maxsize=512)
 def _levels_of(path: str, mtime_ns: int) -> int:
-    return _relative_levels(Path(path).read_text("utf-8", errors="replace"))
+    return _relative_levels(files.read_text(path, "replace"))
 
 
 def _error_span(file: str, text: str, error: SyntaxError) -> Span:
