@@ -13,11 +13,19 @@ from fx_lsp import files
 from fx_lsp.model import Failure, Span
 from fx_lsp.syntax import parse as parse_python
 
+MAX_TEXT = 2_000_000
+"""The longest text that is parsed, in characters."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def parse(file: str, text: str) -> ast.Module | Failure:
-    """Return the syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse."""
+    """Return the syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse.
+
+    A text that is longer than people write is not parsed.
+    """
+    if len(text) > MAX_TEXT:
+        message = f"the file has {len(text):,} characters, and no more than {MAX_TEXT:,} are parsed"
+        return Failure("syntax", message, Span(file, 1, 0, 1, 0), severity="error")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
