@@ -33,7 +33,7 @@ OPENS_FILES = {
     "fx_lsp/files.py": "it is that place",
     "fx_lsp/cli.py": "the null device",
     "fx_lsp/server/protocol.py": "the same",
-    "fx_lsp/tracer/record/recorder.py": "appends to the file of a run",
+    "fx_lsp/tracer/record/": "runs in the user's program, where nothing else of fx-lsp is imported",
     "fx_lsp/commands/outputs.py": "writes to devices that the user names",
     "fx_lsp/bench/": "the folder of a job, on another machine, where there is no fx_lsp.files",
     "fx_lsp/tracing/remote/supervisor.py": "the same",

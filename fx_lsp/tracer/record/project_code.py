@@ -9,8 +9,6 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from fx_lsp import files
-
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _MAX_DECORATORS = 16
 
@@ -74,7 +72,8 @@ def qualified_name(code: CodeType) -> str:
 def _names_in(file: str) -> dict[tuple[int, str], str]:
     """Qualified names by first line (a decorator's, where there is one) and name."""
     try:
-        tree = ast.parse(files.read_bytes(file))
+        with open(file, "rb") as source:
+            tree = ast.parse(source.read())
     except (OSError, SyntaxError, ValueError):
         return {}
     names: dict[tuple[int, str], str] = {}
