@@ -7,6 +7,7 @@
     │   ├── WorkerTimeout    it was ended because it ran past the limit
     │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
     │       └── NotTrusted   it may not be started
+    ├── ForeignFileError     a file is in the way that fx-lsp has not written; it is left as it is
     └── TargetError          a target string that names nothing (command line)
 
 What a user's code does wrong, or what cannot be traced, is a `fx_lsp.model.Failure`: a value.
@@ -66,6 +67,10 @@ class NotTrusted(WorkerStartError):
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, "interpreter", hint)
+
+
+class ForeignFileError(FxLspError, OSError):
+    """A file is where fx-lsp would write, or remove, and was not written by it."""
 
 
 class TargetError(FxLspError):

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import struct
 import types
+import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,12 +22,14 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import Event, Failed, Finished, JobProgress
-from fx_lsp.model import Failure, Node, Span, Stage, Trace
+from fx_lsp.model import Failure, Node, NodeOp, Span, Stage, Trace
 
 T = TypeVar("T")
 
 PREFIX = struct.Struct(">II")
 MAX_FRAME = 1 << 30
+MAX_UNPACKED = 256 << 20
+"""How much is unpacked of what was stored."""
 
 
 def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
@@ -95,8 +98,43 @@ def from_json(type_: type[T], data: Any) -> T:
     """The inverse of `to_json` for a model dataclass, without unknown keys. Raises ProtocolError on a wrong shape."""
     try:
         return _decoder(type_)(data)
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
+    except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a {getattr(type_, '__name__', type_)}: {str(data)[:120]}") from error
+
+
+def parse(type_: type[T], text: str | bytes) -> T:
+    """Return a model dataclass from JSON text that may say anything. Raises ProtocolError."""
+    try:
+        return from_json(type_, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"not JSON: {text[:80]!r}") from error
+
+
+def pack(value: Any) -> bytes:
+    """Return a model dataclass as compressed JSON."""
+    return deflate(json.dumps(to_json(value), separators=(",", ":")).encode())
+
+
+def unpack(type_: type[T], data: bytes) -> T:
+    """Return the inverse of `pack`, of data that may be anything. Raises ProtocolError."""
+    return parse(type_, inflate(data))
+
+
+def deflate(data: bytes) -> bytes:
+    """Return data compressed."""
+    return zlib.compress(data, 1)
+
+
+def inflate(data: bytes) -> bytes:
+    """Return data uncompressed. Raises ProtocolError where it is damaged, or has more than `MAX_UNPACKED` bytes."""
+    decompressor = zlib.decompressobj()
+    try:
+        inflated = decompressor.decompress(data, MAX_UNPACKED)
+    except (zlib.error, TypeError) as error:
+        raise ProtocolError(f"not compressed data: {str(data)[:80]}") from error
+    if not decompressor.eof:
+        raise ProtocolError(f"compressed data with no end within {MAX_UNPACKED} bytes")
+    return inflated
 
 
 def outcome_to_json(outcome: Trace | Failure) -> dict[str, Any]:
@@ -104,11 +142,12 @@ def outcome_to_json(outcome: Trace | Failure) -> dict[str, Any]:
     return {"trace" if isinstance(outcome, Trace) else "failure": to_json(outcome)}
 
 
-def outcome_from_json(data: dict[str, Any]) -> Trace | Failure:
+def outcome_from_json(data: Any) -> Trace | Failure:
     """Return the inverse of `outcome_to_json`. Raises ProtocolError."""
-    if "trace" in data:
-        return from_json(Trace, data["trace"])
-    return from_json(Failure, data.get("failure"))
+    if not isinstance(data, dict):
+        raise ProtocolError(f"not an outcome: {str(data)[:120]}")
+    outcome = cast("dict[str, Any]", data)
+    return from_json(Trace, outcome["trace"]) if "trace" in outcome else from_json(Failure, outcome.get("failure"))
 
 
 _EVENTS: dict[str, type[Event]] = {"progress": JobProgress, "found": Finished, "failed": Failed}
@@ -149,6 +188,10 @@ def decode_stage(data: bytes) -> Stage:
         header, body = read_frame(BytesIO(data).read) or ({}, b"")
         words: list[Any] = header["words"]
         numbers = array("i", body)
+        if {type(header["name"]), type(header["text"])} != {str} or sum(header["columns"]) != len(numbers):
+            raise ValueError("a stage without a name, or with other columns than it says")
+        if min(numbers, default=0) < 0:
+            raise ValueError("a number that is none of a row, or of a place")
         columns = (numbers[start:end] for start, end in pairwise(accumulate(header["columns"], initial=0)))
 
         def column(table: list[T]) -> Iterator[T]:
@@ -160,9 +203,21 @@ def decode_stage(data: bytes) -> Stage:
 
         spans = _instances(Span, [[*column(words)], *islice(columns, len(_PLACE))])
         nodes = _instances(Node, [[*column(table)] for table in _tables(words, groups(words), groups(spans))])
+        _require_texts(words, nodes)
         return Stage(header["name"], tuple(nodes), header["text"], tuple(next(columns)))
     except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
+
+
+def _require_texts(words: list[Any], nodes: list[Node]) -> None:
+    """Raise ValueError unless all is text, but specs of what is no tensor, and operations are those of FX."""
+    if {*map(type, words)} - {str, type(None)}:
+        raise ValueError("a word that is no text")
+    texts = chain.from_iterable((node.name, node.target, node.comment, *node.args) for node in nodes)
+    if None in words and any(type(text) is not str for text in texts):
+        raise ValueError("a node without a name")
+    if {node.op for node in nodes} - {*get_args(NodeOp)}:
+        raise ValueError("a node with an operation that there is not")
 
 
 _PLACE = ("line", "col", "end_line", "end_col")
@@ -211,6 +266,7 @@ def _field_names(type_: type) -> tuple[str, ...]:
 
 @cache
 def _decoder(type_: Any) -> Callable[[Any], Any]:
+    """Return what makes a value of `type_` of JSON data, and raises TypeError where that is of another shape."""
     if dataclasses.is_dataclass(type_):
         hints = get_type_hints(type_)
         decoders = {f.name: _decoder(hints[f.name]) for f in dataclasses.fields(type_)}
@@ -218,14 +274,33 @@ def _decoder(type_: Any) -> Callable[[Any], Any]:
         return lambda data: make(**{k: decoders[k](v) for k, v in data.items() if k in decoders})
     origin, args = get_origin(type_), get_args(type_)
     if origin is tuple:
-        item = _decoder(args[0])
-        return lambda data: tuple(item(v) for v in data)
+        return _tuple_decoder(args)
     if origin is dict:
         value = _decoder(args[1])
         return lambda data: {k: value(v) for k, v in data.items()}
     if origin in (Union, types.UnionType) and type(None) in args:
         inner = _decoder(next(a for a in args if a is not type(None)))
         return lambda data: None if data is None else inner(data)
-    if origin is Literal or type_ in (str, int, float, bool):
-        return lambda data: data
+    if origin is Literal:
+        values = frozenset(args)
+        return lambda data: data if data in values else _refuse(data, type_)
+    if type_ in _SCALARS:
+        classes = _SCALARS[type_]
+        return lambda data: data if type(data) in classes else _refuse(data, type_)
     raise TypeError(f"no decoder for {type_}")
+
+
+_SCALARS: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
+"""Which classes of JSON data are values of a type; true is no number."""
+
+
+def _tuple_decoder(items: tuple[Any, ...]) -> Callable[[Any], Any]:
+    if items[1:] == (...,):
+        item = _decoder(items[0])
+        return lambda data: tuple([item(v) for v in data]) if type(data) in (list, tuple) else _refuse(data, tuple)
+    decoders = [_decoder(item) for item in items]
+    return lambda data: tuple([decode(v) for decode, v in zip(decoders, data, strict=True)])
+
+
+def _refuse(data: Any, type_: Any) -> Any:
+    raise TypeError(f"{str(data)[:80]!r} is no {type_}")

@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kernel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "kernel", *arguments, "--python", warm_python(), "--no-cache"]
+    command = [sys.executable, "-m", "fx_lsp", "kernel", "--python", warm_python(), "--no-cache", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
@@ -84,6 +84,32 @@ def test_what_stays_a_call_is_said_with_its_line(folder: Path):
     assert done.returncode == 0
     first, *_ = done.stderr.splitlines()
     assert first == f"{folder / 'model.py'}:15: aten.sort stays a PyTorch call: there is no kernel that sorts"
+
+
+def test_no_file_of_the_user_is_written_over(folder: Path):
+    theirs = folder / "thesis.txt"
+    theirs.write_text("my thesis")
+    view = ("model.py::doubled", "--view", "ttir", "-o", "thesis.txt", "--python", sys.executable)
+    done = kernel(folder, *view)
+    assert (done.returncode, theirs.read_text()) == (2, "my thesis")
+    reason = "it is there already, and fx-lsp has not written it: --force overwrites it"
+    assert done.stderr == f"fx-lsp: thesis.txt cannot be written: {reason}\n"
+    assert kernel(folder, *view, "--force").returncode == 0
+    assert theirs.read_text().startswith("// ttir of doubled_forward_kernel")
+
+
+def test_a_folder_for_passes_keeps_what_the_user_has_in_it(folder: Path):
+    dump = folder / "mine"
+    dump.mkdir()
+    (dump / "00_joint.py").write_text("mine")
+    (dump / "01_joint_derive_sizes_from_inputs.py").write_text("mine")
+    done = kernel(folder, "model.py::averaged", "--dump-passes", "mine")
+    assert done.returncode == 2
+    assert done.stderr.startswith("fx-lsp: mine/00_joint.py cannot be written: it is there already")
+    assert {file.name: file.read_text() for file in dump.iterdir()} == {
+        "00_joint.py": "mine",
+        "01_joint_derive_sizes_from_inputs.py": "mine",
+    }
 
 
 def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):

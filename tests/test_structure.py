@@ -26,12 +26,39 @@ MAX_COMPLEXITY = 20
 VAGUE = {"found", "known", "made", "taken", "given"}
 """Names of variables that do not say what they hold."""
 
+OPENING = {"read_text", "read_bytes", "write_text", "write_bytes", "open", "NamedTemporaryFile", "mkstemp", "replace"}
+"""Functions and methods of files, and of paths, that `files` is there to call."""
+
+OPENS_FILES = {
+    "fx_lsp/files.py": "it is that place",
+    "fx_lsp/cli.py": "the null device",
+    "fx_lsp/server/protocol.py": "the same",
+    "fx_lsp/tracer/record/": "runs in the user's program, where nothing else of fx-lsp is imported",
+    "fx_lsp/commands/outputs.py": "writes to devices that the user names",
+    "fx_lsp/bench/": "the folder of a job, on another machine, where there is no fx_lsp.files",
+    "fx_lsp/tracing/remote/supervisor.py": "the same",
+    "fx_lsp/tracing/remote/prober.py": "the same",
+    "fx_lsp/tracing/remote/payload.py": "files of fx-lsp itself",
+    "fx_lsp/tracing/workers/": "what the kernel and the interpreter say",
+    "fx_lsp/tracer/process/": "its own descriptors, and what the kernel says",
+    "fx_lsp/tracer/program/": "what the user's code does, on a scratch folder",
+    "fx_lsp/tracer/inputs/": "configurations, as the program reads them",
+    "fx_lsp/codegen/inspect/": "files of Triton's, in a folder of its own",
+    "fx_lsp/commands/doctor.py": "a sample, in a folder of its own",
+    "fx_lsp/commands/kernel.py": "the file that is compared, in a folder of its own",
+}
+"""Where files are opened otherwise, and what they are."""
+
 QUESTIONS = ("What ", "Whether ", "How ", "Where ", "Which ", "Why ")
 """How docstrings do not begin: they begin with a verb."""
 
 
 def test_no_folder_has_too_many_modules() -> None:
     assert crowded_folders() == {}
+
+
+def test_files_are_read_and_written_in_one_place() -> None:
+    assert openers() == set()
 
 
 def test_no_imports_go_in_a_circle() -> None:
@@ -114,6 +141,28 @@ def crowded_folders() -> dict[str, int]:
     """Return the folders with too many modules, with how many they have."""
     modules = Counter(file.parent.relative_to(ROOT).as_posix() for file in files() if file.stem != "__init__")
     return {f: n for f, n in sorted(modules.items()) if n > MAX_MODULES and f not in FOLDERS_OF_A_KIND}
+
+
+def openers() -> set[str]:
+    """Return the modules that open files, or make temporary ones, and are not among those that may."""
+    return {
+        path
+        for file in files()
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Call) and _opens(node)
+        if not any((path := file.relative_to(ROOT).as_posix()).startswith(place) for place in OPENS_FILES)
+    }
+
+
+def _opens(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Name):
+        return call.func.id == "open"
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in OPENING:
+        return False
+    owner = call.func.value
+    if call.func.attr in ("open", "replace"):
+        return isinstance(owner, ast.Name) and owner.id == "os"
+    return not (isinstance(owner, ast.Name) and owner.id == "files")
 
 
 def shared_class_names() -> dict[str, int]:

@@ -20,6 +20,7 @@ from typing import Any
 from fx_lsp.choices import allowed as allowed_choices
 from fx_lsp.choices import explained, read_choices
 from fx_lsp.commands.options import add_tracing_options
+from fx_lsp.commands.outputs import write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target
 from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import TargetError
@@ -258,11 +259,17 @@ def _write_pictures(folder: Path, reports: Mapping[str, Report]) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for host, report in reports.items():
-            name = re.sub(r"[^\w.-]", "_", f"{report.name}-{host}")
-            for kind, text in pictures(report).items():
-                file = folder / f"{name}-{kind}.svg"
-                file.write_text(text, encoding="utf-8")
-                print(f"fx-lsp: {file}", file=sys.stderr)
+        texts = {
+            folder / _picture_name(report.name, host, kind): text
+            for host, report in reports.items()
+            for kind, text in pictures(report).items()
+        }
+        write_outputs(texts)
+        print("".join(f"fx-lsp: {file}\n" for file in texts), end="", file=sys.stderr)
     except OSError as error:
-        print(f"fx-lsp: pictures cannot be written to {folder}: {error.strerror}", file=sys.stderr)
+        print(f"fx-lsp: {error.filename or folder} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def _picture_name(target: str, host: str, kind: str) -> str:
+    name = re.sub(r"[^\w.-]", "_", f"{target}-{host}")
+    return f"{name}-{kind}.svg"

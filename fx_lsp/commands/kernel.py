@@ -20,7 +20,9 @@ from pathlib import Path
 import fx_lsp
 from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, explained, read_choices
 from fx_lsp.commands.options import add_tracing_options
+from fx_lsp.commands.outputs import put, remove_output, write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
+from fx_lsp.errors import ForeignFileError
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.features.passes import render_passes
@@ -35,7 +37,6 @@ from fx_lsp.tracing.kernel_files.generated import (
     record_of,
     update,
     without_failure,
-    write,
 )
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
@@ -87,8 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             failure = asyncio.run(_dump_passes(arguments, chosen))
         except OSError as error:
-            print(f"fx-lsp: {arguments.dump_passes} cannot be written: {error.strerror}", file=sys.stderr)
-            return 2
+            return _unwritten(error, str(arguments.dump_passes))
         if failure is not None:
             print(failure_text(failure, chosen), file=sys.stderr)
             return 1
@@ -106,11 +106,17 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output is None:
             print(text, end="")
         else:
-            write(arguments.output, text)
+            write_outputs({Path(arguments.output): text}, arguments.force)
     except OSError as error:
-        print(f"fx-lsp: {arguments.output} cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
+        return _unwritten(error, str(arguments.output))
     return code
+
+
+def _unwritten(error: OSError, path: str) -> int:
+    """Say why a file is not written; return the exit code."""
+    way_out = ": --force overwrites it" if isinstance(error, ForeignFileError) else ""
+    print(f"fx-lsp: {error.filename or path} cannot be written: {error.strerror}{way_out}", file=sys.stderr)
+    return 2
 
 
 def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, kernels: Generated) -> int:
@@ -130,7 +136,7 @@ def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, kernels: Ge
         text, code = _checked(arguments, chosen, result.text)
         result = replace(result, text=text)
     if result.text != present:
-        write(output, result.text)
+        put(Path(output), result.text)
     print(f"{output}: {result.said(present)}", file=sys.stderr)
     _list(output, result.conflicts)
     try:
@@ -182,16 +188,17 @@ async def _dump_passes(arguments: argparse.Namespace, chosen: Chosen) -> Failure
         return stages
     folder.mkdir(parents=True, exist_ok=True)
     texts, by_name = {chosen.file: chosen.text}, {stage.name: stage for stage in stages}
+    graphs: dict[Path, str] = {}
     numbered = [f"{number:02}_{info.name}" for number, info in enumerate(outcome.stages)]
     for name, info in zip(numbered, outcome.stages, strict=True):
         if info.name in by_name:
             graph = render_stage(outcome, by_name[info.name], lambda span: source_line(span, texts), full=True)
-            write(folder / f"{name}.py", graph.text)
+            graphs[folder / f"{name}.py"] = graph.text
         else:
-            (folder / f"{name}.py").unlink(missing_ok=True)
+            remove_output(folder / f"{name}.py")
     infos = tuple(replace(info, name=name) for name, info in zip(numbered, outcome.stages, strict=True))
     index = render_passes(replace(outcome, stages=infos), True, REWRITES, "its graphs on their way to kernels")
-    write(folder / INDEX, index.text)
+    write_outputs({**graphs, folder / INDEX: index.text}, arguments.force)
     return None
 
 

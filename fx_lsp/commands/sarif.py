@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fx_lsp import __version__
-from fx_lsp.commands.sources import read_source
+from fx_lsp import __version__, files
 from fx_lsp.commands.survey import FileReport, TargetReport, is_problem
 from fx_lsp.features.problems import describe
 from fx_lsp.features.text import sentence
@@ -116,6 +115,6 @@ def _line(file: str, number: int) -> str:
 @lru_cache(maxsize=4)
 def _lines(file: str) -> list[str]:
     try:
-        return split_lines(read_source(file))
+        return split_lines(files.read_python(file))
     except (OSError, SyntaxError, UnicodeDecodeError):
         return []

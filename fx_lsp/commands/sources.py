@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
-import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fx_lsp import files
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
 from fx_lsp.tracing.source.targets import discover
@@ -52,16 +51,9 @@ def python_files(directory: Path) -> Iterator[Path]:
 
     `directory` itself is searched whatever it is called.
     """
-    for parent, directories, files in os.walk(directory):
+    for parent, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if _is_source(Path(parent, name)))
-        yield from (Path(parent, name) for name in sorted(files) if name.endswith(".py"))
-
-
-def read_source(file: str | Path) -> str:
-    """Return the text of a file in the encoding that it declares. Raises OSError, SyntaxError or UnicodeDecodeError."""
-    data = Path(file).read_bytes()
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return data.decode(encoding)
+        yield from (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
 
 
 def shown_path(file: str) -> str:
@@ -74,7 +66,7 @@ def shown_path(file: str) -> str:
 
 def _require(file: str, name: str, asked: str) -> None:
     try:
-        discovered = discover(file, read_source(file))
+        discovered = discover(file, files.read_python(file))
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise TargetError(f"cannot read {asked}: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(discovered.failure, Failure) and name not in {target.name for target in discovered.targets}:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fx_lsp import wire
-from fx_lsp.commands.sources import Source, read_source
+from fx_lsp import files, wire
+from fx_lsp.commands.sources import Source
 from fx_lsp.features.comments import comment_problems, elsewhere
 from fx_lsp.features.problems import Problem
 from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Severity, Target, TargetKind
@@ -98,9 +98,9 @@ async def survey(
     `on_target` hears of each as it is known, `on_file` of the files in their order. When it is cancelled, `on_file`
     hears of what was known so far.
     """
-    traces, files = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
+    traces, opened = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
     works = [_Work(source) for source in sources]
-    tasks = [asyncio.create_task(_look(engine, work, traces, files, kinds, on_target)) for work in works]
+    tasks = [asyncio.create_task(_look(engine, work, traces, opened, kinds, on_target)) for work in works]
     reported = 0
     try:
         for work, task in zip(works, tasks, strict=True):
@@ -142,7 +142,7 @@ async def _look(
     engine: Engine,
     work: _Work,
     traces: asyncio.Semaphore,
-    files: asyncio.Semaphore,
+    opened: asyncio.Semaphore,
     kinds: Collection[TargetKind],
     on_target: Callable[[TargetReport], None],
 ) -> None:
@@ -158,9 +158,9 @@ async def _look(
         work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
         on_target(work.targets[-1])
 
-    async with files:
+    async with opened:
         try:
-            text = read_source(file)
+            text = files.read_python(file)
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             message = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
             work.failure = Failure("syntax", message, severity="error")
@@ -222,11 +222,11 @@ def is_problem(failure: Failure, whole_file: bool = False) -> bool:
 
 def summarize(reports: Iterable[FileReport]) -> Summary:
     """Count over `reports`; sources and kinds that did not occur are left out, the most frequent kind is first."""
-    files = targets = problems = warnings = 0
+    number = targets = problems = warnings = 0
     sources: Counter[InputSource] = Counter()
     failures: Counter[FailureKind] = Counter()
     for report in reports:
-        files, targets = files + 1, targets + len(report.targets)
+        number, targets = number + 1, targets + len(report.targets)
         sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
         failures.update(f.kind for f in report.failures)
         problems += sum(is_problem(f, whole_file=f is report.failure) for f in (*report.failures, *report.comments))
@@ -236,7 +236,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
     ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
     by_kind = dict[FailureKind, int](failures.most_common())
-    return Summary(files, targets, sources.total(), problems, ordered, by_kind, warnings)
+    return Summary(number, targets, sources.total(), problems, ordered, by_kind, warnings)
 
 
 def to_json(report: FileReport) -> dict[str, Any]:

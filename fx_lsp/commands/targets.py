@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fx_lsp import files
 from fx_lsp.commands.options import cache_path
-from fx_lsp.commands.sources import read_source
 from fx_lsp.errors import TargetError
 from fx_lsp.features.documents import Document
 from fx_lsp.model import Failure, Span, Stage, Work
@@ -36,7 +36,7 @@ def read_target(target: str) -> Chosen:
         raise TargetError(f"`{target}` names no function: write it as path/to/file.py::function")
     file = Path(path).resolve()
     try:
-        return Chosen(str(file), name, read_source(file))
+        return Chosen(str(file), name, files.read_python(file))
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise TargetError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -77,7 +77,7 @@ def source_line(span: Span, texts: dict[str, str]) -> str | None:
     """Return the line that a span starts on; `texts` keeps the files that were read."""
     if span.file not in texts:
         try:
-            texts[span.file] = Path(span.file).read_text(encoding="utf-8", errors="replace")
+            texts[span.file] = files.read_python_leniently(span.file)
         except OSError:
             texts[span.file] = ""
     lines = texts[span.file].splitlines()

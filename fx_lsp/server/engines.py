@@ -46,12 +46,18 @@ class Engines:
                 self._on_update(document.file)
 
     async def clear_cache(self) -> None:
-        """Remove every stored trace and trace what is open again. Raises OSError where a file cannot be removed."""
+        """Remove every stored trace and trace what is open again.
+
+        Raises OSError where a file cannot be removed, or is not one of ours.
+        """
+        from fx_lsp.tracing.answers.database import remove
+        from fx_lsp.tracing.answers.disk import TRACES
+
         await self.end()
         path = engine_settings(self._session.settings).cache_path
         try:
-            for suffix in ("", "-wal", "-shm") if path else ():
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            if path:
+                remove(Path(path), TRACES)
         finally:
             self._start()
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from lsprotocol import types
 from pygls.uris import to_fs_path
 
+from fx_lsp import files
+
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -61,14 +63,24 @@ def apply_change(lines: Sequence[str], change: types.TextDocumentContentChangeEv
     return [*lines[: max(first - 1, 0)], *replaced, *after[1:]]
 
 
+def path_of_uri(uri: str) -> str | None:
+    """Return the path that a `file:` URI stands for; None for any other, and where it is malformed."""
+    try:
+        return to_fs_path(uri) if uri[:5].lower() == "file:" else None
+    except ValueError:
+        return None
+
+
 def file_of_uri(uri: str, roots: Sequence[str]) -> str | None:
-    """The absolute path that a document is traced as, or None where it is not to be traced (`git:`, our own views).
+    """The absolute path that a document is traced as, or None where it is not to be traced (`git:`, our own views, what
+    is on disk as a folder, a FIFO or a device).
 
     An unsaved `untitled:` document gets a path of its own in the first root, where its imports resolve.
     """
     scheme = uri.partition(":")[0].lower()
     if scheme == "file":
-        return to_fs_path(uri)
+        path = path_of_uri(uri)
+        return path if path is not None and files.may_be_regular(path) else None
     if scheme == "untitled":
         name = re.sub(r"\W+", "_", uri.partition(":")[2]).strip("_") or "1"
         return str(Path(roots[0] if roots else Path.cwd()) / f"untitled_{name.removesuffix('_py')}.py")

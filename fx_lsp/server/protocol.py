@@ -13,13 +13,14 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from fx_lsp.features.uris import SCHEME
+from fx_lsp.server.frames import BrokenFrame, read_frames
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +85,14 @@ class Protocol(LanguageServerProtocol):
         if self.finished is not None and not self.finished.done():
             self.finished.set_result(code)
 
-    def receive(self, body: bytes) -> None:
-        """Take one message from the client. Never raises."""
+    def receive(self, frame: bytes | BrokenFrame) -> None:
+        """Take one message from the client, or what came in place of one. Never raises."""
+        if isinstance(frame, BrokenFrame):
+            log.log(logging.ERROR if frame.is_end else logging.WARNING, "%s", frame.sentence)
+            self._refuse(None, types.ErrorCodes.ParseError, frame.sentence)
+            return
         try:
-            data = json.loads(body)
+            data = json.loads(frame)
         except (ValueError, RecursionError):
             self._refuse(None, types.ErrorCodes.ParseError, "the message is not JSON")
             return
@@ -96,6 +101,10 @@ class Protocol(LanguageServerProtocol):
             return
         table = cast("dict[str, Any]", data)
         msg_id, method = table.get("id"), table.get("method")
+        if not _is_id(msg_id) or not (method is None or isinstance(method, str)):
+            what = "the id of a message is a number or a text, and its method a text"
+            self._refuse(None, types.ErrorCodes.InvalidRequest, what)
+            return
         refusal = self._refusal(method)
         if refusal is not None:
             if msg_id is not None:
@@ -103,6 +112,9 @@ class Protocol(LanguageServerProtocol):
             return
         try:
             message = self.structure_message(table)
+            params = getattr(message, "params", None)
+            if not all(_is_id(getattr(params, name, None)) for name in ("id", "token")):
+                raise JsonRpcInvalidParams("the id of a request, or of a progress, is none")
         except JsonRpcException:
             log.warning("malformed message for %s", method)
             if msg_id is not None and method is not None:
@@ -137,17 +149,16 @@ async def run(protocol: Protocol, stdin: BinaryIO, stdout: BinaryIO) -> int:
     protocol.finished = loop.create_future()
     protocol.set_writer(_Writer(stdout, lambda: protocol.finish(1)))
 
-    def deliver(body: bytes | None) -> None:
+    def read() -> None:
         try:
-            if body is None:
-                loop.call_soon_threadsafe(protocol.lsp_exit)
-            else:
-                loop.call_soon_threadsafe(protocol.receive, body)
+            for frame in read_frames(stdin):
+                loop.call_soon_threadsafe(protocol.receive, frame)
+            loop.call_soon_threadsafe(protocol.lsp_exit)
         except RuntimeError:
             log.debug("a message arrived after the end")
 
     # Not a pool thread: the interpreter would wait for it, and so for the client, at exit.
-    threading.Thread(target=_read_messages, args=(stdin, deliver), name="reader", daemon=True).start()
+    threading.Thread(target=read, name="reader", daemon=True).start()
     code = await protocol.finished
     await protocol.on_shutdown()
     return code
@@ -172,19 +183,9 @@ def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(stdin, "rb"), os.fdopen(stdout, "wb")
 
 
-def _read_messages(stream: IO[bytes], deliver: Callable[[bytes | None], None]) -> None:
-    length: int | None = None
-    while line := stream.readline():
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-length":
-            length = int(value) if value.strip().isdigit() else None
-        elif not line.strip() and length is not None:
-            body = stream.read(length)
-            if len(body) < length:
-                break
-            deliver(body)
-            length = None
-    deliver(None)
+def _is_id(value: object) -> bool:
+    """Return whether a message may have this id; a notification has none."""
+    return value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool))
 
 
 class _Writer:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tokenize
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
-from pygls.uris import from_fs_path, to_fs_path
+from pygls.uris import from_fs_path
 
+from fx_lsp import files
 from fx_lsp.features.uris import SCHEME, View, format_uri
+from fx_lsp.server import from_proto
 from fx_lsp.server.documents import Documents
 from fx_lsp.server.open_views import OpenViews
 from fx_lsp.server.settings import Settings
@@ -69,7 +70,8 @@ class Session:
             return []
         uris = [folder.uri for folder in self.workspace.folders.values()]
         uris = uris or [uri for uri in (self.workspace.root_uri,) if uri]
-        return [path for path in map(to_fs_path, uris) if path]
+        paths = map(from_proto.path_of_uri, uris)
+        return [path for path in paths if path]
 
     def roots_of(self, file: str) -> tuple[str, ...]:
         """Return the workspace folders, the innermost that holds `file` first; its own folder where there are none."""
@@ -111,15 +113,7 @@ class Session:
 
 
 def _read(file: str) -> str | None:
-    """Return the text of a file on disk, in whatever encoding."""
     try:
-        data = Path(file).read_bytes()
-    except (OSError, ValueError):
+        return files.read_python_leniently(file)
+    except OSError:
         return None
-    try:
-        lines = iter(data.splitlines(keepends=True))
-        encoding, _ = tokenize.detect_encoding(lambda: next(lines, b""))
-        text = data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError):
-        text = data.decode("utf-8", "replace")
-    return text.replace("\r\n", "\n")

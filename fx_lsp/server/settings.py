@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import EngineSettings
 
 SECTION = "fx-lsp"
+MAX_NUMBER = 1e9
+"""The largest limit: as good as none, and still a time and a size to the system."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,6 @@ class _Row:
     field: str
     kind: type
     wanted: str
-    positive: bool = False
     values: tuple[str, ...] = ()
 
 
@@ -65,8 +66,8 @@ _ROWS = (
     _Row("codeLens.enabled", "code_lens", bool, "true or false"),
     _Row("diagnostics.enabled", "diagnostics", bool, "true or false"),
     _Row("traceOnOpen", "trace_on_open", bool, "true or false"),
-    _Row("limits.seconds", "limits_seconds", float, "a positive number of seconds", positive=True),
-    _Row("limits.memory", "limits_memory", float, "a positive number of MiB", positive=True),
+    _Row("limits.seconds", "limits_seconds", float, "a number of seconds above 0 and up to a billion"),
+    _Row("limits.memory", "limits_memory", float, "a number of MiB above 0 and up to a billion"),
     _Row("cache.path", "cache_path", str, "a path"),
     _Row("gpu", "gpu", str, "a chip, as in cuda:90"),
     _Row("host", "host", str, "the name of a host"),
@@ -113,15 +114,20 @@ def read_settings(raw: object, base: Settings, former: Settings | None = None) -
 
 def _fits(value: object, row: _Row) -> bool:
     if row.kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and (not row.positive or value > 0)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER
     if row.kind is tuple:
         return isinstance(value, (list, tuple)) and all(_is_pair(item) for item in cast("Sequence[object]", value))
-    return isinstance(value, row.kind) and (not row.values or value in row.values)
+    return isinstance(value, row.kind) and (row.kind is bool or _is_text(value)) and value in (row.values or (value,))
 
 
 def _is_pair(item: object) -> bool:
     texts = cast("Sequence[object]", item) if isinstance(item, (list, tuple)) else ()
-    return len(texts) == 2 and all(isinstance(text, str) for text in texts)
+    return len(texts) == 2 and all(map(_is_text, texts))
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value is text that a path or a command may have: without a NUL, and without half a character."""
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _taken(value: Any, row: _Row) -> object:

@@ -299,8 +299,8 @@ async def test_wrong_settings_are_named_once(tmp_path: Path):
             [
                 "fx-lsp: fx-lsp.inlayHints is True, not an object",
                 "fx-lsp.interpreter is ['python'], not a path",
-                "fx-lsp.limits.seconds is -1, not a positive number of seconds",
-                "fx-lsp.limits.memory is '4 GiB', not a positive number of MiB.",
+                "fx-lsp.limits.seconds is -1, not a number of seconds above 0 and up to a billion",
+                "fx-lsp.limits.memory is '4 GiB', not a number of MiB above 0 and up to a billion.",
             ]
         )
 

@@ -25,7 +25,22 @@ def test_null_is_the_default():
 
 
 @pytest.mark.parametrize(
-    "raw", [[], "text", {"limits": 5}, {"limits": {"seconds": True}}, {"limits": {"memory": 0}}, {"cache": {"path": 1}}]
+    "raw",
+    [
+        [],
+        "text",
+        {"limits": 5},
+        {"limits": {"seconds": True}},
+        {"limits": {"memory": 0}},
+        {"limits": {"memory": float("inf")}},
+        {"limits": {"memory": float("nan")}},
+        {"limits": {"seconds": 1e300}},
+        {"limits": {"seconds": 10**400}},
+        {"cache": {"path": 1}},
+        {"cache": {"path": "a\0b"}},
+        {"interpreter": "\ud800"},
+        {"interpreters": [["/a", "b\0"]]},
+    ],
 )
 def test_a_wrong_type_is_one_sentence(raw: object):
     settings, wrong = read_settings(raw, Settings())

@@ -1,13 +1,24 @@
+import io
 import logging
+import os
 import random
 import sqlite3
 import threading
+import zlib
+from array import array
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from fx_lsp.model import Failure, FailureKind, Outcome, Span, Trace, TraceReply, WrittenInputs
-from fx_lsp.tracing.answers.disk import Cache, cache_key, default_cache_path, is_fresh, read_dependencies
+from fx_lsp.errors import ForeignFileError
+from fx_lsp.model import Failure, FailureKind, Node, Outcome, Span, Stage, Trace, TraceReply, WrittenInputs
+from fx_lsp.tracing.answers.database import connect, remove, set_aside
+from fx_lsp.tracing.answers.disk import TRACES, Cache, cache_key, default_cache_path, is_fresh, read_dependencies
+from fx_lsp.tracing.answers.store import Answers
+from fx_lsp.tracing.remote.history import RUNS
+from fx_lsp.wire import PREFIX, deflate, encode_stage, frame, pack, read_frame, to_json
 
 TRACE = Trace("/m.py::f", (), (), (), (), ("f32[2]",), 0.1, "2.13", ("a note",))
 
@@ -100,8 +111,15 @@ def test_what_was_used_longest_ago_makes_room(path: Path) -> None:
     assert not cache.get("k1", {}) and cache.stage("k1", "forward") is None
 
 
-@pytest.mark.parametrize("garbage", [b"garbage " * 1000, b"SQLite format 3\0" + b"\0" * 5000])
-def test_a_damaged_file_is_set_aside(path: Path, garbage: bytes, warnings: list[str]) -> None:
+GARBAGE = [b"garbage " * 1000, b"SQLite format 3\0" + b"\0" * 5000, b"\0" * 8192, b""]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_damaged_file_at_our_own_place_is_set_aside(
+    garbage: bytes, tmp_path: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = Path(default_cache_path())
     path.parent.mkdir()
     path.write_bytes(garbage)
     cache = Cache(str(path))
@@ -110,6 +128,201 @@ def test_a_damaged_file_is_set_aside(path: Path, garbage: bytes, warnings: list[
     assert cache.get("k", {})
     assert path.with_name(path.name + ".broken-1").read_bytes() == garbage
     assert len(warnings) == 1
+
+
+def database(path: Path, *statements: str) -> None:
+    """A database of another program."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def thesis(path: Path) -> None:
+    path.write_text("my thesis")
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a text": thesis,
+    "an empty file": Path.touch,
+    "zeros": lambda path: path.write_bytes(b"\0" * 8192),
+    "a database": lambda path: database(path, "CREATE TABLE songs (title)"),
+    "a database with a name of ours": lambda path: database(path, "CREATE TABLE traces (key, used)"),
+    "a database with more than ours": lambda path: database(
+        path,
+        "CREATE TABLE traces (key, bytes, used)",
+        "CREATE TABLE stages (key, name, data)",
+        "CREATE TABLE songs (title)",
+    ),
+    "a database of an application": lambda path: database(path, "PRAGMA application_id = 7", "CREATE TABLE a (b)"),
+    "a history of benchmarks": lambda path: connect(path, RUNS, 1.0).close(),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_that_is_not_ours_is_never_touched(path: Path, kind: str, warnings: list[str]) -> None:
+    path.parent.mkdir()
+    FOREIGN[kind](path)
+    before, status = path.read_bytes(), path.stat()
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    assert cache.get("k", {}) is None
+    reason = "it is there already, does not hold traces of fx-lsp, and is left as it is"
+    assert cache.trouble == f"traces are not kept on disk in this session: {path}: {reason}"
+    assert warnings == [cache.trouble]
+    with pytest.raises(ForeignFileError, match="left as it is"):
+        remove(path, TRACES)
+    assert [*path.parent.iterdir()] == [path]
+    assert path.read_bytes() == before
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns, after.st_mode) == (status.st_ino, status.st_mtime_ns, status.st_mode)
+
+
+def test_what_is_no_file_is_left_alone(path: Path) -> None:
+    path.mkdir(parents=True)
+    folder, fifo = Cache(str(path)), path / "fifo"
+    folder.put("k", reply(), (), ())
+    assert folder.trouble.endswith(": Is a directory, and is left as it is")
+    os.mkfifo(fifo)
+    cache = Cache(str(fifo))
+    cache.put("k", reply(), (), ())
+    assert cache.trouble.endswith("/fifo: it is no regular file, and is left as it is")
+    assert [*path.iterdir()] == [fifo]
+    nothing = Cache(f"{path}/a\0b")
+    nothing.put("k", reply(), (), ())
+    assert "no file has such a name" in nothing.trouble
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_file_beside_it_that_sqlite_would_take_for_its_own_is_left_as_it_is(path: Path, suffix: str) -> None:
+    path.parent.mkdir()
+    beside = path.with_name(path.name + suffix)
+    thesis(beside)
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    assert cache.trouble.endswith(f": it is not begun, as {beside.name} beside it is there already")
+    assert beside.read_text() == "my thesis"
+
+
+def test_what_is_set_aside_takes_the_place_of_no_other_file(path: Path) -> None:
+    path.parent.mkdir()
+    names = [path.with_name(f"{path.name}.broken-{number}") for number in (1, 2, 3)]
+    for name in names:
+        thesis(name)
+    for _ in range(2):
+        Cache(str(path)).put("k", reply(), (), ())
+        aside = set_aside(path, TRACES)
+    assert aside.name.endswith(".broken-5")
+    assert [name.read_text() for name in names] == ["my thesis"] * 3
+
+
+def test_a_cache_is_removed_with_what_sqlite_keeps_beside_it(path: Path) -> None:
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    assert len([*path.parent.iterdir()]) > 1
+    remove(path, TRACES)
+    assert [*path.parent.iterdir()] == []
+    remove(path, TRACES)
+
+
+def test_a_cache_from_before_files_said_whose_they_are_is_set_aside(path: Path) -> None:
+    path.parent.mkdir()
+    database(
+        path,
+        "CREATE TABLE traces (key PRIMARY KEY, outcome, meta, bytes, used) WITHOUT ROWID",
+        "CREATE TABLE stages (key, name, data, PRIMARY KEY (key, name))",
+        "PRAGMA user_version = 2",
+    )
+    before = path.read_bytes()
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    assert cache.get("k", {})
+    assert path.with_name(path.name + ".broken-1").read_bytes() == before
+
+
+class Stored:
+    """A cache with one answer whose row somebody else writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cache = Cache(str(path))
+        self.cache.put("k", reply(), (3,), ())
+
+    def write(self, column: str, value: object) -> None:
+        table = "stages" if column == "data" else "traces"
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+
+
+ANSWER = {"trace": to_json(TRACE), "failure": None, "lines": [3], "dependencies": [], "packages": []}
+NOT_ANSWERS: dict[str, object] = {
+    "null": pack(None),
+    "a list": pack([]),
+    "an empty object": pack({}),
+    "no outcome": pack({**ANSWER, "trace": None}),
+    "a trace that is a list": pack({**ANSWER, "trace": [1]}),
+    "a number for a name": pack({**ANSWER, "trace": {**ANSWER["trace"], "target": 3}}),
+    "a name for a number": pack({**ANSWER, "lines": ["3"]}),
+    "a text for a list": pack({**ANSWER, "packages": "einops"}),
+    "a kind that there is not": pack(
+        {**ANSWER, "trace": None, "failure": {"kind": "bad", "message": "", "span": None}}
+    ),
+    "nested without end": deflate(b"[" * 100_000),
+    "no JSON": deflate(b"\xff"),
+    "an unfinished text": pack(ANSWER)[:-9],
+    "a number": 7,
+    "text": "text",
+}
+
+
+@pytest.mark.parametrize("kind", NOT_ANSWERS)
+def test_a_stored_answer_that_is_none_is_a_miss(path: Path, kind: str, warnings: list[str]) -> None:
+    stored = Stored(path)
+    stored.write("answer", pack(ANSWER))
+    assert stored.cache.get("k", {})
+    stored.write("answer", NOT_ANSWERS[kind])
+    assert stored.cache.get("k", {}) is None
+    assert stored.cache.stage("k", "forward") == b"{}"
+    stored.cache.put("k", reply(), (3,), ())
+    assert stored.cache.get("k", {})
+    assert (stored.cache.trouble, warnings) == ("", [])
+
+
+def test_no_more_is_unpacked_than_is_ever_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fx_lsp.wire.MAX_UNPACKED", 1 << 20)
+    stored = Stored(path)
+    for size, whole in ((1 << 20, True), ((1 << 20) + 1, False)):
+        stored.write("data", zlib.compress(bytes(size)))
+        assert (stored.cache.stage("k", "forward") is not None) is whole
+
+
+STAGE = Stage("forward", (Node("x", "placeholder", "x", spec="f32[2]", spans=(Span("/m.py", 1, 0, 1, 2),)),), "")
+HEADER, BODY = read_frame(io.BytesIO(encode_stage(STAGE)).read) or ({}, b"")
+NOT_STAGES = {
+    "nothing": b"",
+    "null": PREFIX.pack(4, 0) + b"null",
+    "an empty object": frame({}),
+    "no columns": frame({**HEADER, "columns": []}, BODY),
+    "no body": frame(HEADER),
+    "a length of 3 GiB": PREFIX.pack(3 << 30, 0),
+    "a name that is a number": frame({**HEADER, "name": 3}, BODY),
+    "words that are numbers": frame({**HEADER, "words": [*range(len(HEADER["words"]))]}, BODY),
+    "words that are nothing": frame({**HEADER, "words": [None] * len(HEADER["words"])}, BODY),
+    "words in another order": frame({**HEADER, "words": HEADER["words"][::-1]}, BODY),
+    "numbers below 0": frame(HEADER, array("i", [-1] * (len(BODY) // 4)).tobytes()),
+    "numbers of no word": frame(HEADER, array("i", [99] * (len(BODY) // 4)).tobytes()),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_STAGES)
+async def test_a_stored_stage_that_is_none_is_a_miss(path: Path, kind: str) -> None:
+    stored = Stored(path)
+    answers = Answers(stored.cache)
+    stored.write("data", deflate(encode_stage(STAGE)))
+    assert await answers.stage("k", "forward") == STAGE
+    stored.write("data", deflate(NOT_STAGES[kind]))
+    answers = Answers(stored.cache)
+    assert await answers.stage("k", "forward") is None
+    assert answers.stage_now("k", "forward") is None
 
 
 def test_a_file_damaged_while_open_is_set_aside(path: Path) -> None:
@@ -130,6 +343,7 @@ def test_a_file_damaged_while_open_is_set_aside(path: Path) -> None:
 def test_a_file_of_another_version_is_set_aside(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA application_id = {TRACES.application}")
         connection.execute("PRAGMA user_version = 99")
         connection.execute("CREATE TABLE traces (x)")
     connection.close()

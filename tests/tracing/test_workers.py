@@ -342,6 +342,59 @@ async def test_zygote_killed_in_the_middle(tmp_path: Path) -> None:
     await workers.close()
 
 
+def daemons(path: Path, then: str) -> str:
+    """A source that starts two processes in sessions of their own, which tell `path` their groups; `then` follows."""
+    return f"""
+import os, subprocess, time
+def tell(group):
+    with open({str(path)!r}, 'a') as file: file.write(f'{{group}} ')
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        tell(os.getpgid(0))
+        time.sleep(600)
+    os._exit(0)
+tell(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)
+while len(open({str(path)!r}).read().split()) < 2: time.sleep(0.01)
+{then}"""
+
+
+async def test_daemons_end_with_the_trace_that_started_them(tmp_path: Path) -> None:
+    workers, path = started("fork"), tmp_path / "daemons"
+    assert await notes(workers, daemons(path, "notes = ['done']")) == ("done",)
+    for group in map(int, path.read_text().split()):
+        await nothing_left(group)
+    await works(workers)
+    await workers.close()
+
+
+async def test_daemons_of_a_trace_that_runs_stay_until_the_workers_are_closed(tmp_path: Path) -> None:
+    workers, path = started("fork"), tmp_path / "daemons"
+    run = asyncio.create_task(workers.run(asking(daemons(path, "time.sleep(600)"))))
+    await until(lambda: path.exists() and len(path.read_text().split()) == 2)
+    await works(workers)
+    groups = [int(group) for group in path.read_text().split()]
+    assert all(living(group) for group in groups)
+    await workers.close()
+    for group in groups:
+        await nothing_left(group)
+    with pytest.raises(WorkerDied):
+        await run
+
+
+async def test_a_zygote_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("fx_lsp.tracing.workers.zygote._log.warning", told.append)
+    workers = started("fork")
+    await workers.start()
+    assert workers.pid is not None
+    os.kill(workers.pid, signal.SIGSTOP)
+    await asyncio.wait_for(works(workers), 30)
+    await works(workers)
+    assert told == ["the tracer's parent process was stopped by somebody, and goes on"]
+    await workers.close()
+
+
 async def test_waiting_process_killed_between_requests(workers: Workers) -> None:
     await works(workers)
     await workers.start()

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from fx_lsp import files
 from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
 from fx_lsp.features.uris import BENCHMARK, View, format_uri, parse_uri
 from fx_lsp.model import Failure, Trace
@@ -42,6 +40,7 @@ class Views:
         self._client = client
         self._tasks = tasks
         self._benchmarks = benchmarks
+        self._writing = asyncio.Lock()
 
     def opened(self, uri: str) -> None:
         """Note that the client opened a view's document."""
@@ -114,15 +113,8 @@ class Views:
         folder = views_folder() / hashlib.sha256(rest.encode(errors="replace")).hexdigest()[:8]
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / _file_name(f"{Path(view.file).stem}.{view.title}")
-        handle, scratch = tempfile.mkstemp(dir=folder, prefix=".")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as stream:
-                stream.write(text)
-            Path(scratch).chmod(0o444)
-            Path(scratch).replace(path)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise
+        async with self._writing:  # one after the other, so that the newest text is written last
+            await asyncio.to_thread(files.write, path, text.encode(errors="replace"), 0o444)
         self._session.views.note(view).path = path
         return path
 
@@ -188,13 +180,7 @@ def is_view_file(file: str) -> bool:
 
 def views_folder() -> Path:
     """Return where views are written for clients that open files only."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "fx-lsp" / "views"
+    return files.cache_folder() / "views"
 
 
 def _is_broken(state: FileState) -> bool:

@@ -150,7 +150,8 @@ async def clear_cache(client: Client, engines: Engines, arguments: list[Any]) ->
     try:
         await engines.clear_cache()
     except OSError as error:
-        client.tell(f"fx-lsp: the cache cannot be removed: {error}", types.MessageType.Warning)
+        why = f"the cache cannot be removed: {error.filename}: {error.strerror}"
+        client.tell(f"fx-lsp: {why}", types.MessageType.Warning)
     else:
         client.tell("fx-lsp: the cache is empty")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp import files
 from fx_lsp.choices import TRITON
 from fx_lsp.features.kernels import work_of
 from fx_lsp.features.problems import describe
@@ -114,8 +115,13 @@ def _arguments(session: Session, arguments: list[Any]) -> tuple[str, str, Work, 
 
 
 def _local(path: str) -> str:
-    """Return a path that may be written as a URI."""
-    return from_proto.file_of_uri(path, ()) or path
+    """Return a path that may be written as a URI. Raises JsonRpcInvalidParams where no file can have it."""
+    local = from_proto.path_of_uri(path) or path
+    try:
+        files.status_of(local)
+    except OSError as error:
+        raise JsonRpcInvalidParams(f"{path!r} is no path: {error.strerror}") from error
+    return local
 
 
 def _beside(source: str, name: str) -> Path:

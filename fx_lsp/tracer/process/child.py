@@ -115,12 +115,24 @@ def redirect_output(fd: int) -> None:
 
 def die_with_parent() -> None:
     """Ask the kernel to end this process when its parent ends (Linux; elsewhere closing channels must do)."""
+    _ask_kernel(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def adopt_orphans() -> None:
+    """Have processes below this one whose parents end become children of it (Linux): a daemon does not get away."""
+    _ask_kernel(PR_SET_CHILD_SUBREAPER, 1)
+
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def _ask_kernel(option: int, value: int) -> None:
     if sys.platform == "linux":
         import ctypes
 
-        pr_set_pdeathsig = 1
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL), 0, 0, 0)
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:

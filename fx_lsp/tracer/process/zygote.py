@@ -5,7 +5,8 @@ Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: `{"fo
 of an encoded stage, the graph that was traced last; to the server, once:
 `{"ready": true, "torch"}` or `{"failed": kind, "message"}`, then `{"forked": id, "pid"}` or
 `{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal) and `{"preloaded": name, "threads"}`.
-When the channel closes, every child is killed and the process ends. No user code ever runs here.
+When the channel closes, every child is killed and the process ends. No user code ever runs here. What a trace has
+started becomes a child of this process when the trace ends, and is killed then.
 
 One child is forked ahead of its request: this spare rehearses a trace, after which the memory that tracing writes to
 is its own, and the operations of the last graph, which torch then knows, and waits. A trace in it takes about as long
@@ -24,10 +25,19 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fx_lsp.errors import ProtocolError
-from fx_lsp.tracer.process.child import PRIVATE_FD, Channel, answer, die_with_parent, find_job, redirect_output
+from fx_lsp.tracer.process.child import (
+    PRIVATE_FD,
+    Channel,
+    adopt_orphans,
+    answer,
+    die_with_parent,
+    find_job,
+    redirect_output,
+)
 from fx_lsp.tracer.process.preload import Unusable, count_threads, import_packages, import_torch
 from fx_lsp.wire import frame, read_frame
 
@@ -36,6 +46,7 @@ def main(control_fd: int, job: str, warm: bool) -> None:
     """Serve forks on `control_fd` until the server closes it."""
     control = socket.socket(fileno=control_fd)
     die_with_parent()
+    adopt_orphans()
     try:
         torch = import_torch() if warm else None
         find_job(job)
@@ -79,6 +90,7 @@ class _Zygote:
         self._spare_due = time.monotonic()
         self._pid = os.getpid()
         self._children: set[int] = set()
+        self._helpers = _children_of(self._pid)
         self._received: list[int] = []
         self._preloads: list[str] = []
         self._graph = b""
@@ -107,6 +119,20 @@ class _Zygote:
         self._drop_spare()
         for pid in self._children:
             _kill_group(pid)
+            with suppress(OSError):
+                os.waitpid(pid, 0)
+        self._children.clear()
+        self._kill_orphans()
+
+    def _kill_orphans(self) -> None:
+        """Kill what traces that have ended have started, and what that has started."""
+        ours = {*self._children, *self._helpers, self._spare.pid if self._spare is not None else 0}
+        while orphans := _children_of(self._pid) - ours:
+            for pid in orphans:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                with suppress(OSError):
+                    os.waitpid(pid, 0)
 
     def _patience(self) -> float:
         if self._preloads:
@@ -170,6 +196,7 @@ class _Zygote:
         try:
             os.setpgid(0, 0)
             die_with_parent()
+            adopt_orphans()
             if os.getppid() != self._pid:
                 os._exit(1)
             signal.set_wakeup_fd(-1)
@@ -247,6 +274,7 @@ class _Zygote:
             if ended:
                 _kill_group(pid)
                 self._children.discard(pid)
+                self._kill_orphans()
                 self._send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
 
     def _preload(self, name: str) -> None:
@@ -255,6 +283,7 @@ class _Zygote:
         import_packages([name])
         gc.freeze()
         self._listen_for_children()
+        self._helpers = _children_of(self._pid) - self._children
         self._send({"preloaded": name, "threads": count_threads()})
 
 
@@ -268,6 +297,15 @@ def _move_up(fd: int) -> int:
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PRIVATE_FD)
     os.close(fd)
     return moved
+
+
+def _children_of(pid: int) -> set[int]:
+    """Return the processes whose parent is `pid`, as far as the kernel says (Linux)."""
+    children: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            children.update(map(int, task.read_text().split()))
+    return children
 
 
 def _kill_group(pid: int) -> None:

@@ -6,26 +6,41 @@ import hashlib
 import json
 import logging
 import math
-import os
 import sqlite3
-import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from fx_lsp import files
 from fx_lsp.errors import ProtocolError
-from fx_lsp.model import Failure, Outcome, Span, TargetKind, TraceReply, WrittenInputs
-from fx_lsp.wire import outcome_from_json, outcome_to_json
+from fx_lsp.model import Failure, Outcome, Span, TargetKind, Trace, TraceReply, WrittenInputs
+from fx_lsp.tracing.answers.database import DatabaseFormat, connect, set_aside, version_of
+from fx_lsp.wire import deflate, inflate, pack, unpack
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 2
-_SET_ASIDE_AT_MOST = 3
+TRACES = DatabaseFormat(
+    name="traces.sqlite3",
+    holds="traces of fx-lsp",
+    application=0x66785472,
+    version=3,
+    schema=(
+        """CREATE TABLE traces (
+            key TEXT PRIMARY KEY, answer BLOB NOT NULL, bytes INTEGER NOT NULL, used REAL NOT NULL
+        ) WITHOUT ROWID""",
+        "CREATE TABLE stages (key TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (key, name))",
+        "CREATE INDEX by_use ON traces (used)",
+    ),
+    columns={
+        "traces": frozenset({"key", "bytes", "used"}),
+        "stages": frozenset({"key", "name", "data"}),
+    },
+)
+"""The file that answers are stored in."""
 _LOCK_SECONDS = 0.5
 _REST_SECONDS = 10.0
 _NOT_STORED = frozenset({"timeout", "memory", "crash", "interpreter", "no-torch", "import"})
@@ -53,6 +68,25 @@ class CachedTrace:
     dependencies: tuple[Dependency, ...]
     packages: tuple[str, ...] = ()
     final: bool = True
+
+
+@dataclass(frozen=True)
+class _StoredAnswer:
+    """A `CachedTrace` as it is on disk: it has a trace or a failure."""
+
+    trace: Trace | None
+    failure: Failure | None
+    lines: tuple[int, ...]
+    dependencies: tuple[Dependency, ...]
+    packages: tuple[str, ...]
+
+    @property
+    def answer(self) -> CachedTrace:
+        """Return what is stored. Raises ProtocolError where it has neither."""
+        outcome = self.trace or self.failure
+        if outcome is None:
+            raise ProtocolError("a stored answer with neither a trace nor a failure")
+        return CachedTrace(outcome, self.lines, self.dependencies, self.packages)
 
 
 class UnsavedTexts(Protocol):
@@ -97,14 +131,7 @@ def _extent(span: Span | None) -> list[int] | None:
 
 def default_cache_path() -> str:
     """Return where traces are stored for this user: `fx-lsp/traces.sqlite3` in the platform's cache directory."""
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return str(base / "fx-lsp" / "traces.sqlite3")
+    return str(files.cache_folder() / TRACES.name)
 
 
 def read_dependencies(paths: Sequence[str], texts: UnsavedTexts, since: float = math.inf) -> tuple[Dependency, ...]:
@@ -125,10 +152,10 @@ def is_fresh(dependencies: Sequence[Dependency], texts: UnsavedTexts) -> bool:
     for dependency in dependencies:
         if dependency.mtime_ns >= 0 and texts.get(dependency.path) is None:
             try:
-                status = Path(dependency.path).stat()
+                status = files.status_of(dependency.path)
             except OSError:
                 return False
-            if (status.st_mtime_ns, status.st_size) == (dependency.mtime_ns, dependency.size):
+            if status is not None and (status.st_mtime_ns, status.st_size) == (dependency.mtime_ns, dependency.size):
                 continue
         if _read_dependency(dependency.path, texts).digest != dependency.digest:
             return False
@@ -144,7 +171,8 @@ class Cache:
     """A bounded store of traces. All methods may be called from any thread; none raises.
 
     `path` is None for no cache. `max_bytes` bounds the stored bytes; what was used longest ago goes first.
-    A file that is damaged or of another version is renamed `<name>.broken-<n>` and a new one is begun.
+    A file that is damaged or of another version is renamed `<name>.broken-<n>` and a new one is begun; one that is not
+    ours is never touched.
     """
 
     def __init__(self, path: str | None, max_bytes: int = 512 << 20, clock: Callable[[], float] = time.time) -> None:
@@ -172,7 +200,7 @@ class Cache:
 
         def select(connection: sqlite3.Connection) -> bytes | None:
             row = connection.execute("SELECT data FROM stages WHERE key = ? AND name = ?", (key, name)).fetchone()
-            return zlib.decompress(row[0]) if row else None
+            return row and _readable(lambda: inflate(row[0]))
 
         return self._attempt(select)
 
@@ -180,11 +208,10 @@ class Cache:
         """Store an answer under `key`, unless it is one that may not repeat itself."""
         if not is_storable(reply.outcome):
             return
-        stages = [(key, name, zlib.compress(data, 1)) for name, data in reply.stages.items()]
-        outcome = zlib.compress(json.dumps(outcome_to_json(reply.outcome), separators=(",", ":")).encode(), 1)
-        meta = json.dumps([list(lines), [asdict(d) for d in dependencies], list(reply.packages)])
-        size = len(outcome) + len(meta) + sum(len(data) for _, _, data in stages)
-        row = (key, outcome, meta, size, self._clock())
+        trace, failure = (reply.outcome, None) if isinstance(reply.outcome, Trace) else (None, reply.outcome)
+        answer = pack(_StoredAnswer(trace, failure, tuple(lines), tuple(dependencies), tuple(reply.packages)))
+        stages = [(key, name, deflate(data)) for name, data in reply.stages.items()]
+        row = (key, answer, len(answer) + sum(len(data) for _, _, data in stages), self._clock())
         self._attempt(lambda connection: self._insert(connection, row, stages))
 
     def close(self) -> None:
@@ -196,13 +223,13 @@ class Cache:
     def _insert(
         self,
         connection: sqlite3.Connection,
-        row: tuple[str, bytes, str, int, float],
+        row: tuple[str, bytes, int, float],
         stages: list[tuple[str, str, bytes]],
     ) -> None:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM stages WHERE key = ?", (row[0],))
-            connection.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?)", row)
             connection.executemany("INSERT INTO stages VALUES (?, ?, ?)", stages)
             self._evict(connection)
         connection.execute("PRAGMA incremental_vacuum").fetchall()
@@ -235,7 +262,7 @@ class Cache:
                     else:
                         self._turn_off(error)
                     return None
-                except (sqlite3.Error, zlib.error, ProtocolError, ValueError, KeyError, TypeError) as error:
+                except sqlite3.Error as error:
                     self._set_aside(error)
                 except OSError as error:
                     self._turn_off(error)
@@ -243,21 +270,11 @@ class Cache:
             return None
 
     def _connect(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False, isolation_level=None)
+        connection = connect(path, TRACES, _LOCK_SECONDS)
         self._connection, self._inode = connection, path.stat().st_ino
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        _write_ahead(connection)
         connection.execute("PRAGMA synchronous = OFF")
-        if _version(connection) != SCHEMA_VERSION:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")  # only now is it certain that nobody else is making the tables
-                version = _version(connection)
-                (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                if version != SCHEMA_VERSION and (version or tables):
-                    raise sqlite3.DatabaseError(f"written by another version of fx-lsp (format {version})")
-                for statement in _SCHEMA:
-                    connection.execute(statement)
+        if (version := version_of(connection)) != TRACES.version:
+            raise sqlite3.DatabaseError(f"written by another version of fx-lsp (format {version})")
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -274,13 +291,7 @@ class Cache:
         try:
             if path.stat().st_ino != self._inode:
                 return  # another server has set it aside already
-            number = 1
-            while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
-                number += 1
-            path.rename(aside)
-            for suffix in ("-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
-            path.with_name(f"{path.name}.broken-{number - _SET_ASIDE_AT_MOST}").unlink(missing_ok=True)
+            aside = set_aside(path, TRACES)
             self._warn(f"the trace cache could not be read ({error}); it was moved to {aside} and begun anew")
         except OSError as failed:
             self._turn_off(failed)
@@ -292,7 +303,8 @@ class Cache:
         self._disconnect()
 
     def _turn_off(self, error: Exception) -> None:
-        self.trouble = f"traces are not kept on disk in this session: {self._path}: {error}"
+        reason = getattr(error, "strerror", None) or error
+        self.trouble = f"traces are not kept on disk in this session: {self._path}: {reason}"
         self._warn(self.trouble)
         self._disconnect()
         self._path = None
@@ -302,44 +314,18 @@ class Cache:
         self._warned = True
 
 
-_SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS traces (
-        key TEXT PRIMARY KEY, outcome BLOB NOT NULL, meta TEXT NOT NULL, bytes INTEGER NOT NULL, used REAL NOT NULL
-    ) WITHOUT ROWID""",
-    """CREATE TABLE IF NOT EXISTS stages (
-        key TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (key, name)
-    )""",
-    "CREATE INDEX IF NOT EXISTS by_use ON traces (used)",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return version
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log; where somebody else is at it, SQLite fails at once instead of waiting."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-
-
 def _select(connection: sqlite3.Connection, key: str) -> CachedTrace | None:
-    row = connection.execute("SELECT outcome, meta FROM traces WHERE key = ?", (key,)).fetchone()
-    if row is None:
+    row = connection.execute("SELECT answer FROM traces WHERE key = ?", (key,)).fetchone()
+    return row and _readable(lambda: unpack(_StoredAnswer, row[0]).answer)
+
+
+def _readable(read: Callable[[], T]) -> T | None:
+    """Return what `read` makes of a stored value; None where that is of another shape, which is a miss."""
+    try:
+        return read()
+    except ProtocolError as error:
+        log.info("a stored answer does not count: %s", error)
         return None
-    outcome = outcome_from_json(json.loads(zlib.decompress(row[0])))
-    lines, dependencies, packages = json.loads(row[1])
-    return CachedTrace(outcome, tuple(lines), tuple(Dependency(**d) for d in dependencies), tuple(packages))
 
 
 def _note_use(connection: sqlite3.Connection, key: str, now: float) -> None:
@@ -360,8 +346,13 @@ def _read_dependency(path: str, texts: UnsavedTexts) -> Dependency:
     if text is not None:
         return Dependency(path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
     try:
-        file = Path(path)
-        status = file.stat()
-        return Dependency(path, hashlib.sha256(file.read_bytes()).hexdigest(), status.st_mtime_ns, status.st_size)
+        status = files.status_of(path)
     except OSError:
+        status = None
+    if status is None:
         return Dependency(path, "")
+    try:
+        digest = hashlib.sha256(files.read_bytes(path)).hexdigest()
+    except OSError as error:
+        digest = f"not read: {error.errno}, {status.st_mtime_ns}, {status.st_size}"
+    return Dependency(path, digest, status.st_mtime_ns, status.st_size)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from fx_lsp.errors import ProtocolError
 from fx_lsp.model import Stage, TraceReply
 from fx_lsp.tracing.answers.disk import Cache, CachedTrace, Dependency, UnsavedTexts, is_fresh
 from fx_lsp.tracing.answers.lru import Bounded
 from fx_lsp.wire import decode_stage
+
+log = logging.getLogger(__name__)
 
 _ANSWERS = 4000
 _ENCODED_BYTES = 64 << 20
@@ -60,7 +64,6 @@ class Answers:
         data = self._encoded.get((key, name)) or await asyncio.to_thread(self._cache.stage, key, name)
         if data is None:
             return None
-        self._encoded.put((key, name), data)
         return await self._decoded(key, name, data)
 
     async def decode(self, key: str, names: Iterable[str]) -> None:
@@ -70,9 +73,15 @@ class Answers:
             if data is not None and self._stages.get((key, name)) is None:
                 await self._decoded(key, name, data)
 
-    async def _decoded(self, key: str, name: str, data: bytes) -> Stage:
-        stage = await asyncio.to_thread(decode_stage, data)
-        if self._encoded.get((key, name)) is data:  # not so once a newer answer was kept meanwhile
+    async def _decoded(self, key: str, name: str, data: bytes) -> Stage | None:
+        """Return a stage and remember it; None where what was stored is none."""
+        try:
+            stage = await asyncio.to_thread(decode_stage, data)
+        except ProtocolError as error:
+            log.info("a stored stage does not count: %s", error)
+            return None
+        if self._encoded.get((key, name)) in (None, data):  # not so once a newer answer was kept meanwhile
+            self._encoded.put((key, name), data)
             self._stages.put((key, name), stage)
         return stage
 

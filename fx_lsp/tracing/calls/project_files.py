@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
+from fx_lsp import files
 from fx_lsp.model import Failure
 from fx_lsp.tracing.calls.documents import DOCUMENTS, code_in
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
@@ -97,26 +98,26 @@ def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
 
 
 def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
-    files: list[str] = []
+    tests: list[str] = []
     left = MAX_NAMES
     for directory in _directories(file, roots):
         names = _names(directory)[:left]
         left -= len(names)
-        files += [f"{directory}{os.sep}{name}" for name in names if _TEST.match(name)]
-    return files
+        tests += [f"{directory}{os.sep}{name}" for name in names if _TEST.match(name)]
+    return tests
 
 
 def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
     """The files below the roots, those nearest to `file` first, as many as are looked at; of those with `names`."""
     names = names or _names
-    files: dict[str, None] = {}
+    below: dict[str, None] = {}
     for root in roots:
         waiting = [root]
-        while waiting and len(files) < MAX_FILES:
+        while waiting and len(below) < MAX_FILES:
             directory = waiting.pop(0)
-            files.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in names(directory)))
+            below.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in names(directory)))
             waiting += [f"{directory}{os.sep}{name}" for name in _inner(directory)]
-    files.pop(file, None)
+    below.pop(file, None)
     here = Path(file).parent.parts
 
     def distance(path: str) -> int:
@@ -124,7 +125,7 @@ def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterabl
         shared = len([*takewhile(lambda pair: pair[0] == pair[1], zip(here, parts, strict=False))])
         return len(here) + len(parts) - 2 * shared
 
-    return sorted(list(files)[:MAX_FILES], key=distance)
+    return sorted(list(below)[:MAX_FILES], key=distance)
 
 
 def _directories(file: str, roots: tuple[str, ...]) -> list[str]:
@@ -178,11 +179,12 @@ def _listed(directory: str, mtime_ns: int) -> _Listed:
     """Return the names of Python files in a directory, of directories, of files of configuration, and of documents."""
     with os.scandir(directory) as entries:
         listed = [entry for _, entry in zip(range(2 * MAX_NAMES), entries, strict=False)]
-        files = sorted(entry.name for entry in listed if entry.name.endswith(".py"))
+        names = [entry.name for entry in listed if entry.is_file()]
+        python = sorted(name for name in names if name.endswith(".py"))
         inner = sorted(entry.name for entry in listed if _holds_sources(entry))
-        settings = sorted(entry.name for entry in listed if entry.name.endswith(CONFIGURATIONS))
-        documents = sorted(entry.name for entry in listed if entry.name.endswith(DOCUMENTS))
-    return tuple(files), tuple(inner), tuple(settings), tuple(documents)
+        settings = sorted(name for name in names if name.endswith(CONFIGURATIONS))
+        documents = sorted(name for name in names if name.endswith(DOCUMENTS))
+    return tuple(python), tuple(inner), tuple(settings), tuple(documents)
 
 
 def _holds_sources(entry: os.DirEntry[str]) -> bool:
@@ -198,14 +200,14 @@ def text_of(path: str, overlays: Mapping[str, str], limit: int = MAX_BYTES) -> s
         return unsaved
     try:
         status = Path(path).stat()
-        return _read(path, status.st_mtime_ns, status.st_size) if status.st_size <= limit else None
+        return _read(path, limit, status.st_mtime_ns, status.st_size)
     except (OSError, ValueError):
         return None
 
 
 @lru_cache(maxsize=256)
-def _read(path: str, mtime_ns: int, size: int) -> str:
-    return Path(path).read_text("utf-8")
+def _read(path: str, limit: int, mtime_ns: int, size: int) -> str:
+    return files.read_text(path, limit=limit)
 
 
 @lru_cache(maxsize=64)

@@ -13,19 +13,23 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+from fx_lsp import files
+from fx_lsp.errors import ProtocolError
 from fx_lsp.model import WrittenInputs
-from fx_lsp.tracing.answers.disk import default_cache_path
+from fx_lsp.wire import parse
 
 PER_TARGET = 3
 """Calls that a tracer is offered for one target."""
 KEPT_RUNS = 8
 """Runs that are kept whole; of older ones only what a tracer would be offered stays."""
+MAX_RUN_BYTES = 64 << 20
+"""The largest file of a run that is read."""
 _OLD = "0.jsonl"
 
 
@@ -80,7 +84,7 @@ def _recordings(
 
 def default_base() -> str:
     """Return where recordings are stored for this user: `fx-lsp/recorded` in the platform's cache directory."""
-    return str(Path(default_cache_path()).parent / "recorded")
+    return str(files.cache_folder() / "recorded")
 
 
 def store_of(root: str, base: str | None = None) -> Path:
@@ -133,9 +137,7 @@ def _offered(files: Iterable[Path]) -> Iterator[RecordedCall]:
 def _replace(path: Path, calls: list[RecordedCall], parts: list[Path]) -> None:
     """Put `calls` in place of the files `parts`, of which `path` may be one."""
     if calls:
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text("".join(f"{json.dumps(asdict(call))}\n" for call in calls), "utf-8")
-        temporary.replace(path)
+        files.write(path, "".join(f"{json.dumps(asdict(call))}\n" for call in calls))
     for part in parts:
         if part != path or not calls:
             part.unlink(missing_ok=True)
@@ -147,12 +149,9 @@ def _run_of(path: Path) -> str:
 
 def _read(path: Path) -> Iterator[RecordedCall]:
     try:
-        lines = path.read_text("utf-8", "replace").splitlines()
+        lines = files.read_bytes(path, MAX_RUN_BYTES).splitlines()
     except OSError:
         return
     for line in lines:
-        try:
-            row: Any = json.loads(line)
-            yield RecordedCall(row["file"], row["name"], row["text"], row["command"])
-        except (ValueError, KeyError, TypeError):
-            continue
+        with suppress(ProtocolError):
+            yield parse(RecordedCall, line)

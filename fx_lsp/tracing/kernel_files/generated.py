@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,14 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from fx_lsp import files
 from fx_lsp.choices import TRITON
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import Failure, Work
 from fx_lsp.tracing.analysis import Analysis, Texts, analyse, aside
-from fx_lsp.tracing.answers.disk import Dependency, default_cache_path, is_fresh
+from fx_lsp.tracing.answers.disk import Dependency, is_fresh
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.kernel_files.merge import conflicts_in, merge
-from fx_lsp.wire import from_json, to_json
+from fx_lsp.wire import parse, to_json
 
 MAX_RECORDS = 1000
 """How many files of kernels are remembered."""
@@ -149,8 +149,8 @@ def without_failure(text: str) -> tuple[str, str]:
 def record_of(file: str | Path, base: Path | None = None) -> Record | None:
     """Return what is known of a file of kernels; None where it was not generated here."""
     try:
-        return from_json(Record, json.loads(_place(file, base).read_text("utf-8")))
-    except (OSError, ValueError, ProtocolError):
+        return parse(Record, files.read_bytes(_place(file, base)))
+    except (OSError, ProtocolError):
         return None
 
 
@@ -171,7 +171,7 @@ def keep(file: str | Path, new: Generated, over: str | None = None, base: Path |
     if former is not None and over is not None:
         record = Record(new, _hash(over), former.of(over))
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, json.dumps(to_json(record)).encode())
+    files.write(path, json.dumps(to_json(record)))
     old = sorted(path.parent.glob("*.json"), key=lambda p: p.stat().st_mtime)[:-MAX_RECORDS]
     for forgotten in old:
         forgotten.unlink(missing_ok=True)
@@ -187,7 +187,7 @@ def undone(file: str | Path, present: str, base: Path | None = None) -> Record |
         return record
     earlier = Record(record.of(present))
     with suppress(OSError):
-        _replace(_place(file, base), json.dumps(to_json(earlier)).encode())
+        files.write(_place(file, base), json.dumps(to_json(earlier)))
     return earlier
 
 
@@ -209,19 +209,12 @@ def standing(kernels: Generated, text: str | None, overlays: Mapping[str, str]) 
 
 def read(file: str | Path) -> str | None:
     """Return the text of a file with its line ends, whatever bytes are in it; None without a file. Raises OSError."""
-    path = Path(file)
-    return path.read_bytes().decode("utf-8", "surrogateescape") if path.is_file() else None
+    return files.read_bytes(file).decode("utf-8", "surrogateescape") if Path(file).is_file() else None
 
 
 def write(file: str | Path, text: str) -> None:
-    """Write a file in one step; its permissions stay. What is no file (`/dev/stdout`) is written to. Raises OSError."""
-    path, data = Path(file).resolve(), text.encode("utf-8", "surrogateescape")
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)
-    elif path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(13, os.strerror(13), str(path))
-    else:
-        _replace(path, data)
+    """Give a file its new text in one step; its permissions stay. Raises OSError."""
+    files.write(file, text.encode("utf-8", "surrogateescape"))
 
 
 def _digest(file: str, text: str, name: str) -> str:
@@ -240,20 +233,8 @@ def _hash(text: str) -> str:
 
 
 def _place(file: str | Path, base: Path | None) -> Path:
-    folder = base or Path(default_cache_path()).with_name("generated")
+    folder = base or files.cache_folder() / "generated"
     return folder / f"{_hash(str(Path(file).resolve()))[:32]}.json"
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        if path.exists():
-            temporary.chmod(path.stat().st_mode & 0o7777)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _count(number: int, what: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fx_lsp import files
 from fx_lsp.choices import TRITON, Choices
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import TargetError
@@ -129,8 +130,8 @@ def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency])
         file = Path(dependency.path)
         try:
             state = engine.state(dependency.path)
-            text = file.read_text("utf-8") if state is None else state.text
-        except (OSError, UnicodeDecodeError):
+            text = files.read_python(file) if state is None else state.text
+        except (OSError, SyntaxError, UnicodeDecodeError):
             continue
         for root in filter(file.is_relative_to, {*roots, module_name(dependency.path)[2]}):
             path = file.relative_to(root).as_posix()

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import logging
 import sqlite3
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fx_lsp.errors import ProtocolError
+from fx_lsp import files
+from fx_lsp.errors import ForeignFileError, ProtocolError
 from fx_lsp.measured import BenchmarkRun, Report
 from fx_lsp.tracing.analysis import Plan
-from fx_lsp.tracing.answers.disk import Dependency, default_cache_path, is_fresh
-from fx_lsp.wire import from_json, to_json
+from fx_lsp.tracing.answers.database import DatabaseFormat, connect, mark, set_aside, version_of
+from fx_lsp.tracing.answers.disk import Dependency, is_fresh
+from fx_lsp.wire import pack, parse, to_json, unpack
+
+log = logging.getLogger(__name__)
 
 MAX_RUNS = 200
 """How many runs of one target are kept."""
-_VERSION = 2
+RUNS = DatabaseFormat(
+    name="benchmarks.sqlite3",
+    holds="benchmarks of fx-lsp",
+    application=0x66784265,
+    version=2,
+    schema=(
+        """CREATE TABLE runs (
+            id INTEGER PRIMARY KEY, file TEXT NOT NULL, target TEXT NOT NULL, host TEXT NOT NULL,
+            started REAL NOT NULL, report BLOB NOT NULL, imports TEXT NOT NULL
+        )""",
+        "CREATE INDEX by_target ON runs (file, target, started)",
+    ),
+    columns={"runs": frozenset({"id", "file", "target", "host", "started", "report"})},
+)
+"""The file that benchmarks are stored in."""
 _LOCK_SECONDS = 5.0
 
 
@@ -39,7 +58,7 @@ class StoredRun:
 
 def default_history_path() -> Path:
     """Return where benchmarks are stored for this user: beside the cache of traces."""
-    return Path(default_cache_path()).with_name("benchmarks.sqlite3")
+    return files.cache_folder() / RUNS.name
 
 
 def source_hash(plan: Plan) -> str:
@@ -49,9 +68,10 @@ def source_hash(plan: Plan) -> str:
 
 def keep(run: BenchmarkRun, imports: Sequence[Dependency] = (), path: Path | None = None) -> None:
     """Add a run of a target that imports these files. Raises OSError or sqlite3.Error where it cannot be kept."""
+    data, imported = pack(run.report), json.dumps(to_json(tuple(imports)))
+    row = (run.file, run.target, run.host, run.report.started, data, imported)
     with closing(_opened(path or default_history_path())) as connection, connection:
-        data = zlib.compress(json.dumps(to_json(run.report), separators=(",", ":")).encode())
-        row = (run.file, run.target, run.host, run.report.started, data, json.dumps([asdict(one) for one in imports]))
+        connection.execute("BEGIN IMMEDIATE")
         connection.execute(
             "INSERT INTO runs (file, target, host, started, report, imports) VALUES (?, ?, ?, ?, ?, ?)", row
         )
@@ -79,41 +99,40 @@ def runs_of(file: str, target: str | None = None, path: Path | None = None) -> l
             ).fetchall()
     except (OSError, sqlite3.Error):
         return []
-    return [
-        StoredRun(BenchmarkRun(file, name, host, report), tuple(Dependency(**one) for one in json.loads(imports)))
-        for name, host, data, imports in rows
-        if (report := _report(data)) is not None
-    ]
+    runs = (_run(file, *row) for row in rows)
+    return [run for run in runs if run is not None]
 
 
-def _report(data: bytes) -> Report | None:
+def _run(file: str, target: str, host: str, report: bytes, imports: str) -> StoredRun | None:
+    """Return a stored run; None for one that another version has stored, or that is damaged."""
     try:
-        return from_json(Report, json.loads(zlib.decompress(data)))
-    except (ValueError, zlib.error, ProtocolError):
+        return StoredRun(
+            BenchmarkRun(file, target, host, unpack(Report, report)), parse(tuple[Dependency, ...], imports)
+        )
+    except ProtocolError:
         return None
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=_LOCK_SECONDS)
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 1:
-            connection.execute("ALTER TABLE runs ADD COLUMN imports TEXT NOT NULL DEFAULT '[]'")
-        elif version not in (0, _VERSION):
-            raise sqlite3.DatabaseError(f"{path} was written by another version of fx-lsp (format {version})")
-        connection.executescript(_SCHEMA)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS runs (
-    id INTEGER PRIMARY KEY, file TEXT NOT NULL, target TEXT NOT NULL, host TEXT NOT NULL,
-    started REAL NOT NULL, report BLOB NOT NULL, imports TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS by_target ON runs (file, target, started);
-PRAGMA user_version = {_VERSION};
-"""
+    """Open the history; one that is damaged is set aside, and another begun. Raises sqlite3.Error and OSError."""
+    for _ in range(2):
+        connection = connect(path, RUNS, _LOCK_SECONDS)
+        try:
+            version = version_of(connection)
+            if version > RUNS.version:
+                raise ForeignFileError(errno.EEXIST, f"a newer fx-lsp has written it (format {version})", str(path))
+            if version < RUNS.version:
+                connection.execute("ALTER TABLE runs ADD COLUMN imports TEXT NOT NULL DEFAULT '[]'")
+                connection.execute(f"PRAGMA user_version = {RUNS.version}")
+            mark(connection, RUNS)
+            return connection
+        except sqlite3.OperationalError:
+            connection.close()
+            raise
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            log.warning("%s could not be read (%s); it was moved to %s", path, error, set_aside(path, RUNS))
+        except BaseException:
+            connection.close()
+            raise
+    raise sqlite3.DatabaseError(f"{path} cannot be begun")

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from fx_lsp import files
 from fx_lsp.measured import Rival
 
 if sys.version_info >= (3, 11):
@@ -137,7 +138,7 @@ def read_hosts(workspace: str | None = None) -> Hosts:
         trouble = _refused(path, workspace)
         if trouble:
             return Hosts(str(path), always, (trouble,))
-        text = path.read_text("utf-8")
+        text = files.read_text(path)
     except FileNotFoundError:
         return Hosts(str(path), always)
     except (OSError, UnicodeDecodeError) as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from fx_lsp import files
 from fx_lsp.tracing.remote.hosts import Cluster, Host, config_folder
 from fx_lsp.wire import to_json
 
@@ -34,14 +34,7 @@ def trust(place: Host | Cluster) -> None:
     """Remember that the user said yes. Raises OSError where that cannot be kept."""
     path = trust_path()
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix="trusted-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({**_read(), place.name: fingerprint(place)}, file, indent=1)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    files.write(path, json.dumps({**_read(), place.name: fingerprint(place)}, indent=1), 0o600)
 
 
 def _read() -> dict[str, str]:
@@ -49,7 +42,7 @@ def _read() -> dict[str, str]:
         path = trust_path()
         if os.name != "nt" and path.stat().st_mode & 0o022:
             return {}
-        table: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        table: Any = json.loads(files.read_bytes(path))
+    except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, str]", table) if isinstance(table, dict) else {}

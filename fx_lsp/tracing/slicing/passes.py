@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from fx_lsp import files
 from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest, read_work
 from fx_lsp.syntax import FUNCTIONS, FunctionNode, assigned
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
@@ -202,10 +202,10 @@ def _source(
 ) -> PassSource | Failure:
     file, _, name = identifier.rpartition("::")
     try:
-        text = overlays[file] if file in overlays else Path(file).read_text("utf-8")
+        text = overlays[file] if file in overlays else files.read_python(file)
     except FileNotFoundError:
         return Failure("unsupported", f"there is no file {file} with a pass {name}", hint=_HINTS[configured])
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
         return Failure("unsupported", f"{file} with the pass {name} cannot be read: {error}", hint=_HINTS[configured])
     tree = parse(file, text)
     if isinstance(tree, Failure):

@@ -207,10 +207,11 @@ def _is_module(class_: Class, outline: Outline) -> bool:
 
 def _family(class_: Class, outline: Outline) -> list[Class]:
     """Return a class and its bases in this file, nearest first."""
-    family = [class_]
+    family, names = [class_], {class_.node.name}
     for member in family:
-        local = (outline.classes[base] for base in member.bases if base in outline.classes)
-        family.extend(base for base in local if base not in family)
+        local = [base for base in dict.fromkeys(member.bases) if base in outline.classes and base not in names]
+        names.update(local)
+        family.extend(outline.classes[base] for base in local)
     return family
 
 

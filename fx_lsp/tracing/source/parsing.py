@@ -9,14 +9,23 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from fx_lsp import files
 from fx_lsp.model import Failure, Span
 from fx_lsp.syntax import parse as parse_python
 
+MAX_TEXT = 2_000_000
+"""The longest text that is parsed, in characters."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def parse(file: str, text: str) -> ast.Module | Failure:
-    """Return the syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse."""
+    """Return the syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse.
+
+    A text that is longer than people write is not parsed.
+    """
+    if len(text) > MAX_TEXT:
+        message = f"the file has {len(text):,} characters, and no more than {MAX_TEXT:,} are parsed"
+        return Failure("syntax", message, Span(file, 1, 0, 1, 0), severity="error")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -112,7 +121,7 @@ def _levels_on_disk(path: Path) -> int:
 
 @lru_cache(maxsize=512)
 def _levels_of(path: str, mtime_ns: int) -> int:
-    return _relative_levels(Path(path).read_text("utf-8", errors="replace"))
+    return _relative_levels(files.read_text(path, "replace"))
 
 
 def _error_span(file: str, text: str, error: SyntaxError) -> Span:

@@ -21,6 +21,7 @@ from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, cast
 
+from fx_lsp import files
 from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import module_name
@@ -117,13 +118,13 @@ _Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]
 def _read(path: str, mtime_ns: int, size: int) -> _Read:
     """Return the inputs as (path, name, text), the ids of the passes, and what is wrong with the file as a whole."""
     try:
-        table: Any = tomllib.loads(Path(path).read_text("utf-8"))
+        table: Any = tomllib.loads(files.read_text(path))
         for key in ("tool", "fx-lsp"):
             table = table.get(key, {})
         inputs: dict[str, Any] = dict(table.get("inputs", {}))
         named: Any = table.get("passes", [])
-    except (OSError, ValueError) as error:
-        return _unreadable(f"{path} is not read: {error}")
+    except (OSError, ValueError, RecursionError) as error:
+        return _unreadable(f"{path} is not read: {getattr(error, 'strerror', None) or error}")
     except (AttributeError, TypeError):
         return _unreadable(f"{path} is not read: [tool.fx-lsp.inputs] is no table")
     items = cast("list[Any]", named) if isinstance(named, list) else [named]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
@@ -127,29 +127,40 @@ def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], progr
     accepted = {name for name in candidates if looks[name].tensors}
     accepted |= handed_tensors(outline, tree, [name for name in candidates if name not in accepted])
     modules = target_classes(outline)
-    while True:
-        callees = accepted | modules
-        more = {
-            name
-            for name in candidates
-            if name not in accepted
-            and _callees(name, outline, looks) & accepted
-            and (
-                _self_callees(name, outline, looks) & accepted
-                or receives_parameter(outline.functions[name].node, outline.functions[name].params, callees)
-            )
-        }
-        if not more:
-            return accepted
-        accepted |= more
+
+    def hands_on(name: str, reached: set[str]) -> bool:
+        function = outline.functions[name]
+        calls_itself = not reached.isdisjoint(_self_callees(name, outline, looks))
+        return calls_itself or receives_parameter(function.node, function.params, reached | modules)
+
+    return _with_callers(accepted, candidates, outline, looks, hands_on)
+
+
+def _with_callers(
+    start: set[str],
+    names: Iterable[str],
+    outline: Outline,
+    looks: Mapping[str, Look],
+    joins: Callable[[str, set[str]], bool] = lambda name, reached: True,
+) -> set[str]:
+    """Return `start` with those of `names` that call one of what is reached so far, and join it."""
+    callers: dict[str, list[str]] = {}
+    for name in names:
+        for callee in _callees(name, outline, looks):
+            callers.setdefault(callee, []).append(name)
+    reached, waiting = set(start), [*start]
+    while waiting:
+        for caller in callers.get(waiting.pop(), ()):
+            if caller not in reached and joins(caller, reached):
+                reached.add(caller)
+                waiting.append(caller)
+    return reached
 
 
 def _evident(outline: Outline, looks: Mapping[str, Look], accepted: Collection[str]) -> set[str]:
     """Return those of the accepted functions that evidently handle tensors, or call one that does."""
     evident = {name for name in accepted if looks[name].evident}
-    while more := {n for n in accepted if n not in evident and _callees(n, outline, looks) & evident}:
-        evident |= more
-    return evident
+    return _with_callers(evident, accepted, outline, looks)
 
 
 def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> set[str]:
@@ -158,11 +169,7 @@ def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> 
     for name, function in outline.functions.items():
         if function.outer in programs:
             programs.add(name)
-    while True:
-        callers = {name for name in looks if name not in programs and _callees(name, outline, looks) & programs}
-        if not callers:
-            return programs
-        programs |= callers
+    return _with_callers(programs, looks, outline, looks)
 
 
 def _collating(outline: Outline, tree: ast.Module) -> set[str]:

@@ -45,6 +45,18 @@ class Process:
                 # Not the transport's kill: it reaps the process, and the status is lost to the loop.
                 kill_group(self.pid)
 
+    def resume(self) -> bool:
+        """Have the process go on if it is stopped; return whether it was (Linux)."""
+        try:
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        if state != "T":
+            return False
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGCONT)
+        return True
+
     async def end(self) -> None:
         """Kill, wait for the end, and close the pipes."""
         self.kill()

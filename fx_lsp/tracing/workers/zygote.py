@@ -22,6 +22,11 @@ from fx_lsp.wire import frame
 FORK_SECONDS = 60.0
 """How long a fork may take: longer than any preload that may be under way."""
 
+STOPPED_SECONDS = 1.0
+"""How long it is waited for a fork until it is looked whether the zygote is stopped."""
+END_SECONDS = 0.5
+"""How long a zygote may take to end by itself: one that is importing something is killed."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -85,7 +90,7 @@ class Zygote:
             self._forks.pop(number, None)
 
         try:
-            pid = await asyncio.wait_for(asyncio.shield(fork.pid), FORK_SECONDS)
+            pid = await self._forked(fork)
         except BaseException as error:
             # A child that is forked later finds its channel closed and ends by itself.
             output.stop()
@@ -100,6 +105,16 @@ class Zygote:
                 kill_group(pid)
 
         return Child(pid, reader, writer, output, fork.exited, kill, close)
+
+    async def _forked(self, fork: _Fork) -> int:
+        """Return the child's process; a zygote that somebody has stopped goes on. Raises asyncio.TimeoutError."""
+        for _ in range(int(FORK_SECONDS / STOPPED_SECONDS)):
+            await asyncio.wait({fork.pid}, timeout=STOPPED_SECONDS)
+            if fork.pid.done():
+                return fork.pid.result()
+            if self._process.resume():
+                _log.warning("the tracer's parent process was stopped by somebody, and goes on")
+        raise asyncio.TimeoutError
 
     def preload(self, packages: Sequence[str]) -> None:
         """Have installed packages imported when no fork is waiting."""
@@ -118,10 +133,13 @@ class Zygote:
             await self._send({"rehearse": True}, [file.fileno()])
 
     async def end(self) -> None:
-        """Kill the zygote and its children, and wait until they are gone."""
+        """End the zygote, its children and what they have started, and wait until they are gone."""
         for fork in self._forks.values():
             if fork.pid.done() and not fork.pid.exception() and not fork.exited.done():
                 kill_group(fork.pid.result())
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)  # it kills what traces have started, which may be in other groups
+        await asyncio.wait({self._process.exited}, timeout=END_SECONDS)
         await self._process.end()
         await asyncio.wait({self._listener}, timeout=5)
         self._listener.cancel()

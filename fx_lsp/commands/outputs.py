@@ -1,0 +1,79 @@
+"""Files that a command writes where its user says: never over one that fx-lsp has not written, unless told to.
+
+What was written is known by its hash, in a file for each path: `<cache>/written/<hash of the path>`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from fx_lsp import files
+from fx_lsp.errors import ForeignFileError
+
+MAX_REMEMBERED = 1000
+"""How many files are known to be written by fx-lsp."""
+
+
+def write_outputs(texts: Mapping[Path, str], force: bool = False) -> None:
+    """Write texts to files; with `force`, whatever is in these. Raises ForeignFileError, before any is written, for a
+    file that is there and holds neither its text nor what was written to it last; and OSError."""
+    for path, text in texts.items():
+        if not force and _is_regular(path) and not _is_ours(path, text):
+            raise ForeignFileError(errno.EEXIST, "it is there already, and fx-lsp has not written it", str(path))
+    for path, text in texts.items():
+        put(path, text)
+        _remember(path, text)
+
+
+def put(path: Path, text: str) -> None:
+    """Give a file its new text in one step; write to what is no file, such as `/dev/stdout`. Raises OSError."""
+    data = text.encode("utf-8", "surrogateescape")
+    if files.status_of(path) is None or _is_regular(path) or path.is_dir():
+        files.write(path, data)
+    else:
+        path.write_bytes(data)
+
+
+def remove_output(path: Path) -> None:
+    """Remove a file that still holds what was written to it. Raises OSError."""
+    if _is_regular(path) and _is_ours(path):
+        path.unlink()
+        _note_of(path).unlink(missing_ok=True)
+
+
+def _is_regular(path: Path) -> bool:
+    status = files.status_of(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def _is_ours(path: Path, text: str | None = None) -> bool:
+    present = _digest(files.read_bytes(path))
+    with suppress(OSError, UnicodeDecodeError):
+        if files.read_text(_note_of(path)) == present:
+            return True
+    return text is not None and _digest(text.encode("utf-8", "surrogateescape")) == present
+
+
+def _remember(path: Path, text: str) -> None:
+    """Note what was written; where that cannot be noted, the file is in the way next time."""
+    note = _note_of(path)
+    with suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        files.write(note, _digest(text.encode("utf-8", "surrogateescape")))
+        for oldest in sorted(note.parent.iterdir(), key=lambda other: other.stat().st_mtime)[:-MAX_REMEMBERED]:
+            oldest.unlink(missing_ok=True)
+
+
+def _note_of(path: Path) -> Path:
+    place = os.path.realpath(path).encode("utf-8", "surrogateescape")
+    return files.cache_folder() / "written" / _digest(place)[:32]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
