@@ -91,8 +91,8 @@ class Scales(nn.Module):
 
 def test_lists_of_numbers_and_of_lists_by_how_a_loop_reads_them(trace: TraceFixture) -> None:
     inputs = given(trace(HEAD + LISTS, "Scales"))
-    assert inputs["init.radii"] == "[2, 2]" and inputs["init.samples"] == "[2, 2]"
-    assert inputs["init.channels"] == "[[64, 64], [64, 64]]"
+    assert inputs["init.radii"] == "[2, 2]" and inputs["init.samples"] == "(2, 2)"
+    assert inputs["init.channels"] == "([64, 64], [64, 64])"
 
 
 CALLED = """
@@ -131,3 +131,20 @@ def test_each_of_several_things_that_are_called_is_a_function(trace: TraceFixtur
 def test_tensors_that_are_defaults_of_functions_are_inputs_of_the_graph(trace: TraceFixture) -> None:
     traced = trace(HEAD + CALLED, "Waves.embed")
     assert any("frequency" in saved.name for saved in traced.trace.saved) or traced.inputs()
+
+
+def test_a_module_has_what_a_constructor_asserts_of_it(trace: TraceFixture) -> None:
+    source = """
+class Diffusion(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        assert model.learned
+        assert not model.conditional, "not supported"
+        self.model = model
+
+    def forward(self, x):
+        device = next(self.model.parameters()).device
+        return self.model(x * 2, torch.rand(x.shape[0], device=device))
+"""
+    model = given(trace(HEAD + source, "Diffusion"))["init.model"]
+    assert model == "(lambda x, *others, **named: x) with conditional=False, learned=True"

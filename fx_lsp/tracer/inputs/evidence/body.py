@@ -356,11 +356,14 @@ def _visit_attribute(node: ast.Attribute, owner: Facts | None) -> None:
 
 
 def _visit_assertion(node: ast.Assert, of: Callable[[ast.expr], Facts | None]) -> None:
-    """Take in `assert isinstance(layers, Layers)`."""
+    """Take in `assert isinstance(layers, Layers)`, `assert model.learned` and `assert not model.conditional`."""
     match node:
         case ast.Assert(ast.Call(ast.Name("isinstance"), [argument, kind])):
             if (asserted := of(argument)) is not None:
                 asserted.instance_of = ast.unparse(kind)
+        case ast.Assert(ast.Attribute(owner, name)) | ast.Assert(ast.UnaryOp(ast.Not(), ast.Attribute(owner, name))):
+            if (asserted := of(owner)) is not None:
+                asserted.part(name).literals.append(isinstance(node.test, ast.Attribute))
         case _:
             pass
 

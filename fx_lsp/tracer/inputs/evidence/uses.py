@@ -109,15 +109,17 @@ def _visit_axes(node: ast.Call, name: str, subject: Facts) -> None:
 def _visit_operands(node: ast.Call, name: str, of: Any) -> None:
     """Take in how many dimensions a torch function takes of its operands: `F.conv2d(x, weight)`, `torch.bmm(a, b)`."""
     convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
-    ranks = _OPERAND_RANKS.get(name, {})
+    ranks: dict[int | str, int] = dict(_OPERAND_RANKS.get(name, {}))
     if convolution is not None:
         spatial = int(convolution[2])
         ranks = {0: spatial + 2, 1: spatial + 2, **ranks}
         kernel = of(node.args[1]) if len(node.args) > 1 else None
         if kernel is not None:
             kernel.sizes.update({-1 - index: 3 for index in range(spatial)})
-    for position, rank in ranks.items():
-        if position < len(node.args) and (operand := of(node.args[position])) is not None:
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    for place, rank in ranks.items():
+        argument = named.get(place) if isinstance(place, str) else next(iter(node.args[place : place + 1]), None)
+        if argument is not None and (operand := of(argument)) is not None:
             operand.rank = rank
 
 
@@ -275,7 +277,9 @@ def _integer(node: ast.expr) -> int | None:
     return number if type(number) is int else None
 
 
-_OPERAND_RANKS = {
+_OPERAND_RANKS: dict[str, dict[int | str, int]] = {
+    "cross_entropy": {2: 1, "weight": 1},
+    "nll_loss": {2: 1, "weight": 1},
     "linear": {1: 2, 2: 1},
     "layer_norm": {2: 1, 3: 1},
     "rms_norm": {2: 1},
@@ -294,7 +298,7 @@ _OPERAND_RANKS = {
     "conv2d": {2: 1},
     "conv3d": {2: 1},
 }
-"""The rank of an operand of a torch function, by its position."""
+"""The rank of an operand of a torch function, by its position or its name."""
 _OF_IMAGES = frozenset(
     {
         "interpolate",

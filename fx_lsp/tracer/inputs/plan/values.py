@@ -462,7 +462,8 @@ def _several_numbers(name: str, facts: Facts, context: Context) -> list[Plan]:
     numbers: list[Any] = integers(name, facts, context)[:2]
     if facts.element is not None and "iterated" in facts.element.uses:
         numbers = [[number, number] for number in numbers]
-    return [value([number] * count, "search") for number in numbers]
+    make = list if "iterated" in facts.uses else tuple
+    return [value(make([number] * count), "search") for number in numbers]
 
 
 def _modules(facts: Facts, context: Context) -> list[Plan]:
@@ -470,7 +471,27 @@ def _modules(facts: Facts, context: Context) -> list[Plan]:
     if "modules" in facts.uses:
         return [SequencePlan(modules_called(facts), list)]
     with_parts = list(context.modules(facts.attributes)) if facts.called_parts else []
-    return with_parts or ([LAYER] if _is_module(facts) else [])
+    if with_parts or not _is_module(facts):
+        return with_parts
+    others = facts.attributes - TENSOR_ATTRIBUTES - MODULE_ATTRIBUTES - facts.assigned
+    return [_asked_for(others, facts, context)] if others else [LAYER]
+
+
+def _asked_for(attributes: Collection[str], facts: Facts, context: Context) -> ValuePlan:
+    """Return the plan for a module with a parameter that has attributes of its class besides what all modules have."""
+    settings = context.namespace(attributes, (), ())
+    held: dict[str, Any] = vars(settings.make()) if isinstance(settings, ValuePlan) else {}
+    held |= {name: part.literals[0] for name, part in facts.parts.items() if name in held and part.literals}
+    shown = ", ".join(f"{name}={item!r}" for name, item in held.items())
+
+    def make() -> nn.Module:
+        module = FirstOfSeveral(facts.results)
+        module.weight = nn.Parameter(torch.zeros(1))
+        for name, item in held.items():
+            setattr(module, name, item)
+        return module
+
+    return ValuePlan(make, f"({FirstOfSeveral(facts.results)!r}) with {shown}", "search")
 
 
 def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
