@@ -321,6 +321,10 @@ def _tensors_in(node: ast.expr) -> list[ast.expr]:
             return [_without_moves(function.value)]
         if isinstance(function, ast.Name) and function.id in _TO_NUMBERS and len(node.args) == 1:
             return _tensors_in(node.args[0]) or [node.args[0]]
+    if isinstance(node, _COMPREHENSIONS):
+        values = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        tensors = [tensor for value in values for tensor in _tensors_in(value)]
+        return [ast.copy_location(ast.ListComp(tensor, node.generators), node) for tensor in tensors]
     children = (child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.expr, ast.keyword)))
     return [
         tensor for child in children for tensor in _tensors_in(child.value if isinstance(child, ast.keyword) else child)

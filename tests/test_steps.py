@@ -212,6 +212,20 @@ def validation_step(self, batch_0, batch_1, batch_idx):
 """)
 
 
+def test_values_taken_of_each_of_several_tensors() -> None:
+    source = """
+        class Model(LightningModule):
+            def validation_step(self, batch, batch_idx):
+                losses = self.losses(*batch)
+                self.log_dict({f"val_{name}": loss.item() for name, loss in losses.items()})
+        """
+    assert function_of(source, 3, "validation_step") == snapshot("""\
+def validation_step(self, batch, batch_idx):
+    losses = self.losses(*batch)
+    return [loss for name, loss in losses.items()]\
+""")
+
+
 def test_what_cannot_be_had_is_a_parameter() -> None:
     assert function_of(
         "while True:\n  x, y = batch()\n  f(model(x), weights).backward()", 1, inputs=("weights",)

@@ -63,6 +63,7 @@ def test_shapes_of_parameters_in_docstrings() -> None:
     assert parameter_shape(GOOGLE, "eps") is None
     assert parameter_shape(NUMPY, "image") == ("B", "H", "W")
     assert parameter_shape(SPHINX, "image") == ("N", 1, "H", "W")
+    assert parameter_shape("raw: [rays, samples along a ray, 4]\nrays: [rays, 3]", "raw") is None
 
 
 @pytest.mark.parametrize(

@@ -682,3 +682,12 @@ class Grid(nn.Module):
         return self.placed(self.proj(x).flatten(2), w, h)
 """
     assert guessed(trace(HEAD + source, "Grid.placed"))[1:] == ["w: 64 · call site", "h: 64 · call site"]
+
+
+def test_weights_of_classes_are_one_for_each(trace):
+    source = """
+def loss(scores, labels, weight, extra):
+    return F.nll_loss(scores, labels, weight=weight) + extra.mean(dim=(1, 2)).sum()
+"""
+    inputs = dict(line.partition(" · ")[0].split(": ") for line in guessed(trace(HEAD + source, "loss")))
+    assert inputs["scores"] == "f32[4, 64]" and inputs["weight"] == "f32[64]" and inputs["labels"] == "i64[4]"

@@ -917,6 +917,60 @@ class Net(nn.Module):
     assert said(trace, PRELUDE + of_parameter, "Net") == [("warning", "self.fc(self.conv(x).flatten(1))")]
 
 
+def test_a_letter_that_a_docstring_has_for_two_widths_which_are_joined(trace: TraceFixture) -> None:
+    source = '''
+class Joined(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv1d(128, width, 1)
+
+    def forward(self, near, far, points, others):
+        """
+        near: places, [B, C, N]
+        far: places, [B, C, S]
+        points: what is known there, [B, D, N]
+        others: what is known there, [B, D, S]
+        """
+        weights = torch.cdist(near.permute(0, 2, 1), far.permute(0, 2, 1)).softmax(-1)
+        points = torch.cat([points.permute(0, 2, 1), weights @ others.permute(0, 2, 1)], -1)
+        return self.conv(points.permute(0, 2, 1))
+'''
+    assert said(trace, PRELUDE + source, "Joined") == []
+
+
+def test_the_input_of_another_method_is_no_input_of_the_layer(trace: TraceFixture) -> None:
+    source = """
+class Attention(nn.Module):
+    def __init__(self, in_features: int = 48, out_features: int = 16):
+        super().__init__()
+        self.fc, self.key = nn.Linear(in_features, out_features), nn.Parameter(torch.zeros(out_features, 1))
+
+    def scores(self, hidden):
+        return torch.matmul(hidden, self.key)
+
+    def forward(self, x):
+        return self.scores(self.fc(x))
+"""
+    assert said(trace, PRELUDE + source, "Attention.scores") == []
+
+
+def test_an_image_that_is_too_small_is_no_mistake_where_nobody_saw_how_large_it_has_to_be(trace: TraceFixture) -> None:
+    source = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.last = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, dilation=4000)
+
+    def forward(self, image):
+        if type(image.shape[-1]) is not int:
+            raise TypeError("no symbols")
+        if image.shape[-1] > 4096:
+            raise ValueError("too large")
+        return self.last(self.scale(image))
+"""
+    assert trace(PRELUDE + source, "Net").failure.severity == "information"
+
+
 def test_what_a_block_forgets_to_return_is_missed_by_the_next(trace: TraceFixture) -> None:
     source = """
 class Block(nn.Module):

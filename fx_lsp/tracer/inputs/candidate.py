@@ -110,7 +110,7 @@ class Candidate:
             return self
         instance, bound = self.others[init]
         inputs = (*shown_init(dict(init.items)), *(i for i in self.constructed.inputs if i.name == MODE))
-        named = sizes_by_name(self.start, self.facts, init.items)
+        named = sizes_by_name(self.start, self.facts, init.items, self.task.request.kind == "module")
         constructed = Constructed(instance, inputs, init)
         return dataclasses.replace(self, constructed=constructed, bound=bound, named_sizes=named)
 
@@ -147,7 +147,8 @@ def candidate_of(
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
-    named = sizes_by_name(start, facts, constructed.plans.items or tuple((offer.init or {}).items()))
+    arguments = constructed.plans.items or tuple((offer.init or {}).items())
+    named = sizes_by_name(start, facts, arguments, task.request.kind == "module")
     start = with_named_sizes(start, named)
     if offer.instance is None:
         _move(bound.modules, start)

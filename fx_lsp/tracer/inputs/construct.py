@@ -90,7 +90,8 @@ def construct(
         bad: Severity = "error" if is_given(start) and is_certain else "information"
         is_clear = all(_is_of_one_kind(name, options) for name, options in alternatives.items())
         if bad != "error" and is_clear and not takes_any(signature):
-            wrong = at_fault(DeadEnd(result.failures, True, evaluate, lambda plans: explored(plans, whole=True)))
+            attempts = [a for a in result.failures if not any(p.source == "search" for _, p in a.plans.tensors())]
+            wrong = at_fault(DeadEnd(attempts, True, evaluate, lambda plans: explored(plans, whole=True)))
             result.best, bad = (wrong, "warning") if wrong is not None else (result.best, bad)
         failure = search_failure(task, result, bad, input_specs(result.best.plans, INIT))
         if failure.kind in HARD:

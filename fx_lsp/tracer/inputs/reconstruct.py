@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
-
-import torch
 
 from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan.configs import value_for, with_attribute, with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
-from fx_lsp.tracer.inputs.plan.values import IDENTITY
+from fx_lsp.tracer.inputs.plan.values import IDENTITY, RELU, functions_for, makes
 from fx_lsp.tracer.inputs.solve import options
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, mentioned_names, missing_name
+from fx_lsp.tracer.inputs.solve.frames import called_in_vain
 from fx_lsp.tracer.inputs.solve.path_conditions import guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS
 from fx_lsp.tracer.inputs.task import Task
@@ -25,8 +23,6 @@ from fx_lsp.tracer.run.values.symbols import size_hint
 Path: TypeAlias = tuple[str, ...]
 """A constructor parameter, or an attribute of one: `("bias",)`, `("config", "bias")`."""
 
-_NOT_CALLABLE = re.compile(r"'(int|float|bool|NoneType)' object is not callable")
-_FUNCTIONS = (value(torch.nn.functional.relu, "search"), IDENTITY)
 _GUESSED = ("search", "annotation", "default")
 
 
@@ -44,8 +40,7 @@ def reconstructions(task: Task, instance: Any, attempt: Attempt) -> Iterator[Pla
 def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[Mapping[str, Plan]]:
     error = attempt.run.error
     guessed = {n: p for n, p in init.items if isinstance(p, ValuePlan) and p.source in _GUESSED}
-    if isinstance(error, TypeError) and (called := _NOT_CALLABLE.search(str(error))):
-        yield from _callables(task, cls, init, guessed, called[1])
+    yield from _callables(task, cls, init, guessed, attempt)
     yield from _numbers_for_none(task, guessed, attempt)
     if is_of_sizes(attempt):
         yield from _equal_numbers(init, attempt)
@@ -86,11 +81,14 @@ def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]
 
 
 def _callables(
-    task: Task, cls: type, init: Plans, guessed: Mapping[str, ValuePlan], kind: str
+    task: Task, cls: type, init: Plans, guessed: Mapping[str, ValuePlan], failed: Attempt
 ) -> Iterator[Mapping[str, Plan]]:
-    """Yield functions and modules for what is called and is of a kind that cannot be."""
-    yield from ({n: IDENTITY} for n, p in guessed.items() if p.source == "search" and p.kind == kind)
-    yield from ({n: function} for n in _called(task, cls, init) if kind == "NoneType" for function in _FUNCTIONS)
+    """Yield functions and modules for what is called and cannot be."""
+    called = called_in_vain(failed.run.error, failed.sources)
+    for name in (n for n, p in guessed.items() if called is not None and p.source == "search" and makes(p, called)):
+        yield from ({name: function} for function in functions_for(guessed[name]))
+    unset = _called(task, cls, init) if isinstance(failed.run.error, TypeError) and called is None else ()
+    yield from ({name: function} for name in unset for function in (RELU, IDENTITY))
 
 
 def _called(task: Task, cls: type, init: Plans) -> Iterator[str]:

@@ -10,7 +10,7 @@ from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
-from fx_lsp.tracer.inputs.evidence.named_numbers import unlike_docstring, with_named_sizes
+from fx_lsp.tracer.inputs.evidence.named_numbers import met_halfway, unlike_docstring, with_named_sizes
 from fx_lsp.tracer.inputs.plan.plans import (
     TensorPlan,
     fresh_sizes,
@@ -125,6 +125,8 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     attempt = candidate.evaluate(with_named_sizes(ran.plans, others))
     span = place_of(attempt)
     if attempt.run.error is None or not is_of_sizes(attempt) or not isinstance(span, Span):
+        return None
+    if candidate.evaluate(with_named_sizes(ran.plans, met_halfway(ran.plans, others))).run.error is None:
         return None
     first, names = others[0], dimension_names(candidate.node)
     rank = len(sizes[first.path])

@@ -124,7 +124,9 @@ def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
     """List what a value holds: the name of each, the container and the key that refer to it, and what it is."""
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=False)
-        return [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
+        around = [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
+        defaults = _Defaults(value)
+        return [*around, *((f"{name}.{parameter}", defaults, parameter, item) for parameter, item in defaults.items())]
     if isinstance(value, partial):
         held = [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value.args) if not _is_tensor(item)]
         held += [(f"{name}.{k}", value.keywords, k, item) for k, item in value.keywords.items()]
@@ -135,6 +137,20 @@ def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
         return [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value) if not _is_tensor(item)]
     attributes: dict[str, Any] = getattr(value, "__dict__", {})
     return [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
+
+
+class _Defaults(dict[str, Any]):
+    """The defaults of a function's parameters by name; what is put in place of one becomes the function's."""
+
+    def __init__(self, function: FunctionType) -> None:
+        code, defaults = function.__code__, function.__defaults__ or ()
+        names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        super().__init__(zip(names, defaults, strict=True))
+        self._function = function
+
+    def __setitem__(self, parameter: str, value: Any) -> None:
+        super().__setitem__(parameter, value)
+        self._function.__defaults__ = tuple(self.values())
 
 
 def _is_tensor(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
-from fx_lsp.tracer.inputs.evidence.uses import visit_call, visit_loop, visit_subscript, visit_views
+from fx_lsp.tracer.inputs.evidence.uses import gone_over, held_by, visit_call, visit_loop, visit_subscript, visit_views
 from fx_lsp.tracer.inputs.plan.dims import parameter_shape
 from fx_lsp.tracer.inputs.plan.facts import Facts, Use
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
@@ -29,6 +29,7 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     facts = {name: Facts() for name in names}
     rebound = rebound_lines(function, facts)
     elements = _elements(function, facts)
+    _visit_items_by_number(function, lambda node: facts.get(node.id) if isinstance(node, ast.Name) else None)
     for node in ast.walk(function):
         _visit(node, facts, rebound, variables=elements)
     visit_views(function, facts)
@@ -58,15 +59,6 @@ def _item_taken(node: ast.Assign, facts: Mapping[str, Facts]) -> Iterator[tuple[
         yield item.value, node.targets[0]
 
 
-def _gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield what a loop goes over with the variables that it binds, also in `enumerate` and `zip`."""
-    called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
-    whole, targets = [node.iter], [node.target]
-    if isinstance(node.iter, ast.Call) and called in ("enumerate", "zip") and isinstance(node.target, ast.Tuple):
-        whole, targets = node.iter.args, node.target.elts[1 if called == "enumerate" else 0 :]
-    yield from zip(whole, targets, strict=False)
-
-
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
     """Return what is known of the elements of parameters, by the variables that loops over them bind.
 
@@ -78,7 +70,7 @@ def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, F
         if isinstance(node, ast.Assign):
             pairs = _item_taken(node, facts)
         elif isinstance(node, (ast.For, ast.comprehension)):
-            pairs = _gone_over(node)
+            pairs = gone_over(node)
         else:
             continue
         for whole, part in pairs:
@@ -87,6 +79,20 @@ def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, F
                 several.element = several.element or Facts()
                 elements.setdefault(part.id, several.element)
     return {name: element for name, element in elements.items() if name not in facts}
+
+
+def _visit_items_by_number(function: FunctionNode, of: _Of) -> None:
+    """Take in `widths[i]` where a loop counts `i`: there are several."""
+    loops = (node for node in ast.walk(function) if isinstance(node, (ast.For, ast.comprehension)))
+    counters = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
+    for node in ast.walk(function) if counters else ():
+        match node:
+            case ast.Subscript(value, ast.Name(counter)) if counter in counters:
+                several = of(value)
+                if several is not None:
+                    several.element = several.element or Facts()
+            case _:
+                pass
 
 
 def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
@@ -98,6 +104,7 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     called_by_constructor = {name for name, parameter in facts.items() if "called" in parameter.uses}
     for method in methods:
         held = kept | _held_by_variables(method, kept)
+        _visit_items_by_number(method, lambda node, held=held: _kept(node, facts, held))
         for node in ast.walk(method):
             _visit(node, facts, {}, held)
     for name, parameter in facts.items():
@@ -107,10 +114,19 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
 
 
 def _kept_by_objects(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, str]:
-    """Return the parameter that each attribute keeps which a function assigns: `self.name = name`."""
-    assigned = (n for n in ast.walk(function) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name))
-    pairs = ((t, n.value.id) for n in assigned if isinstance(n.value, ast.Name) for t in n.targets)
+    """Return the parameter that each attribute keeps which a function assigns: `self.name = name`, as it is or in a
+    container of modules."""
+    assigned = (n for n in ast.walk(function) if isinstance(n, ast.Assign))
+    pairs = ((t, _held_name(n.value)) for n in assigned for t in n.targets)
     return {ast.unparse(t): name for t, name in pairs if isinstance(t, ast.Attribute) and name in facts}
+
+
+def _held_name(expression: ast.expr) -> str:
+    """Return the name of what an expression is or contains: `layers` of `nn.ModuleList(layers) if layers else None`."""
+    if isinstance(expression, ast.IfExp):
+        return _held_name(expression.body)
+    held = held_by(expression) if isinstance(expression, ast.Call) else [expression]
+    return held[0].id if len(held) == 1 and isinstance(held[0], ast.Name) else ""
 
 
 def _held_by_variables(method: FunctionNode, kept: Mapping[str, str]) -> dict[str, str]:
@@ -255,7 +271,7 @@ def _visit(
         case ast.If() | ast.IfExp():
             _visit_branch(node, named)
         case ast.For() | ast.comprehension():
-            _note_use(of(node.iter), "iterated")
+            _visit_iterated(node, of)
         case ast.Compare():
             _visit_comparison(node, of)
         case ast.BinOp():
@@ -267,6 +283,12 @@ def _visit(
 
 _Of: TypeAlias = "Callable[[ast.expr], Facts | None]"
 _Named: TypeAlias = "Callable[[str, int], Facts | None]"
+
+
+def _visit_iterated(node: ast.For | ast.comprehension, of: _Of) -> None:
+    """Take in what a loop goes over."""
+    for whole, _ in gone_over(node):
+        _note_use(of(whole), "iterated")
 
 
 def _note_use(facts: Facts | None, use: Use) -> None:
@@ -288,6 +310,8 @@ def _visit_unpacking(value: ast.expr, elements: Sequence[ast.expr], of: _Of, nam
     elif whole is not None:
         whole.uses.add("iterated")
         whole.length = len(elements)
+    if isinstance(value, ast.Call) and (called := of(value.func)) is not None:
+        called.results = len(elements)
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "unbind":
         _unbound(value, of(value.func.value), len(elements))
 
@@ -335,11 +359,14 @@ def _visit_attribute(node: ast.Attribute, owner: Facts | None) -> None:
 
 
 def _visit_assertion(node: ast.Assert, of: Callable[[ast.expr], Facts | None]) -> None:
-    """Take in `assert isinstance(layers, Layers)`."""
+    """Take in `assert isinstance(layers, Layers)`, `assert model.learned` and `assert not model.conditional`."""
     match node:
         case ast.Assert(ast.Call(ast.Name("isinstance"), [argument, kind])):
             if (asserted := of(argument)) is not None:
                 asserted.instance_of = ast.unparse(kind)
+        case ast.Assert(ast.Attribute(owner, name)) | ast.Assert(ast.UnaryOp(ast.Not(), ast.Attribute(owner, name))):
+            if (asserted := of(owner)) is not None:
+                asserted.part(name).literals.append(isinstance(node.test, ast.Attribute))
         case _:
             pass
 

@@ -35,13 +35,15 @@ class NamedSize:
         return not there or self.size in there
 
 
-def sizes_by_name(start: Plans, facts: Mapping[str, Facts], constructor: Iterable[tuple[str, Plan]]) -> list[NamedSize]:
-    """Return the sizes of guessed tensors that the names of numbers tell."""
+def sizes_by_name(
+    start: Plans, facts: Mapping[str, Facts], constructor: Iterable[tuple[str, Plan]], is_layer: bool
+) -> list[NamedSize]:
+    """Return the sizes of guessed tensors that the names of numbers tell; of a layer, its input's as well."""
     numbers: dict[str, int] = {}
     for name, plan in constructor:
         numbers |= dict(_numbers(name, plan))
     guessed = [(path, plan) for path, plan in start.tensors() if plan.source == "search" and not plan.detail]
-    others = _OF_THE_INPUT if len(list(start.tensors())) == 1 else ()
+    others = _OF_THE_INPUT if is_layer and len(list(start.tensors())) == 1 else ()
     sizes = (_of_tensor(path, plan, facts.get(path, Facts()), numbers, others) for path, plan in guessed)
     return [size for of_one in sizes for size in of_one]
 
@@ -60,6 +62,21 @@ def unlike_docstring(plans: Plans, facts: Mapping[str, Facts]) -> list[NamedSize
                 elif isinstance(name, str) and isinstance(size, int) and named.setdefault(name, size) != size:
                     unlike.append(NamedSize(path, index, named[name], name))
     return unlike
+
+
+def met_halfway(plans: Plans, unlike: Iterable[NamedSize]) -> list[NamedSize]:
+    """Return the same sizes as far between those that there are as lets as much be joined: 16 and 112 are both 64."""
+    sizes = {path: plan.spec.sizes for path, plan in plans.tensors()}
+    pairs = [(named, sizes[named.path][named.index]) for named in unlike]
+    halves = [(named, (named.size + size) // 2) for named, size in pairs if isinstance(size, int)]
+    same = [
+        NamedSize(path, index, half, named.name)
+        for named, half in halves
+        for path, there in sizes.items()
+        for index, size in enumerate(there)
+        if size == named.size and path != named.path
+    ]
+    return [*(dataclasses.replace(named, size=half) for named, half in halves), *same]
 
 
 def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:

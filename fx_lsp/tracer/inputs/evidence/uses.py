@@ -71,6 +71,7 @@ def _visit_count(expression: ast.expr, of: Any) -> None:
 
 
 def _visit_called(node: ast.Call, called: Facts | None) -> None:
+    """Take in what is called, and with how many arguments."""
     if called is not None:
         is_plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
         called.uses |= {"called"} if is_plain else {"called", "keywords"}
@@ -82,7 +83,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
     _visit_called(node, of(node.func))
     _visit_handed(node, of)
     name = _called_name(node)
-    _visit_layers(node, name, of)
+    _visit_layers(node, of)
     _visit_images(node, name, of)
     subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
     for argument in _counts(node, name):
@@ -108,15 +109,17 @@ def _visit_axes(node: ast.Call, name: str, subject: Facts) -> None:
 def _visit_operands(node: ast.Call, name: str, of: Any) -> None:
     """Take in how many dimensions a torch function takes of its operands: `F.conv2d(x, weight)`, `torch.bmm(a, b)`."""
     convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
-    ranks = _OPERAND_RANKS.get(name, {})
+    ranks: dict[int | str, int] = dict(_OPERAND_RANKS.get(name, {}))
     if convolution is not None:
         spatial = int(convolution[2])
         ranks = {0: spatial + 2, 1: spatial + 2, **ranks}
         kernel = of(node.args[1]) if len(node.args) > 1 else None
         if kernel is not None:
             kernel.sizes.update({-1 - index: 3 for index in range(spatial)})
-    for position, rank in ranks.items():
-        if position < len(node.args) and (operand := of(node.args[position])) is not None:
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    for place, rank in ranks.items():
+        argument = named.get(place) if isinstance(place, str) else next(iter(node.args[place : place + 1]), None)
+        if argument is not None and (operand := of(argument)) is not None:
             operand.rank = rank
 
 
@@ -190,32 +193,59 @@ def _before_views(expression: ast.expr) -> ast.expr:
             return expression
 
 
+def gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield what a loop goes over with the variables that it binds, also in `enumerate`, `zip` and `reversed`."""
+    called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
+    whole, targets = [node.iter], [node.target]
+    if isinstance(node.iter, ast.Call) and called in ("enumerate", "zip") and isinstance(node.target, ast.Tuple):
+        whole, targets = node.iter.args, node.target.elts[1 if called == "enumerate" else 0 :]
+    elif isinstance(node.iter, ast.Call) and called == "reversed":
+        whole = node.iter.args
+    yield from zip(whole, targets, strict=False)
+
+
 def visit_loop(node: ast.AST, of: Any) -> None:
     """Take in modules that a loop calls one after the other: `for layer in layers: x = layer(x)`."""
-    loops: list[tuple[ast.expr, ast.expr, Sequence[ast.AST]]] = []
+    loops: list[tuple[ast.For | ast.comprehension, Sequence[ast.AST]]] = []
     if isinstance(node, ast.For):
-        loops.append((node.iter, node.target, node.body))
+        loops.append((node, node.body))
     elif isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-        loops += [(part.iter, part.target, [node.elt]) for part in node.generators]
-    for over, target, body in loops:
-        if isinstance(over, ast.Call) and ast.unparse(over.func) in ("enumerate", "reversed") and over.args:
-            over, target = over.args[0], target.elts[-1] if isinstance(target, ast.Tuple) else target
-        if (facts := of(over)) is not None and isinstance(target, ast.Name):
-            calls = (n.func for part in body for n in ast.walk(part) if isinstance(n, ast.Call))
-            if any(isinstance(called, ast.Name) and called.id == target.id for called in calls):
+        loops += [(part, [node.elt]) for part in node.generators]
+    for loop, body in loops:
+        for over, target in gone_over(loop):
+            if (facts := of(over)) is not None and isinstance(target, ast.Name):
+                _visit_called_in_turn(target.id, body, facts)
+
+
+def _visit_called_in_turn(name: str, body: Sequence[ast.AST], facts: Facts) -> None:
+    """Take in the calls of a variable that stands for each of several modules, as of one of them."""
+    for node in (node for part in body for node in ast.walk(part)):
+        match node:
+            case ast.Call(ast.Name(called)) if called == name:
                 facts.uses.add("modules")
+                _visit_called(node, facts.module)
+            case ast.Assign([ast.Tuple(elements)], ast.Call(ast.Name(called))) if called == name:
+                facts.module.results = len(elements)
+            case _:
+                pass
 
 
-def _visit_layers(node: ast.Call, name: str, of: Any) -> None:
+def _visit_layers(node: ast.Call, of: Any) -> None:
     """Take in what holds several modules: `nn.ModuleList(layers)`, `nn.Sequential(*layers)`, `layers[0](x)`."""
-    holders = node.args if name == "ModuleList" else []
+    holders = held_by(node)
     if isinstance(node.func, ast.Subscript):
         holders = [node.func.value]
-    if name == "Sequential":
-        holders = [argument.value for argument in node.args if isinstance(argument, ast.Starred)]
     for argument in holders:
         if (facts := of(argument)) is not None:
             facts.uses.add("modules")
+
+
+def held_by(call: ast.Call) -> list[ast.expr]:
+    """Return what is given to a container of modules: `layers` of `nn.ModuleList(layers)`, `nn.Sequential(*layers)`."""
+    name = _called_name(call)
+    if name == "Sequential":
+        return [argument.value for argument in call.args if isinstance(argument, ast.Starred)]
+    return call.args if name == "ModuleList" else []
 
 
 def _visit_handed(node: ast.Call, of: Any) -> None:
@@ -247,7 +277,9 @@ def _integer(node: ast.expr) -> int | None:
     return number if type(number) is int else None
 
 
-_OPERAND_RANKS = {
+_OPERAND_RANKS: dict[str, dict[int | str, int]] = {
+    "cross_entropy": {2: 1, "weight": 1},
+    "nll_loss": {2: 1, "weight": 1},
     "linear": {1: 2, 2: 1},
     "layer_norm": {2: 1, 3: 1},
     "rms_norm": {2: 1},
@@ -266,7 +298,7 @@ _OPERAND_RANKS = {
     "conv2d": {2: 1},
     "conv3d": {2: 1},
 }
-"""The rank of an operand of a torch function, by its position."""
+"""The rank of an operand of a torch function, by its position or its name."""
 _OF_IMAGES = frozenset(
     {
         "interpolate",

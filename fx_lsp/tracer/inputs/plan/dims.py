@@ -111,4 +111,5 @@ def parameter_shape(docstring: str, name: str) -> Shape | None:
         if shapes:
             return shapes[0]
     inline = re.search(rf"(?<![\w.]){re.escape(name)}[`*]*\s*:\s*(?=[(\[])", docstring)
-    return next(iter(shapes_in(docstring[inline.end() :])), None) if inline is not None else None
+    rest = docstring[inline.end() :].partition("\n")[0] if inline is not None else ""
+    return next(iter(shapes_in(rest)), None)

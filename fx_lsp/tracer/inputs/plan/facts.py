@@ -25,9 +25,9 @@ class Facts:
     what it is used as; `length` how many items it is unpacked into, and `indexed` how many those have at least that are
     taken by number; `literals` what it is compared with; `attributes` are read from it or `assigned`, and `keys` looked
     up in it; `handed` says which functions it is given as it is, by the dotted name of each, and as which of their
-    arguments; `arguments` how many it is called with. What a constructor only keeps and
-    methods call is "applied", and "modules" are several of them. `parts` say the same of its attributes and of what is
-    looked up in it, by name, and `element` of each of the things that it is gone over for.
+    arguments; `arguments` how many it is called with, and `results` into how many its result is unpacked. What a
+    constructor only keeps and methods call is "applied", and "modules" are several of them. `parts` say the same of its
+    attributes and of what is looked up in it, by name, and `element` of each of the things that it is gone over for.
     An assertion demands that it is `instance_of` a class.
     """
 
@@ -47,10 +47,17 @@ class Facts:
     uses: set[Use] = field(default_factory=set)
     literals: list[Any] = field(default_factory=list)
     arguments: int = 1
+    results: int = 1
     handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])
     parts: dict[str, Facts] = field(default_factory=dict[str, "Facts"])
     element: Facts | None = None
     instance_of: str = ""
+
+    @property
+    def module(self) -> Facts:
+        """Return what is known of each of the modules that it holds."""
+        self.element = self.element or Facts()
+        return self.element
 
     def part(self, name: str) -> Facts:
         """Return what is known of one of its parts."""

@@ -15,7 +15,7 @@ from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.inputs.plan.facts import Facts, Use
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, ValuePlan, input_specs
 from fx_lsp.tracer.inputs.plan.signatures import takes_any
-from fx_lsp.tracer.inputs.plan.values import MODULES, Context, proposals, tensors
+from fx_lsp.tracer.inputs.plan.values import Context, modules_called, proposals, tensors
 
 Alternatives = dict[str, list[Plan]]
 _NO_TENSORS = (int, float, bool, str)
@@ -69,7 +69,7 @@ def _spread(name: str, facts: Facts, used_sizes: set[int], context: Context) -> 
     """Return what `*args` may be: as many tensors as the body takes, two or modules where it looks at them, nothing
     where it hands them on."""
     if context.constructing:
-        return [SequencePlan(MODULES if "modules" in facts.uses else ())]
+        return [SequencePlan(modules_called(facts) if "modules" in facts.uses else ())]
     first = tensors(name, Facts(), used_sizes, context)
     counts = (facts.item_count,) if facts.item_count else (2, 1, 3)
     several: list[Plan] = [SequencePlan((plan,) * n) for n in counts for plan in first[:2]]

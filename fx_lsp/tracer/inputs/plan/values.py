@@ -54,22 +54,38 @@ LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 """A module with parameters."""
 IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")
 """A module to call."""
-MODULES = (IDENTITY, IDENTITY)
+RELU = value(torch.nn.functional.relu, "search")
+"""A function to call."""
 
 
 class FirstOfSeveral(nn.Module):
-    """Gives back the first of its arguments: a module to call with a tensor and what it is told besides."""
+    """Gives back the first of its arguments, so many times: a module to call with a tensor and what it is told
+    besides."""
+
+    def __init__(self, results: int = 1) -> None:
+        super().__init__()
+        self.results = results
 
     def forward(self, x: Any, *others: Any, **named: Any) -> Any:
         """Return the first argument."""
-        return x
+        return x if self.results == 1 else (x,) * self.results
 
     def __repr__(self) -> str:
         """Return how it is written."""
-        return "lambda x, *others, **named: x"
+        return f"lambda x, *others, **named: {'x' if self.results == 1 else '(' + ', '.join('x' * self.results) + ')'}"
 
 
-FIRST = ValuePlan(FirstOfSeveral, repr(FirstOfSeveral()), "search")
+def _first_of(results: int) -> ValuePlan:
+    return ValuePlan(lambda: FirstOfSeveral(results), repr(FirstOfSeveral(results)), "search")
+
+
+def modules_called(facts: Facts) -> tuple[Plan, ...]:
+    """Return two modules that do nothing, and can be called as the code calls those of a parameter."""
+    called = facts.element or Facts()
+    is_plain = called.arguments < 2 and "keywords" not in called.uses and called.results == 1
+    return (IDENTITY if is_plain else _first_of(called.results),) * 2
+
+
 _AXIS = re.compile(r"(^|_)(dims?|axis|axes)$")
 _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern), number)
@@ -303,7 +319,7 @@ def _from_class(annotation: type, name: str, facts: Facts, used_sizes: set[int],
 
 def _container(annotation: type, facts: Facts) -> ValuePlan:
     if annotation is nn.Module and "called" in facts.uses and facts.arguments > 1:
-        return FIRST
+        return _first_of(facts.results)
     make, shown = _CONTAINERS[annotation]
     return ValuePlan(make, shown, "search")
 
@@ -429,9 +445,8 @@ def _from_use(name: str, facts: Facts, used_sizes: set[int], context: Context) -
         return modules
     if objects := _objects(name, facts, used_sizes, context):
         return objects
-    if context.constructing and (facts.length or "indexed" in facts.uses):
-        number = integers(name, facts, context)[0]
-        return [value((number,) * (facts.item_count or 2), "search")]
+    if context.constructing and (facts.length or "indexed" in facts.uses or facts.element is not None):
+        return _several_numbers(name, facts, context)
     if "count" in facts.uses:
         return [value(n, "search") for n in integers(name, facts, context)]
     return [] if "tensor" in facts.uses else _from_use_of_values(name, facts, used_sizes, context)
@@ -444,17 +459,47 @@ def _from_use_of_values(name: str, facts: Facts, used_sizes: set[int], context: 
     if "iterated" not in facts.uses:
         return []
     if context.constructing:
-        return [value([n, n], "search") for n in integers(name, facts, context)[:2]]
+        return _several_numbers(name, facts, context)
     first = tensors(name, Facts(), used_sizes, context)
     return [SequencePlan((plan,) * (facts.item_count or 2), list) for plan in first[:2]]
+
+
+def _several_numbers(name: str, facts: Facts, context: Context) -> list[Plan]:
+    """Return several numbers of that name, or lists of them, where the elements of a parameter are gone over."""
+    count = facts.item_count or 2
+    numbers: list[Any] = integers(name, facts, context)[:2]
+    if facts.element is not None and "iterated" in facts.element.uses:
+        numbers = [[number, number] for number in numbers]
+    make = list if "iterated" in facts.uses else tuple
+    return [value(make([number] * count), "search") for number in numbers]
 
 
 def _modules(facts: Facts, context: Context) -> list[Plan]:
     """Return several modules, the one that has the parts that are called, or any where it is asked what all have."""
     if "modules" in facts.uses:
-        return [SequencePlan(MODULES, list)]
+        return [SequencePlan(modules_called(facts), list)]
     with_parts = list(context.modules(facts.attributes)) if facts.called_parts else []
-    return with_parts or ([LAYER] if _is_module(facts) else [])
+    if with_parts or not _is_module(facts):
+        return with_parts
+    others = facts.attributes - TENSOR_ATTRIBUTES - MODULE_ATTRIBUTES - facts.assigned
+    return [_asked_for(others, facts, context)] if others else [LAYER]
+
+
+def _asked_for(attributes: Collection[str], facts: Facts, context: Context) -> ValuePlan:
+    """Return the plan for a module with a parameter that has attributes of its class besides what all modules have."""
+    settings = context.namespace(attributes, (), ())
+    held: dict[str, Any] = vars(settings.make()) if isinstance(settings, ValuePlan) else {}
+    held |= {name: part.literals[0] for name, part in facts.parts.items() if name in held and part.literals}
+    shown = ", ".join(f"{name}={item!r}" for name, item in held.items())
+
+    def make() -> nn.Module:
+        module = FirstOfSeveral(facts.results)
+        module.weight = nn.Parameter(torch.zeros(1))
+        for name, item in held.items():
+            setattr(module, name, item)
+        return module
+
+    return ValuePlan(make, f"({FirstOfSeveral(facts.results)!r}) with {shown}", "search")
 
 
 def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
@@ -568,16 +613,31 @@ def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
     if context.constructing and "applied" not in facts.uses:
         layer = nn.LayerNorm if "norm" in name else nn.GELU if "act" in name else nn.Identity
         return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
-    if "keywords" in facts.uses:
-        return [FIRST]
+    if "keywords" in facts.uses or facts.results > 1 or facts.arguments > max(_OF_SEVERAL):
+        return [_first_of(facts.results)]
     if facts.arguments in _OF_SEVERAL:
         return [value(_OF_SEVERAL[facts.arguments], "search")]
-    function = value(torch.nn.functional.relu, "search")
-    return [IDENTITY, function] if context.constructing else [function, IDENTITY]
+    return [IDENTITY, RELU] if context.constructing else [RELU, IDENTITY]
 
 
 _OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}
 """Functions of as many tensors."""
+
+
+def makes(plan: Plan, thing: Any) -> bool:
+    """Return True if a thing is what a plan makes, or one of several that it makes."""
+    if not isinstance(plan, ValuePlan):
+        return False
+    several = plan.make()
+    parts = several if isinstance(several, list | tuple) else (several,)
+    return any(type(part) is type(thing) and part == thing for part in parts)
+
+
+def functions_for(plan: Plan) -> list[Plan]:
+    """Return plans for something to call in place of a guess, or for as many things as it has."""
+    several = plan.make() if isinstance(plan, ValuePlan) else None
+    count = len(several) if isinstance(several, list | tuple) else 0
+    return [SequencePlan((function,) * count) if count else function for function in (RELU, IDENTITY)]
 
 
 def _anything(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:

@@ -53,6 +53,16 @@ def value_in(node: ast.expr, frame: FrameType) -> Any:
         return None
 
 
+def called_in_vain(error: BaseException | None, sources: Sources) -> Any:
+    """Return what the innermost expression called although it is nothing to call; None where that is not why it
+    failed."""
+    frame, call = next(expressions_raising(error, sources), (None, None))
+    if not isinstance(error, TypeError) or frame is None or not isinstance(call, ast.Call):
+        return None
+    called = value_in(call.func, frame)
+    return None if callable(called) else called
+
+
 _HARMLESS = frozenset({"len", "size", "dim", "int", "numel", "lower", "upper", "strip", "keys"})
 
 

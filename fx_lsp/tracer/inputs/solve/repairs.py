@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     fresh_sizes,
     value,
 )
-from fx_lsp.tracer.inputs.plan.values import LENGTH_NAME, FirstOfSeveral, tensors
+from fx_lsp.tracer.inputs.plan.values import LENGTH_NAME, FirstOfSeveral, functions_for, makes, tensors
 from fx_lsp.tracer.inputs.solve.attempt import (
     Attempt,
     by_relevance,
@@ -36,6 +36,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     missing_name,
 )
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch
+from fx_lsp.tracer.inputs.solve.frames import called_in_vain
 from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, partially_applied, tensor_for_default
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
@@ -143,6 +144,17 @@ def _as_given(attempt: Attempt) -> Iterator[Plans]:
     tensors = [plan for _, plan in attempt.plans.tensors()]
     if isinstance(attempt.run.error, RuntimeError) and tensors and all(plan.source != "search" for plan in tensors):
         yield attempt.plans.map_tensors(lambda _, plan: dataclasses.replace(plan, grad=False))
+
+
+def _something_to_call(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with functions in place of a guess that was called, wherever it was handed."""
+    called = called_in_vain(attempt.run.error, attempt.sources)
+    if called is None:
+        return
+    for name, plan in attempt.plans.items:
+        is_it = attempt.paths.get(id(called)) == name if isinstance(called, torch.Tensor) else makes(plan, called)
+        if is_it and _is_guess(plan):
+            yield from (attempt.plans.with_plan(name, function) for function in functions_for(plan))
 
 
 def _missing_attribute(attempt: Attempt) -> Iterator[Plans]:
@@ -271,6 +283,7 @@ Rule = Callable[[Attempt], Iterator[Plans]]
 RULES: tuple[Rule, ...] = (
     _without_gradient,
     _with_values,
+    _something_to_call,
     handed_on,
     partially_applied,
     tensor_for_default,

@@ -277,11 +277,15 @@ def equal_symbols(condition: Condition) -> tuple[sympy.Symbol, sympy.Symbol] | N
 def _changes(
     variables: Sequence[tuple[sympy.Symbol, ...]], exploration: Exploration, goal: Condition
 ) -> Iterator[Sizes]:
-    """Other sizes for one variable, then the same for two of one tensor, then for any two."""
+    """Other sizes for one variable, alone and with the other side of its image, then the same for two of one tensor,
+    then for any two."""
     candidates = list(dict.fromkeys([*_told(goal, exploration.hints), *range(2, MAX_SCANNED), 1]))
     for variable in variables:
+        both = (*variable, *_other_sides(variable, exploration))
         for size in candidates:
             yield dict.fromkeys(variable, size)
+            if len(both) > len(variable):
+                yield dict.fromkeys(both, size)
     for first, second in combinations(variables, 2):
         if _alike(exploration.dimensions[first[0]], exploration.dimensions[second[0]]):
             for size in candidates:
@@ -289,6 +293,13 @@ def _changes(
     if len(variables) > 1:
         for first, second in combinations(variables, 2):
             yield from ({**dict.fromkeys(first, a), **dict.fromkeys(second, b)} for a in GRID for b in GRID)
+
+
+def _other_sides(variable: Iterable[sympy.Symbol], exploration: Exploration) -> list[sympy.Symbol]:
+    """Return the heights of square images whose widths change, and the widths of those whose heights do."""
+    changed, hints = {*variable}, exploration.hints
+    pairs = [(a, b) for a, b in _images(exploration) if hints[a] == hints[b]]
+    return [b if a in changed else a for a, b in pairs if (a in changed) != (b in changed)]
 
 
 def _alike(first: Dimension, second: Dimension) -> bool:

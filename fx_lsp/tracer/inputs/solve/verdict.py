@@ -33,7 +33,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     place_of,
 )
 from fx_lsp.tracer.inputs.solve.frames import expression_at, expressions_raising, tracebacks, value_in
-from fx_lsp.tracer.inputs.solve.operands import of_other_sizes, tensors_of, without_digits
+from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT, of_other_sizes, tensors_of, without_digits
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, tied, with_sizes
 from fx_lsp.tracer.program.absences import AbsentError
@@ -121,6 +121,8 @@ def _may_be_judged(attempt: Attempt) -> bool:
         return False
     if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
         return False  # that one tensor was computed of another is nothing that can be guessed
+    if failed is not None and failed.func in ASKS_ONE_ELEMENT and not has_known_ranks(attempt):
+        return False  # what is taken for a number may be meant as one
     if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
     return kind_of(error, failed) in ("shape", "dtype", "error") and are_tensors_or_numbers(attempt)
@@ -154,9 +156,33 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
     """Return True if what failed reads no input that was guessed, or asks nothing of its sizes and fits no dtype."""
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
-    if not _mentions(best, guessed):
+    depends = is_of_sizes(best) and _has_guessed_sizes(best, exploration)
+    if not depends and not _mentions(best, guessed):
         return True
+    if depends and not exploration.ends_like(best):
+        return False  # what it asks of sizes was not seen
+    if isinstance(best.run.error, TypeError) and _hands_a_guess(best):
+        return False  # a tensor may be meant
     return _is_refused(best) and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
+
+
+def _hands_a_guess(attempt: Attempt) -> bool:
+    """Return True if what failed is a call that was handed a number, or another thing than a tensor, as it was
+    guessed."""
+    _, node = _users_innermost(attempt)
+    guessed = {n for n, plan in attempt.plans.items if isinstance(plan, ValuePlan) and plan.source == "search"}
+    arguments = (*node.args, *(k.value for k in node.keywords)) if isinstance(node, ast.Call) else ()
+    return any(isinstance(argument, ast.Name) and argument.id in guessed for argument in arguments)
+
+
+def _has_guessed_sizes(best: Attempt, exploration: Exploration) -> bool:
+    """Return True if sizes of what the call that failed was given follow from guesses, as far as that could be seen."""
+    if best.run.failed is None or not tensors_of(best.run.failed):
+        return False
+    failed = exploration.attempt.run.failed
+    if failed is None or not exploration.ends_like(best):
+        return True
+    return any(isinstance(size, torch.SymInt) for tensor in tensors_of(failed) for size in tensor.shape)
 
 
 def _may_be_no_tensor(best: Attempt) -> bool:
@@ -166,9 +192,18 @@ def _may_be_no_tensor(best: Attempt) -> bool:
 
 
 def _fits_no_dtypes(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
-    """Return True if an attempt fails with other dtypes of its tensors as well, and not for want of their values."""
+    """Return True if an attempt fails with other dtypes of its tensors as well, and neither for want of their values
+    nor later or there for another reason."""
     attempts = (evaluate(plans) for plans in _with_any_dtypes(best.plans))
-    return all(attempt.run.error is not None and not is_data_dependent(attempt) for attempt in attempts)
+    return all(attempt.run.error is not None and not _fits_here(attempt, best) for attempt in attempts)
+
+
+def _fits_here(attempt: Attempt, best: Attempt) -> bool:
+    """Return True if what stopped the best attempt did not stop another that failed, which came as far."""
+    if is_data_dependent(attempt):
+        return True
+    stops = [(place_of(a), kind_of(a.run.error, a.run.failed)) for a in (attempt, best) if a.run.error is not None]
+    return attempt.run.calls >= best.run.calls and len({*stops}) > 1
 
 
 def _is_made_elsewhere(best: Attempt) -> bool:
