@@ -137,9 +137,10 @@ def _is_one(expression: sympy.Basic) -> bool:
 def is_one(goal: Condition, exploration: Exploration) -> bool:
     """Tell whether a condition asks for the size 1, as operations do on their way, to broadcast.
 
-    What ended at an operation that stretches nothing, as a product of matrices, has asked for a size as any other.
+    Where strides and pools have left it, and it ended at an operation that stretches nothing, as a product of matrices,
+    1 is a size as any other.
     """
-    return _is_one(goal.expression) and exploration.stretches
+    return _is_one(goal.expression) and (not goal.expression.has(FloorDiv) or exploration.stretches)
 
 
 def _is_zero(expression: sympy.Basic) -> bool:
