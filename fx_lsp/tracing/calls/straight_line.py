@@ -156,16 +156,17 @@ class _TargetVariables:
 
     def bind(self, path: Path) -> None:
         """Take note of what the last statement of a path assigns, in `body, head = Body(), Head()` to each."""
-        statement = path[-1]
-        match statement:
+        match path[-1]:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(
                 values
             ):
                 for target, value in zip(targets, values, strict=True):
-                    self.bind((*path[:-1], ast.copy_location(ast.Assign([target], value), statement)))
-                return
-            case _:
-                pass
+                    self._bind(ast.copy_location(ast.Assign([target], value), path[-1]), path)
+            case statement:
+                self._bind(statement, path)
+
+    def _bind(self, statement: ast.stmt, path: Path) -> None:
+        """Take note of what one assignment of the last statement of a path assigns."""
         names = [part for part in header_nodes(statement) if isinstance(part, (ast.Name, ast.Attribute))]
         mentioned = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
         if mentioned and not isinstance(statement, DEFINITIONS):
