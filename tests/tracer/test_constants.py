@@ -144,10 +144,11 @@ def looked_up(table, index):
             "parts",
             snapshot(
                 [
-                    "x: f32[4, 64] ()",
+                    "x[0]: f32[4, 64] ()",
+                    "x[1]: f32[4, 64] ()",
                     "lengths: i64[8] (made-up values: 64, …)",
                     "the value of `lengths.tolist()` is made up: 64, 64, 64, 64, …",
-                    "f32[4]",
+                    "f32[2]",
                 ]
             ),
         ),
