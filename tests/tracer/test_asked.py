@@ -143,7 +143,9 @@ TWO = "init.{0}[0]: nn.Identity(), init.{0}[1]: nn.Identity()"
         pytest.param("Keyed", ["init.width: 8", "x: f32[4, 12, 8]"], id="a key of what is handed on"),
         pytest.param("Residual", ["init.fn: nn.Identity()", "x: f32[4, 8, 64]"], id="methods call it"),
         pytest.param(
-            "Two", ["init.f: nn.Identity()", "init.g: nn.Identity()", "x: f32[4, 8, 64]"], id="others call it"
+            "Two",
+            ["init.f: torch.nn.functional.relu", "init.g: torch.nn.functional.relu", "x: f32[4, 8, 64]"],
+            id="others call it",
         ),
         pytest.param("Chain", [*TWO.format("layers").split(", "), "x: f32[4, 8, 64]"], id="a list of modules"),
         pytest.param("Counted", [*TWO.format("steps").split(", "), "x: f32[4, 8, 64]"], id="modules in a loop"),

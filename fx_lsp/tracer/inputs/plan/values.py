@@ -470,7 +470,7 @@ def _several_numbers(name: str, facts: Facts, context: Context) -> list[Plan]:
     numbers: list[Any] = integers(name, facts, context)[:2]
     if facts.element is not None and "iterated" in facts.element.uses:
         numbers = [[number, number] for number in numbers]
-    make = list if "iterated" in facts.uses else tuple
+    make = list if "iterated" in facts.uses and not facts.length else tuple
     return [value(make([number] * count), "search") for number in numbers]
 
 
