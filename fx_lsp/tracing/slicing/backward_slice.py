@@ -67,10 +67,8 @@ class Backwards:
                     whole = number == 0 and isinstance(path[0], DEFINITIONS)
                     before = block if whole else block[: block.index(path[number])]
                     self._block(before, top=number == 0, straight=True)
-            if isinstance(holder, ast.If) and path[number] in holder.body:
-                chosen = chosen_values(holder.test, self.names)
-                if chosen is not None:
-                    self.choices[holder] = chosen.encode()
+            if isinstance(holder, ast.If):
+                self._choose(holder, path[number], self.names)
             if isinstance(holder, FUNCTIONS):
                 self.leave(holder)
             elif holder is not None and not isinstance(holder, (ast.If, ast.While)) and not idle(holder, self.names):
@@ -80,9 +78,13 @@ class Backwards:
         """Have the branches around the last statement of a path be those that run."""
         for holder, inner in pairwise(path):
             if isinstance(holder, ast.If):
-                is_taken = inner in holder.body
-                chosen = chosen_values(holder.test, header_names(holder)) if is_taken else None
-                self.choices[holder] = chosen.encode() if chosen is not None else _FORCED[is_taken]
+                self._choose(holder, inner, header_names(holder))
+
+    def _choose(self, holder: ast.If, inner: ast.stmt, names: Collection[str]) -> None:
+        """Have the branch run that a statement is in: what `names` stand for gets the value that chooses it."""
+        is_taken = inner in holder.body
+        chosen = chosen_values(holder.test, names) if is_taken else None
+        self.choices[holder] = chosen.encode() if chosen is not None else _FORCED[is_taken]
 
     def bind(self, block: Sequence[ast.stmt]) -> None:
         """Keep what binds `names` in a block that runs whole, and what that needs of it."""
@@ -332,15 +334,15 @@ def _edits(
 
 
 def _choice(node: ast.stmt, path: Path, choices: Mapping[ast.stmt, bytes]) -> Iterator[_Edit]:
-    """Yield what chooses a branch in place of its test: one on the way, or one in `choices`."""
-    is_passed = node in path[:-1] and isinstance(node, (ast.If, ast.While))
-    if not is_passed and node not in choices:
-        return
-    assert isinstance(node, (ast.If, ast.While))
-    test, chosen = node.test, choices.get(node) or _FORCED[path[path.index(node) + 1] in node.body]
-    yield (test.lineno, test.col_offset), (test.end_lineno or test.lineno, test.end_col_offset or 0), chosen
-    if isinstance(node, ast.While):
+    """Yield what chooses a branch in place of its test; a loop on the way runs once."""
+    if isinstance(node, ast.If) and node in choices:
+        test, chosen = node.test, choices[node]
+    elif isinstance(node, ast.While) and node in path[:-1]:
+        test, chosen = node.test, _FORCED[path[path.index(node) + 1] in node.body]
         yield (node.lineno, node.col_offset), (node.lineno, node.col_offset + len("while")), b"if"
+    else:
+        return
+    yield (test.lineno, test.col_offset), (test.end_lineno or test.lineno, test.end_col_offset or 0), chosen
 
 
 def _nothing(node: ast.stmt, path: Path, unread: Collection[ast.expr]) -> Iterator[_Edit]:
