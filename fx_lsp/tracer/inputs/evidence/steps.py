@@ -106,7 +106,7 @@ def _with_draws(search: _Search, function: FunctionType) -> FunctionType:
     only, and what it gives is the batch."""
     request, seen = search.request, {**names_seen_by(function), **(function.__kwdefaults__ or {})}
     draws = draws_of(ast.parse(request.sliced, request.file), request.step)
-    draws = [draw for draw in draws if hasattr(type(_iterated(draw.iterator, seen)), "__next__")]
+    draws = [draw for draw in draws if _is_iterator(draw.iterator, seen)]
     if not draws:
         return function
     search.inputs = (*search.inputs, *(name for draw in draws for name in draw.bound))
@@ -114,28 +114,26 @@ def _with_draws(search: _Search, function: FunctionType) -> FunctionType:
     drawing = _found(search)
     if drawing is None:
         return function
-    namespace, batch = {**function.__globals__, **seen}, _first_batch(drawing)
-    try:
-        with forbid_effects(), time_limit(BATCH_SECONDS), one_batch_each():
-            for draw in draws:
-                statement = ast.fix_missing_locations(ast.Module([draw.statement], []))
-                exec(compile(statement, request.file, "exec"), namespace)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        vars(drawing)[UNMAKABLE] = error
-    else:
-        drawn = {name: namespace[name] for draw in draws for name in draw.bound}
-        vars(drawing)[BATCHES] = drawn if batch is None else {**batch, **drawn}
+    of_loop = _first_batch(drawing) or {}
+
+    def batches() -> Iterator[Mapping[str, Any]]:
+        namespace = {**function.__globals__, **seen}
+        for draw in draws:
+            statement = ast.fix_missing_locations(ast.Module([draw.statement], []))
+            exec(compile(statement, request.file, "exec"), namespace)
+        yield {**of_loop, **{name: namespace[name] for draw in draws for name in draw.bound}}
+
+    vars(drawing)[BATCHES] = batches
     return drawing
 
 
-def _iterated(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return what an expression draws from: an object of the program's, or what `iter(batches)` goes through."""
-    if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name) and len(expression.args) == 1:
-        source = object_of(expression.args[0], names)
-        return iter(()) if expression.func.id == "iter" and isinstance(source, (DataLoader, list)) else None
-    return object_of(expression, names)
+def _is_iterator(expression: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Return True for an iterator of the program's, and for `iter(batches)` of its data."""
+    match expression:
+        case ast.Call(ast.Name("iter"), [source]):
+            return isinstance(object_of(source, names), (DataLoader, list))
+        case _:
+            return hasattr(type(object_of(expression, names)), "__next__")
 
 
 def _again(request: TraceRequest, inputs: tuple[str, ...], mode: FakeTensorMode) -> ModuleType:
