@@ -12,7 +12,7 @@ from stdio import session
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fx_lsp"
-SHARED = {"model", "measured", "choices", "wire", "errors", "specs", "steps", "syntax", "configurations"}
+SHARED = {"files", "model", "measured", "choices", "wire", "errors", "specs", "steps", "syntax", "configurations"}
 
 SERVE_AND_LIST_MODULES = """
 import atexit, sys

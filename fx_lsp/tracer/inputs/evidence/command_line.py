@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fx_lsp import files
 from fx_lsp.tracer.program.processes.launchers import Launchers
 from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.source.likely_numbers import number_named
@@ -142,6 +143,8 @@ _NAMES_FILE = re.compile(r"(^|_)(conf|config|configuration|cfg|settings|options?
 _SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_FOLDERS = 60
 """The most folders beside a script that are looked through for files of configuration."""
+MAX_CONFIGURATION = 100_000
+"""The size in bytes of the largest of those files that is read."""
 
 
 def _configuration_named(name: str, file: str) -> str | None:
@@ -149,7 +152,7 @@ def _configuration_named(name: str, file: str) -> str | None:
     if not _NAMES_FILE.search(name):
         return None
     try:
-        words = set(re.findall(r"\w+", Path(file).read_text("utf-8")))
+        words = set(re.findall(r"\w+", files.read_python(file)))
     except (OSError, ValueError):
         return None
     best: tuple[int, str] | None = None
@@ -165,7 +168,7 @@ def _configuration_named(name: str, file: str) -> str | None:
 
 def _keys(path: str) -> list[str]:
     try:
-        text = Path(path).read_text("utf-8") if os.path.getsize(path) < 100_000 else ""
+        text = files.read_text(path, limit=MAX_CONFIGURATION)
     except (OSError, ValueError):
         return []
     return re.findall(r"""^[\s{,"']*(\w+)["']?\s*[:=]""", text, re.MULTILINE)
@@ -175,7 +178,7 @@ def _started_in(file: str) -> str:
     """The folder to start a script in: the nearest above it that has a file which the script names, or its own."""
     folder = os.path.dirname(file) or "."
     try:
-        text = Path(file).read_text("utf-8")
+        text = files.read_python(file)
     except (OSError, ValueError):
         return folder if os.path.isdir(folder) else "."
     named = [path for path in re.findall(r"""["']([\w.-]+(?:/[\w.-]+)*\.\w+)["']""", text) if ".." not in path]
@@ -186,7 +189,7 @@ def _started_in(file: str) -> str:
 def _compared_with(name: str, file: str) -> Iterator[str]:
     """The words that a program compares an attribute with: `args.task == "train"`, `args.task in ("train", "test")`."""
     try:
-        tree = ast.parse(Path(file).read_text("utf-8"))
+        tree = ast.parse(files.read_python(file))
     except (OSError, SyntaxError, ValueError):
         return
     for node in ast.walk(tree):

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from fx_lsp import files
 from fx_lsp.configurations import UNKNOWN, Reads, Values, fitting, open_names, reads_from
 from fx_lsp.model import Configuration, TraceRequest
 from fx_lsp.tracer.inputs.plan.configs import AttributeDict, completed, value_for
@@ -152,7 +153,7 @@ def _merge(values: dict[str, Any], others: Any) -> None:
 def _parsed(path: Path) -> Any:
     """A file as data, by the parser that the user's interpreter has for it."""
     try:
-        text = path.read_text("utf-8")
+        text = files.read_text(path)
         if path.suffix == ".json":
             return json.loads(text)
         if path.suffix == ".toml":
