@@ -15,7 +15,7 @@ from fx_lsp.errors import ForeignFileError
 
 
 def reason(path: str | Path, limit: int = files.MAX_BYTES) -> str:
-    """Why a file is not read."""
+    """Return why a file is not read."""
     with pytest.raises(OSError) as raised:
         files.read_bytes(path, limit)
     return raised.value.strerror

@@ -19,7 +19,7 @@ _LENGTH = re.compile(rb"content-length:[ \t]*0*(\d+)[ \t]*\r?\n", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class BrokenFrame:
-    """What is wrong with what arrived. With `is_end` nothing after it can be told apart."""
+    """Say what is wrong with what arrived. With `is_end` nothing after it can be told apart."""
 
     sentence: str
     is_end: bool = False

@@ -107,7 +107,7 @@ def lengths(edges):
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "indices"),
     [
         pytest.param("Messages", ["edges[0]: i64[12]", "edges[1]: i64[12]"], id="parts of a pair"),
         pytest.param("Layers", ["links: i64[2, 32]"], id="a pair for layers that are found by name"),
@@ -115,6 +115,6 @@ def lengths(edges):
         pytest.param("Graph", ["edge_index[0]: i64[12]", "edge_index[1]: i64[12]"], id="by the method of a base class"),
     ],
 )
-def test_what_is_unpacked_and_used_as_an_index(trace, name, given):
+def test_what_is_unpacked_and_used_as_an_index(trace, name, indices):
     inputs = trace(EDGES, name).trace.inputs
-    assert [f"{i.name}: {i.spec}" for i in inputs if i.spec.startswith("i64")] == given
+    assert [f"{i.name}: {i.spec}" for i in inputs if i.spec.startswith("i64")] == indices

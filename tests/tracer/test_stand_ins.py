@@ -1,4 +1,4 @@
-"""What stands in for modules, functions and lists that nobody gave: it is called and gone over as the code does it."""
+"""Stand-ins for modules, functions and lists that nobody gave: they are called and gone over as the code does it."""
 
 import pytest
 from conftest import Traced, TraceFixture

@@ -1,4 +1,4 @@
-"""What is read of a project has a limit, and how much is done with a text grows little faster than it."""
+"""Limits of what is read of a project; what is done with a text grows little faster than the text."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def comment(number: int) -> str:
 
 
 def work(text: str) -> int:
-    """How many functions are called to find the targets of a text."""
+    """Count the functions that are called to find the targets of a text."""
     count = 0
 
     def counted(frame: object, event: str, argument: object) -> None:

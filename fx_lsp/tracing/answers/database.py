@@ -24,7 +24,7 @@ _SET_ASIDE_AT_MOST = 3
 
 @dataclass(frozen=True)
 class DatabaseFormat:
-    """What one kind of file holds, as people call it, and the number that says so in its header.
+    """Name what a kind of file `holds`, as people call it, and the number that says so in its header.
 
     `name` is what the file is called in our own folder. `columns` are those that the tables of every version have: by
     them a file is known from before there was that number.

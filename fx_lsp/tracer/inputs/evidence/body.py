@@ -75,9 +75,7 @@ def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, F
             continue
         for whole, part in pairs:
             if isinstance(whole, ast.Name) and isinstance(part, ast.Name) and whole.id in facts:
-                several = facts[whole.id]
-                several.element = several.element or Facts()
-                elements.setdefault(part.id, several.element)
+                elements.setdefault(part.id, facts[whole.id].each())
     return {name: element for name, element in elements.items() if name not in facts}
 
 
@@ -88,9 +86,8 @@ def _visit_items_by_number(function: FunctionNode, of: _Of) -> None:
     for node in ast.walk(function) if counters else ():
         match node:
             case ast.Subscript(value, ast.Name(counter)) if counter in counters:
-                several = of(value)
-                if several is not None:
-                    several.element = several.element or Facts()
+                if (several := of(value)) is not None:
+                    several.each()
             case _:
                 pass
 

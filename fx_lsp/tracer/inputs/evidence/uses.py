@@ -223,9 +223,9 @@ def _visit_called_in_turn(name: str, body: Sequence[ast.AST], facts: Facts) -> N
         match node:
             case ast.Call(ast.Name(called)) if called == name:
                 facts.uses.add("modules")
-                _visit_called(node, facts.module)
+                _visit_called(node, facts.each())
             case ast.Assign([ast.Tuple(elements)], ast.Call(ast.Name(called))) if called == name:
-                facts.module.results = len(elements)
+                facts.each().results = len(elements)
             case _:
                 pass
 

@@ -53,9 +53,8 @@ class Facts:
     element: Facts | None = None
     instance_of: str = ""
 
-    @property
-    def module(self) -> Facts:
-        """Return what is known of each of the modules that it holds."""
+    def each(self) -> Facts:
+        """Return what is known of each of the things that it has."""
         self.element = self.element or Facts()
         return self.element
 

@@ -164,7 +164,7 @@ def _of_classes(
 ) -> Iterator[Demand]:
     """Find the demand that is made where two classes of sizes become one, if no caller means it."""
     constant = next((int(side) for side in (first, second) if not isinstance(side, sympy.Symbol)), None)
-    if constant is not None and (constant < 2 or constant in _known_sizes(exploration.attempt.plans)):
+    if constant is not None and (constant < 2 or constant in _passed_sizes(exploration.attempt.plans)):
         return
     mine, others = classes.members(first), classes.members(second)
     demand = _of_one_input(condition, mine, others, exploration, names)
@@ -180,7 +180,7 @@ def _of_classes(
             yield from _of_dimensions(condition, (first, second), numbered, exploration, classes, names)
 
 
-def _known_sizes(plans: Plans) -> set[int | str]:
+def _passed_sizes(plans: Plans) -> set[int | str]:
     """Return the sizes of inputs that the program passes: a batch is as large as the states that go with it."""
     return {size for _, plan in plans.tensors() if plan.source != "search" for size in plan.spec.sizes}
 

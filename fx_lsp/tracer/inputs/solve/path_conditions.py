@@ -68,7 +68,7 @@ class Exploration:
 
     @cached_property
     def stretches(self) -> bool:
-        """Return True if it ended elsewhere than at an operation that takes no size 1 in place of another."""
+        """Return True unless it ended at an operation that takes no size 1 in place of another."""
         question = self.attempt.question
         return question is None or stretches_ones(question)
 

@@ -251,7 +251,7 @@ def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             value = _value(item)
             assert value is not None
             return value.tensor
-        return torch.device("cpu") if isinstance(item, torch.device) else None
+        return torch.device("cpu") if isinstance(item, torch.device) else None  # what is drawn has a seed of its own
 
     args, kwargs = tree_map_only((torch.Tensor, torch.device, torch.Generator), real, (args, kwargs))
     with no_dispatch(), _seeded(func):
