@@ -71,6 +71,7 @@ class LoopMatching:
         self.iteration: dict[int, int] = {}
         for number, row in enumerate(self.rows):
             self.iteration.update({id(value): number for value in values_of(row, self.iteration)})
+        self.of_rows = frozenset(self.iteration)
         mergers = list(self._mergers())
         typical = {t for number, t, _ in mergers if number == self.end // 2}
         for number, op, cone in mergers:
@@ -308,7 +309,7 @@ class LoopMatching:
             if id(value) in visited or not value.inputs:
                 continue
             visited.add(id(value))
-            if self.first <= self.iteration.get(id(value), -1) < self.end - 1:
+            if id(value) in self.of_rows and self.first <= self.iteration[id(value)] < self.end - 1:
                 raise IterationsDiffer
             stack.extend(value.inputs)
 
