@@ -212,6 +212,8 @@ class LoopMatching:
             seen, variable = self.state.carried[id(second)]
             if any(a is not b for a, b in zip(seen, column, strict=False)):
                 raise IterationsDiffer
+            if len(column) > len(seen):  # what is not among those seen is made as they are
+                self.value(column[1:])
             return variable
         if len({(v.dtype, v.axes) for v in column[1:]}) != 1 or not column[0].axes <= second.axes:
             raise IterationsDiffer
@@ -281,7 +283,8 @@ class LoopMatching:
         there."""
         last_values: dict[int, Value] = {}
         candidates = list(values_of(after))
-        for first, (column, _) in self.state.carried.items():
+        whole = [(first, c) for first, (c, _) in self.state.carried.items() if len(c) == self.end - self.first]
+        for first, column in whole:
             for value in candidates:
                 late = self.end - MAX_DELAY <= self.iteration[id(value)] < self.end
                 if late and self._follows((*column[1:], value)):
