@@ -8,7 +8,7 @@ import pytest
 
 from fx_lsp.measured import Ceilings, Cost, Machine, Measured, Report, Timing
 
-plots = pytest.importorskip("fx_lsp.plots", reason="needs matplotlib")
+plots = pytest.importorskip("fx_lsp.commands.plots", reason="needs matplotlib")
 
 CARD = Ceilings(4e12, 8e14, "bf16")
 

@@ -16,7 +16,7 @@ from torch import fx
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.loop_batching import batch_step_sums
-from fx_lsp.codegen.graph.loops import save_loop_states
+from fx_lsp.codegen.graph.loops import find_loops, save_loop_states, takers_of_later_iterations
 from fx_lsp.codegen.graph.query import graph_results, symbolic_shape
 from fx_lsp.codegen.graph.random import seed_random, undecided_random
 from fx_lsp.codegen.graph.reductions import split_reductions
@@ -244,6 +244,13 @@ REWRITES: tuple[Rewrite, ...] = (
         "Have results of template kernels lie in memory as the copies that are made of them.",
         FUSED,
         TEMPLATES,
+    ),
+    Rewrite(
+        "joint",
+        find_loops,
+        "Find loops: have each node of one know its iteration.",
+        OURS,
+        Invariant("no iteration takes anything of a later one", takers_of_later_iterations),
     ),
     Rewrite(
         "partition",

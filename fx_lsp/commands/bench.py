@@ -253,7 +253,7 @@ def _print_history(arguments: argparse.Namespace, chosen: Chosen) -> int:
 
 def _write_pictures(folder: Path, reports: Mapping[str, Report]) -> None:
     try:
-        from fx_lsp.plots import pictures
+        from fx_lsp.commands.plots import pictures
     except ImportError:
         print('fx-lsp: pictures need matplotlib: pip install "fx-lsp[bench]"', file=sys.stderr)
         return

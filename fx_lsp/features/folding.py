@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from fx_lsp.features.numbering import HOLE, Numbered, Remembered, number, skeleton, tokens
-from fx_lsp.features.repeats import Numbers, Repeat, Sequenced, numbered, repeats
+from fx_lsp.features.repeats import Numbers, Repeat, Sequenced, repeats
 from fx_lsp.features.text import count
 from fx_lsp.model import Node
+from fx_lsp.periods import numbered
 
 MIN_NODES = 24
 MIN_ITEMS = 12

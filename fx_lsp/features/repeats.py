@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import eq, sub
 
-MIN_ROUNDS = 4
-WIDEST = 256
+from fx_lsp.periods import MIN_ROUNDS, runs
+
 MULTIPLES = 4
 
 Numbers = tuple[int, ...]
@@ -51,12 +50,6 @@ class Sequenced:
     cut: Callable[[int, int], int]
 
 
-def numbered(items: Iterable[Hashable]) -> list[int]:
-    """Return a number for each item, the same for equal ones."""
-    numbers: dict[Hashable, int] = {}
-    return [numbers.setdefault(item, len(numbers)) for item in items]
-
-
 def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
     """Return repeats, in order, the largest first where some overlap; then those within their first and last rounds.
 
@@ -64,7 +57,7 @@ def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
     """
     if len(items.keys) < least_hidden + shown:
         return []
-    regions = sorted({region for run in _runs(items.keys) for region in _regular(items, *run)})
+    regions = sorted({region for run in runs(items.keys) for region in _regular(items, *run)})
     repeated: list[Repeat] = []
     todo = [(0, len(items.keys), regions)]
     while todo:
@@ -89,53 +82,6 @@ def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
 def _hidden(start: int, stop: int, period: int, shown: int) -> int:
     rounds = (stop - start) // period
     return (rounds - shown) * period if rounds >= MIN_ROUNDS else 0
-
-
-def _runs(keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Start, stop and smallest period of every stretch of four rounds or more, by keys alone.
-
-    A period shows as the distance between two equal pieces; a piece as long as the body occurs once in it, and in most
-    bodies a short piece does. So longer and longer pieces are tried, by their hashes.
-    """
-    data = memoryview(array("Q", keys)).cast("B")
-    covered: dict[int, int] = {}
-    pieces, width = keys, 1
-    while width <= min(WIDEST, len(keys)):
-        last: dict[int, int] = {}
-        gaps = [0] * len(pieces)
-        for index, piece in enumerate(pieces):
-            period = gaps[index] = index - last.get(piece, index)
-            last[piece] = index
-            if period and gaps[index - period] == period and index >= covered.get(period, 0):
-                start, stop = _extent(data, index - period, period)
-                covered[period] = max(stop, index + 1)
-                if stop - start >= MIN_ROUNDS * period - period:
-                    yield start, stop, period
-        for _ in range(2):
-            pieces = [*map(hash, zip(pieces, pieces[width:], strict=False))]
-            width *= 2
-
-
-def _extent(data: memoryview, index: int, period: int) -> tuple[int, int]:
-    """Return how far around `index` each item equals that a `period` later; empty where the round before does not."""
-    size, count = 8, len(data) // 8
-
-    def same(start: int, length: int) -> bool:
-        first = data[start * size : (start + length) * size]
-        return first == data[(start + period) * size : (start + period + length) * size]
-
-    if not same(index - period, period):
-        return index, index
-    start, stop = index - period, index
-    while start >= period and same(start - period, period):
-        start -= period
-    while start > 0 and same(start - 1, 1):
-        start -= 1
-    while stop + 2 * period <= count and same(stop, period):
-        stop += period
-    while stop + period < count and same(stop, 1):
-        stop += 1
-    return start, stop + period
 
 
 def _regular(items: Sequenced, start: int, stop: int, period: int) -> list[tuple[int, int, int]]:

@@ -172,7 +172,7 @@ def from_the_end(rewards, values):
     ("function", "shapes", "loops"),
     [
         (filtered, ((20, 3, 40),), [1, 1]),
-        (handed_on, ((15, 3, 40), (3, 40), (3, 40)), [1, 2]),
+        (handed_on, ((15, 3, 40), (3, 40), (3, 40)), [1, 1]),
         (from_the_end, ((20, 3, 40), (21, 3, 40)), [1, 1]),
     ],
 )

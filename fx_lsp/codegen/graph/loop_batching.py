@@ -16,10 +16,11 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.loops import plan_parts
 from fx_lsp.codegen.graph.query import fake_value, reduced_dimensions, slice_of
+from fx_lsp.codegen.graph.reductions import plan_parts
 from fx_lsp.codegen.graph.slices import stacked_tensors
 from fx_lsp.codegen.ir.lowerings import aliases_first, is_random, operation
+from fx_lsp.codegen.ir.node_facts import add_facts
 from fx_lsp.codegen.ir.tile import MAX_TILE_ELEMENTS
 
 aten = torch.ops.aten
@@ -179,6 +180,7 @@ class StepBatching:
         else:
             broadcast = tuple(self._broadcast(a, rank) if isinstance(a, fx.Node) else a for a in args)
             batched = insert_call(self.graph, like, like.target, broadcast, like.kwargs)
+        add_facts(batched, iteration=None)
         result = fake_value(batched)
         fits = result.dtype == value.dtype and result.shape[1:] == value.shape and result.shape[0] in (1, steps)
         return batched if fits else None

@@ -1,27 +1,34 @@
-"""Loops over time in a joint graph: what backward needs of each step is saved, what all steps share is summed once.
+"""The loops of a graph: which iteration a node belongs to, which operation of the body it is, what is saved of each.
 
-Without the first, backward computes all steps again before its first, and has to hold all of them. That is faster as
-long as there are few short ones, as there is less to read, and as they reduce nothing. The gradient of what all steps
-share is a sum over time of sums over elements: what it sums builds up in the loop over time, element by element, and is
-reduced once, behind it.
+A loop is traced as a graph in which the same operations follow one another again and again. It is where their sequence
+is periodic; an iteration begins where the fewest values are carried from one to the next. The first and the last may be
+others: there, a node is what others in its place take, or are taken by. Backward goes through the same iterations from
+the last one to the first: autograd numbers the operations of forward, and those of backward that differentiate them.
+
+What backward needs of each step of a loop over time is saved. Else it computes all steps again before its first, and
+has to hold all of them. That is faster as long as there are few short ones, as there is less to read, and as they
+reduce nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
-from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, is_zero, slice_of
+from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, slice_of
+from fx_lsp.codegen.graph.reductions import sum_after_loop
 from fx_lsp.codegen.graph.saved import StepFamilies
-from fx_lsp.codegen.ir.lowerings import aliases_first, is_random, operation
-from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
+from fx_lsp.codegen.ir.lowerings import is_random
+from fx_lsp.codegen.ir.node_facts import Iteration, add_facts, facts_of
+from fx_lsp.periods import numbered, runs
 
-aten = torch.ops.aten
+Iterations: TypeAlias = "dict[fx.Node, Iteration]"
 
 MIN_LOOP_STEPS = 4
 """From how many steps on there is a loop."""
@@ -33,25 +40,206 @@ MIN_OPERATIONS_TO_SAVE = 320
 """From how many operations of all steps on it does not, either."""
 
 
+def find_loops(graph: fx.Graph) -> None:
+    """Have each node of a loop, in forward and in backward, know its iteration."""
+    backward = backward_nodes(graph)
+    computed = [n for n in graph.nodes if n.op == "call_function"]
+    end = next((k for k, n in enumerate(computed) if n in backward), len(computed))
+    iterations: Iterations = {}
+    loops = _add_periodic(iterations, computed[:end], 0)
+    _add_backward(iterations, computed[end:], backward, loops)
+    _add_periodic(iterations, [n for n in computed[end:] if n not in iterations], 2 * loops)
+    for node, iteration in iterations.items():
+        add_facts(node, iteration=iteration)
+
+
+def takers_of_later_iterations(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield nodes of a loop that take something of a later iteration of it."""
+    for node in graph.nodes:
+        at = facts_of(node).iteration
+        inputs = [i for n in node.all_input_nodes if (i := facts_of(n).iteration) is not None]
+        if at is not None and any(_is_later(i, at) for i in inputs):
+            yield node
+
+
+def _add_periodic(iterations: Iterations, nodes: Sequence[fx.Node], first: int) -> int:
+    """Add loops where a sequence of nodes is periodic, numbered from `first` on; return how many."""
+    periods = list(_disjoint_periods(nodes))
+    for loop, (repeated, period) in enumerate(periods, first):
+        places = {n: k for k, n in enumerate(repeated)}
+        _extend(places, repeated, period)
+        begin = _boundary(places, repeated, period)
+        begin += (min(places.values()) - begin) // period * period
+        for node, place in places.items():
+            iterations.setdefault(node, Iteration(loop, *divmod(place - begin, period)))
+    return len(periods)
+
+
+def _disjoint_periods(nodes: Sequence[fx.Node]) -> Iterator[tuple[Sequence[fx.Node], int]]:
+    """Yield (nodes, period) where a sequence is periodic: of stretches that overlap, those that repeat the most."""
+    is_covered = [False] * len(nodes)
+    stretches = runs(numbered(map(_operation_key, nodes, (None, *nodes))))
+    for start, stop, period in sorted(stretches, key=lambda s: (s[0] - s[1] + s[2], s[2])):
+        while start < stop and is_covered[start]:
+            start += 1
+        while start < stop and is_covered[stop - 1]:
+            stop -= 1
+        if stop - start >= 3 * period and not any(is_covered[start:stop]):
+            is_covered[start:stop] = [True] * (stop - start)
+            yield nodes[start:stop], period
+
+
+def _operation_key(node: fx.Node, before: fx.Node | None) -> Any:
+    """Return a key of what a node does to its inputs, whichever they are, but for the node before it; slices have the
+    same."""
+    value, is_slice = node.meta.get("val"), slice_of(node) is not None
+
+    def of(argument: Any) -> Any:
+        if isinstance(argument, (list, tuple)):
+            return tuple(map(of, argument))
+        if isinstance(argument, fx.Node):
+            return argument is before
+        if is_slice and type(argument) is int:
+            return int
+        return repr(argument)
+
+    kind = (repr(value.shape), value.dtype) if isinstance(value, torch.Tensor) else type(value)
+    return node.target, of(node.args), of(tuple(node.kwargs.items())), kind
+
+
+def _extend(places: dict[fx.Node, int], nodes: Sequence[fx.Node], period: int) -> None:
+    """Add the places of what comes before some nodes that repeat, and after them, as the same comes in other
+    iterations."""
+    by_place = dict(enumerate(nodes))
+
+    def add(node: fx.Node, place: int, pending: list[fx.Node]) -> None:
+        if node not in places and place not in by_place:
+            places[node], by_place[place] = place, node
+            pending.append(node)
+
+    pending = list(nodes[:period])
+    while pending:
+        node = pending.pop()
+        other = by_place.get(places[node] + period)
+        if other is None or len(other.all_input_nodes) != len(node.all_input_nodes):
+            continue
+        for mine, others in zip(node.all_input_nodes, other.all_input_nodes, strict=True):
+            if others in places and mine.target == others.target:
+                add(mine, places[others] - period, pending)
+    pending = list(nodes[-period:])
+    while pending:
+        node = pending.pop()
+        other = by_place.get(places[node] - period)
+        for others in other.users if other is not None else ():
+            for mine in node.users if others in places else ():
+                if mine.target == others.target and _inputs_that_are(mine, node) == _inputs_that_are(others, other):
+                    add(mine, places[others] + period, pending)
+
+
+def _inputs_that_are(node: fx.Node, source: fx.Node | None) -> list[int]:
+    """Return which inputs of a node another one is."""
+    return [k for k, i in enumerate(node.all_input_nodes) if i is source]
+
+
+def _boundary(places: Mapping[fx.Node, int], nodes: Sequence[fx.Node], period: int) -> int:
+    """Return the place where an iteration begins: where the fewest values are needed behind, so that there are the
+    fewest iterations."""
+    middle = (len(nodes) // period // 2) * period
+    changes = [0] * (period + 1)
+    for node in nodes[: middle + period]:
+        last = max((places[u] for u in node.users if u in places), default=-1)
+        if last >= middle:
+            changes[max(places[node] + 1 - middle, 0)] += 1
+            changes[min(last + 1 - middle, period)] -= 1
+    live = list(accumulate(changes[:period]))
+    first, last = min(places.values()), max(places.values())
+    return min(range(period), key=lambda k: (live[k], (last - k) // period - (first - k) // period, k))
+
+
+def _add_backward(iterations: Iterations, nodes: Iterable[fx.Node], backward: Collection[fx.Node], loops: int) -> None:
+    """Add the nodes that backward is made of: each belongs to the iteration of what it differentiates, a sum to that of
+    what it adds up, and all to a later one that they take something of. Those that take gradients are of a loop of
+    their own, which begins with the last iteration."""
+    origins, ends = dict[int, Iteration](), dict[int, int]()
+    for node, iteration in iterations.items():
+        origins.setdefault(node.meta.get("seq_nr", -1), iteration)
+        ends[iteration.loop] = max(iteration.number, ends.get(iteration.loop, 0))
+    positions, counts = dict[Any, int](), Counter[Any]()
+    new = 1 + max((i.position for i in iterations.values()), default=0)
+    for node in nodes:
+        takes_gradient, sequence_number = node in backward, node.meta.get("seq_nr", -2)
+        origin = origins.get(sequence_number)
+        if origin is not None and takes_gradient:
+            origin = Iteration(origin.loop + loops, ends[origin.loop] - origin.number, origin.position)
+        inputs = [i for n in node.all_input_nodes if (i := iterations.get(n)) is not None]
+        inputs = [i for i in inputs if (i.loop >= loops) == takes_gradient]
+        latest = max(inputs, key=lambda i: (-i.loop, i.number), default=None)  # backward begins with the last loop
+        if latest is not None and (node.target is torch.ops.aten.add.Tensor or _is_later(latest, origin)):
+            place, key = latest, (latest.loop, latest.position, node.target)
+        elif origin is not None:
+            counts[sequence_number, node.target] += 1
+            place, key = origin, (origin.loop, origin.position, node.target, counts[sequence_number, node.target])
+        else:
+            continue
+        iterations[node] = Iteration(place.loop, place.number, positions.setdefault(key, new + len(positions)))
+
+
+def _is_later(one: Iteration, other: Iteration | None) -> bool:
+    """Return whether an iteration comes after another one of its loop."""
+    return other is not None and one.loop == other.loop and one.number > other.number
+
+
 def save_loop_states(graph: fx.Graph) -> StepFamilies:
     """Have what all steps of a loop share be computed and summed once, and many steps, or long ones, or such as reduce
     something, not be computed again.
 
     Returns what is the same in all steps that are not.
     """
-    steps = _steps(graph)
-    if steps:
-        _deduplicate(graph, {n for step in steps for n in step})
+    if any(_takes_slices(steps) for steps in _loops(graph)):
+        _deduplicate(graph)
+    saved: list[tuple[fx.Node | None, ...]] = []
+    first: set[fx.Node] = set()
+    for steps in _loops(graph):
+        if not _takes_slices(steps):
+            continue
         sum_after_loop(graph, len(steps))
-    if len(steps) < MIN_LOOP_STEPS or not _is_worth_saving(steps):
-        return StepFamilies()
-    number = {n: k for k, step in enumerate(steps) for n in step}
+        if len(steps) < MIN_LOOP_STEPS or not _is_worth_saving(steps):
+            continue
+        families = _families(steps)
+        for node in _states(families):
+            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        saved += [tuple(f.get(k) for k in range(len(steps))) for f in families]
+        first.update(steps[0])
+    return StepFamilies(tuple(saved), frozenset(first))
+
+
+def _loops(graph: fx.Graph) -> list[list[list[fx.Node]]]:
+    """Return, of each loop of forward, the nodes of each step, in the order of steps."""
+    backward = backward_nodes(graph)
+    loops: dict[int, dict[int, list[fx.Node]]] = {}
+    for node in graph.nodes:
+        iteration = facts_of(node).iteration
+        if iteration is not None and node not in backward:
+            loops.setdefault(iteration.loop, {}).setdefault(iteration.number, []).append(node)
+    return [[steps[number] for number in sorted(steps)] for steps in loops.values()]
+
+
+def _takes_slices(steps: Sequence[Sequence[fx.Node]]) -> bool:
+    """Return whether each step takes a slice of its own of something."""
+    step = steps[len(steps) // 2]
+    return len(step) > 1 and any(slice_of(n) is not None for node in step for n in (node, *node.all_input_nodes))
+
+
+def _families(steps: Sequence[Sequence[fx.Node]]) -> list[dict[int, fx.Node]]:
+    """Return the nodes that compute the same in all steps, except perhaps the first and the last, by the number of the
+    step."""
+    families: dict[Any, dict[int, fx.Node]] = {}
+    for number, step in enumerate(steps):
+        for node in step:
+            iteration = facts_of(node).iteration
+            families.setdefault(iteration and iteration.position, {})[number] = node
     inner = set(range(1, len(steps) - 1))
-    repeated = [f for f in _families(steps, number) if inner <= set(f)]
-    for node in _states(repeated, number):
-        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    families = (tuple(f.get(k) for k in range(len(steps))) for f in repeated)
-    return StepFamilies(tuple(families), frozenset(steps[0]))
+    return [family for family in families.values() if inner <= set(family)]
 
 
 def _is_worth_saving(steps: Sequence[Sequence[fx.Node]]) -> bool:
@@ -60,23 +248,11 @@ def _is_worth_saving(steps: Sequence[Sequence[fx.Node]]) -> bool:
     return reduces or len(steps) >= MIN_STEPS_TO_SAVE or sum(map(len, steps)) >= MIN_OPERATIONS_TO_SAVE
 
 
-def _states(families: Iterable[Mapping[int, fx.Node]], number: Mapping[fx.Node, int]) -> set[fx.Node]:
+def _states(families: Iterable[Mapping[int, fx.Node]]) -> set[fx.Node]:
     """Return what steps leave for the next ones, and what is the same in other steps as any of that."""
+    number = {n: k for family in families for k, n in family.items()}
     states = {_state_source(n, number) for n, k in number.items() if any(number.get(u) == k + 1 for u in n.users)}
     return states.union(n for f in families if states & set(f.values()) for n in f.values())
-
-
-def _families(steps: Sequence[Sequence[fx.Node]], number: Mapping[fx.Node, int]) -> list[dict[int, fx.Node]]:
-    """Return the nodes that compute the same in their steps, by the number of the step."""
-    families: dict[int, dict[int, fx.Node]] = {}
-    signatures: dict[Any, int] = {}
-    for k, step in enumerate(steps):
-        signature_numbers: dict[fx.Node, int] = {}
-        for node in step:
-            signature = _signature(node, k, number, signature_numbers)
-            signature_numbers[node] = signatures.setdefault(signature, len(signatures))
-            families.setdefault(signature_numbers[node], {}).setdefault(k, node)
-    return list(families.values())
 
 
 def _state_source(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:
@@ -89,222 +265,13 @@ def _state_source(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:
     return node
 
 
-def _deduplicate(graph: fx.Graph, inside: Collection[fx.Node]) -> None:
-    """Have what each step computes for itself of what all of them share be computed once."""
+def _deduplicate(graph: fx.Graph) -> None:
+    """Have what is computed several times be computed once."""
     first_by_call: dict[Any, fx.Node] = {}
-    for node in [n for n in graph.nodes if n.op == "call_function" and n not in inside]:
+    for node in [n for n in graph.nodes if n.op == "call_function"]:
         if node.is_impure() or is_random(node):
             continue
         first = first_by_call.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
         if first is not node:
             node.replace_all_uses_with(first)
             graph.erase_node(node)
-
-
-def _steps(graph: fx.Graph) -> list[list[fx.Node]]:
-    """Return the nodes of forward by the step that they belong to, in the order of steps, which may go through slices
-    from the last one to the first; [] without steps."""
-    backward = backward_nodes(graph)
-    slices: dict[tuple[fx.Node, int], dict[int, list[fx.Node]]] = {}
-    for node in graph.nodes:
-        part = slice_of(node)
-        if part is not None and node not in backward:
-            source, dim, index = part
-            slices.setdefault((source, dim), {}).setdefault(index, []).append(node)
-    sizes = [source.meta["val"].shape[dim] for source, dim in slices]
-    whole = [
-        (n, each) for n, each in zip(sizes, slices.values(), strict=True) if isinstance(n, int) and n >= MIN_LOOP_STEPS
-    ]
-    whole = [(n, each) for n, each in whole if set(each) == set(range(n))]
-    length = min((n for n, _ in whole), default=0)
-    # some may have one slice more, from before or after all steps
-    if not whole or max(n for n, _ in whole) > length + 1:
-        return []
-    step_of_slice = {n: min(k, length - 1) for _, each in whole for k, nodes in each.items() for n in nodes}
-    forwards, backwards = (_nodes_by_step(graph, step_of_slice, length, backward, last) for last in (True, False))
-    longest, other = (max(map(len, listed)) for listed in (forwards, backwards))
-    return forwards if longest <= other else backwards[::-1]
-
-
-def _nodes_by_step(
-    graph: fx.Graph, step_of_slice: Mapping[fx.Node, int], length: int, backward: Collection[fx.Node], last: bool
-) -> list[list[fx.Node]]:
-    """Return the nodes of each step: of what is made of several, the `last`, or the first."""
-    steps = dict(step_of_slice)
-    listed: list[list[fx.Node]] = [[] for _ in range(length)]
-    for node in graph.nodes:
-        if node.op != "call_function" or node in backward or len(node.all_input_nodes) >= length:
-            continue
-        if node not in steps:
-            input_steps = [steps[i] for i in node.all_input_nodes if i in steps]
-            if not input_steps:
-                continue
-            steps[node] = max(input_steps) if last else min(input_steps)
-        listed[steps[node]].append(node)
-    return listed
-
-
-def _signature(
-    node: fx.Node, step: int, number: Mapping[fx.Node, int], signature_numbers: Mapping[fx.Node, int]
-) -> Any:
-    """Return a key of a node in its step: the same for the nodes that compute the same in other steps.
-    `signature_numbers` has numbers for the signatures of nodes before it."""
-    part = slice_of(node)
-    if part is not None:
-        return part[:2]
-
-    def of(argument: Any) -> Any:
-        if isinstance(argument, (list, tuple)):
-            return tuple(map(of, argument))
-        if not isinstance(argument, fx.Node):
-            return argument
-        if argument in signature_numbers:
-            return "known", signature_numbers[argument]
-        if number.get(argument, -1) != step - 1:
-            return argument
-        alone = step or {number.get(u, step) for u in argument.users} == {step}  # what the first takes is its alone
-        return "before" if alone else argument
-
-    return node.target, of(node.args), of(tuple(node.kwargs.items()))
-
-
-_LINEAR = {"aten.mul.Tensor": (0, 1), "aten.where.self": (1,)}
-_SUMS = ("aten.sum.default", "aten.sum.dim_IntList")
-
-PROGRAM_ELEMENTS = range(256, 1025)
-"""How many elements a program may reduce that has also gone through the steps: it holds much of each of them."""
-
-
-def plan_parts(node: fx.Node, number: int) -> None:
-    """Have a reduction be split into so many parts, unless it is known already."""
-    if facts_of(node).parts is None:
-        add_facts(node, parts=number)
-
-
-def sum_after_loop(graph: fx.Graph, steps: int) -> None:
-    """Replace sums of reductions, about one for each of a number of steps, by the reduction of a sum."""
-    for node in reversed(list(graph.nodes)):
-        if operation(node) != "aten.add.Tensor" or any(operation(u) == "aten.add.Tensor" for u in node.users):
-            continue
-        terms, around = _terms(node), list[tuple[fx.Node, int]]()
-        while (inner := _common_factor(terms)) is not None:
-            terms = inner[0]
-            around.append(inner[1:])
-        groups: dict[Any, list[tuple[fx.Node, ...]]] = {}
-        for negative, term in terms:
-            reduced = _reduction_chain(term)
-            groups.setdefault((negative, _reduction_kind(reduced)), []).append(reduced or (term,))
-        if any(kind is None or len(reductions) < max(2, steps - 1) for (_, kind), reductions in groups.items()):
-            continue
-        with graph.inserting_before(node):
-            total: Any = None
-            for (negative, _), reductions in sorted(groups.items(), key=lambda group: group[0][0]):
-                part = _reduce_sum(graph, node, reductions)
-                if total is None:
-                    total = insert_call(graph, node, aten.neg.default, (part,)) if negative else part
-                else:
-                    total = insert_call(graph, node, aten.sub.Tensor if negative else aten.add.Tensor, (total, part))
-            for wrapper, place in reversed(around):
-                args = [total if k == place else a for k, a in enumerate(wrapper.args)]
-                total = insert_call(graph, node, wrapper.target, tuple(args))
-        replace_node(graph, node, total)
-    graph.eliminate_dead_code()
-
-
-Terms: TypeAlias = "list[tuple[bool, fx.Node]]"
-"""What is added up, each with whether it is subtracted."""
-
-
-def _terms(node: fx.Node) -> Terms:
-    """Return the terms of a sum that nothing but the sum takes."""
-    terms: Terms = []
-    stack: list[tuple[bool, Any]] = [(False, node)]
-    while stack:
-        negative, current = stack.pop()
-        name = operation(current) if isinstance(current, fx.Node) else ""
-        plain = current is node or (len(current.users) == 1 and not current.kwargs)
-        nodes = plain and all(isinstance(a, fx.Node) for a in current.args)
-        if nodes and name == "aten.add.Tensor":
-            stack.extend((negative, a) for a in reversed(current.args))
-        elif nodes and name == "aten.sub.Tensor":
-            stack.extend([(not negative, current.args[1]), (negative, current.args[0])])
-        elif nodes and name == "aten.neg.default":
-            stack.append((not negative, current.args[0]))
-        else:
-            terms.append((negative, current))
-    return terms
-
-
-def _common_factor(terms: Terms) -> tuple[Terms, fx.Node, int] | None:
-    """Return (terms of the other factor, the first term, the position of that factor in it) if all terms are the same
-    linear function of something; None else."""
-    _, first = terms[0]
-    for place in _LINEAR.get(operation(first), ()):
-        inner_terms: Terms = []
-        for negative, term in terms:
-            inner = _differing_argument(term, first, place)
-            if inner is None:
-                break
-            parts = _terms(inner) if len(inner.users) == 1 else [(False, inner)]
-            inner_terms += [(negative != sign, part) for sign, part in parts]
-        else:
-            return inner_terms, first, place
-    return None
-
-
-def _differing_argument(term: fx.Node, like: fx.Node, place: int) -> fx.Node | None:
-    """Return the argument of a term at `place` if all others are those of `like`; None else."""
-    if operation(term) != operation(like) or len(term.users) != 1 or term.kwargs:
-        return None
-    args: list[Any] = list(term.args)
-    if operation(term) == "aten.mul.Tensor" and args[place] is like.args[1 - place]:
-        args.reverse()
-    if operation(term) == "aten.where.self" and not is_zero(args[2]):
-        return None
-    if any(a is not b for k, (a, b) in enumerate(zip(args, like.args, strict=True)) if k != place):
-        return None
-    return args[place] if isinstance(args[place], fx.Node) else None
-
-
-def _reduction_chain(term: fx.Node) -> tuple[fx.Node, ...] | None:
-    """Return a reduction, and the views of it that lead to a term; None for anything else."""
-    chain = [term]
-    while aliases_first(chain[-1]) and isinstance(chain[-1].args[0], fx.Node):
-        chain.append(chain[-1].args[0])
-    alone = all(len(n.users) == 1 for n in chain)
-    return tuple(reversed(chain)) if alone and operation(chain[-1]) in _SUMS else None
-
-
-def _reduction_kind(reduction: tuple[fx.Node, ...] | None) -> Any:
-    """Return a key that reductions have in common which may be one."""
-    if reduction is None:
-        return None
-    source: Any = reduction[0].args[0]
-    value = source.meta["val"]
-    return value.shape, value.dtype, tuple((n.target, repr(n.args[1:]), repr(n.kwargs)) for n in reduction)
-
-
-def _reduce_sum(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]) -> fx.Node:
-    """Return the reduction of a sum of what is reduced; half precision is added up in single precision."""
-    sources: list[Any] = [r[0].args[0] for r in reductions]
-    dtype = sources[0].meta["val"].dtype
-    with graph.inserting_before(node):
-        total = insert_sum(graph, node, sources, dtype)
-        parts = _program_count(reductions[0][0])
-        add_facts(total, must_materialize=parts == 0)
-        for number, step in enumerate(reductions[0]):
-            total = insert_call(graph, node, step.target, (total, *step.args[1:]), step.kwargs)
-            if number == 0:
-                plan_parts(total, parts)
-        return insert_cast(graph, node, total, dtype)
-
-
-def _program_count(reduction: fx.Node) -> int:
-    """Return the number of programs for a full reduction that goes through the steps, too; 0 where it is apart."""
-    source: Any = reduction.args[0]
-    size, results = source.meta["val"].numel(), reduction.meta["val"].numel()
-    if not isinstance(size, int) or not isinstance(results, int) or results != 1:
-        return 0
-    if size < PROGRAM_ELEMENTS.stop:
-        return 1
-    return next((size // each for each in reversed(PROGRAM_ELEMENTS) if size % each == 0), 0)

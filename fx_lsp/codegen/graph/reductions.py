@@ -1,18 +1,22 @@
-"""Reductions with too few results to keep a GPU busy become two: of parts, and then of what those gave."""
+"""Reductions with too few results to keep a GPU busy become two: of parts, and then of what those gave.
+
+Those that the steps of a loop add up become one. The gradient of what all steps share is a sum over time of sums over
+elements: what it sums builds up in the loop over time, element by element, and is reduced once, behind it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.query import is_reduction, reduced_dimensions
-from fx_lsp.codegen.ir.lowerings import operation
-from fx_lsp.codegen.ir.node_facts import facts_of
+from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
+from fx_lsp.codegen.graph.query import is_reduction, is_zero, reduced_dimensions
+from fx_lsp.codegen.ir.lowerings import aliases_first, operation
+from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
 TARGET_PROGRAMS = 512
 """How many programs there should be: a few for each multiprocessor of a large GPU."""
@@ -23,6 +27,12 @@ MIN_PART_ELEMENTS = 32
 MAX_ROW = 16384
 ASSUMED_SIZE = 1 << 20
 """What sizes are taken for that are known only when the kernels run."""
+
+_LINEAR = {"aten.mul.Tensor": (0, 1), "aten.where.self": (1,)}
+_SUMS = ("aten.sum.default", "aten.sum.dim_IntList")
+
+PROGRAM_ELEMENTS = range(256, 1025)
+"""How many elements a program may reduce that has also gone through the steps: it holds much of each of them."""
 
 _SPLITTABLE = {"aten.sum": "sum", "aten.mean": "sum", "prims.sum": "sum", "aten.amax": "amax", "aten.amin": "amin"}
 aten = torch.ops.aten
@@ -170,3 +180,138 @@ def _decompose_variance(graph: fx.Graph, node: fx.Node) -> None:
         number: Any = user.args[1]
         replace_node(graph, user, results[number])
     graph.erase_node(node)
+
+
+def plan_parts(node: fx.Node, number: int) -> None:
+    """Have a reduction be split into so many parts, unless it is known already."""
+    if facts_of(node).parts is None:
+        add_facts(node, parts=number)
+
+
+def sum_after_loop(graph: fx.Graph, steps: int) -> None:
+    """Replace sums of reductions, about one for each of a number of steps, by the reduction of a sum."""
+    for node in reversed(list(graph.nodes)):
+        if operation(node) != "aten.add.Tensor" or any(operation(u) == "aten.add.Tensor" for u in node.users):
+            continue
+        terms, around = _terms(node), list[tuple[fx.Node, int]]()
+        while (inner := _common_factor(terms)) is not None:
+            terms = inner[0]
+            around.append(inner[1:])
+        groups: dict[Any, list[tuple[fx.Node, ...]]] = {}
+        for negative, term in terms:
+            reduced = _reduction_chain(term)
+            groups.setdefault((negative, _reduction_kind(reduced)), []).append(reduced or (term,))
+        if any(kind is None or len(reductions) < max(2, steps - 1) for (_, kind), reductions in groups.items()):
+            continue
+        with graph.inserting_before(node):
+            total: Any = None
+            for (negative, _), reductions in sorted(groups.items(), key=lambda group: group[0][0]):
+                part = _reduce_sum(graph, node, reductions)
+                if total is None:
+                    total = insert_call(graph, node, aten.neg.default, (part,)) if negative else part
+                else:
+                    total = insert_call(graph, node, aten.sub.Tensor if negative else aten.add.Tensor, (total, part))
+            for wrapper, place in reversed(around):
+                args = [total if k == place else a for k, a in enumerate(wrapper.args)]
+                total = insert_call(graph, node, wrapper.target, tuple(args))
+        replace_node(graph, node, total)
+    graph.eliminate_dead_code()
+
+
+Terms: TypeAlias = "list[tuple[bool, fx.Node]]"
+"""What is added up, each with whether it is subtracted."""
+
+
+def _terms(node: fx.Node) -> Terms:
+    """Return the terms of a sum that nothing but the sum takes."""
+    terms: Terms = []
+    stack: list[tuple[bool, Any]] = [(False, node)]
+    while stack:
+        negative, current = stack.pop()
+        name = operation(current) if isinstance(current, fx.Node) else ""
+        plain = current is node or (len(current.users) == 1 and not current.kwargs)
+        nodes = plain and all(isinstance(a, fx.Node) for a in current.args)
+        if nodes and name == "aten.add.Tensor":
+            stack.extend((negative, a) for a in reversed(current.args))
+        elif nodes and name == "aten.sub.Tensor":
+            stack.extend([(not negative, current.args[1]), (negative, current.args[0])])
+        elif nodes and name == "aten.neg.default":
+            stack.append((not negative, current.args[0]))
+        else:
+            terms.append((negative, current))
+    return terms
+
+
+def _common_factor(terms: Terms) -> tuple[Terms, fx.Node, int] | None:
+    """Return (terms of the other factor, the first term, the position of that factor in it) if all terms are the same
+    linear function of something; None else."""
+    _, first = terms[0]
+    for place in _LINEAR.get(operation(first), ()):
+        inner_terms: Terms = []
+        for negative, term in terms:
+            inner = _differing_argument(term, first, place)
+            if inner is None:
+                break
+            parts = _terms(inner) if len(inner.users) == 1 else [(False, inner)]
+            inner_terms += [(negative != sign, part) for sign, part in parts]
+        else:
+            return inner_terms, first, place
+    return None
+
+
+def _differing_argument(term: fx.Node, like: fx.Node, place: int) -> fx.Node | None:
+    """Return the argument of a term at `place` if all others are those of `like`; None else."""
+    if operation(term) != operation(like) or len(term.users) != 1 or term.kwargs:
+        return None
+    args: list[Any] = list(term.args)
+    if operation(term) == "aten.mul.Tensor" and args[place] is like.args[1 - place]:
+        args.reverse()
+    if operation(term) == "aten.where.self" and not is_zero(args[2]):
+        return None
+    if any(a is not b for k, (a, b) in enumerate(zip(args, like.args, strict=True)) if k != place):
+        return None
+    return args[place] if isinstance(args[place], fx.Node) else None
+
+
+def _reduction_chain(term: fx.Node) -> tuple[fx.Node, ...] | None:
+    """Return a reduction, and the views of it that lead to a term; None for anything else."""
+    chain = [term]
+    while aliases_first(chain[-1]) and isinstance(chain[-1].args[0], fx.Node):
+        chain.append(chain[-1].args[0])
+    alone = all(len(n.users) == 1 for n in chain)
+    return tuple(reversed(chain)) if alone and operation(chain[-1]) in _SUMS else None
+
+
+def _reduction_kind(reduction: tuple[fx.Node, ...] | None) -> Any:
+    """Return a key that reductions have in common which may be one."""
+    if reduction is None:
+        return None
+    source: Any = reduction[0].args[0]
+    value = source.meta["val"]
+    return value.shape, value.dtype, tuple((n.target, repr(n.args[1:]), repr(n.kwargs)) for n in reduction)
+
+
+def _reduce_sum(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]) -> fx.Node:
+    """Return the reduction of a sum of what is reduced; half precision is added up in single precision."""
+    sources: list[Any] = [r[0].args[0] for r in reductions]
+    dtype = sources[0].meta["val"].dtype
+    with graph.inserting_before(node):
+        total = insert_sum(graph, node, sources, dtype)
+        parts = _program_count(reductions[0][0])
+        add_facts(total, must_materialize=parts == 0)
+        for number, step in enumerate(reductions[0]):
+            total = insert_call(graph, node, step.target, (total, *step.args[1:]), step.kwargs)
+            if number == 0:
+                plan_parts(total, parts)
+        return insert_cast(graph, node, total, dtype)
+
+
+def _program_count(reduction: fx.Node) -> int:
+    """Return the number of programs for a full reduction that goes through the steps, too; 0 where it is apart."""
+    source: Any = reduction.args[0]
+    size, results = source.meta["val"].numel(), reduction.meta["val"].numel()
+    if not isinstance(size, int) or not isinstance(results, int) or results != 1:
+        return 0
+    if size < PROGRAM_ELEMENTS.stop:
+        return 1
+    return next((size // each for each in reversed(PROGRAM_ELEMENTS) if size % each == 0), 0)

@@ -35,6 +35,16 @@ class NodeRole:
 
 
 @dataclass(frozen=True)
+class Iteration:
+    """The place of a node in a loop: which loop, which of its iterations, in the order in which they run, and which
+    operation of the body, the same number in all iterations."""
+
+    loop: int
+    number: int
+    position: int
+
+
+@dataclass(frozen=True)
 class NodeFacts:
     """What is known of a node.
 
@@ -43,6 +53,7 @@ class NodeFacts:
     nothing else gives a name. `seeds` are those of random numbers, and a `scatter_sum` is added up with atomic
     operations. What `must_materialize` is in memory, so that what is made of it is no part of the loop that makes it.
     `parts` is how many parts a reduction behind a loop is split into, 0 for as many as any other, None if that is open.
+    `iteration` says where in a loop it is, for a node of one.
     """
 
     writer: TemplateWriter | None = None
@@ -52,6 +63,7 @@ class NodeFacts:
     scatter_sum: bool = False
     must_materialize: bool = False
     parts: int | None = None
+    iteration: Iteration | None = None
 
 
 FACTS = "fx_lsp_facts"

@@ -71,6 +71,7 @@ class LoopMatching:
         self.iteration: dict[int, int] = {}
         for number, row in enumerate(self.rows):
             self.iteration.update({id(value): number for value in values_of(row, self.iteration)})
+        self.of_rows = frozenset(self.iteration)
         mergers = list(self._mergers())
         typical = {t for number, t, _ in mergers if number == self.end // 2}
         for number, op, cone in mergers:
@@ -211,6 +212,8 @@ class LoopMatching:
             seen, variable = self.state.carried[id(second)]
             if any(a is not b for a, b in zip(seen, column, strict=False)):
                 raise IterationsDiffer
+            if len(column) > len(seen):  # what is not among those seen is made as they are
+                self.value(column[1:])
             return variable
         if len({(v.dtype, v.axes) for v in column[1:]}) != 1 or not column[0].axes <= second.axes:
             raise IterationsDiffer
@@ -280,7 +283,8 @@ class LoopMatching:
         there."""
         last_values: dict[int, Value] = {}
         candidates = list(values_of(after))
-        for first, (column, _) in self.state.carried.items():
+        whole = [(first, c) for first, (c, _) in self.state.carried.items() if len(c) == self.end - self.first]
+        for first, column in whole:
             for value in candidates:
                 late = self.end - MAX_DELAY <= self.iteration[id(value)] < self.end
                 if late and self._follows((*column[1:], value)):
@@ -308,7 +312,7 @@ class LoopMatching:
             if id(value) in visited or not value.inputs:
                 continue
             visited.add(id(value))
-            if self.first <= self.iteration.get(id(value), -1) < self.end - 1:
+            if id(value) in self.of_rows and self.first <= self.iteration[id(value)] < self.end - 1:
                 raise IterationsDiffer
             stack.extend(value.inputs)
 

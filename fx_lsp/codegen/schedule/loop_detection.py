@@ -1,22 +1,24 @@
 """Kernels that do the same again and again, as a loop: over time, where a step takes what the step before it left.
 
-What a kernel stores tells the iterations apart: the stores into one tensor, each as far from the one before it; or what
-it adds up; or the states that lead to what it stores in the end. The first and the last iterations may be others. What
-an iteration takes of what was computed before all of them, as backward does of the steps that it computes again, is
-computed in a loop of its own, which saves it.
+Each value knows the iteration of the operation that it is from. Stores into one tensor, each as far from the one before
+it, are of one iteration after the other; where there are none, what the iterations leave for what is behind the loop is
+what they are for. The first and the last iterations may be others. What an iteration takes of what was computed before
+all of them, as backward does of the steps that it computes again, is computed in a loop of its own, which saves it.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from typing import Any
 
+import sympy
+
 from fx_lsp.codegen.ir.loop import Loop, LoopKernel, ProducerLoop
+from fx_lsp.codegen.ir.node_facts import Iteration, facts_of
 from fx_lsp.codegen.ir.ops import ADD
-from fx_lsp.codegen.ir.values import AtomicAdd, Compute, Load, Store, Value, values_of
+from fx_lsp.codegen.ir.values import AtomicAdd, Compute, Load, Reduction, Store, Value, values_of
 from fx_lsp.codegen.schedule.loop_body import IterationsDiffer, LoopMatching, values_to_rematerialize
 
 MIN_LOOP_STEPS = 4
@@ -24,9 +26,6 @@ MIN_LOOP_STEPS = 4
 
 MAX_PEELED = 3
 """How many iterations may come before the loop because they are others."""
-
-MAX_ORDERED_TENSORS = 3
-"""For how many tensors it is tried whether what is stored into them comes the other way round."""
 
 MAX_SAVED_ITERATIONS = 32
 """Of how many iterations something may be saved."""
@@ -47,25 +46,67 @@ def detect_loop(stores: Sequence[Store]) -> LoopKernel | None:
         return None
     several = [_ordered_stores(s) for s in by_buffer.values() if len(s) > 1]
     single = [s for s in stores if len(by_buffer[s.buffer.name]) == 1]
-    for rows in chain.from_iterable(_iteration_rows(ordered, number) for ordered in _orders(several)):
-        for rows_inside, behind, first, reloads in _attempts(rows, number, len(several)):
-            try:
-                return _loop_of_stores(rows_inside, [*single, *behind], first, reloads)
-            except IterationsDiffer:
-                continue
+    for rows, behind, first, reloads in _attempts(_iteration_rows(several), len(several)):
+        try:
+            return _loop_of_stores(rows, [*single, *behind], first, reloads)
+        except IterationsDiffer:
+            continue
     return None
 
 
-def _attempts(
-    rows: list[list[Store]], number: int, several: int
-) -> Iterator[tuple[list[list[Store]], list[Store], int, bool]]:
-    """Yield what of `rows` may be in a loop, the stores behind it, its first iteration, and whether it loads again."""
-    whole = [k for k, row in enumerate(rows) if len(row) == several]
-    for end in range(number, max(number - MAX_PEELED, MIN_LOOP_STEPS) - 1, -1):
-        behind = [s for row in rows[end:] for s in row]
-        firsts = range(whole[0], min(MAX_PEELED, end - MIN_LOOP_STEPS + 1) + 1) if end <= whole[-1] + 1 else ()
-        for first, reloads in product(firsts, (False, True)):
-            yield rows[:end], behind, first, reloads
+def iteration_of(value: Value) -> Iteration | None:
+    """Return the iteration of the operation that a value is from."""
+    return facts_of(value.node).iteration if value.node is not None else None
+
+
+def _iteration_rows(several: Sequence[Sequence[Store]]) -> list[list[Store]]:
+    """Return what is stored in each iteration, of stores into several tensors. Where all iterations store the same, or
+    none is known, they are in the order of the stores."""
+    rows: dict[int, list[Store]] = {}
+    for stores in several:
+        iterations = [(k, i) for k, s in enumerate(stores) if (i := iteration_of(s.value)) is not None]
+        numbers = [(k, i.number) for k, i in iterations if i.loop == iterations[len(iterations) // 2][1].loop]
+        moves = bool(numbers) and numbers[0][1] != numbers[-1][1]
+        way = -1 if moves and numbers[0][1] > numbers[-1][1] else 1
+        place, number = numbers[len(numbers) // 2] if moves else (0, min(rows, default=0))
+        for k, store in enumerate(stores):
+            rows.setdefault(number + (k - place) * way, []).append(store)
+    return [rows[number] for number in sorted(rows)]
+
+
+def _states(values: Sequence[Value]) -> Iterator[list[Value]]:
+    """Yield what an operation of the body makes in each iteration, if that is taken by another iteration or by what is
+    behind the loop: what there is in the most iterations first, then the latter, then what is made last."""
+    users: dict[int, list[Value]] = {}
+    for value in values:
+        for each in value.inputs:
+            users.setdefault(id(each), []).append(value)
+    families: dict[tuple[int, int], dict[int, Value]] = {}
+    for value in values:
+        if (at := iteration_of(value)) is not None and isinstance(value, (Compute, Reduction)):
+            families.setdefault((at.loop, at.position), {})[at.number] = value
+    order = {id(v): k for k, v in enumerate(values)}
+    candidates: list[tuple[Any, list[Value]]] = []
+    for (loop, _), family in families.items():
+        row = [family[number] for number in sorted(family)]
+        places = [(iteration_of(u), number) for number, v in family.items() for u in users.get(id(v), ())]
+        last = [iteration_of(u) for u in users.get(id(row[-1]), ())]
+        behind = not last or any(at is None or at.loop != loop for at in last)
+        if behind or any(at is None or (at.loop, at.number) != (loop, number) for at, number in places):
+            candidates.append(((-len(row), not behind, -order[id(row[-1])]), row))
+    yield from (row for _, row in sorted(candidates, key=lambda candidate: candidate[0]))
+
+
+def _attempts(rows: list[list[Store]], several: int) -> Iterator[tuple[list[list[Store]], list[Store], int, bool]]:
+    """Yield what of `rows` may be in a loop, the stores behind it, its first iteration, and whether it loads again;
+    then the same from the last to the first, for what another loop makes, of which each iteration is needed besides."""
+    for ordered in (rows, rows[::-1]):
+        whole = [k for k, row in enumerate(ordered) if len(row) == several] or [len(ordered)]
+        for end in range(len(ordered), max(len(ordered) - MAX_PEELED, MIN_LOOP_STEPS - 1) - 1, -1):
+            behind = [s for row in ordered[end:] for s in row]
+            last_first = min(MAX_PEELED, end - MIN_LOOP_STEPS + 1) if end <= whole[-1] + 1 else -1
+            for first, reloads in product(range(whole[0], last_first + 1), (False, True)):
+                yield ordered[:end], behind, first, reloads
 
 
 def _ordered_stores(stores: Sequence[Store]) -> list[Store]:
@@ -74,28 +115,10 @@ def _ordered_stores(stores: Sequence[Store]) -> list[Store]:
     return ordered if _cost(ordered[0].value) <= _cost(ordered[-1].value) else ordered[::-1]
 
 
-def _iteration_rows(several: Sequence[Sequence[Store]], number: int) -> Iterator[list[list[Store]]]:
-    """Yield what may be stored in each iteration, of stores into several tensors. Some may lack the first or the last
-    iterations: those that need about as much as others are of the same iteration."""
-    middle = number // 2
-    needed = _cost(next(s for s in several if len(s) == number)[middle].value)
-    nearest = [
-        min(range(number - len(s) + 1), key=lambda late, s=s: abs(_cost(s[middle - late].value) - needed))
-        for s in several
-    ]
-    for late in (nearest, [0] * len(several)) if any(nearest) else (nearest,):
-        rows: list[list[Store]] = [[] for _ in range(number)]
-        for stores, by in zip(several, late, strict=True):
-            for k, store in enumerate(stores, by):
-                rows[k].append(store)
-        yield rows
-
-
 def _loop_without_stores(stores: Sequence[Store]) -> LoopKernel | None:
     """Return the loop of steps that store nothing themselves, or None."""
     values = list(values_of(v for s in stores for v in s.values))
-    added = longest_sum(values)
-    for rows in chain([added], candidate_states(values)):
+    for rows in chain([_longest_sum(values)], _states(values)):
         for first, reloads in product(range(MAX_PEELED + 1) if len(rows) >= MIN_STORELESS_STEPS else (), (False, True)):
             try:
                 loop, before, after, _ = _match_loop([[v] for v in rows], first, reloads, stores)
@@ -104,6 +127,16 @@ def _loop_without_stores(stores: Sequence[Store]) -> LoopKernel | None:
             except IterationsDiffer:
                 continue
     return None
+
+
+def _longest_sum(values: Sequence[Value]) -> list[Value]:
+    """Return the terms of the longest sum, in order."""
+    terms: dict[int, list[Value]] = {}
+    for value in values:
+        if isinstance(value, Compute) and value.op is ADD:
+            left, right = value.args
+            terms[id(value)] = [*terms.get(id(left), [left]), right]
+    return max(terms.values(), key=len, default=[])
 
 
 def _match_loop(
@@ -128,19 +161,6 @@ def _split_by_dependence(
     """Return stores that do not need the loop, and those that do."""
     dependences = [(matching.depends(s.value), s) for s in stores]
     return tuple(s for needs, s in dependences if not needs), tuple(s for needs, s in dependences if needs)
-
-
-def _orders(several: Sequence[Sequence[Store]]) -> Iterator[Sequence[Sequence[Store]]]:
-    """Yield the orders in which stores into several tensors may follow: as they need more, or against that for some. Of
-    many, those that need the same in every iteration go one way or the other."""
-    if len(several) <= MAX_ORDERED_TENSORS:
-        for ways in product((1, -1), repeat=len(several)):
-            yield [stores[::way] for stores, way in zip(several, ways, strict=True)]
-        return
-    level = [_cost(stores[1].value) == _cost(stores[-2].value) for stores in several]
-    yield several
-    if any(level):
-        yield [stores[:: -1 if same else 1] for stores, same in zip(several, level, strict=True)]
 
 
 def _cost(value: Value) -> int:
@@ -190,125 +210,22 @@ def _producer_loop(loop: Loop, used: Sequence[Value]) -> ProducerLoop:
 
 
 def _extended_columns(columns: Sequence[tuple[Value, ...]], used: Sequence[Value]) -> list[tuple[Value, ...]]:
-    """Return columns with one more value each, which is made as those before it and needed, too; [] where there is
-    none."""
-    column_values = list(values_of(v for c in columns for v in c))
-    candidates = list(values_of(used, map(id, column_values)))
-    kind = value_kinds((*column_values, *candidates), KIND_DEPTH)
-    extended: list[tuple[Value, ...]] = []
-    for column in columns:
-        for value in candidates:
-            if kind.get(id(value)) == kind.get(id(column[-1])) and _continues_column(column, value):
-                extended.append((*column, value))
-                break
-        else:
-            return []
-    return extended
+    """Return columns with the values of one more iteration, which are needed, too; [] where there are none."""
+    column_values = values_of(v for c in columns for v in c)
+    needed = {key: v for v in values_of(used, map(id, column_values)) if (key := _moved(v, v)) is not None}
+    following = [needed.get(_moved(column[-1], column[-2])) for column in columns]
+    values = [v for v in following if v is not None]
+    return [(*c, v) for c, v in zip(columns, values, strict=True)] if len(values) == len(columns) else []
 
 
-def _continues_column(column: tuple[Value, ...], value: Value) -> bool:
-    rows = [(v,) for v in (*column, value)]
-    for first in range(min(MAX_PEELED, len(rows) - 3) + 1):
-        try:
-            LoopMatching(rows, first).loop([])
-        except IterationsDiffer:
-            continue
-        return True
-    return False
+def _moved(value: Value, before: Value) -> Any:
+    """Return a key of the value that comes after `value` as that does after the one `before` it; None for what is in no
+    iteration."""
+    if isinstance(value, Load) and isinstance(before, Load):
+        return value.buffer.name, sympy.expand(2 * value.index - before.index)
+    last, earlier = iteration_of(value), iteration_of(before)
+    return replace(last, number=2 * last.number - earlier.number) if last is not None and earlier is not None else None
 
 
 MIN_STORELESS_STEPS = 6
 """From how many steps on there is a loop that stores nothing itself, but adds up what they make, or leaves a state."""
-
-KIND_DEPTH = 3
-"""How far one looks into what values are made of to tell the states of long steps from what else these make."""
-
-MAX_ALIKE = 4
-"""How many values that are made in the same way may lie between the states of two steps."""
-
-MAX_VISITED = 256
-"""How many values are looked at between the states of two steps."""
-
-MAX_CANDIDATES = 24
-"""How many rows of states there may be, by how far one looks."""
-
-
-def longest_sum(values: Sequence[Value]) -> list[Value]:
-    """Return the terms of the longest sum, in order."""
-    terms: dict[int, list[Value]] = {}
-    for value in values:
-        if isinstance(value, Compute) and value.op is ADD:
-            left, right = value.args
-            terms[id(value)] = [*terms.get(id(left), [left]), right]
-    return max(terms.values(), key=len, default=[])
-
-
-def value_kinds(values: Sequence[Value], deep: int) -> dict[int, int]:
-    """Return numbers of values that are computed, by what they are made of, and that, and so on, `deep` times."""
-    numbers: dict[Any, int] = {}
-    kind: dict[int, int] = {}
-    for value in values:
-        key: Any = (value.op, value.dtype, value.axes) if isinstance(value, Compute) else type(value)
-        key = value.buffer.name if isinstance(value, Load) else key
-        kind[id(value)] = numbers.setdefault(key, len(numbers))
-    for _ in range(deep):
-        made_of = {id(v): (kind[id(v)], *(kind[id(i)] for i in v.inputs)) for v in values}
-        kind = {i: numbers.setdefault(key, len(numbers)) for i, key in made_of.items()}
-    return {id(v): kind[id(v)] for v in values if isinstance(v, Compute)}
-
-
-def candidate_states(values: Sequence[Value]) -> Iterator[list[Value]]:
-    """Yield values that may be what each step leaves for the next one: all made alike, each in the same way of the one
-    before it. Those that are made last come first."""
-    seen: set[tuple[int, int, int]] = set()
-    for deep in (0, KIND_DEPTH):
-        tried = 0
-        for states in _states_of_a_kind(values, value_kinds(values, deep)):
-            ends = id(states[0]), id(states[-1]), len(states)
-            if ends not in seen:
-                seen.add(ends)
-                tried += 1
-                yield states
-            if tried == MAX_CANDIDATES:
-                break
-
-
-def _states_of_a_kind(values: Sequence[Value], number: Mapping[int, int]) -> Iterator[list[Value]]:
-    alike: dict[int, list[Value]] = {}
-    for value in values:
-        if id(value) in number:
-            alike.setdefault(number[id(value)], []).append(value)
-    many = {key: same_kind for key, same_kind in alike.items() if len(same_kind) >= MIN_STORELESS_STEPS}
-    kind = {id(v): key for key, same_kind in many.items() for v in same_kind}
-    lasts = {id(v) for same_kind in many.values() for v in same_kind[-MAX_ALIKE:]}
-    for last in [v for v in reversed(values) if id(v) in lasts]:
-        for way in _paths(last, kind):
-            states = [last]
-            while (before := _follow(states[-1], way)) is not None and kind.get(id(before)) == kind[id(last)]:
-                states.append(before)
-            if len(states) >= MIN_STORELESS_STEPS:
-                yield states[::-1]
-
-
-def _paths(value: Value, kind: Mapping[int, Any]) -> Iterator[tuple[int, ...]]:
-    """Yield the paths of inputs that lead from a value to others of its kind, to the nearest first."""
-    seen, nearest = {id(value)}, deque[tuple[Value, tuple[int, ...]]]([(value, ())])
-    reached = 0
-    while nearest and reached < MAX_ALIKE and len(seen) < MAX_VISITED:
-        current, way = nearest.popleft()
-        for number, each in enumerate(current.inputs):
-            if id(each) not in seen:
-                seen.add(id(each))
-                nearest.append((each, (*way, number)))
-                if kind.get(id(each)) == kind[id(value)]:
-                    reached += 1
-                    yield nearest[-1][1]
-
-
-def _follow(value: Value, way: Iterable[int]) -> Value | None:
-    """Return the value at the end of a path of inputs, or None."""
-    for number in way:
-        if number >= len(value.inputs):
-            return None
-        value = value.inputs[number]
-    return value
