@@ -106,6 +106,11 @@ class Node:
         """Return the innermost source expression, or None where PyTorch kept none."""
         return self.spans[0] if self.spans else None
 
+    @property
+    def computes(self) -> bool:
+        """Return whether it counts as an operation: no input, no output, and not the pick of one of several results."""
+        return self.op.startswith("call_") and self.target != "operator.getitem"
+
 
 StageName = str
 """`torch`, `joint`, `decomposed`, `forward`, `backward`, `inference`, and one per pass (`joint:remove_noop_ops`)."""
@@ -317,9 +322,9 @@ class Trace:
     named: tuple[NamedSizes, ...] = ()
 
     @property
-    def saved_bytes(self) -> int:
-        """Bytes of all values that forward keeps for backward, inputs and parameters included."""
-        return sum(s.bytes for s in self.saved)
+    def activation_bytes(self) -> int:
+        """Bytes of the activations that forward keeps for backward; inputs and parameters are there without it."""
+        return sum(s.bytes for s in self.saved if s.kind == "activation")
 
     def info(self, stage: StageName) -> StageInfo | None:
         """Return what is known of `stage`, or None when the target has no such stage."""

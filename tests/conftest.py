@@ -19,17 +19,18 @@ os.environ.update(PYTORCH_JIT="0", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 os.environ["TRITON_INTERPRET"] = "1"  # generated kernels run on the CPU; Triton asks when it is imported
 
 from fx_lsp import wire
+from fx_lsp.features.findings import TOLD, told_outcome
 from fx_lsp.model import Failure, InputSpec, Stage, Trace, TraceReply, TraceRequest, WrittenInputs
 
 T = TypeVar("T")
 
 
 class Traced:
-    """A reply with its stages decoded, and the source for looking spans up."""
+    """A reply with its stages decoded, and the source for looking spans up; `outcome` tells what it does by default."""
 
     def __init__(self, reply: TraceReply, source: str) -> None:
         self.reply = reply
-        self.outcome = reply.outcome
+        self.outcome = told_outcome(reply.outcome, TOLD, source)
         self.source = source
 
     @property

@@ -145,7 +145,7 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
             "kind": "module",
             "traced": True,
             "ops": {"forward": 1, "backward": 4},
-            "saved_bytes": 160,
+            "activation_bytes": 0,
             "inputs": [
                 {"name": "x", "spec": "f32[4, 8]", "source": "convention", "detail": "get_inputs()", "guessed": False}
             ],

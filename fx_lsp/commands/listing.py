@@ -9,7 +9,7 @@ from typing import TextIO
 from fx_lsp.commands.sources import shown_path
 from fx_lsp.commands.survey import FileReport, Summary, TargetReport, is_problem
 from fx_lsp.features.guesses import Guesses
-from fx_lsp.features.lenses import why_no_backward
+from fx_lsp.features.lenses import saved_text, why_no_backward
 from fx_lsp.features.problems import describe, remark_text
 from fx_lsp.features.text import count, one_line
 from fx_lsp.model import Failure, Remark, Span
@@ -117,13 +117,13 @@ def _line(report: TargetReport, width: int, colour: bool, owner: str) -> str:
         return f"{name}  {_paint(f'not traced ({report.failure.kind}):', _YELLOW, colour)} as {owner}"
     if report.failure is not None:
         return f"{name}  {_why(report.failure, report.target.file, False, colour, report.target.name_span)}"
-    ops, saved = count("op", report.forward or 0), Guesses(report.inputs).marked_bytes(report.saved_bytes or 0)
+    ops, saved = count("op", report.forward or 0), saved_text(report.activation_bytes or 0, Guesses(report.inputs))
     if report.target.kind == "graph":
         graphs = f"{ops} · built by hand"
     elif report.backward is None:
         graphs = f"{ops} · {why_no_backward(report.refused)}"
     else:
-        graphs = f"{ops} forward · {report.backward:,} backward · saves {saved}"
+        graphs = f"{ops} forward · {report.backward:,} backward · {saved}"
     return f"{_paint(name, _GREEN, colour)}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
 
 

@@ -48,8 +48,9 @@ class TargetReport:
 
     `source` is the weakest source that any input came from, "default" where nothing had to be found; None where no
     inputs were found. `forward` counts the operations of forward or inference, or of a graph that is built by hand; it,
-    `backward` and `saved_bytes` are None where there is no such graph, which PyTorch has `refused` or which is empty.
-    `seconds` are of the trace with torch warm, or of the look-up where the answer was known.
+    `backward` and `activation_bytes`, of what forward keeps for it, are None where there is no such graph, which
+    PyTorch has `refused` or which is empty. `seconds` are of the trace with torch warm, or of the look-up where the
+    answer was known.
     """
 
     target: Target
@@ -59,7 +60,7 @@ class TargetReport:
     forward: int | None = None
     backward: int | None = None
     refused: bool = False
-    saved_bytes: int | None = None
+    activation_bytes: int | None = None
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     failure: Failure | None = None
@@ -216,7 +217,7 @@ def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetRep
         forward=other if forward is None else forward,
         backward=outcome.ops("backward"),
         refused=outcome.refused,
-        saved_bytes=None if forward is None else outcome.saved_bytes,
+        activation_bytes=None if forward is None else outcome.activation_bytes,
         notes=outcome.notes,
         remarks=outcome.remarks,
     )
@@ -271,7 +272,7 @@ def _target(report: TargetReport) -> dict[str, Any]:
         "kind": report.target.kind,
         "traced": report.failure is None,
         "ops": {"forward": report.forward, "backward": report.backward},
-        "saved_bytes": report.saved_bytes,
+        "activation_bytes": report.activation_bytes,
         "inputs": wire.to_json(report.inputs),
         "source": report.source,
         "notes": list(report.notes),

@@ -160,7 +160,7 @@ def title_lines(trace: Trace, what: str, how: str, names: SizeNames | None = Non
 
 def _header(trace: Trace, stage: Stage, body: list[Line], names: SizeNames) -> list[str]:
     info = trace.info(stage.name)
-    ops = sum(n.op.startswith("call_") for n in stage.nodes) if info is None else info.ops
+    ops = sum(node.computes for node in stage.nodes) if info is None else info.ops
     graph = "" if ":" in stage.name or stage.name == "graph" else " graph"
     how = info.title if info is not None and info.title else summarize(trace)
     lines = title_lines(trace, f"{stage.name}{graph} · {count('op', ops)}", how, names)[:-1]
@@ -168,11 +168,11 @@ def _header(trace: Trace, stage: Stage, body: list[Line], names: SizeNames) -> l
     lines += [f"# note: {one_line(note, 400)}" for note in all_notes(trace)]
     if info is not None and info.note:
         lines.append(f"# note: {one_line(info.note, 400)}")
-    inputs = {node.name for node in stage.nodes if node.op == "placeholder"}  # they may share the line of the `def`
-    folded = sum(len(line.nodes) for line in body if len(line.nodes) > 1 and not inputs.issuperset(line.nodes))
+    computing = {node.name for node in stage.nodes if node.computes}
+    folded = sum(len(computing.intersection(line.nodes)) for line in body if len(line.nodes) > 1)
     if folded:
         whole = f"{trace.target.rpartition('::')[2]}.{stage.name}.full.py, or `--full`, has them all"
-        lines.append(f"# note: {folded:,} of {count('node', len(stage.nodes))} repeat others and are folded; {whole}")
+        lines.append(f"# note: {folded:,} of {count('op', ops)} repeat others and are folded; {whole}")
     return [*lines, ""]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -11,16 +12,16 @@ from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import body, render_call
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import inputs_text
-from fx_lsp.features.lenses import default_stage, summarize, why_no_backward
+from fx_lsp.features.lenses import default_stage, saved_text, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.partial import executed, shown_trace, until
 from fx_lsp.features.problems import all_notes
 from fx_lsp.features.signature import signature
 from fx_lsp.features.source import CursorContext, expression_at
-from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
+from fx_lsp.features.text import count, is_tensor_spec, one_line, plain, sentence
 from fx_lsp.features.unreached import unreached_at, why_unreached
 from fx_lsp.features.variants import variant_text, with_variant
-from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Span, Stage, Target, Trace
+from fx_lsp.model import Failure, Node, ObservedValue, Outcome, SavedKind, Span, Stage, Target, Trace
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
@@ -255,12 +256,13 @@ def _saved(trace: Trace) -> str:
         return ""
     if not trace.saved:
         return "saves nothing for backward"
-    sizes: dict[str, int] = {}
+    guesses, sizes = Guesses(trace.inputs), Counter[SavedKind]()
     for saved in trace.saved:
-        sizes[saved.kind] = sizes.get(saved.kind, 0) + saved.bytes
-    words = {"activation": "activations", "input": "inputs", "parameter": "parameters", "buffer": "buffers"}
-    parts = [f"{words[kind]} {format_bytes(sizes[kind])}" for kind in words if kind in sizes]
-    return f"saves {Guesses(trace.inputs).marked_bytes(trace.saved_bytes)} for backward ({', '.join(parts)})"
+        sizes[saved.kind] += saved.bytes
+    words: dict[SavedKind, str] = {"input": "inputs", "parameter": "parameters", "buffer": "buffers"}
+    others = [f"{guesses.marked_bytes(sizes[kind])} of {words[kind]}" for kind in words if kind in sizes]
+    also = f" (and reads {', '.join(others)})" if others else ""
+    return f"{saved_text(sizes['activation'], guesses)} for backward{also}"
 
 
 def _excerpt(trace: Trace, stage: Stage) -> str:

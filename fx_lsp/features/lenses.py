@@ -141,5 +141,10 @@ def summarize(trace: Trace) -> str:
         inference = trace.ops("inference")
         ops = forward if inference is None else inference
         return f"{count('op', ops or 0)} · {why_no_backward(trace.refused)}"
-    saved = f"saves {Guesses(trace.inputs).marked_bytes(trace.saved_bytes)}" if trace.saved else "saves nothing"
+    saved = saved_text(trace.activation_bytes, Guesses(trace.inputs))
     return f"{count('op', forward)} forward · {backward:,} backward · {saved}"
+
+
+def saved_text(activations: int, guesses: Guesses) -> str:
+    """Return how many bytes of activations forward keeps for backward, marked where they follow from guesses."""
+    return f"saves {guesses.marked_bytes(activations)}" if activations else "saves nothing"

@@ -179,7 +179,7 @@ def test_inputs_are_pinned(views: dict[str, Any]) -> None:
 
 
 def test_a_large_graph_is_read_and_drawn(large: dict[str, Any]) -> None:
-    assert "nodes repeat others and are folded" in large["backward"]
+    assert "ops repeat others and are folded" in large["backward"]
     assert int(large["forward"]["nodes"]) > 2000 and int(large["forward"]["shown"]) < 1000
     assert large["shown"] > 5000
 

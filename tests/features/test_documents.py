@@ -17,7 +17,7 @@ def test_forward():
     document = render_stage(TRACE, FORWARD, source_line)
     assert document.text == snapshot("""\
 # model.py::f · forward graph · 3 ops
-# torch 2.13.0 · 3 ops forward · 2 backward · saves ~4.1 KiB
+# torch 2.13.0 · 3 ops forward · 2 backward · saves ~128 B
 #   x: ~f32[8, 128]   (search)
 #   w: f32[128, 4]   (call site, line 12)
 #   n = 4   (default)
@@ -42,7 +42,7 @@ def forward(
 def test_backward():
     assert render_stage(TRACE, BACKWARD, source_line).text == snapshot("""\
 # model.py::f · backward graph · 2 ops
-# torch 2.13.0 · 3 ops forward · 2 backward · saves ~4.1 KiB
+# torch 2.13.0 · 3 ops forward · 2 backward · saves ~128 B
 #   x: ~f32[8, 128]   (search)
 #   w: f32[128, 4]   (call site, line 12)
 #   n = 4   (default)

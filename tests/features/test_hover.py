@@ -31,7 +31,7 @@ def f(x: ~f32[8, 128], w: f32[128, 4], n=4) -> ~f32[8]
 - `w: f32[128, 4]` · from the call at line 12
 - `n=4` · default
 
-3 ops forward · 2 ops backward · saves ~4.1 KiB for backward (activations 128 B, inputs 4 KiB)
+3 ops forward · 2 ops backward · saves ~128 B for backward (and reads ~4 KiB of inputs)
 
 ```python
 def forward(

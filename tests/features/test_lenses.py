@@ -16,7 +16,7 @@ def test_a_traced_function_says_what_it_costs_and_offers_its_graphs():
     found = lenses(F, TRACE, stale=False)
     assert [(lens.title, lens.stage) for lens in found] == snapshot(
         [
-            ("3 ops forward · 2 backward · saves ~4.1 KiB", "forward"),
+            ("3 ops forward · 2 backward · saves ~128 B", "forward"),
             ("show forward graph", "forward"),
             ("show backward graph", "backward"),
             ("show joint graph", "joint"),
@@ -58,7 +58,7 @@ def test_why_is_left_to_the_problem(span: Span | None, title: str):
 
 def test_stale_lenses_say_so_once():
     assert titles(F, TRACE, stale=True)[:2] == snapshot(
-        ["stale · 3 ops forward · 2 backward · saves ~4.1 KiB", "show forward graph"]
+        ["stale · 3 ops forward · 2 backward · saves ~128 B", "show forward graph"]
     )
 
 

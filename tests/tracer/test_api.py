@@ -504,7 +504,7 @@ def test_a_trace_is_what_an_editor_shows(capsys: pytest.CaptureFixture[str]):
     assert [stage.name for stage in traced.stages] == ["joint", "forward", "backward"]
     assert [(i.name, i.spec) for i in traced.inputs] == [("x", "f32[3, 4]"), ("weight", "f32[4]")]
     assert {s.name for s in traced.saved} >= {"x", "weight"}
-    assert re.fullmatch(r"<Traced rms_norm: 6 ops forward · \d+ backward · saves 76 B>", repr(traced))
+    assert re.fullmatch(r"<Traced rms_norm: 6 ops forward · \d+ backward · saves 12 B>", repr(traced))
     traced.show("backward")
     assert capsys.readouterr().out == traced.text("backward")
     assert traced.text().startswith("# test_api.py::rms_norm · forward graph")

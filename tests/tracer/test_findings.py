@@ -7,13 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import TraceFixture
+from conftest import Traced, TraceFixture
 from inline_snapshot import snapshot
 
 from fx_lsp.features.findings import FINDINGS
-from fx_lsp.model import Remark
+from fx_lsp.model import Remark, Trace
 
 PAGES = Path(__file__).parents[2] / "docs" / "problems"
+
+
+def remarks(traced: Traced) -> tuple[Remark, ...]:
+    """All remarks of a trace, also those of which a user has to ask."""
+    assert isinstance(traced.reply.outcome, Trace)
+    return traced.reply.outcome.remarks
 
 
 def examples() -> Iterator[object]:
@@ -26,7 +32,7 @@ def examples() -> Iterator[object]:
 
 @pytest.mark.parametrize(("code", "block", "name", "is_wrong"), list(examples()))
 def test_examples_of_pages(trace: TraceFixture, code: str, block: str, name: str, is_wrong: bool) -> None:
-    findings = [remark for remark in trace(block, name).trace.remarks if remark.code == code]
+    findings = [remark for remark in remarks(trace(block, name)) if remark.code == code]
     assert bool(findings) is is_wrong
     lines = block.splitlines()
     assert all(remark.span and lines[remark.span.line - 1].endswith(f"  # {code}") for remark in findings)
@@ -55,7 +61,7 @@ def told(trace: TraceFixture, source: str, name: str = "f") -> list[str]:
     def shown(remark: Remark) -> str:
         return f"{traced.at(remark.span)} · {remark.code}: {remark.message}"
 
-    return [shown(remark) for remark in traced.trace.remarks if remark.code]
+    return [shown(remark) for remark in remarks(traced) if remark.code]
 
 
 def test_each_read_of_a_value_is_told_in_words(trace: TraceFixture) -> None:

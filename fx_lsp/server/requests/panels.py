@@ -199,7 +199,7 @@ def _function(state: TargetState, range_: Callable[[Span], types.Range], sizes: 
     if isinstance(outcome, Trace):
         names = SizeNames(outcome, sizes)
         data["inputs"] = [{**input_data(i), "shown": names.of_input(i)} for i in outcome.inputs]
-        data["saved"] = outcome.saved_bytes if outcome.info("backward") is not None else None
+        data["saved"] = outcome.activation_bytes if outcome.info("backward") is not None else None
         data["guessed"] = bool(Guesses(outcome.inputs))
         data["variants"] = [{"name": v.name, "work": variant_work(v.name)} for v in outcome.variants]
     return data

@@ -56,7 +56,7 @@ def partial_trace(
 
 
 def _ops(stage: Stage) -> int:
-    return sum(node.op.startswith("call_") and node.comment != FAILS for node in stage.nodes)
+    return sum(node.computes and node.comment != FAILS for node in stage.nodes)
 
 
 def _executed_stage(run: Run, call: Call, sources: Sources, names: Names) -> Stage:

@@ -173,7 +173,7 @@ def page(lines: Iterable[str]) -> str:
 
 def count_ops(stage: Stage) -> int:
     """Return the number of operations of a stage: calls that compute something."""
-    return sum(n.op.startswith("call_") and n.target != "operator.getitem" for n in stage.nodes)
+    return sum(node.computes for node in stage.nodes)
 
 
 def _numbered(name: str) -> Iterator[str]:
