@@ -119,6 +119,58 @@ class Segmenter(nn.Module):
     assert inputs(trace, source, "Segmenter") == snapshot(["image: f32[4, 3, 64, 64]", "target: i64[4, 64, 64]"])
 
 
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("scale[t, None, None, None]", snapshot(["x: f32[4, 8, 64, 64]", "t: i64[4]"])),
+        ("scale[t][:, None, None]", snapshot(["x: f32[4, 8, 64]", "t: i64[4]"])),
+        ("scale[t].view(-1, 1, 1, 1, 1)", snapshot(["x: f32[4, 8, 12, 16, 64]", "t: i64[4]"])),
+        ("scale[t].view(-1, 1)", snapshot(["x: f32[4, 64]", "t: i64[4]"])),
+    ],
+)
+def test_what_is_stretched_over_an_input_says_how_many_dimensions_that_has(
+    trace: TraceFixture, scale: str, expected: list[str]
+) -> None:
+    source = f"""
+def f(x, t: torch.Tensor):
+    scale = torch.linspace(0, 1, 100)
+    return {scale} * x
+"""
+    assert inputs(trace, source) == expected
+
+
+ONE_HOT = """
+from torch import nn
+
+def one_hot(places, count):
+    (batch,) = places.shape
+    return torch.zeros(batch, count).scatter_(1, places.unsqueeze(1), 1)
+
+class Transition(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(12, 8)
+
+    def forward(self, state, action):
+        return self.fc(torch.cat([state, one_hot(action, 4)], 1))
+
+class World(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.transition = Transition()
+
+    def forward(self, state, action):
+        return self.transition(state, action) - state
+"""
+
+
+def test_what_functions_do_that_a_part_hands_an_input_to(trace: TraceFixture) -> None:
+    found = trace(HEAD + ONE_HOT, "World").trace.inputs
+    assert [f"{i.name}: {i.spec} {i.detail}" for i in found] == snapshot(
+        ["state: f32[12, 8] sizes that fit", "action: i64[12] "]
+    )
+
+
 def test_labels_that_are_flattened_are_whole_numbers(trace: TraceFixture) -> None:
     source = """
 def f(scores, gold, smoothing=False):
