@@ -139,6 +139,24 @@ def f(x, t: torch.Tensor):
     assert inputs(trace, source) == expected
 
 
+def test_layers_are_taken_by_number(trace: TraceFixture) -> None:
+    source = """
+from torch import nn
+
+class Stack(nn.Module):
+    def __init__(self, depth: int = 2):
+        super().__init__()
+        self.depth, self.convs = depth, nn.ModuleList([nn.Conv1d(24, 24, 3, padding=1) for _ in range(depth)])
+
+    def forward(self, x):
+        for i in range(self.depth):
+            x = x + self.convs[i](x)
+        return x
+"""
+    found = trace(HEAD + source, "Stack").trace.inputs
+    assert [f"{i.name}: {i.spec} {i.detail}" for i in found] == snapshot(["x: f32[4, 24, 64] "])
+
+
 ONE_HOT = """
 from torch import nn
 

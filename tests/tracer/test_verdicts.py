@@ -882,6 +882,23 @@ NO_MISTAKES = {
         "        self.mean = torch.tensor(mean).view(1, 3, 1, 1)\n\n"
         "    def forward(self, x):\n        return x - self.mean\n",
     ),
+    "an assertion of the program": (
+        "f",
+        "def f(x: torch.Tensor):\n    y = x.relu()\n    assert y.dtype == torch.bfloat16\n    return y * 2\n",
+    ),
+    "layers of an option that is 0 by default": (
+        "Net",
+        "import argparse\n\nclass Net(nn.Module):\n    def __init__(self, args):\n        super().__init__()\n"
+        "        self.conv = nn.Conv2d(3, args.extra, 3)\n\n    def forward(self, x):\n        return self.conv(x)\n\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--extra', type=int, default=0)\n"
+        "net = Net(parser.parse_args())\n",
+    ),
+    "a file that is not here": (
+        "Words",
+        "from urllib.request import Request\n\nclass Words(nn.Module):\n    def __init__(self, file):\n"
+        "        super().__init__()\n        self.fc, self.request = nn.Linear(8, 8), Request(file)\n\n"
+        "    def forward(self, x):\n        return self.fc(x)\n\nwords = Words('words.json')\n",
+    ),
     "a value of a tensor": (
         "f",
         "def f(spec: torch.Tensor):\n    point = spec[0][spec.shape[1] // 2][3]\n"
