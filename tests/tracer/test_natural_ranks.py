@@ -139,6 +139,21 @@ def f(x, t: torch.Tensor):
     assert inputs(trace, source) == expected
 
 
+def test_images_stay_squares_where_one_side_is_demanded(trace: TraceFixture) -> None:
+    source = """
+from torch import nn
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.rows = nn.Conv2d(3, 8, 4, stride=4), nn.Parameter(torch.zeros(1, 8, 24, 1))
+
+    def forward(self, x):
+        return self.conv(x) + self.rows
+"""
+    assert inputs(trace, source, "Rows") == snapshot(["x: f32[4, 3, 96, 96]"])
+
+
 def test_layers_are_taken_by_number(trace: TraceFixture) -> None:
     source = """
 from torch import nn

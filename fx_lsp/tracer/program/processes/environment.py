@@ -42,7 +42,9 @@ def launch() -> None:
 
 def _missing(error: BaseException | None) -> tuple[str, str]:
     """Return the name of the variable that is not set, and the file that reads it; "" where an error is another."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)] if isinstance(error, KeyError) else []
+    if not isinstance(error, KeyError):
+        return "", ""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if len(frames) < 2 or frames[-1].f_code is not type(os.environ).__getitem__.__code__:
         return "", ""
     return str(error.args[0]), frames[-2].f_code.co_filename
