@@ -297,6 +297,8 @@ def _visit_unpacking(value: ast.expr, elements: Sequence[ast.expr], of: _Of, nam
     """Take in `b, t, c = x.shape`, `first, second = pair` and `x1, y1 = boxes.unbind(-1)`."""
     shaped = shape_of(value)
     subject = named(shaped, value.lineno) if shaped is not None else None
+    if isinstance(value, ast.Attribute) and value.attr == "shape":
+        subject = subject or of(value.value)
     whole = of(value)
     if subject is not None:
         starred = sum(isinstance(element, ast.Starred) for element in elements)

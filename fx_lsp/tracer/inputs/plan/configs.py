@@ -79,15 +79,14 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
         if called and not keys and wanted <= {*called, *dir(nn.Module)}:
             return _module_of(sorted(called))
         values = {name: of_part(name, facts.parts.get(name, Facts())) for name in sorted({*wanted, *keys} - called)}
+        values |= {"shape": (LENGTH,) * (facts.rank or 1)} if "shape" in values else {}
         values |= {name: nn.Identity() for name in sorted(called)}
         if not keys:
             return settings_plan(SimpleNamespace(**values))
         return settings_plan(AttributeDict(values) if wanted else values)
 
     def of_part(name: str, part: Facts) -> Any:
-        if part.holds_others:
-            return namespace(part).make()
-        return (LENGTH,) if name == "shape" else value_for(name, module)
+        return namespace(part).make() if part.holds_others else value_for(name, module)
 
     return namespace
 
