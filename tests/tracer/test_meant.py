@@ -30,7 +30,8 @@ def test_objects_in_objects_have_what_is_read_of_them(trace):
     """
     assert guessed(trace(HEAD + _dedented(source), "Critic")) == snapshot(
         [
-            "init.env: SimpleNamespace(actions=namespace(n=2), board=namespace(shape=(64, 64)), seen=namespace(shape=(64,))) · search",
+            "init.env: SimpleNamespace(actions=namespace(n=2), board=namespace(shape=(64, 64)), "
+            "seen=namespace(shape=(64,))) · search",
             "init.cfg: {'net': {'width': 8}} · search",
             "x: f32[4, 8, 130] · search",
             "a: f32[4, 16, 130] · search",
