@@ -263,14 +263,31 @@ class Related:
     message: str
 
 
+FindingCode = Literal[
+    "all-pairs",  # a column meets a row, so that every element of one is paired with every one of the other
+    "changed-in-place",  # a value that backward reads is changed before
+    "copy",  # a view that is none, because the strides do not allow it
+    "host-sync",  # the host waits for the device
+    "no-effect",  # a conversion to what the tensor is already
+    "no-gradient",  # a parameter that no loss can train
+    "one-element",  # a reduction over a single element
+    "pytorch-warning",  # what PyTorch itself warns of
+    "upcast",  # operands of several precisions, computed in the widest
+]
+
+
 @dataclass(frozen=True)
 class Remark:
-    """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code."""
+    """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code.
+
+    `code` says what kind of mistake it is of those that run; None of what the trace demands of sizes and values.
+    """
 
     message: str
     span: Span | None
     severity: ProblemSeverity = "information"
     related: tuple[Related, ...] = ()
+    code: FindingCode | None = None
 
 
 @dataclass(frozen=True)

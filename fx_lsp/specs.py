@@ -88,8 +88,10 @@ class CommentError:
     end_col: int
 
 
-FX_COMMENT = re.compile(r"#\s*fx:\s*(.*?)\s*$")
+FX_COMMENT = re.compile(r"#\s*fx:(?!\s*ignore\s*(?:\[[^\]]*\]\s*)?(?:#|$))\s*(.*?)\s*$")
 """The comment that says what to trace a definition with; group 1 is what `parse_comment` reads."""
+IGNORE_COMMENT = re.compile(r"#\s*fx:\s*ignore\s*(?:\[([^\]]*)\]\s*)?(?=#|$)")
+"""The comment that says of a line that there is nothing wrong with it; group 1 are the codes of what it is about."""
 
 MODE = "self.training"
 """The name under which a module's mode stands among the inputs of a trace."""

@@ -32,7 +32,8 @@ def test_settings_are_the_servers_and_in_the_readme():
     keys = {name.removeprefix("fx-lsp.") for name in settings}
     assert keys - OF_THE_EDITOR == {row.key for row in ROWS} - OF_THE_CLIENT
     readme = (EXTENSION / "README.md").read_text(encoding="utf-8")
-    assert {name for name in settings if f"`{name}`" not in readme} <= {"fx-lsp.trace.server"}
+    rows = {"fx-lsp.problems.<code>" if name.startswith("fx-lsp.problems.") else name for name in settings}
+    assert {name for name in rows if f"`{name}`" not in readme} <= {"fx-lsp.trace.server"}
     assert all(settings[name]["scope"].startswith("machine") for name in RUNS_SOMETHING)
     restricted = manifest["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"]
     assert set(restricted) >= RUNS_SOMETHING

@@ -22,7 +22,8 @@ from fx_lsp.commands.sarif import to_sarif
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.commands.survey import FileReport, summarize, survey, to_json
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import TargetKind
+from fx_lsp.features.findings import FINDINGS, TOLD
+from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.capacity import parallel_traces
@@ -46,6 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print one JSON document")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and CI")
     parser.add_argument("--only", choices=tuple(KINDS), help="leave out what is of another kind")
+    for option, told in (("--enable", "tell"), ("--disable", "do not tell")):
+        codes = f"one of {', '.join(FINDINGS)}, or all"
+        parser.add_argument(
+            option, action="append", default=[], choices=(*FINDINGS, "all"), metavar="CODE", help=f"{told} of: {codes}"
+        )
     add_tracing_options(parser)
     parser.add_argument(
         "--jobs", type=_positive, metavar="N", help="traces at once (default: as many as cores and memory allow)"
@@ -82,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     interrupted = False
     try:
-        asyncio.run(_check(settings, sources, kinds, hear, progress))
+        asyncio.run(_check(settings, sources, kinds, hear, progress, _codes(arguments)))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -98,10 +104,11 @@ async def _check(
     kinds: Collection[TargetKind],
     hear: Callable[[FileReport], None],
     progress: Progress,
+    codes: Collection[FindingCode],
 ) -> None:
     engine = Engine(settings, lambda file: None, lambda status: None)
     try:
-        await survey(engine, sources, settings.workers, kinds, hear, progress.target)
+        await survey(engine, sources, settings.workers, kinds, hear, progress.target, codes)
     finally:
         await engine.shutdown()
 
@@ -127,6 +134,12 @@ def _print_end(
         return
     sys.stdout.flush()
     print(one_line_summary(summary, seconds), file=sys.stderr)
+
+
+def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:
+    """Return the findings that are to be told."""
+    enabled: set[FindingCode] = set(FINDINGS if "all" in arguments.enable else arguments.enable)
+    return frozenset(enabled if "all" in arguments.disable else (TOLD | enabled) - set(arguments.disable))
 
 
 def _roots(sources: Sequence[Source]) -> tuple[str, ...]:

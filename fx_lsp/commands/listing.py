@@ -95,6 +95,7 @@ def _remark(remark: Remark, colour: bool) -> str:
     text = one_line(remark_text(remark), 200)
     colours = {"error": _RED, "warning": _YELLOW}
     style = colours.get(remark.severity)
+    text += f" [{remark.code}]" if remark.code is not None else ""
     return f"    {text}" if style is None else f"    {_paint(f'{remark.severity}:', style, colour)} {text}"
 
 

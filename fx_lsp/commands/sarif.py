@@ -64,6 +64,7 @@ def _remark(report: TargetReport, remark: Remark, base: Path) -> dict[str, Any]:
     span = remark.span or report.target.name_span
     severity = "error" if remark.severity == "error" else "warning"
     result = _result(Failure("shape", remark.message, severity=severity), sentence(remark.message), span, base)
+    result["ruleId"] = remark.code or "dimension"
     result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": report.target.name}]
     if remark.related:
         others = [(_location(other.span, base), sentence(other.message)) for other in remark.related]

@@ -12,8 +12,20 @@ from typing import Any
 from fx_lsp import files, wire
 from fx_lsp.commands.sources import Source
 from fx_lsp.features.comments import comment_problems, elsewhere
+from fx_lsp.features.findings import TOLD, told_outcome, unknown_codes
 from fx_lsp.features.problems import Problem
-from fx_lsp.model import Failure, FailureKind, InputSource, InputSpec, Outcome, Remark, Severity, Target, TargetKind
+from fx_lsp.model import (
+    Failure,
+    FailureKind,
+    FindingCode,
+    InputSource,
+    InputSpec,
+    Outcome,
+    Remark,
+    Severity,
+    Target,
+    TargetKind,
+)
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.source.project import project_root
 
@@ -92,15 +104,16 @@ async def survey(
     kinds: Collection[TargetKind],
     on_file: Callable[[FileReport], None],
     on_target: Callable[[TargetReport], None],
+    codes: Collection[FindingCode] = TOLD,
 ) -> None:
-    """Trace the targets of `kinds` in `sources`, `jobs` at once.
+    """Trace the targets of `kinds` in `sources`, `jobs` at once; `codes` are the findings that are told.
 
     `on_target` hears of each as it is known, `on_file` of the files in their order. When it is cancelled, `on_file`
     hears of what was known so far.
     """
     traces, opened = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
     works = [_Work(source) for source in sources]
-    tasks = [asyncio.create_task(_look(engine, work, traces, opened, kinds, on_target)) for work in works]
+    tasks = [asyncio.create_task(_look(engine, work, traces, opened, kinds, on_target, codes)) for work in works]
     reported = 0
     try:
         for work, task in zip(works, tasks, strict=True):
@@ -145,6 +158,7 @@ async def _look(
     opened: asyncio.Semaphore,
     kinds: Collection[TargetKind],
     on_target: Callable[[TargetReport], None],
+    codes: Collection[FindingCode],
 ) -> None:
     file, names = work.source.file, work.source.names
 
@@ -155,6 +169,7 @@ async def _look(
             waited = time.perf_counter() - started
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
+        outcome = told_outcome(outcome, codes, text)
         work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
         on_target(work.targets[-1])
 
@@ -172,7 +187,8 @@ async def _look(
                 work.failure = targets
                 return
             wanted = [t for t in targets if t.kind in kinds and (names is None or t.name in names)]
-            work.comments += comment_problems(file, text, targets) if names is None else ()
+            if names is None:
+                work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
             await asyncio.gather(*(trace(target) for target in wanted))
         finally:
             engine.close(file)

@@ -11,7 +11,7 @@ from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.folding import Fold, describe, folds, shorten
 from fx_lsp.features.guesses import marked
 from fx_lsp.features.lenses import summarize
-from fx_lsp.features.problems import remark_text
+from fx_lsp.features.problems import all_notes
 from fx_lsp.features.text import basename, count, format_bytes, is_tensor_spec, one_line
 from fx_lsp.model import InputSpec, Node, Saved, Span, Stage, Trace
 from fx_lsp.syntax import parse
@@ -165,7 +165,7 @@ def _header(trace: Trace, stage: Stage, body: list[Line], names: SizeNames) -> l
     how = info.title if info is not None and info.title else summarize(trace)
     lines = title_lines(trace, f"{stage.name}{graph} · {count('op', ops)}", how, names)[:-1]
     lines += [f"#   with {legend}"] if (legend := names.legend()) else []
-    lines += [f"# note: {one_line(note, 400)}" for note in (*trace.notes, *map(remark_text, trace.remarks))]
+    lines += [f"# note: {one_line(note, 400)}" for note in all_notes(trace)]
     if info is not None and info.note:
         lines.append(f"# note: {one_line(info.note, 400)}")
     inputs = {node.name for node in stage.nodes if node.op == "placeholder"}  # they may share the line of the `def`

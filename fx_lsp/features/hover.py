@@ -14,7 +14,7 @@ from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.partial import executed, shown_trace, until
-from fx_lsp.features.problems import remark_text
+from fx_lsp.features.problems import all_notes
 from fx_lsp.features.signature import signature
 from fx_lsp.features.source import CursorContext, expression_at
 from fx_lsp.features.text import count, format_bytes, is_tensor_spec, one_line, plain, sentence
@@ -62,7 +62,7 @@ def hover_name(
         " · ".join(part for part in (*_costs(outcome), _saved(outcome)) if part),
         _links(target, outcome, link),
         "" if stage is None else _excerpt(outcome, stage),
-        "\n\n".join(f"*{plain(note)}*" for note in (*outcome.notes, *map(remark_text, outcome.remarks))),
+        "\n\n".join(f"*{plain(note)}*" for note in all_notes(outcome)),
         f"torch {plain(outcome.torch)} · traced in {outcome.seconds * 1000:,.0f} ms",
     ]
     return Hover(_join(sections), target.name_span)
@@ -132,7 +132,7 @@ def _known_at(
     for span in expression.spans:
         graphs = [(name, nodes[span]) for name, nodes in groups if span in nodes]
         value = values.get(span)
-        said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span]
+        said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span and remark.code is None]
         if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
             return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)

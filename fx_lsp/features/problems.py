@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from fx_lsp.features.text import one_line, sentence
-from fx_lsp.model import Failure, Outcome, ProblemSeverity, Related, Remark, Span, Target, Trace
+from fx_lsp.model import Failure, FindingCode, Outcome, ProblemSeverity, Related, Remark, Span, Target, Trace
 
 _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
-_SEVERAL = frozenset({"dimension", "graph", "comment", "syntax"})
+_SEVERAL = frozenset({"dimension", "graph", "comment", "syntax", *get_args(FindingCode)})
 """Codes of which there may be several on one line."""
 _WORST_FIRST: tuple[ProblemSeverity, ...] = ("error", "warning", "information", "hint")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A message at `span` of the file; `code` is the failure's kind, "dimension" for a remark of a trace, or "graph"
-    for one of a graph that is built by hand. `faded` is code that an editor may show as not in use."""
+    """A message at `span` of the file; `code` is the failure's kind or the finding's, "dimension" for another remark of
+    a trace, or "graph" for one of a graph that is built by hand. `faded` is code that an editor may show as not in use.
+    """
 
     span: Span
     severity: ProblemSeverity
@@ -79,6 +81,11 @@ def remark_text(remark: Remark) -> str:
     return remark.message if remark.span is None else f"line {remark.span.line}: {remark.message}"
 
 
+def all_notes(trace: Trace) -> tuple[str, ...]:
+    """Return what is to be known of a whole trace: its notes, and what it demands; mistakes stand where they are."""
+    return (*trace.notes, *(remark_text(remark) for remark in trace.remarks if remark.code is None))
+
+
 def _target_problem(target: Target, failure: Failure) -> Problem:
     message, span = describe(failure), failure.span
     if failure.kind in _WHOLE_FILE:
@@ -93,7 +100,7 @@ def _target_problem(target: Target, failure: Failure) -> Problem:
 
 def _remark(target: Target, remark: Remark) -> Problem:
     message, span = sentence(remark.message), remark.span
-    severity, code = remark.severity, "graph" if target.kind == "graph" else "dimension"
+    severity, code = remark.severity, remark.code or ("graph" if target.kind == "graph" else "dimension")
     if span is None or span.file != target.file:
         related = () if span is None else (Related(span, one_line(remark.message, 200)),)
         return Problem(target.name_span, severity, f"{target.name}: {message}", code, related)

@@ -328,6 +328,7 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
             if has(f"text_document.{path}.dynamic_registration")
         ),
         related_information=has("text_document.publish_diagnostics.related_information"),
+        code_pages=has("text_document.publish_diagnostics.code_description_support"),
         code_actions=has("text_document.code_action.code_action_literal_support"),
         document_changes=has("workspace.workspace_edit.document_changes"),
         apply_edit=has("workspace.apply_edit"),

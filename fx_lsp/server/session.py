@@ -39,6 +39,7 @@ class Capabilities:
     register_links: tuple[str, ...] = ()
     register_watchers: bool = False
     related_information: bool = False
+    code_pages: bool = False
     diagnostic_version: bool = False
     faded: bool = False
     code_actions: bool = False

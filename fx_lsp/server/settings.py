@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from fx_lsp.features.dimensions import STYLES, SizeStyle
+from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.features.kernels import CHIP
+from fx_lsp.model import FindingCode
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import EngineSettings
@@ -25,8 +27,8 @@ MAX_NUMBER = 1e9
 class Settings:
     """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
 
-    `sizes` says how sizes are shown that the code has names for. `gpu` is the chip that kernels are compiled for where
-    none is named, `host` where benchmarks run.
+    `problems` are the findings that are told. `sizes` says how sizes are shown that the code has names for. `gpu` is
+    the chip that kernels are compiled for where none is named, `host` where benchmarks run.
     `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
     through `fxLsp/document`, and follows `command:` links in hovers; so are `changes` (it wants `fxLsp/changed`),
     `trusted` (false: nothing of the user's code or environment may run) and `interpreters` (a folder and its Python).
@@ -37,6 +39,7 @@ class Settings:
     sizes: SizeStyle = "names"
     code_lens: bool = True
     diagnostics: bool = True
+    problems: frozenset[FindingCode] = TOLD
     trace_on_open: bool = True
     limits_seconds: float = 60.0
     limits_memory: float = 4096.0
@@ -65,6 +68,7 @@ _ROWS = (
     _Row("sizes", "sizes", str, "names, numbers or both", values=STYLES),
     _Row("codeLens.enabled", "code_lens", bool, "true or false"),
     _Row("diagnostics.enabled", "diagnostics", bool, "true or false"),
+    *(_Row(f"problems.{code}", "problems", bool, "true or false") for code in FINDINGS),
     _Row("traceOnOpen", "trace_on_open", bool, "true or false"),
     _Row("limits.seconds", "limits_seconds", float, "a number of seconds above 0 and up to a billion"),
     _Row("limits.memory", "limits_memory", float, "a number of MiB above 0 and up to a billion"),
@@ -102,14 +106,22 @@ def read_settings(raw: object, base: Settings, former: Settings | None = None) -
     ]
     for row in (row for row in _ROWS if row.key in values):
         value = values[row.key]
-        if value is None or (row.kind is str and value == ""):
+        if row.field == "problems" and (value is None or isinstance(value, bool)):
+            changes["problems"] = _with_code(row, value, changes.get("problems", base.problems))
+        elif value is None or (row.kind is str and value == ""):
             changes[row.field] = getattr(Settings(), row.field)
         elif _fits(value, row):
             changes[row.field] = _taken(value, row)
         else:
-            changes[row.field] = getattr(former or base, row.field)
+            changes.setdefault(row.field, getattr(former or base, row.field))
             wrong.append(f"{SECTION}.{row.key} is {value!r}, not {row.wanted}")
     return replace(base, **changes), tuple(wrong)
+
+
+def _with_code(row: _Row, value: bool | None, codes: frozenset[FindingCode]) -> frozenset[FindingCode]:
+    """Return the findings that are told once one of them is switched on or off, or back to what it is without that."""
+    of_row: set[FindingCode] = {code for code in FINDINGS if row.key.endswith(f".{code}")}
+    return codes | of_row if value or (value is None and of_row <= TOLD) else codes - of_row
 
 
 def _fits(value: object, row: _Row) -> bool:

@@ -93,9 +93,13 @@ def inlay_hint(hint: Hint, lines: Sequence[str], encoding: str) -> types.InlayHi
 
 
 def diagnostic(
-    problem: Problem, lines: Sequence[str], encoding: str, location: Callable[[Span], types.Location] | None
+    problem: Problem,
+    lines: Sequence[str],
+    encoding: str,
+    location: Callable[[Span], types.Location] | None,
+    page: str | None = None,
 ) -> types.Diagnostic:
-    """Return a problem; `location` places related ones, None where the client shows none."""
+    """Return a problem; `location` places related ones, None where the client shows none. `page` explains its code."""
     related = None
     if location is not None and problem.related:
         related = [
@@ -106,6 +110,7 @@ def diagnostic(
         message=problem.message,
         severity=_SEVERITIES[problem.severity],
         code=problem.code,
+        code_description=None if page is None else types.CodeDescription(href=page),
         source="fx-lsp",
         related_information=related,
         tags=[types.DiagnosticTag.Unnecessary] if problem.faded else None,

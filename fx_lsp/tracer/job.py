@@ -37,6 +37,7 @@ from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.analyses.cross_reference import disagreements
 from fx_lsp.tracer.analyses.hand_built import graph_reply
 from fx_lsp.tracer.analyses.node_origins import marked
+from fx_lsp.tracer.analyses.untrained import untrained_layers
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.capture.graphs import Names, saved_values
 from fx_lsp.tracer.capture.partial_trace import partial_trace
@@ -45,7 +46,7 @@ from fx_lsp.tracer.dimensions.annotations import annotation_remarks
 from fx_lsp.tracer.dimensions.naming import finder_of_names
 from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
 from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
-from fx_lsp.tracer.inputs.evidence.body import find_function
+from fx_lsp.tracer.inputs.evidence.body import find_class, find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import unfollowed_notes
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, step_function
@@ -270,7 +271,8 @@ def _trace(
     else:
         remarks += _of_operators(captured)
     remarks += captured.remarks
-    remarks += [] if request.work else _of_annotations(request, loaded, tree, prepared)
+    if not request.work:
+        remarks += [*_of_annotations(request, loaded, tree, prepared), *_of_training(request, loaded, tree, captured)]
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
@@ -439,6 +441,15 @@ def _capture_failure(error: BaseException, sources: Sources, request: TraceReque
         message = f"it runs, but AOTAutograd cannot capture it: {failure.message}"
         return Failure("unsupported", message, failure.span, failure.hint, inputs=prepared.inputs)
     return failure
+
+
+def _of_training(request: TraceRequest, loaded: Loaded, tree: ast.Module, captured: Captured) -> Iterator[Remark]:
+    definition = find_class(tree, request.name) if request.kind == "module" else None
+    cls = getattr(loaded.module, request.name, None)
+    if definition is None or not isinstance(cls, type) or not captured.untrained:
+        return iter(())
+    parameters = [item.name for item in captured.inputs if item.kind == "parameter"]
+    return untrained_layers(cls, definition, request.file, captured.untrained, parameters)
 
 
 def _of_operators(captured: Captured) -> list[Remark]:

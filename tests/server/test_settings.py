@@ -1,5 +1,6 @@
 import pytest
 
+from fx_lsp.features.findings import TOLD
 from fx_lsp.server.settings import Settings, read_settings
 
 
@@ -70,3 +71,16 @@ def test_interpreters_are_pairs():
         Settings(),
         ("fx-lsp.interpreters is [['/a']], not a list of pairs of a folder and a path",),
     )
+
+
+def test_kinds_of_mistakes_are_switched_one_by_one():
+    settings, wrong = read_settings({"problems.copy": True, "problems": {"upcast": False}}, Settings())
+    assert settings.problems == (TOLD | {"copy"}) - {"upcast"} and wrong == ()
+    again, _ = read_settings({"problems.copy": None, "problems.upcast": None}, settings)
+    assert again.problems == TOLD
+
+
+def test_a_switch_that_is_none_leaves_the_kinds_as_they_are():
+    settings, wrong = read_settings({"problems.copy": True, "problems.upcast": "no"}, Settings())
+    assert settings.problems == TOLD | {"copy"}
+    assert wrong == ("fx-lsp.problems.upcast is 'no', not true or false",)

@@ -12,7 +12,7 @@ from torch import nn
 
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.solve.operands import Question, Replacement, of_other_dtypes, of_other_ranks, of_other_sizes
-from fx_lsp.tracer.run.observation import FailedCall
+from fx_lsp.tracer.run.torch_calls import FailedCall
 
 
 def asked(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Question:

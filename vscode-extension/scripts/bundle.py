@@ -41,6 +41,7 @@ def main() -> int:
             unused.unlink()
     leave = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(REPOSITORY / "fx_lsp", TARGET / "fx_lsp", ignore=leave)
+    shutil.copytree(REPOSITORY / "docs" / "problems", TARGET / "fx_lsp" / "problems")
     (TARGET / "__main__.py").write_text(MAIN, encoding="utf-8")
     shutil.copy(REPOSITORY / "LICENSE", HERE / "LICENSE")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lsprotocol import types
 
 from fx_lsp.features.comments import comment_problems, without_doubles
+from fx_lsp.features.findings import told, unknown_codes
 from fx_lsp.features.kernels import kernel_problems, kernels_of
 from fx_lsp.features.problems import problems, work_problems
 from fx_lsp.features.unreached import faded
@@ -12,6 +13,7 @@ from fx_lsp.features.uris import View
 from fx_lsp.model import Span, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
+from fx_lsp.server.display.pages import page_of
 from fx_lsp.server.session import Session
 
 
@@ -22,7 +24,9 @@ def publish(session: Session, client: Client, file: str) -> None:
     if document is None or state is None:
         return
     traced = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
-    shown = without_doubles(comment_problems(file, state.text, [t.target for t in state.targets]), traced)
+    traced = told(traced, session.settings.problems, state.text)
+    written = comment_problems(file, state.text, [t.target for t in state.targets])
+    shown = without_doubles((*written, *unknown_codes(file, state.text)), traced)
     if session.engine is not None:
         shown = (*shown, *work_problems(session.engine.remarks(file)))
     if session.capabilities.faded and state.text == document.text:
@@ -37,7 +41,11 @@ def publish(session: Session, client: Client, file: str) -> None:
         return types.Location(uri=session.uri_of_file(span.file), range=range_)
 
     related = location if session.capabilities.related_information else None
-    diagnostics = [to_proto.diagnostic(p, document.lines, session.encoding, related) for p in shown]
+    explained = session.capabilities.code_pages
+    diagnostics = [
+        to_proto.diagnostic(p, document.lines, session.encoding, related, page_of(p.code) if explained else None)
+        for p in shown
+    ]
     version = document.version if session.capabilities.diagnostic_version else None
     client.publish(document.uri, diagnostics, version)
 

@@ -13,6 +13,7 @@ from fx_lsp.model import Remark, Stage
 from fx_lsp.tracer.capture.autograd_functions import GradientCountError, counted_gradients
 from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.capture.graphs import Names, stage_of
+from fx_lsp.tracer.capture.untrained import Untrained, untrained_parameters
 from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.gpu.tensors import name_devices
@@ -27,7 +28,7 @@ class Captured:
     """The graphs of one call. `saved` are the forward nodes whose values backward reads.
 
     `forward` and `backward` are None for an inference graph, `inference` is None otherwise. It is `refused` where
-    PyTorch cannot differentiate the call.
+    PyTorch cannot differentiate the call. `untrained` are parameters that the joint graph has no gradient for.
     """
 
     inputs: list[FlatInput]
@@ -41,6 +42,7 @@ class Captured:
     notes: tuple[str, ...] = ()
     refused: bool = False
     remarks: tuple[Remark, ...] = ()
+    untrained: list[Untrained] = field(default_factory=list[Untrained])
 
     def refuse(self, error: Exception) -> None:
         """Note why there is no backward graph."""
@@ -107,6 +109,7 @@ def capture(
         name_devices(joint.graph)
         names.assign(joint.graph, captured.inputs, captured.outputs)
         captured.joint = stage_of("joint", joint.graph, names)  # now: the partitioner rewrites the graph
+        captured.untrained = untrained_parameters(joint.graph, names, options["num_fwd_outputs"])
         if "static_lifetime_input_indices" in options:
             options["static_lifetime_input_indices"] = _static_inputs(joint.graph, names)
         forward, backward = partition_fn(joint, inputs, **options)

@@ -17,7 +17,8 @@ from fx_lsp.model import Stage, StageInfo, Trace, TraceRequest
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, FlatInput, flat_inputs
-from fx_lsp.tracer.run.observation import FailedCall, Run, Stopped, TorchCall, tensors_among
+from fx_lsp.tracer.run.observation import Run, Stopped
+from fx_lsp.tracer.run.torch_calls import FailedCall, TorchCall, tensors_among
 from fx_lsp.tracer.source.provenance import KEY, Chain, Sources
 
 STAGE = "torch"

@@ -22,8 +22,9 @@ from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.program.partial_imports import PackageRaised
 from fx_lsp.tracer.run.coroutines import Unfinished
-from fx_lsp.tracer.run.observation import FailedCall, Run
+from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.tensors import describe
+from fx_lsp.tracer.run.torch_calls import FailedCall
 from fx_lsp.tracer.source.expressions import expression
 from fx_lsp.tracer.source.provenance import Sources
 

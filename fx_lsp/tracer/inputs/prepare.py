@@ -30,7 +30,7 @@ from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.inputs.variants import prepared_variant, with_optional_arguments
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.torch_calls import tensors_among
 
 NO_GRADIENT = "its parameters want no gradient here: it does what PyTorch does not differentiate"
 SEARCH_SHARE = 0.75

@@ -17,7 +17,7 @@ from fx_lsp.tracer.inputs.solve.frames import called_in_vain
 from fx_lsp.tracer.inputs.solve.path_conditions import guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.run.observation import tensors_among
+from fx_lsp.tracer.run.torch_calls import tensors_among
 from fx_lsp.tracer.run.values.symbols import size_hint
 
 Path: TypeAlias = tuple[str, ...]

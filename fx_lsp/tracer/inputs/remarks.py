@@ -25,7 +25,6 @@ from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.in_place import overwritten
-from fx_lsp.tracer.run.pairs import pairs_told
 from fx_lsp.tracer.source.expressions import shown_expression
 
 MAX_CALLS_RETRACED = 500
@@ -33,20 +32,12 @@ MAX_CALLS_RETRACED = 500
 
 
 def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> tuple[Remark, ...]:
-    """Tell what is wrong with code that runs: it pairs all elements of two tensors, or wants sizes nobody means.
+    """Tell what is wrong with code that runs: what checks find in it, or that it wants sizes nobody means.
 
     `failures` are attempts that were made before.
     """
-    crossed = (
-        Remark(
-            pairs_told(specs),
-            span,
-            "warning",
-        )
-        for span, *specs in dict.fromkeys(ran.run.crossed)
-    )
     demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran, failures))
-    return (*crossed, *_overwritten(ran), *demands)
+    return (*ran.run.findings, *_overwritten(ran), *demands)
 
 
 def _overwritten(ran: Attempt) -> Iterator[Remark]:
@@ -55,7 +46,7 @@ def _overwritten(ran: Attempt) -> Iterator[Remark]:
     for write in overwritten(outputs, ran.run.writes):
         severity = "error" if write.trains else "warning"
         message = f"the backward pass fails: this changes in place what {write.saved_by.lower()} keeps for it"
-        yield Remark(message, write.chain[0], severity)
+        yield Remark(message, write.chain[0], severity, code="changed-in-place")
 
 
 def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> Iterator[Remark]:

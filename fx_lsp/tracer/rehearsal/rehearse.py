@@ -29,8 +29,8 @@ from fx_lsp.tracer.program.load import codes_of, empty_module
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.program.weights import are_weights_left_out
 from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, Turns, rehearsed
-from fx_lsp.tracer.run.observation import FailedCall, Run, tensors_among, watched_run
-from fx_lsp.tracer.run.pairs import pairs_told
+from fx_lsp.tracer.run.observation import Run, watched_run
+from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.run.values import constants
 from fx_lsp.tracer.run.values.constants import arrays_refuse_gradients
 from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
@@ -137,7 +137,7 @@ class _Rehearsal:
 
 def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Failure | None:
     """Return the first thing that a script does wrong; None where nothing is."""
-    run = Run(pairs=True)
+    run = Run(checked=True)
     rehearsal = _Rehearsal(sources, run)
     tree = rehearsed(ast.parse(request.source, request.file))
     lines = request.source.splitlines()
@@ -162,14 +162,14 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
     error = run.error.__cause__ if isinstance(run.error, _Wrong) else None
     if error is not None:
         return failure_of(error, sources, run.failed, lines, "error")
-    return next(_of_pairs(request, rehearsal), None)
+    return next(_of_pairs(rehearsal), None)
 
 
-def _of_pairs(request: TraceRequest, rehearsal: _Rehearsal) -> Iterator[Failure]:
+def _of_pairs(rehearsal: _Rehearsal) -> Iterator[Failure]:
     """Yield what there is to say of calls that paired all elements of two tensors."""
-    for span, *specs in dict.fromkeys(rehearsal.run.crossed):
-        if span.file == request.file:
-            yield Failure("shape", pairs_told(specs), span, severity="warning")
+    for finding in rehearsal.run.findings:
+        if finding.code == "all-pairs":
+            yield Failure("shape", finding.message, finding.span, severity="warning")
 
 
 def _run(request: TraceRequest, rehearsal: _Rehearsal, tree: ast.Module, module: ModuleType) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,19 +15,27 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fx_lsp.model import InputSpec, ObservedValue, Span
+from fx_lsp.model import InputSpec, ObservedValue, Remark, Span
 from fx_lsp.tracer.run.branches import Branches, Coverage
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.checks.following import Findings
+from fx_lsp.tracer.run.checks.pairs import ELEMENTWISE
+from fx_lsp.tracer.run.checks.waits import reads_told
+from fx_lsp.tracer.run.checks.warned import warnings_told
 from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.in_place import Write, written_tensor
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
-from fx_lsp.tracer.run.pairs import ELEMENTWISE, Columns
 from fx_lsp.tracer.run.tensors import describe
+from fx_lsp.tracer.run.torch_calls import Caller, FailedCall, TorchCall, tensors_among
 from fx_lsp.tracer.run.values.decisions import current_decisions
 from fx_lsp.tracer.run.values.numbers import refuse_numbers
 from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 
 MAX_VALUES = 20_000
+_BETWEEN = "fx_lsp.", "warnings"
+"""Modules whose frames lie between a warning and the code that warns."""
+_FORWARDING = frozenset({"torch.overrides", "torch.functional", "torch.nn.functional", "torch._tensor"})
+"""Modules whose functions are torch calls themselves: who calls them makes the call."""
 _most_repeats: ContextVar[int | None] = ContextVar("most repeats", default=None)
 
 
@@ -46,27 +54,6 @@ def repeats_at_most(count: int) -> Generator[None, None, None]:
 
 
 @dataclass
-class FailedCall:
-    """The torch call that raised: its function, its arguments, and the user's expressions it came from."""
-
-    func: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    chain: Chain
-
-
-@dataclass
-class TorchCall:
-    """A torch call that returned, with its result, and the user's expressions it came from."""
-
-    func: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    result: Any
-    chain: Chain
-
-
-@dataclass
 class Run:
     """Hold what one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
@@ -74,10 +61,10 @@ class Run:
     accident; `unbatched` are calls of layers with one example without a batch, which is one as well; `writes` are
     changes in place. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls
     of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
-    `crossed` are calls that paired every element of one tensor with every one of another, with the specs of both.
-    `coverage` tells which lines of the target's file ran, where values were recorded. `recorded` are the torch calls
-    that returned, for a run that begins with an empty list of them. Without values, `pairs` has `crossed` filled, too.
-    `made_up` is the place of the first number that stands for one of a tensor's.
+    `findings` are mistakes in the target's file that run, where values were recorded or it is `checked`. `coverage`
+    tells which lines of that file ran, where values were recorded. `recorded` are the torch calls that returned, for a
+    run that begins with an empty list of them. `made_up` is the place of the first number that stands for one of a
+    tensor's.
     """
 
     result: Any = None
@@ -91,10 +78,10 @@ class Run:
     values: list[ObservedValue] = field(default_factory=list)
     repeats: Counter[Span] = field(default_factory=Counter[Span])
     calling: FailedCall | None = None
-    crossed: list[tuple[Span, str, str]] = field(default_factory=list["tuple[Span, str, str]"])
+    findings: tuple[Remark, ...] = ()
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
-    pairs: bool = False
+    checked: bool = False
     made_up: TracebackType | None = None
 
     def record(self, call: TorchCall) -> None:
@@ -119,7 +106,7 @@ class Watch(TorchFunctionMode):
     def __init__(self, sources: Sources, stop: CodeType, run: Run, values: Values | None) -> None:
         super().__init__()
         self._sources, self._stop, self._run, self._values = sources, stop, run, values
-        self._columns = Columns()
+        self.findings = Findings(sources.file)
         self._most_repeats = _most_repeats.get()
 
     def __torch_function__(
@@ -130,7 +117,7 @@ class Watch(TorchFunctionMode):
             return func(*args, **kwargs)
         refuse_numbers((*args, *kwargs.values()))
         if _is_unbatched(func, args):
-            self._run.unbatched.append(self._sources.chain(sys._getframe(1), self._stop))
+            self._run.unbatched.append(self.chain(sys._getframe(1)))
         written = written_tensor(func, args, kwargs)
         maker = written.grad_fn if written is not None else None
         tracer = sys.gettrace()
@@ -141,7 +128,7 @@ class Watch(TorchFunctionMode):
             result = checked_call(func, args, kwargs)
         except BaseException:
             if self._run.failed is None:
-                self._run.failed = FailedCall(func, args, kwargs, self._sources.chain(sys._getframe(1), self._stop))
+                self._run.failed = FailedCall(func, args, kwargs, self.chain(sys._getframe(1)))
             raise
         finally:
             self._run.calling = None
@@ -151,14 +138,30 @@ class Watch(TorchFunctionMode):
         if getattr(func, "__module__", "") != torch.nn.init.__name__:  # a run on symbols leaves that out
             self._count(func, args, kwargs, result)
         if maker is not None:
-            self._run.writes.append(Write(self._sources.chain(frame, self._stop), maker))
-        if self._values is None and self._run.pairs:
-            self._note_pairs(TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)))
-        elif self._values is not None:
-            self._keep(
-                self._values, TorchCall(func, args, kwargs, result, self._sources.chain(frame, self._stop)), frame
-            )
+            self._run.writes.append(Write(self.chain(frame), maker))
+        if self._values is not None or self._run.checked:
+            chain, caller = self.chain(frame), self._caller(frame)
+            self._keep(TorchCall(func, args, kwargs, result, chain, caller))
         return result
+
+    def _caller(self, frame: FrameType) -> Caller:
+        while frame.f_back is not None and frame.f_globals.get("__name__") in _FORWARDING:
+            frame = frame.f_back
+        if frame.f_code.co_filename == self._sources.file:
+            return "code"
+        return "layer" if frame.f_globals.get("__name__", "").startswith("torch.nn.modules.") else "library"
+
+    def chain(self, frame: FrameType) -> Chain:
+        """Return the user's expressions that a frame is in."""
+        return self._sources.chain(frame, self._stop)
+
+    def warned(self) -> Chain:
+        """Return the expressions that PyTorch is warning of; none where the warning is another's."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
+            frame = frame.f_back
+        is_ours = self._run.calling is not None or frame.f_globals.get("__name__", "").startswith("torch.")
+        return self.chain(frame) if is_ours else ()
 
     def _count(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Count a call that returned, and take note of what is no sign of inputs as they are meant."""
@@ -169,36 +172,19 @@ class Watch(TorchFunctionMode):
         if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in ELEMENTWISE:
             self._run.expansions += 1
 
-    def _keep(self, values: Values, call: TorchCall, frame: FrameType) -> None:
-        """Keep what a call gave, by the expressions it came from."""
+    def _keep(self, call: TorchCall) -> None:
+        """Keep what a call gave, by the expressions it came from, and what is wrong with it."""
+        self.findings.follow(call)
         chain = call.chain
-        self._note_pairs(call)
+        if self._values is None:
+            return
         if chain and chain[0].file == self._sources.file:
-            direct = frame.f_code.co_filename == self._sources.file
-            values.add(chain[0], "", call.result, last=not direct)
+            self._values.add(chain[0], "", call.result, last=call.caller != "code")
         self._run.record(call)
         if chain:
             self._run.repeats[chain[0]] += 1
             if self._run.repeats[chain[0]] == self._most_repeats:
                 raise LongLoop
-
-    def _note_pairs(self, call: TorchCall) -> None:
-        """Take note of a call that pairs all elements of two tensors."""
-        name = getattr(call.func, "__name__", "")
-        pairing = self._columns.pairing(
-            name, call.args, call.kwargs, call.result, call.chain[0] if call.chain else None
-        )
-        if pairing is not None:
-            self._run.crossed.append((pairing.span, str(pairing.first), str(pairing.second)))
-
-
-def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """The tensors among the arguments of a torch call, also those in its lists."""
-    for a in (*args, *kwargs.values()):
-        if isinstance(a, torch.Tensor):
-            yield a
-        elif isinstance(a, (list, tuple)):
-            yield from (item for item in a if isinstance(item, torch.Tensor))
 
 
 def checked_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -298,8 +284,10 @@ def watched_run(
     if statements is not None and values is not None:
         tracer = _locals_tracer(sources, statements, values, run.coverage)
     previous = sys.gettrace()
+    watch = Watch(sources, stop, run, values)
     try:
-        with OneOperation(), Watch(sources, stop, run, values):
+        tell = watch.findings.tell
+        with OneOperation(), warnings_told(watch.warned, tell), reads_told(watch.chain, tell), watch:
             if tracer is not None:
                 sys.settrace(tracer)
             try:
@@ -310,6 +298,7 @@ def watched_run(
         raise
     except BaseException as error:
         run.error = error
+    run.findings = watch.findings.all()
     if decisions is not None:
         run.made_up = decisions.place
     if values is not None:

@@ -17,7 +17,8 @@ from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.processes.environment import is_set_for
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import Conditions
-from fx_lsp.tracer.run.observation import Run, tensors_among, watched_run
+from fx_lsp.tracer.run.observation import Run, watched_run
+from fx_lsp.tracer.run.torch_calls import tensors_among
 from fx_lsp.tracer.source.provenance import Chain, Sources
 
 

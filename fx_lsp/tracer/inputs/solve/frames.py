@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.run.observation import FailedCall
+from fx_lsp.tracer.run.torch_calls import FailedCall
 from fx_lsp.tracer.source.expressions import expression
 from fx_lsp.tracer.source.provenance import Sources
 

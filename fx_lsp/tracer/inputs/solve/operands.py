@@ -21,7 +21,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
-from fx_lsp.tracer.run.observation import FailedCall, checked_call
+from fx_lsp.tracer.run.observation import checked_call
+from fx_lsp.tracer.run.torch_calls import FailedCall
 from fx_lsp.tracer.run.values.symbols import size_hint
 
 Shape = tuple[int, ...]

@@ -23,8 +23,9 @@ from fx_lsp.tracer.inputs.solve.operands import stretches_ones
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import with_shape_env
-from fx_lsp.tracer.run.observation import Run, tensors_among
+from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
+from fx_lsp.tracer.run.torch_calls import tensors_among
 from fx_lsp.tracer.source.provenance import Chain, Sources
 
 

@@ -54,8 +54,8 @@ from fx_lsp.tracer.inputs.solve.sizes import (
 )
 from fx_lsp.tracer.inputs.solve.solver import enlarged
 from fx_lsp.tracer.run.coroutines import Unfinished
-from fx_lsp.tracer.run.observation import tensors_among
 from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.torch_calls import tensors_among
 
 LENGTHS = (4, 3, 1, 2)
 """The numbers of things that are tried for a list."""

@@ -35,8 +35,8 @@ from fx_lsp.tracer.inputs.solve.operands import (
     of_other_sizes,
     wants_other_rank,
 )
-from fx_lsp.tracer.run.observation import FailedCall, tensors_among
 from fx_lsp.tracer.run.tensors import short_name
+from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.run.values.symbols import size_hint
 
 RESIZED = "sizes that the operation takes"

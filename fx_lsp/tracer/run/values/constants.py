@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_map_only
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
 from fx_lsp.tracer.run.values.decisions import Decisions, current_decisions, needed
 from fx_lsp.tracer.run.values.numbers import NUMBER, number_of_data
+from fx_lsp.tracer.run.values.reads import reading
 from fx_lsp.tracer.run.values.symbols import size_hint
 
 MAX_ELEMENTS = 1 << 20
@@ -437,9 +438,11 @@ def _inner(tensor: Any) -> Any:
 
 
 for kind in (FakeTensor, FunctionalTensor):
-    kind.numpy = _as_numpy(kind.numpy)
-    kind.tolist = _as_list(kind.tolist)
-    kind.item = _as_truth(_as_number(kind.item), torch.bool)
-    kind.__float__ = _as_number(kind.__float__)
-    kind.__bool__ = _as_truth(kind.__bool__)
+    kind.numpy = reading("numpy", _as_numpy(kind.numpy))
+    kind.tolist = reading("tolist", _as_list(kind.tolist))
+    kind.item = reading("item", _as_truth(_as_number(kind.item), torch.bool))
+    kind.__int__ = reading("__int__", kind.__int__)
+    kind.__float__ = reading("__float__", _as_number(kind.__float__))
+    kind.__bool__ = reading("__bool__", _as_truth(kind.__bool__))
+    kind.__repr__ = reading("__repr__", kind.__repr__)
 FunctionalTensor.requires_grad_ = _as_trained(FunctionalTensor.requires_grad_)

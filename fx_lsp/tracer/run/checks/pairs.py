@@ -6,16 +6,15 @@ all up means a sum of n terms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fx_lsp.model import Span
-from fx_lsp.specs import TensorSpec
+from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.torch_calls import TorchCall
 
 ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "true_divide", "__add__", "__radd__", "__mul__", "__rmul__", "__sub__", "__rsub__"}
@@ -32,20 +31,6 @@ _SELECTING = frozenset({"gather", "take_along_dim"})
 _TOTALS = frozenset({"mean", "sum", "nanmean", "nansum"})
 
 
-@dataclass(frozen=True)
-class Pairing:
-    """A call at `span` that paired all elements of two tensors."""
-
-    span: Span
-    first: TensorSpec
-    second: TensorSpec
-
-
-def pairs_told(specs: Iterable[str]) -> str:
-    """Say what happens to tensors of some specs that meet so."""
-    return f"{' and '.join(specs)} broadcast to all pairs of their elements: one of them has a dimension too many"
-
-
 class Columns:
     """Follows tensors of one run: which are columns on purpose, and what becomes of pairs that may be meant."""
 
@@ -53,11 +38,16 @@ class Columns:
         self._meant, self._kept = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
         self._doubtful = WeakTensorKeyDictionary()
 
-    def pairing(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, span: Span | None
-    ) -> Pairing | None:
-        """Take note of a call, and return the pairing that shows in it to be an accident."""
-        pairing = self._crossed(args, span) if span is not None and name in _PAIRING else None
+    def __call__(self, call: TorchCall) -> Iterator[Remark]:
+        """Tell of a pairing that this call shows to be an accident."""
+        pairing = self._pairing(call.name, call.args, call.kwargs, call.result, call.chain[0])
+        if pairing is not None:
+            yield pairing
+
+    def _pairing(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, span: Span
+    ) -> Remark | None:
+        pairing = self._crossed(args, span) if name in _PAIRING else None
         is_doubtful = pairing is not None and any(isinstance(a, torch.Tensor) and a in self._kept for a in args[:2])
         if is_doubtful and isinstance(result, torch.Tensor) and result.dim() == 2:
             self._doubtful[result] = pairing
@@ -77,23 +67,23 @@ class Columns:
         elif keeps or any(a in self._kept for a in tensors):
             self._kept[result] = True
 
-    def _added_up(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Pairing | None:
+    def _added_up(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Remark | None:
         """Return the doubtful pairing that a call adds up as a whole; what has the shape of the pairs is followed."""
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         pairs = [a for a in tensors if a in self._doubtful]
         if not pairs or not isinstance(result, torch.Tensor):
             return None
-        pairing: Pairing = self._doubtful[pairs[0]]
+        pairing: Remark = self._doubtful[pairs[0]]
         if name in _TOTALS:
             return pairing if len(args) == 1 and not {"dim", "axis"} & kwargs.keys() else None
         if result.shape == pairs[0].shape and all(a in self._doubtful or a.dim() < 2 for a in tensors):
             self._doubtful[result] = pairing
         return None
 
-    def _crossed(self, args: tuple[Any, ...], span: Span | None) -> Pairing | None:
+    def _crossed(self, args: tuple[Any, ...], span: Span) -> Remark | None:
         """A column `[n, 1]` and a row `[n]` that a call is given, where nothing says that all pairs are meant."""
         tensors = [a for a in args[:2] if isinstance(a, torch.Tensor)]
-        if span is None or len(tensors) < 2 or tensors[0].dim() == tensors[1].dim():
+        if len(tensors) < 2 or tensors[0].dim() == tensors[1].dim():
             return None
         row, column = sorted(tensors, key=lambda tensor: tensor.dim())
         sizes = column.shape
@@ -101,7 +91,11 @@ class Columns:
             return None
         if row.dim() != 1 or len(sizes) != 2 or sizes[1] != 1 or sizes[0] != row.shape[0] or row.shape[0] == 1:
             return None
-        return None if column in self._meant else Pairing(span, spec_of(tensors[0]), spec_of(tensors[1]))
+        if column in self._meant:
+            return None
+        specs = " and ".join(str(spec_of(tensor)) for tensor in tensors)
+        told = f"{specs} broadcast to all pairs of their elements: one of them has a dimension too many"
+        return Remark(told, span, "warning", code="all-pairs")
 
 
 def _adds_axis(args: tuple[Any, ...]) -> bool:

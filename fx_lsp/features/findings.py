@@ -1,0 +1,86 @@
+"""Kinds of mistakes that run: which are told, and where a comment says that one is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple, get_args
+
+from fx_lsp.features.problems import Problem
+from fx_lsp.model import FailureKind, FindingCode, Outcome, Span, Trace
+from fx_lsp.specs import IGNORE_COMMENT
+
+
+class FindingKind(NamedTuple):
+    """What a kind of finding is about, in a few words; whether it is told unless someone asks for it."""
+
+    title: str
+    is_told: bool = True
+
+
+FINDINGS: dict[FindingCode, FindingKind] = {
+    "all-pairs": FindingKind("a column that meets a row, so that all their elements are paired"),
+    "changed-in-place": FindingKind("a value that the backward pass reads and that is changed before it"),
+    "copy": FindingKind("a reshape that copies, because the strides allow no view", is_told=False),
+    "host-sync": FindingKind("the host waits for the GPU: a value is read, printed, or decides", is_told=False),
+    "no-effect": FindingKind("a conversion to what the tensor is already", is_told=False),
+    "no-gradient": FindingKind("a layer that the module's results do not train"),
+    "one-element": FindingKind("a softmax, norm or spread of a single element"),
+    "pytorch-warning": FindingKind("what PyTorch itself warns of, where it warns"),
+    "upcast": FindingKind("operands of several precisions, computed in the widest"),
+}
+TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FINDINGS.items() if kind.is_told)
+"""The findings that are told where no setting says otherwise."""
+_OTHER_CODES = ("dimension", "graph", "comment")
+_CODES = frozenset({*FINDINGS, *get_args(FailureKind), *_OTHER_CODES})
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+def told(problems: Iterable[Problem], codes: Collection[FindingCode], text: str) -> tuple[Problem, ...]:
+    """Return the problems that are to be told: of findings those of `codes`, and none that a comment ignores."""
+    return tuple(p for p in problems if is_told(p.code, codes) and not is_ignored(p.span, p.code, text))
+
+
+def told_outcome(outcome: Outcome, codes: Collection[FindingCode], text: str) -> Outcome:
+    """Return an outcome with those of its remarks that are to be told; a failure that a comment ignores is no error."""
+    if isinstance(outcome, Trace):
+        chosen = (remark for remark in outcome.remarks if is_told(remark.code, codes))
+        remarks = (r for r in chosen if r.span is None or not is_ignored(r.span, r.code or "dimension", text))
+        return replace(outcome, remarks=tuple(remarks))
+    is_error = outcome.span is None or not is_ignored(outcome.span, outcome.kind, text)
+    return outcome if is_error else replace(outcome, severity="information")
+
+
+def is_told(code: str | None, codes: Collection[FindingCode] = TOLD) -> bool:
+    """Return whether problems of a code are told; those that are no findings always are."""
+    return code not in FINDINGS or code in codes
+
+
+def is_ignored(span: Span, code: str, text: str) -> bool:
+    """Return whether a line of a problem has a comment `# fx: ignore`, or `# fx: ignore[code, …]` with its code."""
+    if "fx:" not in text:
+        return False
+    ignored = _ignored(text)
+    lines = range(span.line, span.end_line + 1)
+    return any(line in ignored and (not ignored[line] or code in ignored[line]) for line in lines)
+
+
+def unknown_codes(file: str, text: str) -> Iterator[Problem]:
+    """Yield a problem for each code in a comment that is none."""
+    for number, line in enumerate(_NEWLINE.split(text), 1) if "fx:" in text else ():
+        match = IGNORE_COMMENT.search(line)
+        for word in re.finditer(r"[^\s,]+", match[1]) if match and match[1] else ():
+            if word[0] not in _CODES and match is not None:
+                start = len(line[: match.start(1) + word.start()].encode(errors="replace"))
+                span = Span(file, number, start, number, start + len(word[0].encode(errors="replace")))
+                told = f"`{word[0]}` is no code of a problem; those of mistakes that run are {', '.join(FINDINGS)}."
+                yield Problem(span, "warning", told, "comment")
+
+
+@lru_cache(maxsize=8)
+def _ignored(text: str) -> dict[int, frozenset[str]]:
+    """Return by line which codes a comment there ignores; an empty set stands for all."""
+    matches = ((n, IGNORE_COMMENT.search(line)) for n, line in enumerate(_NEWLINE.split(text), 1) if "fx:" in line)
+    return {n: frozenset(re.split(r"[\s,]+", match[1].strip()) if match[1] else ()) for n, match in matches if match}

@@ -1,0 +1,18 @@
+"""The pages that explain codes of problems: `docs/problems/` of a checkout, which an installation has in itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import fx_lsp
+
+_PACKAGE = Path(fx_lsp.__file__).parent
+FOLDERS = _PACKAGE / "problems", _PACKAGE.parent / "docs" / "problems"
+
+
+@cache
+def page_of(code: str) -> str | None:
+    """Return the URI of the page about a code, None where it has none."""
+    page = next((page for folder in FOLDERS if (page := folder / f"{code}.md").is_file()), None)
+    return None if page is None else page.as_uri()

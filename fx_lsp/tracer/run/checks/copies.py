@@ -1,0 +1,36 @@
+"""Calls that copy although they read like views, and conversions that convert nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from fx_lsp.model import Remark
+from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.torch_calls import TorchCall
+
+_LIKE_VIEWS = frozenset({"reshape", "flatten", "unflatten", "contiguous", "reshape_as", "ravel"})
+_OF_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "bool", "type", "type_as"})
+
+
+def copies(call: TorchCall) -> Iterator[Remark]:
+    """Tell of a call that copies its tensor, where the strides allow no view, or that gives back the tensor itself."""
+    tensor, result = call.args[0] if call.args else None, call.result
+    if call.caller != "code" or not isinstance(tensor, torch.Tensor) or not isinstance(result, torch.Tensor):
+        return
+    if result is tensor and (call.name == "contiguous" or call.name in _OF_DTYPE or _is_to_dtype(call)):
+        already = "contiguous" if call.name == "contiguous" else str(tensor.dtype).removeprefix("torch.")
+        yield Remark(f"this changes nothing: the tensor is {already} already", call.chain[0], "hint", code="no-effect")
+    elif call.name in _LIKE_VIEWS and not _share_memory(tensor, result):
+        told = f"this copies: {spec_of(tensor)} has no view as {spec_of(result)}"
+        yield Remark(told, call.chain[0], "hint", code="copy")
+
+
+def _is_to_dtype(call: TorchCall) -> bool:
+    others = (*call.args[1:], *call.kwargs.values())
+    return call.name == "to" and bool(others) and all(isinstance(other, torch.dtype) for other in others)
+
+
+def _share_memory(tensor: torch.Tensor, result: torch.Tensor) -> bool:
+    return result is tensor or tensor.untyped_storage()._cdata == result.untyped_storage()._cdata

@@ -1,0 +1,52 @@
+"""The checks of one run, and what they have told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from fx_lsp.model import FindingCode, Remark, Span
+from fx_lsp.tracer.run.checks.copies import copies
+from fx_lsp.tracer.run.checks.pairs import Columns
+from fx_lsp.tracer.run.checks.precision import Precision
+from fx_lsp.tracer.run.checks.reductions import SingleElements
+from fx_lsp.tracer.run.checks.waits import waits
+from fx_lsp.tracer.run.torch_calls import TorchCall
+
+Check = Callable[[TorchCall], Iterator[Remark]]
+"""Is called with every torch call of a run in turn, and tells what is wrong with it."""
+MAX_FINDINGS = 200
+"""How many findings of one run are kept."""
+
+
+def _checks() -> tuple[Check, ...]:
+    return Columns(), Precision(), SingleElements(), waits, copies
+
+
+@dataclass
+class Findings:
+    """Collects what checks tell of the expressions of one file, one finding of a kind for each."""
+
+    file: str
+    _checks: tuple[Check, ...] = field(default_factory=_checks)
+    _told: dict[tuple[FindingCode | None, Span | None], Remark] = field(
+        default_factory=dict["tuple[FindingCode | None, Span | None]", Remark]
+    )
+
+    def follow(self, call: TorchCall) -> None:
+        """Have each check see a call."""
+        if call.chain:
+            for check in self._checks:
+                for remark in check(call):
+                    self.tell(remark)
+
+    def tell(self, remark: Remark) -> None:
+        """Keep a finding, unless it is about another file or was told already."""
+        is_here = remark.span is not None and remark.span.file == self.file
+        if is_here and len(self._told) < MAX_FINDINGS:
+            self._told.setdefault((remark.code, remark.span), remark)
+
+    def all(self) -> tuple[Remark, ...]:
+        """Return the findings; of what a check says in more words, PyTorch's own warning is left out."""
+        own = {span for code, span in self._told if code != "pytorch-warning"}
+        return tuple(r for (code, span), r in self._told.items() if code != "pytorch-warning" or span not in own)

@@ -1,0 +1,60 @@
+"""Operands of several precisions: the result has the widest, and so has what is computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from fx_lsp.model import Remark
+from fx_lsp.tracer.run.tensors import spec_of
+from fx_lsp.tracer.run.torch_calls import TorchCall, tensors_among
+
+_CASTS = frozenset({"to", "type", "type_as", "float", "double", "half", "bfloat16", "__array__"})
+
+
+class Precision:
+    """Follows which tensors have a dtype that the code asks for, and which have one by default.
+
+    A wide operand that was cast is meant to be wide. One that is narrower than 64 bits is told of only where nobody
+    chose its dtype: a parameter, or what is made without naming a dtype.
+    """
+
+    def __init__(self) -> None:
+        self._chosen, self._by_default = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
+
+    def __call__(self, call: TorchCall) -> Iterator[Remark]:
+        """Tell of a call whose result is wider than one of its operands, though nothing asks for that."""
+        result = call.result
+        if not isinstance(result, torch.Tensor) or not result.is_floating_point():
+            return
+        operands = list(tensors_among(call.args, call.kwargs))
+        alike = [tensor for tensor in operands if tensor.dtype is result.dtype]
+        self._note(call, result, alike)
+        narrow = next((tensor for tensor in operands if _is_narrower(tensor, result)), None)
+        wide = next((tensor for tensor in alike if tensor.dim() > 0), None)
+        if result in self._chosen or narrow is None or wide is None:
+            return
+        self._chosen[result] = True  # what follows from it is no mistake of its own
+        is_meant = call.caller == "library" or torch.is_autocast_enabled(result.device.type)
+        if not is_meant and (result.dtype is torch.float64 or self._is_by_default(wide)):
+            meeting = f"{spec_of(narrow)} and {spec_of(wide)} give {spec_of(result)}"
+            told = f"{meeting}: what follows is computed in {str(result.dtype).removeprefix('torch.')}"
+            yield Remark(told, call.chain[0], "information", code="upcast")
+
+    def _note(self, call: TorchCall, result: torch.Tensor, alike: list[torch.Tensor]) -> None:
+        """Take note of where the dtype of a result comes from; `alike` are the operands that have it."""
+        is_cast = call.name in _CASTS or isinstance(call.kwargs.get("dtype"), torch.dtype)
+        if is_cast or any(tensor in self._chosen for tensor in alike):
+            self._chosen[result] = True
+        elif all(self._is_by_default(tensor) for tensor in alike):
+            self._by_default[result] = True
+
+    def _is_by_default(self, tensor: torch.Tensor) -> bool:
+        return tensor in self._by_default or isinstance(tensor, nn.Parameter)
+
+
+def _is_narrower(tensor: torch.Tensor, result: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.dim() > 0 and tensor.dtype.itemsize < result.dtype.itemsize

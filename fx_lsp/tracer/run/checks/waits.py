@@ -1,0 +1,49 @@
+"""Where the host has to wait for the device, so that it cannot prepare what comes next meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+
+from fx_lsp.model import Remark
+from fx_lsp.tracer.run.torch_calls import TorchCall
+from fx_lsp.tracer.run.values.reads import reads_heard
+from fx_lsp.tracer.source.provenance import Chain
+
+_SIZES = frozenset({"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"})
+_SHOWING = frozenset({"__repr__", "__format__"})
+
+
+def waits(call: TorchCall) -> Iterator[Remark]:
+    """Tell of a call of the user's code that copies a tensor to the host, or whose result has a size that depends on
+    values."""
+    if call.caller == "code" and call.name == "cpu":
+        yield _remark(call.chain, "the tensor is copied to it")
+    elif call.caller == "code" and (call.name in _SIZES or _is_mask(call)):
+        yield _remark(call.chain, "the size of the result depends on values")
+
+
+@contextmanager
+def reads_told(chain: Callable[[FrameType], Chain], tell: Callable[[Remark], None]) -> Generator[None, None, None]:
+    """Inside, tell where a tensor's values are read by Python; `chain` gives the user's expressions of a frame."""
+
+    def hear(frame: FrameType, name: str) -> None:
+        reason = "a tensor is printed" if name in _SHOWING else "it is to have a tensor's values"
+        if spans := chain(frame):
+            tell(_remark(spans, reason))
+
+    with reads_heard(hear):
+        yield
+
+
+def _remark(chain: Chain, reason: str) -> Remark:
+    return Remark(f"the host waits for the device here: {reason}", chain[0], "hint", code="host-sync")
+
+
+def _is_mask(call: TorchCall) -> bool:
+    index = call.args[1] if call.name == "__getitem__" and len(call.args) > 1 else None
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, torch.Tensor) and part.dtype is torch.bool for part in parts)

@@ -1,0 +1,55 @@
+"""Calls of PyTorch's functions, as a run of the target sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from fx_lsp.tracer.source.provenance import Chain
+
+
+@dataclass
+class FailedCall:
+    """The torch call that raised: its function, its arguments, and the user's expressions it came from."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    chain: Chain
+
+
+Caller = Literal["code", "layer", "library"]
+"""Who makes a torch call: the code of the target's file, a layer of `torch.nn`, or another library."""
+
+
+@dataclass
+class TorchCall:
+    """A torch call that returned, with its result, and the user's expressions it came from."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    chain: Chain
+    caller: Caller = "code"
+
+    @property
+    def name(self) -> str:
+        """Return the name of the function: `softmax`, `__add__`."""
+        return getattr(self.func, "__name__", "")
+
+    def argument(self, place: int, name: str, default: Any = None) -> Any:
+        """Return the argument that is given at a place or by its name."""
+        return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
+
+
+def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors among the arguments of a torch call, also those in its lists."""
+    for a in (*args, *kwargs.values()):
+        if isinstance(a, torch.Tensor):
+            yield a
+        elif isinstance(a, (list, tuple)):
+            yield from (item for item in a if isinstance(item, torch.Tensor))

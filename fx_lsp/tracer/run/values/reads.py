@@ -1,0 +1,40 @@
+"""Say where Python reads the values of a tensor: a condition, a number, a list, what is printed."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any
+
+import torch
+
+Hear = Callable[[FrameType, str], None]
+"""Is called with the frame that reads a tensor's values, and with the method that it calls for that."""
+
+_hearer: ContextVar[Hear | None] = ContextVar("who hears of values that are read", default=None)
+
+
+@contextmanager
+def reads_heard(hear: Hear) -> Generator[None, None, None]:
+    """Inside, have `hear` called whenever a tensor's values are read."""
+    token = _hearer.set(hear)
+    try:
+        yield
+    finally:
+        _hearer.reset(token)
+
+
+def reading(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of tensors called `name` that reads their values, which says so where that is heard."""
+
+    @functools.wraps(method)
+    def read(self: torch.Tensor, *args: Any, **options: Any) -> Any:
+        if (hear := _hearer.get()) is not None:
+            hear(sys._getframe(1), name)
+        return method(self, *args, **options)
+
+    return read

@@ -1,0 +1,52 @@
+"""Mistakes that run, through the real server and tracer: a code, its page, and a comment that says otherwise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+from sessions import FULL, Editor, editor
+
+pytestmark = [pytest.mark.torch, pytest.mark.asyncio]
+
+SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
+DIAGNOSTICS = {"relatedInformation": True, "versionSupport": True, "codeDescriptionSupport": True}
+CAPABILITIES = {**FULL, "textDocument": {**FULL["textDocument"], "publishDiagnostics": DIAGNOSTICS}}
+PATIENCE = 90.0
+
+SOURCE = """\
+import torch
+import torch.nn.functional as F
+
+
+# fx: x=f32[4, 8]
+def scores(x):
+    return F.softmax(x.contiguous())
+"""
+
+
+async def lines(e: Editor, uri: str) -> list[str]:
+    await e.until(lambda: e.client.diagnostics.get(uri), PATIENCE)
+    return [f"{d.range.start.line + 1} {d.code}" for d in e.client.diagnostics[uri]]
+
+
+async def test_a_code_opens_its_page(tmp_path: Path) -> None:
+    async with editor(tmp_path, CAPABILITIES, {"interpreter": sys.executable}, command=SERVE) as e:
+        uri = e.open("model.py", SOURCE)
+        assert await lines(e, uri) == ["7 pytorch-warning"]
+        (problem,) = e.client.diagnostics[uri]
+        assert problem.code_description is not None
+        page = Path(unquote(urlparse(problem.code_description.href).path))
+        assert page.read_text(encoding="utf-8").startswith("# `pytorch-warning`")
+
+
+async def test_a_comment_and_settings_say_what_is_told(tmp_path: Path) -> None:
+    told = {"interpreter": sys.executable, "problems": {"no-effect": True}}
+    async with editor(tmp_path, CAPABILITIES, told, command=SERVE) as e:
+        uri = e.open("model.py", SOURCE)
+        assert sorted(await lines(e, uri)) == ["7 no-effect", "7 pytorch-warning"]
+        e.change(uri, 2, SOURCE.rstrip() + "  # fx: ignore[pytorch-warning]\n")
+        await e.until(lambda: len(e.client.diagnostics[uri]) == 1, PATIENCE)
+        assert await lines(e, uri) == ["7 no-effect"]

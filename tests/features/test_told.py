@@ -1,0 +1,80 @@
+"""Which mistakes that run are told: those that a setting asks for, and none that a comment says is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from inline_snapshot import snapshot
+from samples import TRACE
+
+from fx_lsp.features.findings import FINDINGS, TOLD, is_ignored, told, told_outcome, unknown_codes
+from fx_lsp.features.problems import Problem
+from fx_lsp.model import Failure, Remark, Span
+
+FILE = "/project/model.py"
+
+
+def line(number: int) -> Span:
+    return Span(FILE, number, 4, number, 9)
+
+
+def test_kinds_that_nobody_asked_for_are_not_told() -> None:
+    problems = [Problem(line(1), "hint", f"{code}.", code) for code in (*FINDINGS, "shape", "dimension")]
+    assert [p.code for p in told(problems, TOLD, "")] == snapshot(
+        [
+            "all-pairs",
+            "changed-in-place",
+            "no-gradient",
+            "one-element",
+            "pytorch-warning",
+            "upcast",
+            "shape",
+            "dimension",
+        ]
+    )
+    assert [p.code for p in told(problems, frozenset({"copy"}), "")] == ["copy", "shape", "dimension"]
+
+
+@pytest.mark.parametrize(
+    ("comment", "is_told"),
+    [
+        ("# fx: ignore", False),
+        ("# fx: ignore[upcast]", False),
+        ("# fx: ignore[copy, upcast]", False),
+        ("# fx:ignore [ upcast ]", False),
+        ("# noqa # fx: ignore[upcast]", False),
+        ("# fx: ignore[upcast]  # the table is exact", False),
+        ("# fx: ignore[copy]", True),
+        ("# fx: ignore=f32[4]", True),
+        ("# ignore[upcast]", True),
+    ],
+)
+def test_a_comment_says_that_a_line_is_right(comment: str, is_told: bool) -> None:
+    problem = Problem(line(2), "information", "Wide.", "upcast")
+    assert bool(told([problem], TOLD, f"x = 1\ny = x * table  {comment}\n")) is is_told
+
+
+def test_a_comment_on_any_line_of_an_expression_counts() -> None:
+    text = "y = f(\n    x,  # fx: ignore[copy]\n)\n"
+    assert is_ignored(Span(FILE, 1, 4, 3, 1), "copy", text)
+    assert not is_ignored(Span(FILE, 1, 4, 1, 5), "copy", text)
+
+
+def test_a_failure_that_is_ignored_is_no_error() -> None:
+    failure = Failure("shape", "no", line(1), severity="error")
+    assert told_outcome(failure, TOLD, "y = x @ w  # fx: ignore[shape]\n") == replace(failure, severity="information")
+    assert told_outcome(failure, TOLD, "y = x @ w\n") == failure
+
+
+def test_a_listing_has_the_findings_that_are_told() -> None:
+    remarks = (Remark("wide", line(1), code="upcast"), Remark("copied", line(2), code="copy"), Remark("B is 3", None))
+    assert told_outcome(replace(TRACE, remarks=remarks), TOLD, "") == replace(TRACE, remarks=(remarks[0], remarks[2]))
+
+
+def test_an_unknown_code_is_told_where_it_stands() -> None:
+    text = "x = 1\ny = x  # fx: ignore[upcast, cast] # fine\n"
+    (problem,) = unknown_codes(FILE, text)
+    assert (problem.severity, problem.code) == ("warning", "comment")
+    assert text.splitlines()[1][problem.span.col : problem.span.end_col] == "cast"
+    assert problem.message.startswith("`cast` is no code of a problem; those of mistakes that run are all-pairs, ")
