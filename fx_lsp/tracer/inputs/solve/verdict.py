@@ -47,6 +47,8 @@ MIN_RANKS = 4
 """With how many choices of ranks an expression has to fail, where nothing says which is meant."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError, AssertionError)
 """The errors that wrong code raises; what a dictionary lacks may come from elsewhere."""
+_SUFFIX = re.compile(r"\w\.[A-Za-z]\w{1,9}$")
+"""How names of files end."""
 _DIFFERENTIATING = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
 MAX_PLACES = 8
 """At how many expressions it is asked whether they are wrong."""
@@ -391,9 +393,6 @@ def _is_empty(value: Any) -> bool:
 def _names_missing_file(value: Any) -> bool:
     """Return True for a text that ends as names of files do, where there is no such file."""
     return isinstance(value, str) and _SUFFIX.search(value) is not None and not os.path.exists(value)
-
-
-_SUFFIX = re.compile(r"\w\.[A-Za-z]\w{1,9}$")
 
 
 def _reads_open_global(attempt: Attempt) -> bool:
