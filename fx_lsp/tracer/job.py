@@ -68,6 +68,7 @@ from fx_lsp.tracer.program.load import (
     syntax_of,
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.processes.environment import MADE_UP
 from fx_lsp.tracer.program.processes.process_group import REPLICATED, fake_processes
 from fx_lsp.tracer.program.processes.remote_calls import remote_calls_here
 from fx_lsp.tracer.program.weights import weights_note, without_weights
@@ -156,7 +157,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     missing = loaded.missing
                     if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
                         reply = TraceReply(load_failure(missing, sources))
-                    reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *_unfollowed(reply)])
+                    reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *MADE_UP, *_unfollowed(reply)])
                     if naming is not None and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
                         yield replace(first, final=False)

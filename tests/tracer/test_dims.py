@@ -15,6 +15,7 @@ from fx_lsp.tracer.inputs.solve.conditions import conditions_at
         ("Input must have a shape of (*, 3, H, W). Got torch.Size([4, 8])", [("...", 3, "H", "W"), (4, 8)]),
         ("we expect BxCxHxW. Got: torch.Size([4, 64])", [("B", "C", "H", "W"), (4, 64)]),
         ("Input matrix must be a Bx2x3 tensor", [("B", 2, 3)]),
+        ("[h or 1, m, d]", [("h", "m", "d")]),
         ("3 x H x W", [(3, "H", "W")]),
         (":math:`(N, C, d_1)` where C = number of classes", [("N", "C", "d_1")]),
         ("of shape (batch_size, seq_len, dim // 2)", [("batch_size", "seq_len", "dim//2")]),

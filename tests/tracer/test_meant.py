@@ -15,6 +15,30 @@ def guessed(traced):
     return [f"{i.name}: {i.spec} · {i.source}" for i in traced.trace.inputs if i.source != "default"]
 
 
+def test_objects_in_objects_have_what_is_read_of_them(trace):
+    source = """
+    import numpy as np
+
+    class Critic(nn.Module):
+        def __init__(self, env, cfg):
+            super().__init__()
+            rows, columns = env.board.shape
+            self.fc = nn.Linear(np.array(env.seen.shape).prod() + env.actions.n + rows, cfg["net"]["width"])
+
+        def forward(self, x, a):
+            return self.fc(torch.cat([x, a], 1))
+    """
+    assert guessed(trace(HEAD + _dedented(source), "Critic")) == snapshot(
+        [
+            "init.env: SimpleNamespace(actions=namespace(n=2), board=namespace(shape=(64, 64)), "
+            "seen=namespace(shape=(64,))) · search",
+            "init.cfg: {'net': {'width': 8}} · search",
+            "x: f32[4, 8, 130] · search",
+            "a: f32[4, 16, 130] · search",
+        ]
+    )
+
+
 def test_numbers_that_a_configuration_leaves_open(trace):
     source = """
     from dataclasses import dataclass

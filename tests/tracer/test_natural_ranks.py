@@ -119,6 +119,91 @@ class Segmenter(nn.Module):
     assert inputs(trace, source, "Segmenter") == snapshot(["image: f32[4, 3, 64, 64]", "target: i64[4, 64, 64]"])
 
 
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("scale[t, None, None, None]", snapshot(["x: f32[4, 8, 64, 64]", "t: i64[4]"])),
+        ("scale[t][:, None, None]", snapshot(["x: f32[4, 8, 64]", "t: i64[4]"])),
+        ("scale[t].view(-1, 1, 1, 1, 1)", snapshot(["x: f32[4, 8, 12, 16, 64]", "t: i64[4]"])),
+        ("scale[t].view(-1, 1)", snapshot(["x: f32[4, 64]", "t: i64[4]"])),
+    ],
+)
+def test_what_is_stretched_over_an_input_says_how_many_dimensions_that_has(
+    trace: TraceFixture, scale: str, expected: list[str]
+) -> None:
+    source = f"""
+def f(x, t: torch.Tensor):
+    scale = torch.linspace(0, 1, 100)
+    return {scale} * x
+"""
+    assert inputs(trace, source) == expected
+
+
+def test_images_stay_squares_where_one_side_is_demanded(trace: TraceFixture) -> None:
+    source = """
+from torch import nn
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.rows = nn.Conv2d(3, 8, 4, stride=4), nn.Parameter(torch.zeros(1, 8, 24, 1))
+
+    def forward(self, x):
+        return self.conv(x) + self.rows
+"""
+    assert inputs(trace, source, "Rows") == snapshot(["x: f32[4, 3, 96, 96]"])
+
+
+def test_layers_are_taken_by_number(trace: TraceFixture) -> None:
+    source = """
+from torch import nn
+
+class Stack(nn.Module):
+    def __init__(self, depth: int = 2):
+        super().__init__()
+        self.depth, self.convs = depth, nn.ModuleList([nn.Conv1d(24, 24, 3, padding=1) for _ in range(depth)])
+
+    def forward(self, x):
+        for i in range(self.depth):
+            x = x + self.convs[i](x)
+        return x
+"""
+    found = trace(HEAD + source, "Stack").trace.inputs
+    assert [f"{i.name}: {i.spec} {i.detail}" for i in found] == snapshot(["x: f32[4, 24, 64] "])
+
+
+ONE_HOT = """
+from torch import nn
+
+def one_hot(places, count):
+    (batch,) = places.shape
+    return torch.zeros(batch, count).scatter_(1, places.unsqueeze(1), 1)
+
+class Transition(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(12, 8)
+
+    def forward(self, state, action):
+        return self.fc(torch.cat([state, one_hot(action, 4)], 1))
+
+class World(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.transition = Transition()
+
+    def forward(self, state, action):
+        return self.transition(state, action) - state
+"""
+
+
+def test_what_functions_do_that_a_part_hands_an_input_to(trace: TraceFixture) -> None:
+    found = trace(HEAD + ONE_HOT, "World").trace.inputs
+    assert [f"{i.name}: {i.spec} {i.detail}" for i in found] == snapshot(
+        ["state: f32[12, 8] sizes that fit", "action: i64[12] "]
+    )
+
+
 def test_labels_that_are_flattened_are_whole_numbers(trace: TraceFixture) -> None:
     source = """
 def f(scores, gold, smoothing=False):

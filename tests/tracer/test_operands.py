@@ -84,6 +84,13 @@ def test_dtypes() -> None:
     assert torch.int64 in [change.dtype for change in changes if change.operand is tokens]
 
 
+def test_dtypes_where_ranks_are_wrong_as_well() -> None:
+    with FakeTensorMode():
+        x, index = torch.empty(4, 20), torch.empty(4, 1, 16)
+        changes = list(of_other_dtypes(asked(torch.gather, x, 1, index)))
+    assert torch.int64 in [change.dtype for change in changes if change.operand is index]
+
+
 def test_a_value_in_place_of_a_tensor() -> None:
     with FakeTensorMode():
         x, flag, pad = torch.empty(4, 64), torch.empty(8), torch.empty(8, 32)

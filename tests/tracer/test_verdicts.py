@@ -882,6 +882,23 @@ NO_MISTAKES = {
         "        self.mean = torch.tensor(mean).view(1, 3, 1, 1)\n\n"
         "    def forward(self, x):\n        return x - self.mean\n",
     ),
+    "an assertion of the program": (
+        "f",
+        "def f(x: torch.Tensor):\n    y = x.relu()\n    assert y.dtype == torch.bfloat16\n    return y * 2\n",
+    ),
+    "layers of an option that is 0 by default": (
+        "Net",
+        "import argparse\n\nclass Net(nn.Module):\n    def __init__(self, args):\n        super().__init__()\n"
+        "        self.conv = nn.Conv2d(3, args.extra, 3)\n\n    def forward(self, x):\n        return self.conv(x)\n\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--extra', type=int, default=0)\n"
+        "net = Net(parser.parse_args())\n",
+    ),
+    "a file that is not here": (
+        "Words",
+        "from urllib.request import Request\n\nclass Words(nn.Module):\n    def __init__(self, file):\n"
+        "        super().__init__()\n        self.fc, self.request = nn.Linear(8, 8), Request(file)\n\n"
+        "    def forward(self, x):\n        return self.fc(x)\n\nwords = Words('words.json')\n",
+    ),
     "a value of a tensor": (
         "f",
         "def f(spec: torch.Tensor):\n    point = spec[0][spec.shape[1] // 2][3]\n"
@@ -936,6 +953,42 @@ class Joined(nn.Module):
         return self.conv(points.permute(0, 2, 1))
 '''
     assert said(trace, PRELUDE + source, "Joined") == []
+
+
+def test_a_number_of_a_module_that_is_passed_is_none_of_the_input(trace: TraceFixture) -> None:
+    source = """
+class Net(nn.Module):
+    def __init__(self, in_channels: int = 3):
+        super().__init__()
+        self.in_channels, self.conv = in_channels, nn.Conv2d(in_channels, 8, 3)
+
+    def forward(self, x):
+        return self.conv(x)
+
+class Rows(nn.Module):
+    def __init__(self, net: Net):
+        super().__init__()
+        self.net, self.table = net, nn.Parameter(torch.zeros(64, 192))
+
+    def forward(self, x):
+        return self.net((x @ self.table).view(-1, 3, 8, 8))
+"""
+    assert said(trace, source, "Rows") == []
+
+
+def test_nothing_is_told_of_expressions_in_other_files(trace: TraceFixture, tmp_path: Path) -> None:
+    whole = """
+class Net(nn.Module):
+    def __init__(self, in_features: int = 48):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(64, 8))
+
+    def forward(self, x):
+        return {}
+"""
+    assert said(trace, whole.format("x @ self.weight"), "Net") == [("warning", "x @ self.weight")]
+    (tmp_path / "heads_of_nets.py").write_text("def head(x, weight):\n    return x @ weight\n")
+    assert said(trace, "from heads_of_nets import head\n" + whole.format("head(x, self.weight)"), "Net") == []
 
 
 def test_the_input_of_another_method_is_no_input_of_the_layer(trace: TraceFixture) -> None:

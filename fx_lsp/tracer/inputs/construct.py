@@ -22,7 +22,7 @@ from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.search import HARD, search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
-from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_numbers, at_fault
+from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_numbers, at_fault, is_of_environment
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
@@ -87,7 +87,7 @@ def construct(
             again = construct(task, lenient, arguments, is_certain, is_lenient=True)
             if isinstance(again, Constructed):
                 return again
-        bad: Severity = "error" if is_given(start) and is_certain else "information"
+        bad: Severity = "error" if is_certain and _is_evident(start, result.best) else "information"
         is_clear = all(_is_of_one_kind(name, options) for name, options in alternatives.items())
         if bad != "error" and is_clear and not takes_any(signature):
             attempts = [a for a in result.failures if not any(p.source == "search" for _, p in a.plans.tensors())]
@@ -103,6 +103,11 @@ def construct(
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     plans = result.best.plans
     return Constructed(result.best.run.result, shown_init(dict(plans.items)), plans)
+
+
+def _is_evident(start: Plans, failed: Attempt) -> bool:
+    """Return True if a constructor failed with what it is given, and for want of nothing that is not here."""
+    return is_given(start) and not is_of_environment(failed)
 
 
 def _is_of_one_kind(name: str, options: Sequence[Plan]) -> bool:

@@ -68,7 +68,8 @@ def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
 def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
     """Return the sizes that an attempt ran with only because they were guessed so."""
     if ran.plans not in candidate.demands:
-        candidate.demands[ran.plans] = _retraced_demands(candidate, ran)
+        told, file = _retraced_demands(candidate, ran), candidate.task.request.file
+        candidate.demands[ran.plans] = [r for r in told if r.span is not None and r.span.file == file]
     return candidate.demands[ran.plans]
 
 
@@ -91,8 +92,7 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
         other = with_sizes(init, exploration, sizes, INIT)
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
-    remarks = forced(exploration, candidate.node, task.lines, again, set(_known_sizes(candidate, ran)))
-    return [remark for remark in remarks if remark.span is not None and remark.span.file == task.request.file]
+    return forced(exploration, candidate.node, task.lines, again, set(_known_sizes(candidate, ran)))
 
 
 def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]]:

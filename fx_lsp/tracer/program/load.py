@@ -25,6 +25,7 @@ from fx_lsp.tracer.program.absences import Absences, Absent, tolerant, without_l
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.partial_imports import PartialImports
 from fx_lsp.tracer.program.paths import is_installed
+from fx_lsp.tracer.program.processes.environment import is_set_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
 
@@ -98,7 +99,8 @@ def import_package(name: str) -> Exception | None:
 
 
 def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
-    """Load the target's module, where something stands in for packages that cannot be had.
+    """Load the target's module, where something stands in for packages that cannot be had, and environment variables
+    that nobody has set have a value.
 
     What they raised first counts where it cannot be had without them.
     """
@@ -107,7 +109,7 @@ def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[o
         try:
             loaded = _load(request, mode, lacks_names=missing.lacking is not None)
         except Exception as error:
-            if not missing.take(error):
+            if not missing.take(error) and not is_set_for(error):
                 raise missing.first_error or error from None
         else:
             return replace(loaded, notes=(*loaded.notes, *missing.notes()), missing=missing.first)

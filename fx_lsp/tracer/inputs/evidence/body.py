@@ -272,8 +272,8 @@ def _visit(
         case ast.Compare():
             _visit_comparison(node, of)
         case ast.BinOp():
-            for side in (node.left, node.right):
-                _visit_operand(node.op, of(side))
+            for side, other in ((node.left, node.right), (node.right, node.left)):
+                _visit_operand(node.op, of(side), other)
         case _:
             pass
 
@@ -297,6 +297,8 @@ def _visit_unpacking(value: ast.expr, elements: Sequence[ast.expr], of: _Of, nam
     """Take in `b, t, c = x.shape`, `first, second = pair` and `x1, y1 = boxes.unbind(-1)`."""
     shaped = shape_of(value)
     subject = named(shaped, value.lineno) if shaped is not None else None
+    if isinstance(value, ast.Attribute) and value.attr == "shape":
+        subject = subject or of(value.value)
     whole = of(value)
     if subject is not None:
         starred = sum(isinstance(element, ast.Starred) for element in elements)
@@ -333,13 +335,36 @@ def _visit_comparison(node: ast.Compare, of: _Of) -> None:
         facts.literals += [part.value for part in parts if isinstance(part, ast.Constant)]
 
 
-def _visit_operand(operator: ast.operator, facts: Facts | None) -> None:
-    """Take in that something is added, multiplied or the like."""
+def _visit_operand(operator: ast.operator, facts: Facts | None, other: ast.expr) -> None:
+    """Take in that something is added to another, multiplied with it or the like."""
     if isinstance(operator, ast.MatMult) and facts is not None:
         facts.uses.add("tensor")
         facts.min_rank = max(facts.min_rank, 2)
-    elif isinstance(operator, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
-        _note_use(facts, "operand")
+    elif isinstance(operator, (ast.Add, ast.Sub, ast.Mult, ast.Div)) and facts is not None:
+        facts.uses.add("operand")
+        if (rank := _stretched_rank(other)) is not None:
+            facts.likely_rank = facts.likely_rank or rank
+            facts.spatial = facts.spatial or (2 if rank == IMAGE_RANK else 0)
+
+
+def _stretched_rank(expression: ast.expr) -> int | None:
+    """Return the rank of what is stretched over several dimensions of another tensor: 4 of `scale[t, None, None, None]`
+    and of `scale.view(-1, 1, 1, 1)`."""
+    match expression:
+        case ast.Subscript(_, ast.Tuple(parts)) if not any(_is_constant(part, ...) for part in parts):
+            stretched: object = None
+        case ast.Call(ast.Attribute(_, "view" | "reshape"), parts):
+            stretched = 1
+        case _:
+            return None
+    return len(parts) if len(parts) > 2 and all(_is_constant(part, stretched) for part in parts[-2:]) else None
+
+
+IMAGE_RANK = 4
+
+
+def _is_constant(expression: ast.expr, value: object) -> bool:
+    return isinstance(expression, ast.Constant) and expression.value is value
 
 
 def _kept(expression: ast.expr, facts: Mapping[str, Facts], kept: Mapping[str, str]) -> Facts | None:

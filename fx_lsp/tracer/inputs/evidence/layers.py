@@ -119,12 +119,20 @@ def _layer(called: ast.expr, function: FunctionNode, names: Mapping[str, Any]) -
 
 
 def object_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the object that a name or an attribute of one is; None for any other expression."""
-    if isinstance(expression, ast.Name):
-        return names.get(expression.id)
-    if isinstance(expression, ast.Attribute):
-        return getattr(object_of(expression.value, names), expression.attr, None)
-    return None
+    """Return the object that a name or an attribute of one is, and of layers in a list the one of a number, or the
+    first; None for any other expression."""
+    match expression:
+        case ast.Name(name):
+            return names.get(name)
+        case ast.Attribute(owner, name):
+            return getattr(object_of(owner, names), name, None)
+        case ast.Subscript(owner, index):
+            layers = object_of(owner, names)
+            number = index.value if isinstance(index, ast.Constant) and isinstance(index.value, int) else 0
+            is_there = isinstance(layers, (nn.ModuleList, nn.Sequential)) and number < len(layers)
+            return layers[number] if is_there else None
+        case _:
+            return None
 
 
 def _method(called: ast.expr, names: Mapping[str, Any]) -> tuple[nn.Module, Callable[..., Any]] | None:
@@ -222,7 +230,9 @@ def _add_of_method(facts: Facts, part: nn.Module, method: Callable[..., Any], pl
 def _add_of_body(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
     definition, name = definition_of(method), _parameter(method, place)
     if definition is not None and name in {argument.arg for argument in definition.args.args}:
-        facts.take(body_facts(definition)[name])
+        inside = {name: body_facts(definition)[name]}
+        add_facts_of_functions(inside, sys.modules[method.__module__], depth)
+        facts.take(inside[name])
         add_layer_facts(definition, {name: facts}, {"self": part}, depth - 1)
 
 

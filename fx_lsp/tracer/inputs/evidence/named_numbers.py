@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from torch import nn
+
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, Sizes, TensorPlan, ValuePlan
 
@@ -93,14 +95,16 @@ def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
 
 
 def _numbers(name: str, plan: Plan) -> Iterator[tuple[str, int]]:
-    """Yield the whole numbers that a constructor is given under their names, alone or as attributes of an object."""
+    """Yield the whole numbers that a constructor is given under their names, alone or as attributes of an object; those
+    of a module are about what that is called with."""
     if not isinstance(plan, ValuePlan):
         return
     try:
         value = plan.make()
     except Exception:
         return
-    held = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+    is_module = isinstance(value, nn.Module)
+    held = value if isinstance(value, dict) else {} if is_module else getattr(value, "__dict__", {})
     for key, item in {name: value, **held}.items():
         if type(item) is int and item > 1 and isinstance(key, str):
             yield key, item

@@ -133,10 +133,14 @@ def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
     for argument, dtype in _positions(node, name, is_method):
         if (facts := of(_before_views(argument))) is not None:
             facts.dtype = dtype
-            if of(argument) is None:  # what is flattened had more dimensions
-                facts.likely_rank = facts.likely_rank or 2
+            if of(argument) is None:  # what is flattened had more dimensions, and what is unsqueezed had fewer
+                facts.likely_rank = facts.likely_rank or (1 if _is_unsqueezed(argument) else 2)
             elif name.startswith("index_"):
                 facts.rank = 1
+
+
+def _is_unsqueezed(expression: ast.expr) -> bool:
+    return isinstance(expression, ast.Call) and _called_name(expression) == "unsqueeze"
 
 
 def _positions(node: ast.Call, name: str, is_method: bool) -> Iterator[tuple[ast.expr, str]]:

@@ -56,18 +56,21 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
     return construct
 
 
-Namespace: TypeAlias = Callable[[Collection[str], Collection[str], Collection[str]], ValuePlan]
+Namespace: TypeAlias = Callable[[Facts], ValuePlan]
+LENGTH = 64
+"""How long what has a shape is, of which only that is read."""
 
 
 def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespace:
-    """Makes the plan for an object that has certain attributes and keys.
+    """Makes the plan for an object that has the attributes and keys which are read of it.
 
-    An instance of a class that the file knows where one has them all; otherwise values by their names, and modules for
-    those that are called; one module where there are no others.
+    An instance of a class that the file knows where one has them all; otherwise values by their names, modules for
+    those that are called, and such objects for those of which something is read; one module where there are no others.
     """
 
-    def namespace(attributes: Collection[str], keys: Collection[str], called: Collection[str]) -> ValuePlan:
-        wanted = {a for a in attributes if not a.startswith("__") and a not in DICT_METHODS}
+    def namespace(facts: Facts) -> ValuePlan:
+        keys, called = facts.keys, facts.called_parts
+        wanted = {a for a in facts.attributes if not a.startswith("__") and a not in DICT_METHODS}
         for name, cls in list(vars(module).items()):
             if isinstance(cls, type) and not issubclass(cls, nn.Module) and wanted and wanted <= _attributes(cls):
                 detail = "the class that has what is read of it"
@@ -75,11 +78,15 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
                 return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "annotation", detail, certain, cls)
         if called and not keys and wanted <= {*called, *dir(nn.Module)}:
             return _module_of(sorted(called))
-        values: dict[str, Any] = {name: value_for(name, module) for name in sorted({*wanted, *keys} - {*called})}
+        values = {name: of_part(name, facts.parts.get(name, Facts())) for name in sorted({*wanted, *keys} - called)}
+        values |= {"shape": (LENGTH,) * (facts.rank or 1)} if "shape" in values else {}
         values |= {name: nn.Identity() for name in sorted(called)}
         if not keys:
             return settings_plan(SimpleNamespace(**values))
         return settings_plan(AttributeDict(values) if wanted else values)
+
+    def of_part(name: str, part: Facts) -> Any:
+        return namespace(part).make() if part.holds_others else value_for(name, module)
 
     return namespace
 
@@ -162,10 +169,7 @@ def value_for(name: str, module: ModuleType) -> Any:
     spelled = re.sub(r"\W|^(?=\d)", "_", name) + "_" * iskeyword(name)  # a key may be any text
     parameter = inspect.Parameter(spelled, inspect.Parameter.KEYWORD_ONLY)
 
-    def nothing(attributes: Collection[str], keys: Collection[str], called: Collection[str]) -> ValuePlan:
-        return settings_plan({})
-
-    context = Context(module, (2,), constructor(module), nothing, constructing=True)
+    context = Context(module, (2,), constructor(module), lambda _: settings_plan({}), constructing=True)
     plan = proposals(parameter, inspect.Parameter.empty, Facts(), set(), context)[0]
     return plan.make() if isinstance(plan, ValuePlan) else integers(name, Facts(), context)[0]
 

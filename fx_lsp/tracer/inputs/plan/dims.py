@@ -58,7 +58,7 @@ def _listed(text: str) -> Shape | None:
         parts.pop()
     dimensions: list[int | str] = []
     for part in parts:
-        part = _QUOTED.sub(r"\2", part)
+        part = _QUOTED.sub(r"\2", part.removesuffix(" or 1"))
         if part in ("*", "...", "…"):
             dimensions.append("...")
         elif _DIMENSION.fullmatch(part) and part.lower() not in _NOT_A_DIMENSION:

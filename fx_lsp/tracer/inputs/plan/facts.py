@@ -86,6 +86,12 @@ class Facts:
         return frozenset(name for name, part in self.parts.items() if "called" in part.uses) - _METHODS
 
     @property
+    def holds_others(self) -> bool:
+        """Tell whether it is an object or a dictionary that something is read of, as `env.space` in `env.space.shape`
+        and `config["net"]` in `config["net"]["width"]`."""
+        return bool(self.keys or self.attributes & {"shape"} or self.attributes - _METHODS)
+
+    @property
     def may_be_several(self) -> bool:
         """Tell whether it may be a list or a tuple of things: it is gone over."""
         return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)

@@ -110,7 +110,7 @@ class Context:
     module: ModuleType
     ranks: Sequence[int]
     construct: Callable[[type], Any]
-    namespace: Callable[[Collection[str], Collection[str], Collection[str]], Plan]
+    namespace: Callable[[Facts], Plan]
     constructing: bool = False
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
@@ -487,7 +487,7 @@ def _modules(facts: Facts, context: Context) -> list[Plan]:
 
 def _asked_for(attributes: Collection[str], facts: Facts, context: Context) -> ValuePlan:
     """Return the plan for a module with a parameter that has attributes of its class besides what all modules have."""
-    settings = context.namespace(attributes, (), ())
+    settings = context.namespace(Facts(attributes={*attributes}))
     held: dict[str, Any] = vars(settings.make()) if isinstance(settings, ValuePlan) else {}
     held |= {name: part.literals[0] for name, part in facts.parts.items() if name in held and part.literals}
     shown = ", ".join(f"{name}={item!r}" for name, item in held.items())
@@ -522,7 +522,7 @@ def _is_named(facts: Facts) -> bool:
 
 def _named(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
     """Return what has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
-    settings = context.namespace(facts.attributes, facts.keys, facts.called_parts)
+    settings = context.namespace(facts)
     complete = context.complete(settings.cls) if isinstance(settings, ValuePlan) and settings.cls is not None else ()
     if context.constructing or _SETTINGS.search(name):
         return [settings, *complete]

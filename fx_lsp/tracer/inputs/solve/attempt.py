@@ -14,7 +14,7 @@ from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.solve.frames import refused_call, tracebacks
 from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.program.processes.process_group import wants_launcher
+from fx_lsp.tracer.program.processes.environment import is_set_for
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.run.observation import Run, watched_run
@@ -71,7 +71,7 @@ def attempt(
     except Exception as error:
         return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.context)
     run = watched_run(task.sources, call.run, RUN_CODE, task.statements, run)
-    if wants_launcher(run.error):
+    if is_set_for(run.error):
         return attempt(task, plans, alternatives, make)
     created = tuple(call.created)
     return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.context, created)

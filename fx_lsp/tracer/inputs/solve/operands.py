@@ -19,6 +19,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map
 
+from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.run.observation import checked_call
 from fx_lsp.tracer.run.torch_calls import FailedCall
@@ -235,16 +236,21 @@ def _without_a_dimension(rank: int, operand: torch.Tensor, question: Question) -
 
 
 def of_other_dtypes(question: Question) -> Iterator[Replacement]:
-    """Yield the operands whose dtype a call refused, each with one that it runs with: first those of the others."""
+    """Yield the operands whose dtype a call refused, each with one that it runs with: first those of the others.
+
+    Where sizes or ranks are wrong as well, they are those with which it raises something else.
+    """
     dtypes = dict.fromkeys((*(tensor.dtype for tensor in question.tensors), *DTYPES))
     operands = question.operands
-    for operand in operands:
-        for dtype in dtypes:
-            if dtype != operand.dtype and question.takes_dtype([operand], dtype):
-                yield Replacement(operand, _shape(operand), dtype)
+    pairs = ((operand, dtype) for operand in operands for dtype in dtypes if dtype != operand.dtype)
+    changes = [Replacement(operand, _shape(operand), dtype) for operand, dtype in pairs]
+    fitting = [change for change in changes if question.takes_dtype([change.operand], change.dtype)]
     for dtype in dtypes if len(operands) > 1 else ():
         if question.takes_dtype(operands, dtype):
-            yield from (Replacement(operand, _shape(operand), dtype) for operand in operands if operand.dtype != dtype)
+            fitting += [change for change in changes if change.dtype == dtype]
+    if not fitting and question.refused is not None and kind_of(question.refused) == "dtype":
+        fitting = question.fitting(changes)
+    yield from fitting
 
 
 def _values_like(argument: Any) -> tuple[Any, ...]:

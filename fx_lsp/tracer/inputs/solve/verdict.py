@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import math
+import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
@@ -44,6 +47,8 @@ MIN_RANKS = 4
 """With how many choices of ranks an expression has to fail, where nothing says which is meant."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError, AssertionError)
 """The errors that wrong code raises; what a dictionary lacks may come from elsewhere."""
+_SUFFIX = re.compile(r"\w\.[A-Za-z]\w{1,9}$")
+"""How names of files end."""
 _DIFFERENTIATING = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
 MAX_PLACES = 8
 """At how many expressions it is asked whether they are wrong."""
@@ -360,14 +365,14 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Return True if something that is not here stopped it: what could not be had before a step, a list that other
-    parts of the program fill, values of fake tensors, a module that has no file, or a library that PyTorch needs for
-    what is neither an operation nor a layer."""
+    """Return True if something that is not here stopped it: what could not be had before a step, a list or a tensor
+    that other parts of the program fill, a file, values of fake tensors, a module that has no file, or a library that
+    PyTorch needs for what is neither an operation nor a layer."""
     error, call = attempt.run.error, attempt.run.failed
     values = list(call.args) if call is not None else _values_read(attempt)
-    is_empty = any(isinstance(value, (list, tuple, dict, set)) and not value for value in values)
+    is_empty = any(map(_is_empty, values))
     is_of_fakes = isinstance(error, RuntimeError) and FakeTensor.__name__ in str(error)
-    if isinstance(error, AbsentError) or is_empty or is_of_fakes:
+    if isinstance(error, AbsentError) or is_empty or is_of_fakes or any(map(_names_missing_file, tree_leaves(values))):
         return True
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         return getattr(error.obj, "__file__", None) is None
@@ -376,6 +381,18 @@ def is_of_environment(attempt: Attempt) -> bool:
     traceback = _innermost(attempt)
     module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
     return attempt.run.failed is None and module.startswith("torch.") and not module.startswith(_AS_USERS_WRITE)
+
+
+def _is_empty(value: Any) -> bool:
+    """Return True for a collection without anything in it, and for a tensor: an option that is 0 makes such layers."""
+    if isinstance(value, torch.Tensor):
+        return any(type(size) is int and size == 0 for size in value.shape)
+    return isinstance(value, (list, tuple, dict, set)) and not value
+
+
+def _names_missing_file(value: Any) -> bool:
+    """Return True for a text that ends as names of files do, where there is no such file."""
+    return isinstance(value, str) and _SUFFIX.search(value) is not None and not os.path.exists(value)
 
 
 def _reads_open_global(attempt: Attempt) -> bool:
@@ -472,7 +489,7 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
         return False
     if attempt.sources.rank(traceback.tb_frame.f_code.co_filename) == 2:
         return traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in ("torch", "fx_lsp")
-    return expression_at(traceback, attempt.sources) is None
+    return isinstance(attempt.run.error, AssertionError) or expression_at(traceback, attempt.sources) is None
 
 
 def _reads_state(attempt: Attempt) -> bool:

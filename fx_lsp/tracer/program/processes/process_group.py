@@ -17,33 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-LAUNCHED = {
-    "RANK": "0",
-    "LOCAL_RANK": "0",
-    "WORLD_SIZE": "1",
-    "LOCAL_WORLD_SIZE": "1",
-    "MASTER_ADDR": "localhost",
-    "MASTER_PORT": "29500",
-}
-"""What a launcher of processes sets: there, as soon as code cannot do without."""
-
-
-def wants_launcher(error: BaseException | None) -> bool:
-    """Return True, and set what a launcher does, if code failed because a launcher has set nothing."""
-    if (
-        not isinstance(error, KeyError)
-        or not error.args
-        or error.args[0] not in LAUNCHED
-        or error.args[0] in os.environ
-    ):
-        return False
-    _launch()
-    return True
-
-
-def _launch() -> None:
-    os.environ.update({name: value for name, value in LAUNCHED.items() if name not in os.environ})
-
+from fx_lsp.tracer.program.processes.environment import LAUNCHED, launch
 
 _NAMES = rf"['\"](?:{'|'.join(LAUNCHED)})['\"]"
 _DEMANDS = re.compile(rf"environ\[\s*{_NAMES}\s*\]")
@@ -146,7 +120,7 @@ def fake_processes(program: str) -> Generator[None, None, None]:
         yield
         return
     if _DEMANDS.search(program) and not _ASKS.search(program):
-        _launch()
+        launch()
     from torch.distributed import device_mesh, distributed_c10d
 
     default_group, make_mesh = distributed_c10d._get_default_group, device_mesh.init_device_mesh

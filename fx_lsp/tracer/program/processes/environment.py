@@ -1,0 +1,70 @@
+"""Environment variables that code cannot do without: what a launcher of processes sets, and others as they are read."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import traceback
+
+from fx_lsp.tracer.source.likely_numbers import number_named
+
+LAUNCHED = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "localhost",
+    "MASTER_PORT": "29500",
+}
+"""What a launcher of processes sets."""
+MADE_UP: list[str] = []
+"""A sentence for each variable that was made up."""
+
+
+def is_set_for(error: BaseException | None) -> bool:
+    """Return True, and set what is missing, if code failed because nobody has set an environment variable."""
+    name, file = _missing(error)
+    if not name or name in os.environ:
+        return False
+    if name in LAUNCHED:
+        launch()
+    else:
+        os.environ[name] = _value_read(name, file)
+        MADE_UP.append(f"the environment variable {name} is not set, and is {os.environ[name]!r} here")
+    return True
+
+
+def launch() -> None:
+    """Set what a launcher of processes does."""
+    os.environ.update({name: value for name, value in LAUNCHED.items() if name not in os.environ})
+
+
+def _missing(error: BaseException | None) -> tuple[str, str]:
+    """Return the name of the variable that is not set, and the file that reads it; "" where an error is another."""
+    if not isinstance(error, KeyError):
+        return "", ""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if len(frames) < 2 or frames[-1].f_code is not type(os.environ).__getitem__.__code__:
+        return "", ""
+    return str(error.args[0]), frames[-2].f_code.co_filename
+
+
+def _value_read(name: str, file: str) -> str:
+    """Return what a file compares a variable with, the words that it looks for in it, or a likely number for one."""
+    words: dict[str, None] = {}
+    for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
+        match node:
+            case ast.Compare(read, [ast.Eq() | ast.NotEq()], [ast.Constant(str(value))]) if _reads(read, name):
+                return value
+            case ast.Compare(ast.Constant(str(value)), [ast.In() | ast.NotIn()], [read]) if _reads(read, name):
+                words[value] = None
+            case ast.Call(ast.Name("int" | "float"), [read]) if _reads(read, name):
+                return str(number_named(name.lower()))
+            case _:
+                pass
+    return " ".join(words) or "1"
+
+
+def _reads(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == name
