@@ -169,7 +169,7 @@ def test_causal_programs_leave_out_what_is_masked() -> None:
     lines = [line.strip() for line in generated(captured(causal, inputs)).text.split("\n")]
     assert [line for line in lines if line.startswith("for start in range")] == [
         "for start in range(0, tl.minimum(64, (tl.program_id(0) + 1) * ROWS), COLS):",
-        "for start in range(tl.program_id(0) * COLS // ROWS * ROWS, 64, ROWS):",
+        "for start in range((tl.program_id(0) * COLS // ROWS) * ROWS, 64, ROWS):",
         "for start in range(0, tl.minimum(64, (tl.program_id(0) + 1) * ROWS), COLS):",
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.scopes import rename_calls
 from fx_lsp.codegen.ir.statement import (
     Assign,
     Block,
@@ -80,8 +80,9 @@ CHECK_FUNCTION = "check"
 
 def check_function_name(subject: FileSpec) -> str:
     """Return the name of that function in a file: neither the user's function nor a parameter of it has that name."""
-    name, words = CHECK_FUNCTION, {subject.name, *re.findall(r"\w+", subject.signature)}
-    while name in words:
+    signature = ast.parse(f"def f({subject.signature}): ...")
+    name, other_names = CHECK_FUNCTION, {subject.name, *(a.arg for a in ast.walk(signature) if isinstance(a, ast.arg))}
+    while name in other_names:
         name += "_"
     return name
 
@@ -299,9 +300,8 @@ class FileFunctions:
 
 def _checks(subject: FileSpec) -> list[str]:
     """Return the lines that refuse other arguments, and modules that are not set as they were."""
-    name = check_function_name(subject)
-    checks = [line.replace(f"{CHECK_FUNCTION}(", f"{name}(", 1) for line in subject.checks]
-    return [*checks, *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
+    checks = rename_calls("\n".join(subject.checks), CHECK_FUNCTION, check_function_name(subject))
+    return [*checks.splitlines(), *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
 
 
 def _listed(body: FunctionBody, nodes: Sequence[fx.Node]) -> str:

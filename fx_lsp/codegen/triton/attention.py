@@ -263,7 +263,7 @@ class AttentionWriter(KernelWriter):
         dims = [d for d in self.tile.dims if d.axes != (BATCH,) or self.layout.batch != 1]
         tile = replace(self.tile, dims=tuple(dims))
         reads = list(self.reads.values())
-        return Kernel(self.title, tuple(parameters), body, reads, writes, sizes, tile, list(self.helpers))
+        return Kernel(self.title, tuple(parameters), body, reads, writes, sizes, tile)
 
     def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
         """Write a loop over the tiles of the dimension that is not fixed."""

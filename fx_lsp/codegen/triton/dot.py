@@ -137,7 +137,6 @@ class _MatmulWriter(KernelWriter):
             writes,
             sizes,
             self.tile,
-            list(self.helpers),
             described=tuple(m.buffer.name for m in self.matrices or ()),
         )
 

@@ -87,7 +87,6 @@ class KernelWriter:
                 self.names[axis] = dim.variable if len(dim.axes) == 1 else self.unique(axis.name)
         self.uses = Counter(id(i) for v in self.values for i in v.inputs)
         self.uses.update(map(id, roots))
-        self.helpers: dict[str, None] = {}
         self.reads: dict[str, Buffer] = {}
         self.writes: dict[str, Buffer] = {}
         self.size_names = self._size_names()
@@ -251,10 +250,6 @@ class KernelWriter:
         """Write `expr` for the value from here on."""
         (self.inner if self.in_loop else self.outer).expressions[id(value)] = expr
 
-    def use_helpers(self, *helpers: str) -> None:
-        """Note that the kernel calls these helper functions."""
-        self.helpers.update(dict.fromkeys(helpers))
-
     def expr(self, value: Value) -> ast.expr:
         if isinstance(value, Constant):
             number = _number(value.value)
@@ -273,9 +268,7 @@ class KernelWriter:
             return self._load(value)
         if isinstance(value, Compute):
             args = {letter: self.ref(a) for letter, a in zip("abcdefgh", value.args, strict=False)}
-            helpers = helpers_in(value.op.text)
-            self.use_helpers(*helpers)
-            if helpers or all(isinstance(a, Constant) for a in value.args):
+            if helpers_in(value.op.text) or all(isinstance(a, Constant) for a in value.args):
                 args = {
                     k: fill_template("tl.full([], a, t)", {"a": v, "t": parse_expression(triton_type(x.dtype))})
                     if isinstance(x, Constant)

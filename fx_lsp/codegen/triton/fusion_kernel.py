@@ -57,7 +57,6 @@ class FusionKernel(KernelWriter):
             list(self.writes.values()),
             sizes,
             self.tile,
-            list(self.helpers),
             tuple(self.adds),
         )
 

@@ -16,7 +16,6 @@ from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, unpars
 from fx_lsp.codegen.ir.tile import Dim
 from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Reduction, Scan, Value
 from fx_lsp.codegen.triton.expressions import KernelWriter
-from fx_lsp.codegen.triton.helpers import helpers_in
 from fx_lsp.codegen.triton.masks import covers_mask, identity, padding_value
 
 _REDUCE_CALLS = {
@@ -25,7 +24,6 @@ _REDUCE_CALLS = {
     "max": "tl.reduce(a, {}, combine_fn=nan_max)",
     "prod": "tl.reduce(a, {}, combine_fn=product)",
 }
-_COMBINING = ("nan_max", "nan_min", "product")
 _ACCUMULATE = {
     "sum": "a + b",
     "max": "nan_max(a, b)",
@@ -77,7 +75,6 @@ def reduce_at_once(emitter: KernelWriter, value: Reduction) -> ast.expr:
     call = _REDUCE_CALLS[value.kind]
     if value.kind in ("max", "min") and (_only_shifts(emitter, value) or not value.dtype.is_floating_point):
         call = f"tl.{value.kind}(a, {{}})"
-    emitter.use_helpers(*(h for h in _COMBINING if h in call))
     return fill_template(call.format(_axis(emitter, dim)), {"a": arg})
 
 
@@ -91,7 +88,6 @@ def _only_shifts(emitter: KernelWriter, value: Reduction) -> bool:
 
 def _arg_reduction(emitter: KernelWriter, value: Reduction, dim: Dim) -> ast.expr:
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
-    emitter.use_helpers(helper)
     elements, places = value.args
     values = _broadcast_along(emitter, elements, dim, _masked(emitter, elements, value.kind, frozenset(value.over)))
     where = fill_template(
@@ -122,7 +118,6 @@ def scan_at_once(emitter: KernelWriter, value: Scan) -> ast.expr:
         f"tl.{value.kind}(a, axis={emitter.axis_number(dim)}) {sign} b", {"a": element, "b": name(before)}
     )
     running = emitter.assign(value, call)
-    emitter.use_helpers(*(h for h in _COMBINING if h in _REDUCE_CALLS[kind]))
     step = fill_template(_REDUCE_CALLS[kind].format(_axis(emitter, dim)), {"a": element})
     emitter.define(before, step, value.node, sign)
     return running
@@ -231,7 +226,6 @@ def _simple_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> A
             emitter.define(variable, expr, value.node, "+")
             return
         template = _ACCUMULATE[value.kind]
-        emitter.use_helpers(*helpers_in(template))
         emitter.define(variable, fill_template(template, {"a": name(variable), "b": expr}), value.node)
 
     def end() -> None:
@@ -239,7 +233,6 @@ def _simple_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> A
             emitter.bind_name(value, name(variable))
             return
         call = _REDUCE_CALLS[value.kind]
-        emitter.use_helpers(*(h for h in _COMBINING if h in call))
         emitter.assign(value, fill_template(call.format(_axis(emitter, loop)), {"a": name(variable)}))
 
     return Accumulator([start], step, end)
@@ -315,7 +308,6 @@ def _welford_accumulator(emitter: KernelWriter, loop: Dim, parts: list[Reduction
     def end() -> None:
         results = [mean, squares]
         if loop.block > 1:
-            emitter.use_helpers("welford")
             results = [emitter.unique("mean"), emitter.unique("squares")]
             whole = f"tl.reduce(({mean}, {squares}, {number}), {_axis(emitter, loop)}, combine_fn=welford)"
             emitter.define((*results, "_"), whole, node)
@@ -334,7 +326,6 @@ def _arg_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accu
     where, second = _new_accumulator(emitter, "best_at", elements, loop, last, torch.int64, value.node)
 
     def step() -> None:
-        emitter.use_helpers(helper)
         expr = unparse(_masked(emitter, elements, value.kind, frozenset(value.over)))
         at = unparse(emitter.ref(places))
         several = any(d.block > 1 for d in emitter.dims_of(places.axes))
