@@ -120,8 +120,8 @@ def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
         [
             "00_joint.py",
             "08_joint_sum_stacked_parts.py",
-            "12_partition_recomputing_forward.py",
-            "13_partition_recomputing_backward.py",
+            "13_partition_recomputing_forward.py",
+            "14_partition_recomputing_backward.py",
             "index.txt",
         ]
     )
