@@ -91,9 +91,9 @@ def check_function_name(subject: FileSpec) -> str:
 class FileFunctions:
     """The definitions of a file, and what they share.
 
-    `computed` are the results that an operator computes, `view_results` those that are views of inputs or of other
-    results; `saved` is what forward and backward agree on; `sizes` are those that an operator is given because none of
-    its tensors has them.
+    `view_results` are the results that are views of inputs or of other results, `computed` those that an operator
+    computes or whose gradient backward takes; `saved` is what forward and backward agree on; `sizes` are those that an
+    operator is given because none of its tensors has them.
     """
 
     subject: FileSpec
@@ -109,7 +109,8 @@ class FileFunctions:
         self.programs = [p for p in (self.forward, self.backward) if p is not None]
         results = [r if _is_tensor(r) else None for r in self.forward.results[: self.subject.outputs]]
         self.results = [self.view_results.get(k, r) for k, r in enumerate(results)]
-        self.computed = [k for k, r in enumerate(self.results) if r is not None and k not in self.view_results]
+        alone = {k for k in self.view_results if not self._has_tangent(k)}
+        self.computed = [k for k, r in enumerate(self.results) if r is not None and k not in alone]
         self.inputs = _tensors(self.forward, self.name)
         self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.stem.split('_'))}"
         self.has_operators = any(_operator_results(p) or p.overwritten for p in self.programs)
