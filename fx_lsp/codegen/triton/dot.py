@@ -14,7 +14,7 @@ from torch import fx
 from fx_lsp.choices import Choices, Precision
 from fx_lsp.codegen.graph.edit import sort_graph
 from fx_lsp.codegen.graph.template_kernel import replace_with_kernel
-from fx_lsp.codegen.ir.index import Index, coefficient, count
+from fx_lsp.codegen.ir.index import Index, coefficient
 from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
 from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import TemplateWriter
@@ -151,7 +151,7 @@ def _tiles_of_program(writer: KernelWriter, tiling: MatmulTiling) -> ast.expr:
 
 def _write_place(writer: KernelWriter, tiling: MatmulTiling) -> None:
     """Write which tile a program computes."""
-    wide, batched = ".to(tl.int64)" if _is_large(writer) else "", tiling.batch in tiling.tile.dims
+    wide, batched = ".to(tl.int64)" if writer.is_large() else "", tiling.batch in tiling.tile.dims
     batch = "tl.program_id(2)"
     if tiling.matrices is not None and batched:
         writer.define("within", "tile % (num_m * num_n)")
@@ -176,12 +176,6 @@ def _write_place(writer: KernelWriter, tiling: MatmulTiling) -> None:
             writer.define(_mask(tiling.depth, writer, dim), f"{dim.variable}{place} < {dim.size_name}")
 
 
-def _is_large(writer: KernelWriter) -> bool:
-    loads = [v.buffer for v in writer.values if isinstance(v, Load)]
-    sizes = [count(b.shape) for b in (*loads, *(s.buffer for s in writer.stores))]
-    return any(not s.is_Integer or s >= 2**31 for s in sizes)
-
-
 def _write_product(
     writer: KernelWriter, tiling: MatmulTiling, node: fx.Node, described: Sequence[str], precision: Precision
 ) -> None:
@@ -192,7 +186,7 @@ def _write_product(
     def begin() -> None:
         if tiling.matrices is None:
             steps = f"start + tl.arange(0, {depth.block_name})"
-            writer.define(depth.variable, f"({steps}).to(tl.int64)" if _is_large(writer) else steps)
+            writer.define(depth.variable, f"({steps}).to(tl.int64)" if writer.is_large() else steps)
             writer.split_axes(depth)
 
     def tiles() -> tuple[ast.expr, ast.expr]:
@@ -215,7 +209,7 @@ def _tile(writer: KernelWriter, matrix: TmaMatrix, described: str) -> ast.expr:
     """Return a tile of an operand that TMA reads."""
     writer.reads[matrix.buffer.name] = matrix.buffer
     starts = {"M": "pid_m * BLOCK_M", "N": "pid_n * BLOCK_N", "K": "start"}
-    narrow = ".to(tl.int32)" if _is_large(writer) else ""
+    narrow = ".to(tl.int32)" if writer.is_large() else ""
     place = [f"{writer.names[o.axis]}{narrow}" for o in matrix.outer]
     place += [starts[dim.size_name] for dim in (matrix.rows, matrix.columns)]
     variable = writer.unique(matrix.buffer.name)

@@ -164,6 +164,11 @@ class KernelWriter:
         blocks = {dict(c.blocks).get(dim.block_name, dim.block) for c in self.tile.configs}
         return all(bool(sympy.Mod(dim.size, b) == 0) for b in blocks)
 
+    def is_large(self) -> bool:
+        """Return whether an offset may not fit into 32 bits."""
+        sizes = [count(v.buffer.shape) for v in (*self.values, *self.stores) if isinstance(v, (Load, Store))]
+        return any(not size.is_Integer or size >= 2**31 for size in sizes)
+
     def is_in_loop(self, value: Value) -> bool:
         """Return whether a value is another one in each step of the loop."""
         if self.iterated is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
 
-from fx_lsp.codegen.ir.index import Index, coefficient, count, is_renamed, join_axes
+from fx_lsp.codegen.ir.index import Index, coefficient, is_renamed, join_axes
 from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
 from fx_lsp.codegen.ir.statement import Statement, assign, expressions_in, names_used, without_definitions
 from fx_lsp.codegen.ir.text import multiple_of
@@ -56,7 +56,7 @@ def finished_kernel(writer: KernelWriter) -> Kernel:
     parameters += [KernelParameter(b, constant=True) for b in blocks]
     body = _without_idle_axes(writer)
     wide: list[Statement] = []
-    if is_large(writer):
+    if writer.is_large():
         wide = [assign(s, f"tl.cast({s}, tl.int64)") for s, v in sizes.items() if _is_factor(s, v, body)]
     return Kernel(
         writer.title,
@@ -167,7 +167,7 @@ def write_header(writer: KernelWriter) -> None:
     """Write which elements a program has."""
     programs = [d for d in writer.tile.dims if d.role == "grid"]
     for number, dim in enumerate(programs):
-        start = f"tl.program_id({number})" + (".to(tl.int64)" if is_large(writer) else "")
+        start = f"tl.program_id({number})" + (".to(tl.int64)" if writer.is_large() else "")
         if dim.block == 1:
             writer.define(dim.variable, start)
         else:
@@ -179,16 +179,10 @@ def write_header(writer: KernelWriter) -> None:
             writer.split_axes(dim)
 
 
-def is_large(writer: KernelWriter) -> bool:
-    """Return whether an offset may not fit into 32 bits."""
-    sizes = [count(v.buffer.shape) for v in (*writer.loads, *writer.stores)]
-    return any(not size.is_Integer or size >= 2**31 for size in sizes)
-
-
 def _is_wide(writer: KernelWriter, loop: Dim) -> bool:
     """Return whether that may be because of how far a loop goes: by more than one element with each step."""
     indices = [writer.tile.index(v.index) for v in (*writer.loads, *writer.stores)]
-    return is_large(writer) and any(coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole))
+    return writer.is_large() and any(coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole))
 
 
 def _write_range(writer: KernelWriter, dim: Dim, start: str, wide: bool = False) -> None:

@@ -21,7 +21,7 @@ from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import Constant, Value
 from fx_lsp.codegen.schedule.tiling import with_stages
 from fx_lsp.codegen.triton.expressions import KernelWriter
-from fx_lsp.codegen.triton.fusion_kernel import ELEMENTS, PIPELINE_STAGES, finished_kernel, is_large, write_header
+from fx_lsp.codegen.triton.fusion_kernel import ELEMENTS, PIPELINE_STAGES, finished_kernel, write_header
 
 MAX_UNROLLED = 8
 """Up to how many iterations Triton writes out again when it compiles."""
@@ -184,7 +184,7 @@ def _loop_statement(writer: KernelWriter, loop: Loop, is_static: bool, body: tup
     stages = "STAGES" if "STAGES" in dict(writer.tile.configs[0].blocks) else PIPELINE_STAGES
     how = f"loop_unroll_factor={UNROLL_FACTOR}" if end - first >= MIN_PARTLY_UNROLLED else f"num_stages={stages}"
     steps = parse_expression(f"tl.range({first}, {end}, {how})")
-    if not is_large(writer):
+    if not writer.is_large():
         return For(step, steps, body)
     number = writer.unique("number")
     return For(number, steps, (assign(step, f"tl.cast({number}, tl.int64)"), *body))
