@@ -169,7 +169,7 @@ def test_causal_programs_leave_out_what_is_masked() -> None:
     lines = [line.strip() for line in generated(captured(causal, inputs)).text.split("\n")]
     assert [line for line in lines if line.startswith("for start in range")] == [
         "for start in range(0, tl.minimum(64, (tl.program_id(0) + 1) * ROWS), COLS):",
-        "for start in range(tl.program_id(0) * COLS // ROWS * ROWS, 64, ROWS):",
+        "for start in range((tl.program_id(0) * COLS // ROWS) * ROWS, 64, ROWS):",
         "for start in range(0, tl.minimum(64, (tl.program_id(0) + 1) * ROWS), COLS):",
     ]
 
@@ -280,10 +280,10 @@ def both_sides(q, k, v):
 def test_tiles_before_a_window_are_not_seen(function: Callable[..., torch.Tensor], first: bool) -> None:
     inputs = [tensor(1, 1, 300, 16) for _ in range(3)]
     text = generated(captured(function, inputs)).text
-    assert ("for start in range(\n        tl.maximum(tl.program_id(0) * ROWS - 15, 0)" in text) == (
+    assert ("for start in range(\n        (tl.maximum(tl.program_id(0) * ROWS - 15, 0)" in text) == (
         function is windowed
     )
-    assert bool(re.search(r"in range\(\s*(tl.maximum\()?tl.program_id\(0\) \* ROWS", text)) == first
+    assert bool(re.search(r"in range\(\s*\((tl.maximum\()?tl.program_id\(0\) \* ROWS", text)) == first
     assert wrong(function, inputs) == []
 
 

@@ -75,3 +75,15 @@ def test_rows_that_nothing_divides_are_summed_in_parts(rows: int) -> None:
     text = generated(captured(several, inputs)).text
     assert len(re.findall(r"_partial = torch\.empty\(", text)) >= 4
     assert wrong(several, inputs) == []
+
+
+@pytest.mark.parametrize("of_columns", ["amax", "amin", "argmax", "logsumexp"])
+@pytest.mark.parametrize("of_rows", ["amax", "amin", "logsumexp"])
+def test_rows_beyond_the_last_change_nothing_of_columns(of_rows: str, of_columns: str) -> None:
+    """Even where each row is shifted by what it is reduced to: that of a row of infinities is infinite, too."""
+
+    def shifted(x):
+        x = x - getattr(x, of_rows)(-1, keepdim=True)
+        return getattr(x, of_columns)(0), x
+
+    assert wrong(shifted, [torch.randn(17, 19)]) == []

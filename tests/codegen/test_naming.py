@@ -70,6 +70,16 @@ def any(x, dim):
     return torch.tanh(x).sum(dim) * max(x.shape)
 
 
+# fx: x=f32[8, 16], check=f32[16]
+def tuple(x, check):
+    return torch.relu(x * check).amax(0)
+
+
+# fx: x=f32[8, 16], product=f32[8]
+def sign(x, product):
+    return torch.sign(x) * 2, x.prod(1) * product
+
+
 # fx: x=f32[8, 16]
 class Zip(nn.Module):
     def forward(self, x):
@@ -114,6 +124,19 @@ def test_they_compute_what_the_originals_do(files: dict[str, str], tmp_path: Pat
 def body(text: str, head: str) -> str:
     """The definition that begins with `head`."""
     return head + text.partition(f"\n{head}")[2].partition("\n\n\n")[0]
+
+
+def test_a_function_named_as_one_of_python_leaves_that_alone(files: dict[str, str]) -> None:
+    refusal = body(files["tuple"], "def check_(")
+    assert "({wanted}), not {builtins.tuple(tensor.shape)}" in refusal
+    assert 'check_(check, "check", torch.float32, (16,), device=x.device)' in files["tuple"]
+    assert "\nimport builtins\n" in files["tuple"] and "builtins" not in files["gated"]
+
+
+def test_a_helper_makes_way_for_a_function_of_its_name(files: dict[str, str]) -> None:
+    assert re.findall(r"^def (sign_?|product)\(", files["sign"], re.M) == ["product", "sign_", "sign"]
+    assert "sign_(x)" in body(files["sign"], "def sign_forward_kernel(")
+    assert "return torch.sign(x) * 2, x.prod(1)" in files["sign"]  # comments are as the user wrote them
 
 
 def test_gradients_are_called_after_what_they_are_gradients_of(files: dict[str, str]) -> None:

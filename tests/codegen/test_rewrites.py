@@ -133,6 +133,20 @@ def test_a_rewrite_that_does_nothing_breaks_what_has_to_hold_after_it(
         generated(captured(function, inputs))
 
 
+@pytest.mark.parametrize("part", [lambda x: x.unbind(1), lambda x: x.transpose(0, 1).split([2, 1, 1])])
+def test_backward_takes_the_gradients_of_parts_of_an_input(part: Callable[..., Any]) -> None:
+    """PyTorch hides from autograd that one of several parts is a view, and leaves its gradient to backward."""
+
+    def parted(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, second, *_, last = part(x)
+        return (first[:1] * second[:1]).sum(-1), last, second
+
+    inputs = [torch.randn(3, 4, 8, requires_grad=True)]
+    found = loaded(generated(captured(parted, inputs))).f
+    assert compared(found, parted, inputs) == []
+    assert found(*inputs)[1].data_ptr() == parted(*inputs)[1].data_ptr()
+
+
 def test_a_rewrite_that_changes_what_a_graph_computes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def merge_views(graph: Any) -> None:
         output = next(n for n in reversed(graph.nodes) if n.op == "output")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.scopes import rename_calls
 from fx_lsp.codegen.ir.statement import (
     Assign,
     Block,
@@ -80,8 +80,9 @@ CHECK_FUNCTION = "check"
 
 def check_function_name(subject: FileSpec) -> str:
     """Return the name of that function in a file: neither the user's function nor a parameter of it has that name."""
-    name, words = CHECK_FUNCTION, {subject.name, *re.findall(r"\w+", subject.signature)}
-    while name in words:
+    signature = ast.parse(f"def f({subject.signature}): ...")
+    name, other_names = CHECK_FUNCTION, {subject.name, *(a.arg for a in ast.walk(signature) if isinstance(a, ast.arg))}
+    while name in other_names:
         name += "_"
     return name
 
@@ -90,9 +91,9 @@ def check_function_name(subject: FileSpec) -> str:
 class FileFunctions:
     """The definitions of a file, and what they share.
 
-    `computed` are the results that an operator computes, `view_results` those that are views of inputs or of other
-    results; `saved` is what forward and backward agree on; `sizes` are those that an operator is given because none of
-    its tensors has them.
+    `view_results` are the results that are views of inputs or of other results, `computed` those that an operator
+    computes or whose gradient backward takes; `saved` is what forward and backward agree on; `sizes` are those that an
+    operator is given because none of its tensors has them.
     """
 
     subject: FileSpec
@@ -108,7 +109,8 @@ class FileFunctions:
         self.programs = [p for p in (self.forward, self.backward) if p is not None]
         results = [r if _is_tensor(r) else None for r in self.forward.results[: self.subject.outputs]]
         self.results = [self.view_results.get(k, r) for k, r in enumerate(results)]
-        self.computed = [k for k, r in enumerate(self.results) if r is not None and k not in self.view_results]
+        alone = {k for k in self.view_results if not self._has_tangent(k)}
+        self.computed = [k for k, r in enumerate(self.results) if r is not None and k not in alone]
         self.inputs = _tensors(self.forward, self.name)
         self.title = f"_{''.join(p[:1].upper() + p[1:] for p in self.subject.stem.split('_'))}"
         self.has_operators = any(_operator_results(p) or p.overwritten for p in self.programs)
@@ -299,9 +301,8 @@ class FileFunctions:
 
 def _checks(subject: FileSpec) -> list[str]:
     """Return the lines that refuse other arguments, and modules that are not set as they were."""
-    name = check_function_name(subject)
-    checks = [line.replace(f"{CHECK_FUNCTION}(", f"{name}(", 1) for line in subject.checks]
-    return [*checks, *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
+    checks = rename_calls("\n".join(subject.checks), CHECK_FUNCTION, check_function_name(subject))
+    return [*checks.splitlines(), *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
 
 
 def _listed(body: FunctionBody, nodes: Sequence[fx.Node]) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import builtins
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from torch import fx
 
@@ -17,7 +16,8 @@ from fx_lsp.codegen.file.runtime import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATO
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.graph.unsupported import Unsupported
 from fx_lsp.codegen.ir.kernel import KernelLaunch
-from fx_lsp.codegen.ir.statement import CodeLine
+from fx_lsp.codegen.ir.scopes import names_from_outside, rename_calls, rename_definition
+from fx_lsp.codegen.ir.statement import CodeLine, names_used, rename
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
 from fx_lsp.codegen.triton.program import Program
@@ -92,8 +92,8 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
 def _check_blocks(subject: FileSpec) -> list[Definition]:
     """Return what a file needs to refuse arguments, and modules that are not set as they were."""
     blocks: list[Definition] = []
-    if any(line.startswith(f"{CHECK_FUNCTION}(") for line in subject.checks):
-        blocks.append(_code_block(CHECK.replace(f"def {CHECK_FUNCTION}(", f"def {check_function_name(subject)}(")))
+    if CHECK_FUNCTION in names_from_outside("\n".join(subject.checks)):
+        blocks.append(_code_block(rename_definition(CHECK, check_function_name(subject))))
     if subject.settings:
         blocks.append(_code_block("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])))
         blocks.append(_code_block(SETTINGS))
@@ -122,14 +122,13 @@ def _qualify_builtins(blocks: Sequence[Definition], name: str) -> list[Definitio
     another."""
     if not hasattr(builtins, name):
         return list(blocks)
-    called = re.compile(rf"(?<![\w.])(?<!def ){name}(?=\()")
-    own = re.compile(rf" +def {name}\(")
-    return [
-        block
-        if any(own.match(line.text) for line in block)
-        else [CodeLine(called.sub(f"builtins.{name}", line.text), line.node) for line in block]
-        for block in blocks
-    ]
+    return [_rename_calls_in(block, name, f"builtins.{name}") for block in blocks]
+
+
+def _rename_calls_in(block: Definition, old: str, new: str) -> Definition:
+    """Return a definition that calls the function `new` wherever it called `old`."""
+    lines = rename_calls("\n".join(line.text for line in block), old, new).split("\n")
+    return [CodeLine(text, line.node) for text, line in zip(lines, block, strict=True)]
 
 
 def _code_block(text: str) -> Definition:
@@ -179,21 +178,23 @@ def _head(
         what = "operations of PyTorch for Inductor to compile"
     title = f'"""{subject.name} as {what}: {kinds}.'
     lines = [title, "", *subject.described, '"""', ""] if subject.described else [f'{title}"""', ""]
-    used = "\n".join(line.text for block in blocks for line in block if not line.text.lstrip().startswith("#"))
+    used = frozenset[str]().union(*(names_from_outside("\n".join(line.text for line in block)) for block in blocks))
     lines += _import_lines(subject, launches, parts, used)
     if subject.definitions:
         lines += ["", *subject.definitions]
     return [CodeLine(line) for line in lines]
 
 
-def _import_lines(subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, used: str) -> list[str]:
-    """Return the imports that a file with the text `used` needs."""
+def _import_lines(
+    subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, used: Collection[str]
+) -> list[str]:
+    """Return the imports of a file, of which the names `used` come from elsewhere."""
     future = [i for i in subject.imports if i.startswith("from __future__")]
     own = [i for i in subject.imports if i.startswith("from torch")]
-    modules = [m for m in _MODULES if re.search(rf"(?<![\w.]){m}\.", used)]
+    modules = [m for m in _MODULES if m in used]
     standard = [f"import {m}" for m in modules] + [i for i in subject.imports if i not in (*future, *own)]
     lines = [*future, *([""] if future else []), *standard, *([""] if standard else []), "import torch"]
-    if launches or "triton." in used:
+    if launches or "triton" in used:
         lines.append("import triton")
     if launches:
         lines.append("import triton.language as tl")
@@ -210,11 +211,13 @@ def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Defini
     if any(tuning(launch.kernel) for launch in launches):
         resets = any((k.adds or k.overwrites) and tuning(k) for k in (launch.kernel for launch in launches))
         blocks.append(_code_block(RESETTING if resets else AUTOTUNED))
-    blocks += [_code_block(helper) for helper in with_needed([h for launch in launches for h in launch.kernel.helpers])]
-    for launch in launches:
-        decorators = [CodeLine(line) for line in (*tuning(launch.kernel), "@triton.jit")]
-        blocks.append([*decorators, *launch.kernel.printed()])
-    if subject.name not in HELPERS:
-        return blocks
-    user_name = re.compile(rf"(?<![\w.]){subject.name}(?=[(),])")
-    return [[CodeLine(user_name.sub(f"{subject.name}_", line.text), line.node) for line in block] for block in blocks]
+    kernels = [launch.kernel for launch in launches]
+    used = frozenset[str]().union(*(names_used(kernel.body) for kernel in kernels))
+    renamed = {subject.name: f"{subject.name}_"} if subject.name in HELPERS else {}
+    for name in with_needed(used):
+        helper = _code_block(rename_definition(HELPERS[name], renamed.get(name, name)))
+        blocks.append(_rename_calls_in(helper, subject.name, renamed.get(subject.name, subject.name)))
+    for kernel in kernels:
+        decorators = [CodeLine(line) for line in (*tuning(kernel), "@triton.jit")]
+        blocks.append([*decorators, *replace(kernel, body=rename(kernel.body, renamed)).printed()])
+    return blocks

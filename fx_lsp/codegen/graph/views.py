@@ -58,9 +58,9 @@ def detach_view_results(
 ) -> dict[int, fx.Node]:
     """Take those of the first `outputs` results out of a forward graph that are views of inputs or of other results.
 
-    They are made outside of the operator and of the autograd function, so that autograd knows them for views: no
-    gradient is passed to `backward` for them. `tangents` are the results that have one, None for all. Returns the nodes
-    that were taken out by their position; they remain in the graph, where nothing uses them.
+    They are made outside of the operator. `tangents` are the results whose gradients `backward` takes, None for all;
+    others are made outside of the autograd function, too, so that autograd knows them for views. Returns the nodes that
+    were taken out by their position; they remain in the graph, where nothing uses them.
     """
     differentiable = backward is not None
     output = next(n for n in reversed(graph.nodes) if n.op == "output")

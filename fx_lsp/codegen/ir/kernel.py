@@ -52,7 +52,6 @@ class Kernel:
     writes: list[Buffer]
     sizes: dict[str, Index]
     tile: Tile
-    helpers: list[str]
     adds: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
     overwrites: tuple[str, ...] = ()

@@ -188,11 +188,18 @@ def _printed(value: ast.expr) -> str:
 def _has_odd_brackets(node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
         return not any(isinstance(part, ast.Slice) for part in node.slice.elts)
-    return isinstance(node, ast.BoolOp)
+    return isinstance(node, ast.BoolOp) or _is_division_in_product(node)
+
+
+def _is_division_in_product(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.BinOp)):
+        return False
+    return isinstance(node.left.op, (ast.FloorDiv, ast.Mod))
 
 
 class _Brackets(ast.NodeTransformer):
-    """Has a tuple that is an index, such as the grid of a launch, in brackets, and `not` beside `and` in none."""
+    """Has a tuple that is an index, such as the grid of a launch, in brackets, and what is divided and then multiplied;
+    `not` beside `and` in none."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -203,4 +210,11 @@ class _Brackets(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
         node.values = [name(ast.unparse(v)) if isinstance(v, ast.UnaryOp) else v for v in node.values]
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        divided = _is_division_in_product(node)
+        self.generic_visit(node)
+        if divided:
+            node.left = name(f"({ast.unparse(node.left)})")
         return node

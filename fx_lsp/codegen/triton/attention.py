@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from fx_lsp.codegen.graph.template_kernel import Subgraph
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
 from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
 from fx_lsp.codegen.ir.ops import AND, EXP2, LOG2, NOT, OR, SUB, WHERE, op, triton_type
-from fx_lsp.codegen.ir.statement import Block, For, assign
+from fx_lsp.codegen.ir.statement import Block, assign
 from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, size_text
 from fx_lsp.codegen.ir.tile import Config, Dim, Tile
 from fx_lsp.codegen.ir.values import (
@@ -31,7 +30,6 @@ from fx_lsp.codegen.ir.values import (
     Comparison,
     Compute,
     Constant,
-    Guard,
     Load,
     Test,
     Value,
@@ -42,8 +40,8 @@ from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import scale_value
 from fx_lsp.codegen.lower.attention import ScoreLayout
 from fx_lsp.codegen.lower.builder import Builder, Domain
-from fx_lsp.codegen.triton.expressions import KernelWriter, Scope
-from fx_lsp.codegen.triton.reductions import LOG2_E
+from fx_lsp.codegen.triton.expressions import KernelWriter, TileStrategy
+from fx_lsp.codegen.triton.reductions import LOG2_E, Accumulator, TileProduct, dot, write_reductions
 
 BATCH = sympy.Symbol("batch")
 """Stands for the batch that a program computes, as a dimension of its tile."""
@@ -52,7 +50,7 @@ MAX_MODERATE = 1e30
 """How large numbers may be that others are added to and multiplied with, so that the results are finite."""
 
 
-class AttentionWriter(KernelWriter):
+class AttentionTiles:
     """Writes the parts that attention kernels have in common: tiles of scores over rows (m) and columns (n), operands
     over those and a depth.
 
@@ -74,12 +72,12 @@ class AttentionWriter(KernelWriter):
         self.subgraph, self.layout, self.targets, self.buffers = subgraph, layout, targets, buffers
         self.space = Space()
         self.b, self.m, self.n = layout.axes(self.space)
-        self.fixed, self.precision = fixed, precision
+        self.fixed = fixed
+        self.precision: Precision = precision
         self.raw: dict[int, Value] = {}
-        self.operand_names: dict[int, str] = {}
         self.computed: dict[int, ast.expr] = {}
         self.depths: dict[sympy.Symbol, str] = {}
-        self.extra_names: dict[sympy.Symbol, str] = {}
+        self.names = {self.b: "batch"} if self.b != 0 else {}
         small = min((dot_block(int(s)) for s in (layout.m, layout.n) if s.is_Integer), default=math.inf)
         fitting = [c for c in configs if max(c[:2]) <= small] or [(int(small), int(small), 4, 2)]
         rows, cols = fitting[0][:2]
@@ -87,67 +85,55 @@ class AttentionWriter(KernelWriter):
         self.mdim = Dim((self.m,), (layout.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
         self.ndim = Dim((self.n,), (layout.n,), "grid" if fixed == "n" else "loop", cols, "cols", "N", "COLS")
         batch = Dim((BATCH,), (layout.batch,), "grid", 1, "batch", "B", "")
-        first = self.mdim if fixed == "m" else self.ndim
-        other = self.ndim if fixed == "m" else self.mdim
-        super().__init__(title, Tile((first, batch, other), {}, chosen), [], {}, naming)
-        self.symbols = {}
+        self.kept, self.stepped = (self.mdim, self.ndim) if fixed == "m" else (self.ndim, self.mdim)
+        strategy = TileStrategy(self._masked, _same_index, self._axis_names, _no_sizes, self._masks)
+        tile = Tile((self.kept, batch, self.stepped), {}, chosen)
+        self.writer = KernelWriter(title, tile, [], {}, naming, strategy)
         node: Any = next(iter(targets.values())).node.args[0]
         memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, node.args, strict=True) if read in buffers}
         self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
         self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
-        self.reserved |= {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
-        self.reserved |= {"running_max", "running_sum", "grad_weights"}
-        self.reserved |= {s.name for b in memory.values() for e in (*b.shape, *b.strides) for s in e.free_symbols}
+        own = {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
+        self.writer.reserved |= own | {"running_max", "running_sum", "grad_weights"}
+        self.writer.reserved |= {
+            s.name for b in memory.values() for e in (*b.shape, *b.strides) for s in e.free_symbols
+        }
         self.batched = layout.batched
-        self.tiled = False
 
     # how things are written
 
-    def index(self, index: Index, indirect: Sequence[Value]) -> str:
-        deep = bool(index.free_symbols & self.depths.keys())
-        self.names = {
-            **({self.b: "batch"} if self.b != 0 else {}),
-            self.m: "rows[:, None]",
-            self.n: "cols[:, None]" if deep else "cols[None, :]",
-            **{d: f"{v}[None, :]" for d, v in self.depths.items()},
-            **self.extra_names,
-        }
-        self.symbols = {id(v): s for s, v in self.builder.indirect.items()}
-        return super().index(index, indirect)
+    def _columns(self, axes: Collection[sympy.Basic]) -> str:
+        """Return the columns of scores, or, where there is a depth, as rows of an operand."""
+        return "cols[None, :]" if self.depths.keys().isdisjoint(axes) else "cols[:, None]"
 
-    def _known_sizes(self, index: Index) -> dict[int, str]:
-        return {}
+    def _axis_names(self, writer: KernelWriter, index: Index) -> dict[sympy.Symbol, str]:
+        names = {self.m: "rows[:, None]", self.n: self._columns(index.free_symbols)}
+        return {**self.names, **names, **{d: f"{v}[None, :]" for d, v in self.depths.items()}}
 
-    def mask(self, axes: Axes, guard: Guard = (), indirect: Sequence[Value] = ()) -> str:
-        deep = bool(axes & self.depths.keys())
-        parts: list[str] = []
-        for axis, dim, variable in (
-            (self.m, self.mdim, "rows[:, None]"),
-            (self.n, self.ndim, "cols[:, None]" if deep else "cols[None, :]"),
-        ):
-            if axis in axes and not self.is_even(dim):
-                parts.append(f"{variable} < {size_text(dim.size)}")
+    def _masks(self, writer: KernelWriter, axes: Axes) -> list[str]:
+        dims = ((self.m, self.mdim, "rows[:, None]"), (self.n, self.ndim, self._columns(axes)))
+        parts = [
+            f"({variable} < {size_text(dim.size)})"
+            for axis, dim, variable in dims
+            if axis in axes and not writer.is_even(dim)
+        ]
         for axis, variable in self.depths.items():
             size = self.space.sizes[axis]
             if axis in axes and size != dot_block(int(size)):
-                parts.append(f"{variable}[None, :] < {size}")
-        if guard:
-            parts.append(self.guard(guard, indirect))
-        return " & ".join(f"({p})" for p in parts) if len(parts) > 1 else "".join(parts)
+                parts.append(f"({variable}[None, :] < {size})")
+        return parts
 
-    def _expression_or_name(self, value: Value) -> ast.expr:
-        mask = causal_mask(value, self.m, self.n) if self.in_loop and self.tiled else None
+    def _masked(self, writer: KernelWriter, value: Value) -> ast.expr | None:
+        """Write a value that is behind a causal mask: it is masked in those tiles only that the bound goes through."""
+        mask = causal_mask(value, self.m, self.n) if writer.in_loop and writer.loop is self.stepped else None
         if mask is None:
-            return super()._expression_or_name(value)
-        variable = self.assign(value, self.ref(mask.kept), "masked")
+            return None
+        variable = writer.assign(value, writer.ref(mask.kept), "masked")
         condition = parse_expression(f"cols[None, :] <= rows[:, None]{signed(mask.offset)}")
-        parts = {"c": condition, "kept": variable, "other": self.expr(mask.other)}
+        parts = {"c": condition, "kept": variable, "other": writer.ref(mask.other)}
         masked = assign(variable.id, fill_template("tl.where(c, kept, other)", parts), value.node)
-        self.emit(Block("if", parse_expression(crosses_bound(mask.offset, self.fixed)), (masked,), value.node))
+        writer.emit(Block("if", parse_expression(crosses_bound(mask.offset, self.fixed)), (masked,), value.node))
         return variable
-
-    def is_in_loop(self, value: Value) -> bool:
-        return (self.n if self.fixed == "m" else self.m) in value.axes
 
     # parts
 
@@ -157,9 +143,9 @@ class AttentionWriter(KernelWriter):
             if self.space.sizes[axis] == size:
                 return axis
         axis = self.space.axis("d", size)
-        variable = self.unique("depth" if not self.depths else f"depth_{len(self.depths)}")
+        variable = self.writer.unique("depth" if not self.depths else f"depth_{len(self.depths)}")
         self.depths[axis] = variable
-        self.define(variable, f"tl.arange(0, {dot_block(int(size))})")
+        self.writer.define(variable, f"tl.arange(0, {dot_block(int(size))})")
         return axis
 
     def operand(self, node: fx.Node, row: sympy.Symbol, depth: sympy.Symbol, transposed: bool) -> Value:
@@ -172,13 +158,24 @@ class AttentionWriter(KernelWriter):
         value = self.builder.lower(node, (self.b, *at) if self.batched else at)
         if isinstance(value, Load) and value.buffer.dtype == node.meta["val"].dtype:
             value = self.raw.setdefault(id(value), replace(value, dtype=value.buffer.dtype))
-        variable = next((v for n in through_moves(node) if (v := self.naming.variable(n))), None)
+        variable = next((v for n in through_moves(node) if (v := self.writer.naming.variable(n))), None)
         if variable is not None:
-            self.operand_names.setdefault(id(value), variable)
+            self.writer.wishes.setdefault(id(value), variable)
         return value
 
-    def suggested_name(self, value: Value) -> str:
-        return self.operand_names.get(id(value)) or super().suggested_name(value)
+    def operand_tile(self, value: Value, dtype: torch.dtype) -> ast.expr:
+        """Return an operand as it is written; what was loaded as half precision stays so, and what is computed has a
+        name."""
+        if id(value) in self.computed:
+            return self.computed[id(value)]
+        expr = self.writer.ref(value)
+        cast = expr if value.dtype == dtype else fill_template(f"a.to({triton_type(dtype)})", {"a": expr})
+        if isinstance(expr, ast.Name):
+            return cast
+        variable = self.writer.unique(self.writer.suggested_name(value))
+        self.writer.define(variable, cast, value.node)
+        self.computed[id(value)] = name(variable)
+        return self.computed[id(value)]
 
     def sides(self, product: fx.Node) -> tuple[Value, Value]:
         """Return the operands of a product that makes scores: rows of m, and rows of n."""
@@ -223,28 +220,28 @@ class AttentionWriter(KernelWriter):
             exponent = b.compute(op(f"a * {LOG2_E!r} - b"), (below, power_of_sum), torch.float32, attention.weights)
         self.bound[weights] = coords, b.compute(EXP2, (exponent,), torch.float32, attention.weights)
 
-    def prepare(self, values: Sequence[Value]) -> None:
-        """Count how often values are used, so that what is needed twice has a name."""
-        self.values = list(values_of(values))
-        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
-        self.uses.update(id(v) for v in values)
+    def take(self, values: Sequence[Value]) -> None:
+        """Have the kernel write these values."""
+        self.writer.symbols = {id(v): s for s, v in self.builder.indirect.items()}
+        self.writer.take(values)
 
-    def dot(self, left: ast.expr, right: ast.expr, dtype: torch.dtype, onto: str = "") -> ast.expr:
-        """Return a product of two tiles, added to what `onto` says."""
-        precision = f', input_precision="{self.precision}"' if dtype is torch.float32 else ""
-        template = f"tl.dot(a, b{', onto' if onto else ''}{precision})"
-        return fill_template(template, {"a": left, "b": right, "onto": parse_expression(onto or "0")})
+    def product(self, variable: str, left: ast.expr, right: ast.expr, dtype: torch.dtype, node: fx.Node) -> None:
+        """Write the product of two tiles."""
+        self.writer.define(variable, dot(left, right, dtype, self.precision), node)
 
-    def rounded(self, scores: ast.expr, dtype: torch.dtype) -> ast.expr:
-        """Return scores, computed in float32, as an operand of a product."""
-        return scores if dtype is torch.float32 else fill_template(f"a.to({triton_type(dtype)})", {"a": scores})
+    def sum_of_products(
+        self, variable: str, block: str, depth: sympy.Symbol, dtype: torch.dtype, node: fx.Node
+    ) -> TileProduct:
+        """Return the sum of products that have a row for each element of a block."""
+        width = dot_block(int(self.space.sizes[depth]))
+        return TileProduct(variable, (block, str(width)), dtype, self.precision, node)
 
     def begin(self) -> None:
         """Write the indices of the program."""
-        dim = self.mdim if self.fixed == "m" else self.ndim
-        self.define(dim.variable, f"tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
+        dim = self.kept
+        self.writer.define(dim.variable, f"tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
         if self.layout.batch != 1:
-            self.define("batch", "tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
+            self.writer.define("batch", "tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
 
     def is_large(self) -> bool:
         """Return whether an offset may not fit into 32 bits."""
@@ -253,36 +250,52 @@ class AttentionWriter(KernelWriter):
         )
 
     def finished(self, writes: Sequence[Buffer]) -> Kernel:
-        writes = list({b.name: b for b in writes}.values())
-        buffers = (*self.reads.values(), *writes)
+        """Return the kernel of what is written."""
+        writer, writes = self.writer, list({b.name: b for b in writes}.values())
+        buffers = (*writer.reads.values(), *writes)
         size_expressions = (*self.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides)))
-        sizes = sizes_used(self.outer.statements, size_expressions)
+        sizes = sizes_used(writer.outer.statements, size_expressions)
         parameters = [KernelParameter(p) for p in (*(f"{b.name}_ptr" for b in buffers), *sizes)]
         parameters += [KernelParameter("ROWS", constant=True), KernelParameter("COLS", constant=True)]
-        body = tuple(self.outer.statements)
-        dims = [d for d in self.tile.dims if d.axes != (BATCH,) or self.layout.batch != 1]
-        tile = replace(self.tile, dims=tuple(dims))
-        reads = list(self.reads.values())
-        return Kernel(self.title, tuple(parameters), body, reads, writes, sizes, tile, list(self.helpers))
+        body = tuple(writer.outer.statements)
+        dims = [d for d in writer.tile.dims if d.axes != (BATCH,) or self.layout.batch != 1]
+        tile = replace(writer.tile, dims=tuple(dims))
+        reads = list(writer.reads.values())
+        return Kernel(writer.title, tuple(parameters), body, reads, writes, sizes, tile)
 
-    def loop_over(self, start: str, end: str, body: Callable[[], None]) -> None:
-        """Write a loop over the tiles of the dimension that is not fixed."""
-        dim = self.ndim if self.fixed == "m" else self.mdim
-        self.in_loop = self.tiled = True
-        self.define(dim.variable, f"start + tl.arange(0, {dim.block_name})")
-        body()
-        self.in_loop = self.tiled = False
-        steps = parse_expression(f"range({start}, {end}, {dim.block_name})")
-        self.outer.statements.append(For("start", steps, tuple(self.inner.statements)))
-        self.inner = Scope()
+    def write_loop(
+        self, bounds: tuple[str, str], accumulators: Sequence[Accumulator], begin: Callable[[], None]
+    ) -> None:
+        """Write a loop over the tiles of the dimension that is not kept; `begin` writes what accumulators take."""
+        dim, (start, end) = self.stepped, bounds
+
+        def write_head() -> None:
+            self.writer.define(dim.variable, f"start + tl.arange(0, {dim.block_name})")
+            begin()
+
+        counter = "start", f"range({start}, {end}, {dim.block_name})"
+        write_reductions(self.writer, accumulators, counter, write_head)
 
     def store(self, place: WriteTarget, coords: Coords, text: str) -> None:
         """Write a tile."""
         buffer, index = place.buffer, rejoin_divisions(place.index(self.space, coords))
         axes = frozenset(s for c in coords for s in c.free_symbols)
-        mask = self.mask(axes)
-        args = [self.pointer(buffer, index, ()), text, *([f"mask={mask}"] if mask else [])]
-        self.call("tl.store", args, place.node)
+        mask = self.writer.mask(axes)
+        args = [self.writer.pointer(buffer, index, ()), text, *([f"mask={mask}"] if mask else [])]
+        self.writer.call("tl.store", args, place.node)
+
+
+def _same_index(writer: KernelWriter, index: Index) -> Index:
+    return index
+
+
+def _no_sizes(writer: KernelWriter, index: Index) -> dict[int, str]:
+    return {}
+
+
+def rounded(scores: ast.expr, dtype: torch.dtype) -> ast.expr:
+    """Return scores, computed in float32, as an operand of a product."""
+    return scores if dtype is torch.float32 else fill_template(f"a.to({triton_type(dtype)})", {"a": scores})
 
 
 def is_moderate(scores: Value) -> bool:
@@ -292,21 +305,6 @@ def is_moderate(scores: Value) -> bool:
         not isinstance(v, Load) and not (isinstance(v, Constant) and MAX_MODERATE < abs(v.value) < math.inf)
         for v in values_of([scores])
     )
-
-
-def operand_expression(emitter: AttentionWriter, value: Value, dtype: torch.dtype) -> ast.expr:
-    """Return an operand as it is written; what was loaded as half precision stays so, and what is computed has a
-    name."""
-    if id(value) in emitter.computed:
-        return emitter.computed[id(value)]
-    expr = emitter.ref(value)
-    cast = expr if value.dtype == dtype else fill_template(f"a.to({triton_type(dtype)})", {"a": expr})
-    if isinstance(expr, ast.Name):
-        return cast
-    variable = emitter.unique(emitter.suggested_name(value))
-    emitter.define(variable, cast, value.node)
-    emitter.computed[id(value)] = name(variable)
-    return emitter.computed[id(value)]
 
 
 def dot_block(size: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy
@@ -20,7 +20,6 @@ from fx_lsp.codegen.ir.text import (
     LINE_WIDTH,
     fill_template,
     index_text,
-    multiple_of,
     name,
     parse_expression,
     size_text,
@@ -60,8 +59,33 @@ class Scope:
     expressions: dict[int, ast.expr] = field(default_factory=dict[int, ast.expr])
 
 
+@dataclass(frozen=True)
+class TileStrategy:
+    """How tiles are laid out in one kind of kernel; each function takes the writer first.
+
+    `form` returns the expression of a value that is not written as others are, or None. `index` returns an index as it
+    is printed, `axis_names` the names of its axes, `sizes` those of the numbers in it that are sizes. `masks` returns
+    the conditions under which there are elements along axes, and `loop_name` a name as a variable of a loop has it.
+    """
+
+    form: Callable[[KernelWriter, Value], ast.expr | None]
+    index: Callable[[KernelWriter, Index], Index]
+    axis_names: Callable[[KernelWriter, Index], Mapping[sympy.Symbol, str]]
+    sizes: Callable[[KernelWriter, Index], Mapping[int, str]]
+    masks: Callable[[KernelWriter, Axes], Sequence[str]]
+    loop_name: Callable[[str], str] = str
+
+
+def no_form(writer: KernelWriter, value: Value) -> None:
+    """Write values as all are, whatever they are."""
+
+
 class KernelWriter:
-    """Writes any kernel: statements, names, and the text of values; classes for kinds of kernels build on it."""
+    """Writes any kernel: statements, names, and the text of values, with tiles as a strategy has them.
+
+    `iterated` are the ids of the values that are others in each step of a loop, None where those are all that vary
+    along the dimension `loop`; `wishes` the names of values, by id, that are not called after their nodes.
+    """
 
     def __init__(
         self,
@@ -70,13 +94,16 @@ class KernelWriter:
         stores: Sequence[Store],
         indirect: Mapping[sympy.Symbol, Value],
         naming: Naming,
+        strategy: TileStrategy,
         others: Sequence[Value] = (),
     ) -> None:
-        self.title, self.tile, self.stores, self.naming = title, tile, stores, naming
+        self.title, self.tile, self.stores, self.naming, self.strategy = title, tile, stores, naming, strategy
         self.symbols = {id(v): s for s, v in indirect.items()}
-        roots = [*(v for s in stores for v in s.values), *others]
-        self.values = list(values_of(roots))
         self.loop = next((d for d in tile.dims if d.role == "loop"), None)
+        self.iterated: frozenset[int] | None = None
+        self.wishes: dict[int, str] = {}
+        roots = [*(v for s in stores for v in s.values), *others]
+        self.take(roots)
         self.tile_dims = [d for d in tile.dims if d.block > 1]
         self.loads = [v for v in self.values if isinstance(v, Load)]
         self.reserved: set[str] = self._names_in_use()
@@ -85,18 +112,20 @@ class KernelWriter:
             self.names[dim.whole] = dim.variable
             for axis in dim.axes:
                 self.names[axis] = dim.variable if len(dim.axes) == 1 else self.unique(axis.name)
-        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
-        self.uses.update(map(id, roots))
-        self.helpers: dict[str, None] = {}
         self.reads: dict[str, Buffer] = {}
         self.writes: dict[str, Buffer] = {}
-        self.size_names = self._size_names()
         self.adds: dict[str, None] = {}
         self.used_sizes: set[str] = set()
         self.outer, self.inner = Scope(), Scope()
         self.in_loop = False
         self.padding = load_padding(self.values, self.masked_dims)
         self.comment = ""
+
+    def take(self, roots: Sequence[Value]) -> None:
+        """Have the kernel write these values: what is needed twice of what they are made of has a name."""
+        self.values = list(values_of(roots))
+        self.uses = Counter(id(i) for v in self.values for i in v.inputs)
+        self.uses.update(map(id, roots))
 
     # names
 
@@ -116,21 +145,15 @@ class KernelWriter:
         self.reserved.add(name)
         return name
 
-    def _size_names(self) -> dict[int, str]:
-        """Return the names of sizes, by their value, as far as a factor of that value is sure to mean them."""
-        return {
-            int(d.size): d.size_name
-            for d in self.tile.dims
-            if d.size.is_Integer and d.size >= 16 and d.variable == "cols" and len(d.axes) == 1
-        }
-
     # dimensions
 
     def dims_of(self, axes: Axes) -> list[Dim]:
-        tile_axes = {s for a in axes for s in self.tile.index(a).free_symbols} | {
-            a for a in axes if a not in self.tile.merged
-        }
+        tile_axes = self._tile_axes(axes)
         return [d for d in self.tile.dims if tile_axes & set(d.axes)]
+
+    def _tile_axes(self, axes: Axes) -> set[sympy.Basic]:
+        merged = {s for a in axes for s in self.tile.index(a).free_symbols}
+        return merged | {a for a in axes if a not in self.tile.merged}
 
     def masked_dims(self, axes: Axes) -> list[Dim]:
         return [d for d in self.dims_of(axes) if not self.is_even(d)]
@@ -141,14 +164,27 @@ class KernelWriter:
         blocks = {dict(c.blocks).get(dim.block_name, dim.block) for c in self.tile.configs}
         return all(bool(sympy.Mod(dim.size, b) == 0) for b in blocks)
 
+    def is_large(self) -> bool:
+        """Return whether an offset may not fit into 32 bits."""
+        sizes = [count(v.buffer.shape) for v in (*self.values, *self.stores) if isinstance(v, (Load, Store))]
+        return any(not size.is_Integer or size >= 2**31 for size in sizes)
+
     def is_in_loop(self, value: Value) -> bool:
-        return self.loop is not None and self.loop in self.dims_of(value.axes)
+        """Return whether a value is another one in each step of the loop."""
+        if self.iterated is not None:
+            return id(value) in self.iterated
+        return self.loop is not None and not self._tile_axes(value.axes).isdisjoint(self.loop.axes)
 
     # statements
 
+    @property
+    def scope(self) -> Scope:
+        """The scope that is being written: that of the loop, or the one around it."""
+        return self.inner if self.in_loop else self.outer
+
     def emit(self, statement: Statement) -> None:
         """Write a statement, behind a comment with the line of the user's that it comes from."""
-        scope, node = self.inner if self.in_loop else self.outer, statement.node
+        scope, node = self.scope, statement.node
         source = self.naming.source(node) if node is not None else ""
         if source and source != self.comment:
             scope.statements.append(CodeComment(source, node))
@@ -165,25 +201,30 @@ class KernelWriter:
         """Write the call of a function for what it does."""
         self.emit(Evaluate(parse_expression(f"{function}({', '.join(args)})"), node))
 
-    def _mask(self, dim: Dim) -> str:
-        return "mask" if len(self.tile_dims) == 1 else f"{dim.variable}_mask"
+    def write_loop(self, body: Callable[[], None], around: Callable[[tuple[Statement, ...]], Statement]) -> None:
+        """Write a loop: `body` writes what stands in it, and `around` returns the statement of it."""
+        self.in_loop, before = True, self.comment
+        body()
+        self.in_loop = False
+        self.outer.statements.append(around(tuple(self.inner.statements)))
+        self.inner, self.comment = Scope(), before
 
-    def _split_axes(self, dim: Dim) -> None:
+    def split_axes(self, dim: Dim) -> None:
         if len(dim.axes) == 1:
             return
         sizes = list(dim.sizes)
         for i, axis in enumerate(dim.axes):
             behind = count(sizes[i + 1 :])
-            text = dim.variable if behind == 1 else f"{dim.variable} // {self._bracketed(behind)}"
+            text = dim.variable if behind == 1 else f"{dim.variable} // {self.bracketed(behind)}"
             if i:
-                text = f"{text} % {self._bracketed(sizes[i])}"
+                text = f"{text} % {self.bracketed(sizes[i])}"
             self.define(self.names[axis], text)
 
-    def _bracketed(self, size: Index) -> str:
+    def bracketed(self, size: Index) -> str:
         text = size_text(size)
         return text if size.is_Integer or size.is_Symbol else f"({text})"
 
-    def _over(self, value: Reduction | Scan) -> list[sympy.Symbol]:
+    def over(self, value: Reduction | Scan) -> list[sympy.Symbol]:
         return [a for a in value.over if a not in self.tile.merged]
 
     # values
@@ -210,7 +251,7 @@ class KernelWriter:
 
     def _expression_or_name(self, value: Value) -> ast.expr:
         expr = self.expr(value)
-        if isinstance(value, (Constant, Variable)):
+        if isinstance(value, (Constant, Variable)) or id(value) in self.scope.expressions:
             return expr
         while isinstance(value, Compute) and len(unparse(expr)) > MAX_EXPRESSION_LENGTH:
             inlined = [a for a in value.args if not isinstance(a, Constant) and not isinstance(self.ref(a), ast.Name)]
@@ -235,27 +276,29 @@ class KernelWriter:
 
     def suggested_name(self, value: Value) -> str:
         """Return a name that a value may have."""
+        if id(value) in self.wishes:
+            return self.wishes[id(value)]
         if isinstance(value, Load):
             return value.buffer.name
         unnamed = "place" if isinstance(value, Coordinate) else "value"
         return unnamed if value.node is None else self.naming.name(value.node)
 
     def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.Name:
-        """Return a statement that binds a value to a name."""
-        variable = self.unique(wish or self.suggested_name(value))
+        """Bind a value to a name, and return that."""
+        wish = wish or self.suggested_name(value)
+        variable = self.unique(self.strategy.loop_name(wish) if self.in_loop else wish)
         self.define(variable, expr, value.node)
-        (self.inner if self.in_loop else self.outer).expressions[id(value)] = name(variable)
+        self.bind_name(value, name(variable))
         return name(variable)
 
     def bind_name(self, value: Value, expr: ast.expr) -> None:
         """Write `expr` for the value from here on."""
-        (self.inner if self.in_loop else self.outer).expressions[id(value)] = expr
-
-    def use_helpers(self, *helpers: str) -> None:
-        """Note that the kernel calls these helper functions."""
-        self.helpers.update(dict.fromkeys(helpers))
+        self.scope.expressions[id(value)] = expr
 
     def expr(self, value: Value) -> ast.expr:
+        form = self.strategy.form(self, value)
+        if form is not None:
+            return form
         if isinstance(value, Constant):
             number = _number(value.value)
             exact = value.dtype is not torch.float64 or _in_single_precision(value.value)
@@ -273,9 +316,7 @@ class KernelWriter:
             return self._load(value)
         if isinstance(value, Compute):
             args = {letter: self.ref(a) for letter, a in zip("abcdefgh", value.args, strict=False)}
-            helpers = helpers_in(value.op.text)
-            self.use_helpers(*helpers)
-            if helpers or all(isinstance(a, Constant) for a in value.args):
+            if helpers_in(value.op.text) or all(isinstance(a, Constant) for a in value.args):
                 args = {
                     k: fill_template("tl.full([], a, t)", {"a": v, "t": parse_expression(triton_type(x.dtype))})
                     if isinstance(x, Constant)
@@ -283,30 +324,15 @@ class KernelWriter:
                     for (k, v), x in zip(args.items(), value.args, strict=True)
                 }
             return fill_template(value.op.text, args)
-        return self.reduced(value)
-
-    def reduced(self, value: Value) -> ast.expr:
-        """Return an expression for a reduction or a scan; for kernels that have such."""
-        raise TypeError(f"{value} is no part of a kernel that reduces nothing")
+        raise TypeError(f"{value} is no part of such a kernel")
 
     def index(self, index: Index, indirect: Sequence[Value]) -> str:
         """Return an index as text."""
-        names = dict(self.names)
+        printed = self.strategy.index(self, index)
+        names = dict(self.strategy.axis_names(self, printed))
         for value in indirect:
             names[self.symbols[id(value)]] = _operand_text(self.ref(value))
-        return index_text(self.tile.index(index), names, self._known_sizes(index))
-
-    def _known_sizes(self, index: Index) -> dict[int, str]:
-        along = {a for d in self.tile.dims if d.variable == "cols" for a in d.axes}
-        tiled = self.tile.index(index)
-        if not tiled.free_symbols & along:
-            return {}
-        multiple = multiple_of(tiled, self.size_names)
-        names = {
-            v: n for v, n in self.size_names.items() if v == multiple or index.has(sympy.Integer(v), sympy.Integer(-v))
-        }
-        self.used_sizes.update(names.values())
-        return names
+        return index_text(printed, names, self.strategy.sizes(self, printed))
 
     def guard(self, guard: Guard, indirect: Sequence[Value]) -> str:
         """Return the conditions of a guard as text."""
@@ -328,7 +354,7 @@ class KernelWriter:
 
     def mask(self, axes: Axes, guard: Guard = (), indirect: Sequence[Value] = ()) -> str:
         """Return the mask of elements that vary over `axes`, as text; "" for everywhere."""
-        parts = [self._mask(d) for d in self.masked_dims(axes)]
+        parts = list(self.strategy.masks(self, axes))
         if guard:
             text = self.guard(guard, indirect)
             parts.append(f"({text})" if parts and len(guard) == 1 else text)
@@ -367,7 +393,7 @@ class KernelWriter:
         symbols = set(index.free_symbols)
         return frozenset(symbols.union(*(a for s, a in behind.items() if s in index.free_symbols)))
 
-    def _store(self, store: Store) -> None:
+    def store(self, store: Store) -> None:
         self.writes[store.buffer.name] = store.buffer
         if isinstance(store, AtomicAdd):
             self._add(store)

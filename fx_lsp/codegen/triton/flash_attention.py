@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import sympy
 import torch
@@ -28,24 +29,23 @@ from fx_lsp.codegen.graph.attention import (
 from fx_lsp.codegen.graph.edit import sort_graph
 from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.graph.template_kernel import (
-    Subgraph,
     outputs_of,
     replace_with_kernel,
     subgraph_of,
 )
-from fx_lsp.codegen.ir.index import ZERO, Coords, contiguous_strides, linear
+from fx_lsp.codegen.ir.index import ZERO, Coords, Index, contiguous_strides, linear
 from fx_lsp.codegen.ir.kernel import Kernel, Naming
 from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import TemplateWriter
-from fx_lsp.codegen.ir.statement import For
-from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, size_text, unparse
+from fx_lsp.codegen.ir.statement import assign
+from fx_lsp.codegen.ir.text import fill_template, parse_expression, size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import Buffer, Value
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import split_factor
 from fx_lsp.codegen.lower.attention import ScoreLayout, find_attention
-from fx_lsp.codegen.triton.attention import AttentionWriter, dot_block, is_moderate, loop_bounds, operand_expression
-from fx_lsp.codegen.triton.reductions import exponential_below, exponentials_below, softmax_base
+from fx_lsp.codegen.triton.attention import AttentionTiles, is_moderate, loop_bounds, rounded
+from fx_lsp.codegen.triton.reductions import Accumulator, weights_accumulator, write_reductions
 
 CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
 CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 4, 3), (64, 128, 4, 2))
@@ -66,7 +66,8 @@ def forward_writer(attention: Attention, reads: Sequence[fx.Node], precision: Pr
     def write(
         targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        return [_ForwardWriter(title, attention, subgraph, layout, targets, buffers, naming, precision).kernel()]
+        tiles = AttentionTiles(title, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_FORWARD)
+        return [_write_forward(tiles, attention)]
 
     return write
 
@@ -84,24 +85,16 @@ def backward_writer(
     assert attention.gradient is not None
     computed_nodes = [attention.score_product, attention.gradient, *(n for p in products for n in (p.scores, p.other))]
     subgraph = subgraph_of(reads, computed_nodes)
-    layout = ScoreLayout(attention.score_product)
+    layout, over = ScoreLayout(attention.score_product), products[0].over
+    configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
+    fixed = "n" if over == "m" else "m"
 
     def write(
         targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        return [
-            _BackwardWriter(
-                f"{title}_{'columns' if products[0].over == 'm' else 'rows'}",
-                attention,
-                products,
-                subgraph,
-                layout,
-                targets,
-                buffers,
-                naming,
-                precision,
-            ).kernel()
-        ]
+        name = f"{title}_{'columns' if over == 'm' else 'rows'}"
+        tiles = AttentionTiles(name, fixed, subgraph, layout, targets, buffers, naming, precision, configs)
+        return [_write_backward(tiles, attention, products)]
 
     return write
 
@@ -118,276 +111,219 @@ def sum_writer(
         targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
         name = f"{title}_{naming.name(targets[0].node)}"
-        return [
-            _ScoreSumWriter(name, attention, summed, subgraph, layout, targets, buffers, naming, precision).kernel()
-        ]
+        tiles = AttentionTiles(name, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_SUM)
+        return [_write_score_sum(tiles, attention, summed)]
 
     return write
 
 
-def write_score_products(
-    writer: AttentionWriter, attention: Attention, operands: Sequence[tuple[Value, Value]]
-) -> None:
+def _write_score_products(tiles: AttentionTiles, attention: Attention, operands: Sequence[tuple[Value, Value]]) -> None:
     """Write the products that make the scores, and the gradient of the weights."""
-    dtype = attention.score_product.meta["val"].dtype
+    assert attention.gradient is not None
     nodes = attention.score_product, attention.gradient
     for (left, right), title, node in zip(operands, ("products", "grad_weights"), nodes, strict=True):
-        a, b = operand_expression(writer, left, dtype), operand_expression(writer, right, dtype)
-        writer.define(title, writer.dot(a, fill_template("b.T", {"b": b}), dtype), node)
+        _write_score_product(tiles, attention, title, (left, right), node)
 
 
-class _ForwardWriter(AttentionWriter):
-    def __init__(
-        self,
-        title: str,
-        attention: Attention,
-        subgraph: Subgraph,
-        layout: ScoreLayout,
-        targets: Mapping[int, WriteTarget],
-        buffers: Mapping[fx.Node, Buffer],
-        naming: Naming,
-        precision: Precision,
-    ) -> None:
-        super().__init__(title, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_FORWARD)
-        self.attention = attention
-
-    def kernel(self) -> Kernel:
-        attention, first = self.attention, self.attention.score_product
-        self.begin()
-        dtype = first.meta["val"].dtype
-        queries, keys = self.sides(first)
-        wide = self.depth_axis(shape_of(attention.result.other)[-1])
-        values = self.operand(self.subgraph.of[attention.result.other], self.n, wide, False)
-        self.bind(first, "products")
-        shifted = self.score(attention.shifted)
-        self.bind(attention.weights, "weights")
-        weights = self.score(attention.result.scores)
-        self.prepare([queries, keys, values, shifted, weights])
-        q = operand_expression(self, queries, dtype)
-        shape = f"[ROWS, {dot_block(int(self.space.sizes[wide]))}]"
-        self.define("running_max", 'tl.full([ROWS], -float("inf"), tl.float32)')
-        self.define("running_sum", "tl.zeros([ROWS], tl.float32)")
-        self.define("acc", f"tl.zeros({shape}, tl.float32)")
-        low, high = loop_bounds(shifted, self.m, self.n, "m", self.layout)
-
-        def body() -> None:
-            k = operand_expression(self, keys, dtype)
-            self.define("products", self.dot(q, fill_template("b.T", {"b": k}), dtype), first)
-            scores = self.ref(shifted)
-            if not self.is_even(self.ndim):
-                inside = parse_expression(f"cols[None, :] < {size_text(self.layout.n)}")
-                scores = fill_template('tl.where(m, a, -float("inf"))', {"m": inside, "a": scores})
-            if not isinstance(scores, ast.Name):
-                self.define("scores", scores, attention.row_max)
-                scores = name("scores")
-            self.define("higher", f"tl.maximum(running_max, tl.max({scores.id}, axis=1))", attention.row_max)
-            self.define("base", softmax_base("higher"))
-            self.define("weights", exponentials_below(scores.id, "base", is_moderate(shifted)), attention.row_sum)
-            self.define("scale", exponential_below("running_max", "base"))
-            self.define("running_sum", "running_sum * scale + tl.sum(weights, axis=1)", attention.row_sum)
-            v = operand_expression(self, values, dtype)
-            rounded = self.rounded(self.ref(weights), dtype)
-            self.define("acc", self.dot(rounded, v, dtype, "acc * scale[:, None]"), attention.result.node)
-            self.define("running_max", "higher")
-
-        self.loop_over(low, high, body)
-        writes: list[Buffer] = []
-        targets = {
-            0: ((self.b, self.m, wide), "acc / running_sum[:, None]"),
-            1: ((self.b, self.m, ZERO), "running_max[:, None]"),
-            2: ((self.b, self.m, ZERO), "running_sum[:, None]"),
-        }
-        for number, (coords, text) in targets.items():
-            if number in self.targets:
-                place = self.targets[number]
-                writes.append(place.buffer)
-                self.store(place, self._of(place.shape, coords), text)
-        return self.finished(writes)
-
-    def _of(self, shape: Coords, coords: Coords) -> Coords:
-        """Return coordinates of a result of some shape; the row statistics may have any with an element for each
-        row."""
-        if coords[2] is ZERO and len(shape) != (3 if self.batched else 2):
-            return self.space.coordinates(self.b * self.layout.m + self.m, shape)
-        return coords if self.batched else coords[1:]
+def _write_score_product(
+    tiles: AttentionTiles, attention: Attention, title: str, operands: tuple[Value, Value], node: fx.Node
+) -> None:
+    dtype = attention.score_product.meta["val"].dtype
+    left, right = (tiles.operand_tile(operand, dtype) for operand in operands)
+    tiles.product(title, left, fill_template("b.T", {"b": right}), dtype, node)
 
 
-class _BackwardWriter(AttentionWriter):
-    def __init__(
-        self,
-        title: str,
-        attention: Attention,
-        products: Sequence[ScoreProduct],
-        subgraph: Subgraph,
-        layout: ScoreLayout,
-        targets: Mapping[int, WriteTarget],
-        buffers: Mapping[fx.Node, Buffer],
-        naming: Naming,
-        precision: Precision,
-    ) -> None:
-        over = products[0].over
-        configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
-        fixed = "n" if over == "m" else "m"
-        super().__init__(title, fixed, subgraph, layout, targets, buffers, naming, precision, configs)
-        self.attention, self.products = attention, products
+def _write_forward(tiles: AttentionTiles, attention: Attention) -> Kernel:
+    """Write the product of values with weights that an online softmax makes of scores."""
+    writer, product = tiles.writer, attention.score_product
+    tiles.begin()
+    dtype = product.meta["val"].dtype
+    queries, keys = tiles.sides(product)
+    wide = tiles.depth_axis(shape_of(attention.result.other)[-1])
+    values = tiles.operand(tiles.subgraph.of[attention.result.other], tiles.n, wide, False)
+    tiles.bind(product, "products")
+    shifted = tiles.score(attention.shifted)
+    tiles.bind(attention.weights, "weights")
+    weights = tiles.score(attention.result.scores)
+    tiles.take([queries, keys, values, shifted, weights])
+    tiles.operand_tile(queries, dtype)
 
-    def kernel(self) -> Kernel:
-        attention = self.attention
-        assert attention.gradient is not None
-        self.begin()
-        dtype = attention.score_product.meta["val"].dtype
-        operands = [self.sides(product) for product in (attention.score_product, attention.gradient)]
-        self.bind(attention.score_product, "products")
-        self.bind(attention.gradient, "grad_weights")
-        self.bind_weights(attention)
-        chosen = [(i, p) for i, p in enumerate(self.products) if i in self.targets]
-        others = [self._other(product) for _, product in chosen]
-        scores, factors = zip(*(split_factor(self._oriented(product)) for _, product in chosen), strict=True)
-        self.prepare([*(o for pair in operands for o in pair), *others, *scores])
-        names: list[str] = []
-        for (_, product), other in zip(chosen, others, strict=True):
-            width = next(int(self.space.sizes[d]) for d in self.depths if d in other.axes)
-            names.append(self.unique(f"{self.naming.name(self.targets[self.products.index(product)].node)}_acc"))
-            block = "COLS" if product.over == "m" else "ROWS"
-            self.define(names[-1], f"tl.zeros([{block}, {dot_block(width)}], tl.float32)", product.node)
-        low, high = loop_bounds(scores[0], self.m, self.n, self.fixed, self.layout)
-        for value in (*(o for pair in operands for o in pair), *others):
-            if not self.is_in_loop(value):
-                operand_expression(self, value, dtype)
+    def scores() -> ast.expr:
+        expr = writer.ref(shifted)
+        if writer.is_even(tiles.ndim):
+            return expr
+        inside = parse_expression(f"cols[None, :] < {size_text(tiles.layout.n)}")
+        return fill_template('tl.where(m, a, -float("inf"))', {"m": inside, "a": expr})
 
-        def body() -> None:
-            write_score_products(self, attention, operands)
-            for (_, product), score, other, total in zip(chosen, scores, others, names, strict=True):
-                left = self._operand_of(product, self._masked(self.ref(score)), dtype)
-                right = operand_expression(self, other, dtype)
-                self.define(total, self.dot(left, right, dtype, total), product.node)
+    def weights_and_values() -> tuple[ast.expr, ast.expr]:
+        v = tiles.operand_tile(values, dtype)
+        return rounded(writer.ref(weights), dtype), v
 
-        self.loop_over(low, high, body)
-        writes: list[Buffer] = []
-        for (number, product), other, total, factor in zip(chosen, others, names, factors, strict=True):
-            place = self.targets[number]
+    softmax_nodes = attention.row_max, attention.row_sum
+    softmax = weights_accumulator(writer, "ROWS", scores, is_moderate(shifted), softmax_nodes)
+    weighted = tiles.sum_of_products("acc", "ROWS", wide, dtype, attention.result.node)
+    tiles.write_loop(
+        loop_bounds(shifted, tiles.m, tiles.n, "m", tiles.layout),
+        [softmax, weighted.accumulator(writer, weights_and_values, "acc * scale[:, None]")],
+        lambda: _write_score_product(tiles, attention, "products", (queries, keys), product),
+    )
+    writes: list[Buffer] = []
+    results = {
+        0: ((tiles.b, tiles.m, wide), "acc / running_sum[:, None]"),
+        1: ((tiles.b, tiles.m, ZERO), "running_max[:, None]"),
+        2: ((tiles.b, tiles.m, ZERO), "running_sum[:, None]"),
+    }
+    for number, (coords, text) in results.items():
+        if number in tiles.targets:
+            place = tiles.targets[number]
             writes.append(place.buffer)
-            self.store(place, self._coords_of(product, other), total if factor == 1 else f"{total} * {factor!r}")
-        return self.finished(writes)
+            tiles.store(place, _coords_in(tiles, place.shape, coords), text)
+    return tiles.finished(writes)
 
-    def _coords_of(self, product: ScoreProduct, other: Value) -> Coords:
-        """Return the coordinates of an element of the result of a product."""
-        depth = next(d for d in self.depths if d in other.axes)
-        row = self.n if product.over == "m" else self.m
-        at = (depth, row) if product.transposed else (row, depth)
-        return (self.b, *at) if self.batched else at
 
-    def _other(self, product: ScoreProduct) -> Value:
-        """Return the tile of what a product multiplies scores with."""
-        row = self.m if product.over == "m" else self.n
-        depth = self.depth_axis(shape_of(product.other)[-2 if product.transposed else -1])
-        return self.operand(self.subgraph.of[product.other], row, depth, product.transposed)
+def _coords_in(tiles: AttentionTiles, shape: Coords, coords: Coords) -> Coords:
+    """Return coordinates of a result of some shape; the row statistics may have any with an element for each row."""
+    if coords[2] is ZERO and len(shape) != (3 if tiles.batched else 2):
+        return tiles.space.coordinates(tiles.b * tiles.layout.m + tiles.m, shape)
+    return coords if tiles.batched else coords[1:]
 
-    def _masked(self, scores: ast.expr) -> ast.expr:
-        """Return scores that are 0 outside of the tensor."""
-        outside = [
-            f"({variable} < {size_text(size)})"
-            for variable, size, dim in (
-                ("rows[:, None]", self.layout.m, self.mdim),
-                ("cols[None, :]", self.layout.n, self.ndim),
-            )
-            if not self.is_even(dim)
-        ]
-        if not outside:
-            return scores
-        return fill_template("tl.where(m, a, 0.0)", {"m": parse_expression(" & ".join(outside)), "a": scores})
 
-    def _operand_of(self, product: ScoreProduct, scores: ast.expr, dtype: torch.dtype) -> ast.expr:
-        """Return scores as the left operand of a product."""
-        rounded = self.rounded(scores, dtype)
-        return fill_template("a.T", {"a": rounded}) if product.over == "m" else rounded
+def _bind_scores(tiles: AttentionTiles, attention: Attention) -> list[tuple[Value, Value]]:
+    """Have what backward takes be computed of the scores and of the gradient of the weights; return the operands of the
+    products that make these."""
+    assert attention.gradient is not None
+    operands = [tiles.sides(product) for product in (attention.score_product, attention.gradient)]
+    tiles.bind(attention.score_product, "products")
+    tiles.bind(attention.gradient, "grad_weights")
+    tiles.bind_weights(attention)
+    return operands
 
-    def _oriented(self, product: ScoreProduct) -> Value:
-        """Return the scores of a product, whichever way its argument has them."""
-        swapped = (product.over == "m") == (product.side == 0)
-        return self.score(product.scores, swapped)
+
+def _write_backward(tiles: AttentionTiles, attention: Attention, products: Sequence[ScoreProduct]) -> Kernel:
+    """Write products of scores, which sum over m or over n."""
+    writer = tiles.writer
+    tiles.begin()
+    dtype = attention.score_product.meta["val"].dtype
+    operands = _bind_scores(tiles, attention)
+    chosen = [(i, p) for i, p in enumerate(products) if i in tiles.targets]
+    others = [_other(tiles, product) for _, product in chosen]
+    scores, factors = zip(*(split_factor(_oriented(tiles, product)) for _, product in chosen), strict=True)
+    sides = [side for pair in operands for side in pair]
+    tiles.take([*sides, *others, *scores])
+    for value in (*sides, *others):
+        if not writer.is_in_loop(value):
+            tiles.operand_tile(value, dtype)
+    sums: list[Accumulator] = []
+    names: list[str] = []
+    for (number, product), other, score in zip(chosen, others, scores, strict=True):
+        names.append(writer.unique(f"{writer.naming.name(tiles.targets[number].node)}_acc"))
+        block = "COLS" if product.over == "m" else "ROWS"
+        depth = next(d for d in tiles.depths if d in other.axes)
+        total = tiles.sum_of_products(names[-1], block, depth, dtype, product.node)
+        sums.append(total.accumulator(writer, partial(_score_operands, tiles, product, score, other, dtype)))
+    bounds = loop_bounds(scores[0], tiles.m, tiles.n, tiles.fixed, tiles.layout)
+    tiles.write_loop(bounds, sums, lambda: _write_score_products(tiles, attention, operands))
+    writes: list[Buffer] = []
+    for (number, product), other, total, factor in zip(chosen, others, names, factors, strict=True):
+        place = tiles.targets[number]
+        writes.append(place.buffer)
+        tiles.store(place, _coords_of(tiles, product, other), total if factor == 1 else f"{total} * {factor!r}")
+    return tiles.finished(writes)
+
+
+def _score_operands(
+    tiles: AttentionTiles, product: ScoreProduct, score: Value, other: Value, dtype: torch.dtype
+) -> tuple[ast.expr, ast.expr]:
+    """Write the operands of a product of scores; return them."""
+    left = rounded(_masked(tiles, tiles.writer.ref(score)), dtype)
+    left = fill_template("a.T", {"a": left}) if product.over == "m" else left
+    return left, tiles.operand_tile(other, dtype)
+
+
+def _coords_of(tiles: AttentionTiles, product: ScoreProduct, other: Value) -> Coords:
+    """Return the coordinates of an element of the result of a product."""
+    depth = next(d for d in tiles.depths if d in other.axes)
+    row = tiles.n if product.over == "m" else tiles.m
+    at = (depth, row) if product.transposed else (row, depth)
+    return (tiles.b, *at) if tiles.batched else at
+
+
+def _other(tiles: AttentionTiles, product: ScoreProduct) -> Value:
+    """Return the tile of what a product multiplies scores with."""
+    row = tiles.m if product.over == "m" else tiles.n
+    depth = tiles.depth_axis(shape_of(product.other)[-2 if product.transposed else -1])
+    return tiles.operand(tiles.subgraph.of[product.other], row, depth, product.transposed)
+
+
+def _masked(tiles: AttentionTiles, scores: ast.expr) -> ast.expr:
+    """Return scores that are 0 outside of the tensor."""
+    outside = [
+        f"({variable} < {size_text(size)})"
+        for variable, size, dim in (
+            ("rows[:, None]", tiles.layout.m, tiles.mdim),
+            ("cols[None, :]", tiles.layout.n, tiles.ndim),
+        )
+        if not tiles.writer.is_even(dim)
+    ]
+    if not outside:
+        return scores
+    return fill_template("tl.where(m, a, 0.0)", {"m": parse_expression(" & ".join(outside)), "a": scores})
+
+
+def _oriented(tiles: AttentionTiles, product: ScoreProduct) -> Value:
+    """Return the scores of a product, whichever way its argument has them."""
+    swapped = (product.over == "m") == (product.side == 0)
+    return tiles.score(product.scores, swapped)
 
 
 CONFIGS_SUM = ((128, 64, 8, 3), (64, 128, 8, 3), (64, 64, 4, 3), (128, 128, 8, 2), (64, 32, 4, 3))
 
 
-class _ScoreSumWriter(AttentionWriter):
-    """A program keeps rows and columns, and goes through the batches that are summed. Two runs give the same bits."""
+def _write_score_sum(tiles: AttentionTiles, attention: Attention, summed: ScoreSum) -> Kernel:
+    """Write a sum of scores: a program keeps rows and columns, and goes through the batches that are summed. Two runs
+    give the same bits."""
+    writer, place = tiles.writer, tiles.targets[0]
+    writer.reserved.update(("share", "step"))
+    number = sympy.cancel(tiles.layout.batch / summed.summed)
+    share = tiles.space.axis("share", number) if number != 1 else ZERO
+    shares = [Dim((sympy.Symbol("share"),), (number,), "grid", 1, "share", "B", "")] if number != 1 else []
+    tiles.ndim = replace(tiles.ndim, role="grid")
+    writer.tile = Tile((tiles.mdim, tiles.ndim, *shares), {}, writer.tile.configs)
+    writer.loop = Dim((tiles.b,), (summed.summed,), "loop", 1, "batch", "B", "") if summed.summed != 1 else None
+    for position, dim in enumerate((tiles.mdim, tiles.ndim)):
+        start = f"tl.program_id({position}) * {dim.block_name}"
+        writer.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
+    if number != 1:
+        tiles.names[share] = "share" if summed.summed != 1 else "batch"
+        writer.define(tiles.names[share], "tl.program_id(2)" + (".to(tl.int64)" if tiles.is_large() else ""))
+    operands = _bind_scores(tiles, attention)
+    score = tiles.score(summed.scores)
+    tiles.take([*(side for pair in operands for side in pair), score])
+    result = "acc"
+    if summed.summed == 1:
+        _write_score_products(tiles, attention, operands)
+        result = unparse(writer.ref(score))
+    else:
 
-    def __init__(
-        self,
-        title: str,
-        attention: Attention,
-        summed: ScoreSum,
-        subgraph: Subgraph,
-        layout: ScoreLayout,
-        targets: Mapping[int, WriteTarget],
-        buffers: Mapping[fx.Node, Buffer],
-        naming: Naming,
-        precision: Precision,
-    ) -> None:
-        super().__init__(title, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_SUM)
-        self.attention, self.summed = attention, summed
-        self.reserved.update(("share", "step"))
-        self.ndim = replace(self.ndim, role="grid")
-        number = sympy.cancel(layout.batch / summed.summed)
-        self.share = self.space.axis("share", number) if number != 1 else ZERO
-        self.extra_names = {self.share: "share"} if number != 1 else {}
-        share = Dim((sympy.Symbol("share"),), (number,), "grid", 1, "share", "B", "")
-        self.tile = Tile((self.mdim, self.ndim, *([share] if number != 1 else [])), {}, self.tile.configs)
+        def step() -> None:
+            _write_score_products(tiles, attention, operands)
+            writer.define("acc", writer.ref(score), place.node, "+")
 
-    def is_in_loop(self, value: Value) -> bool:
-        return self.summed.summed != 1 and self.b in value.axes
+        total = Accumulator([assign("acc", "tl.zeros([ROWS, COLS], tl.float32)", place.node)], step, lambda: None)
+        counter = "step", f"range({size_text(summed.summed)})"
+        write_reductions(writer, [total], counter, lambda: writer.define("batch", _batch(tiles, summed, share)))
+    axes, sizes = (share, tiles.m, tiles.n), (ZERO, tiles.layout.m, tiles.layout.n)
+    coords = tiles.space.coordinates(linear(axes, contiguous_strides(sizes)), place.shape)
+    tiles.store(place, coords, result)
+    return tiles.finished([place.buffer])
 
-    def kernel(self) -> Kernel:
-        """Return the kernel."""
-        attention, summed = self.attention, self.summed
-        assert attention.gradient is not None
-        for number, dim in enumerate((self.mdim, self.ndim)):
-            start = f"tl.program_id({number}) * {dim.block_name}"
-            self.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
-        if self.share != 0:
-            variable = "share" if summed.summed != 1 else "batch"
-            self.extra_names = {self.share: variable}
-            self.define(variable, "tl.program_id(2)" + (".to(tl.int64)" if self.is_large() else ""))
-        operands = [self.sides(product) for product in (attention.score_product, attention.gradient)]
-        self.bind(attention.score_product, "products")
-        self.bind(attention.gradient, "grad_weights")
-        self.bind_weights(attention)
-        score = self.score(summed.scores)
-        self.prepare([*(o for pair in operands for o in pair), score])
 
-        def body() -> ast.expr:
-            write_score_products(self, attention, operands)
-            return self.ref(score)
-
-        place = self.targets[0]
-        node = place.node
-        if summed.summed != 1:
-            self.define("acc", "tl.zeros([ROWS, COLS], tl.float32)", node)
-            self.in_loop = True
-            self.define("batch", self._batch())
-            self.define("acc", body(), node, "+")
-            self.in_loop = False
-            steps = parse_expression(f"range({size_text(summed.summed)})")
-            self.outer.statements.append(For("step", steps, tuple(self.inner.statements)))
-            result = "acc"
-        else:
-            result = unparse(body())
-        axes, sizes = (self.share, self.m, self.n), (ZERO, self.layout.m, self.layout.n)
-        coords = self.space.coordinates(linear(axes, contiguous_strides(sizes)), place.shape)
-        self.store(place, coords, result)
-        return self.finished([place.buffer])
-
-    def _batch(self) -> str:
-        """Return the batch of a step."""
-        if self.share == 0:
-            return "step"
-        summed, number = (self._bracketed(s) for s in (self.summed.summed, self.space.sizes[self.share]))
-        return f"share * {summed} + step" if self.summed.inner else f"step * {number} + share"
-
-    def finished(self, writes: Sequence[Buffer]) -> Kernel:
-        return replace(super().finished(writes), tile=self.tile)
+def _batch(tiles: AttentionTiles, summed: ScoreSum, share: Index) -> str:
+    """Return the batch of a step."""
+    if not isinstance(share, sympy.Symbol):
+        return "step"
+    steps, shares = (tiles.writer.bracketed(s) for s in (summed.summed, tiles.space.sizes[share]))
+    return f"share * {steps} + step" if summed.inner else f"step * {shares} + share"
 
 
 def fuse_attention(graph: fx.Graph, choices: Choices) -> None:

@@ -7,14 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
 
-from fx_lsp.codegen.ir.index import Index, coefficient, count, is_renamed, join_axes
+from fx_lsp.codegen.ir.index import Index, coefficient, is_renamed, join_axes
 from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
-from fx_lsp.codegen.ir.statement import For, Statement, assign, expressions_in, names_used, without_definitions
-from fx_lsp.codegen.ir.text import parse_expression
+from fx_lsp.codegen.ir.statement import Statement, assign, expressions_in, names_used, without_definitions
+from fx_lsp.codegen.ir.text import multiple_of
 from fx_lsp.codegen.ir.tile import Dim, Tile
-from fx_lsp.codegen.ir.values import Coordinate, Load, Reduction, Scan, Store, Value
-from fx_lsp.codegen.triton.expressions import KernelWriter, Scope
-from fx_lsp.codegen.triton.reductions import accumulators, loop_depths, online_pairs, reduce_at_once, scan_at_once
+from fx_lsp.codegen.ir.values import Axes, Coordinate, Load, Reduction, Scan, Store, Value
+from fx_lsp.codegen.triton.expressions import KernelWriter, TileStrategy
+from fx_lsp.codegen.triton.reductions import (
+    accumulators,
+    loop_depths,
+    online_pairs,
+    reduce_at_once,
+    scan_at_once,
+    write_reductions,
+)
 
 PIPELINE_STAGES = 3
 """How many iterations of a loop have their loads under way at once."""
@@ -24,198 +31,230 @@ def write_fusion_kernel(
     title: str, tile: Tile, stores: Sequence[Store], indirect: Mapping[sympy.Symbol, Value], naming: Naming
 ) -> Kernel:
     """Return the kernel that writes `stores`."""
-    return FusionKernel(title, tile, stores, indirect, naming).kernel()
-
-
-class FusionKernel(KernelWriter):
-    """Writes a kernel that goes through its axes in tiles."""
-
-    def reduced(self, value: Value) -> ast.expr:
-        if isinstance(value, Reduction):
-            return reduce_at_once(self, value)
-        assert isinstance(value, Scan)
-        return scan_at_once(self, value)
-
-    def kernel(self) -> Kernel:
-        self._header()
-        self._body()
-        sizes = self._sizes()
-        parameters = self.pointers()
-        parameters += [KernelParameter(s, bool(v.is_Integer) and s == "N") for s, v in sizes.items()]
-        blocks = [d.block_name for d in self.tile.dims if d.block > 1]
-        blocks += [n for n, _ in self.tile.configs[0].blocks if n not in blocks]
-        parameters += [KernelParameter(b, constant=True) for b in blocks]
-        body = self._without_idle_axes(self.outer.statements)
-        wide: list[Statement] = []
-        if self._is_large():
-            wide = [assign(s, f"tl.cast({s}, tl.int64)") for s, v in sizes.items() if _is_factor(s, v, body)]
-        return Kernel(
-            self.title,
-            tuple(parameters),
-            (*wide, *body),
-            list(self.reads.values()),
-            list(self.writes.values()),
-            sizes,
-            self.tile,
-            list(self.helpers),
-            tuple(self.adds),
-        )
-
-    def _sizes(self) -> dict[str, Index]:
-        """Return the sizes that the kernel takes, by name: those of its dimensions, and what its statements use."""
-        sizes = {d.size_name: d.size for d in self.tile.dims if d.size_name in self.used_sizes}
-        indices = [v.index for v in self.values if isinstance(v, (Coordinate, Load))]
-        strides = [e for b in (*self.reads.values(), *self.writes.values()) for e in b.strides]
-        sizes_of_dims = [e for d in self.tile.dims for e in d.sizes]
-        own = {s.name for s in (*self.names, *self.symbols.values())}
-        used = sizes_used(self.outer.statements, (*indices, *strides, *sizes_of_dims))
-        return sizes | {name: size for name, size in used.items() if name not in own and name not in sizes}
-
-    def _without_idle_axes(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Return statements without the parts of dimensions that no index has: those are indexed as a whole."""
-        parts = {self.names[a] for d in self.tile.dims if len(d.axes) > 1 for a in d.axes}
-        return without_definitions(statements, parts - names_used(statements))
-
-    def index(self, index: Index, indirect: Sequence[Value]) -> str:
-        index = self.tile.index(index)
-        for dim in self.tile.dims:
-            if len(dim.axes) > 1:
-                index = join_axes(index, dim.axes, dim.sizes, dim.whole)
-        own = {d.size: d for d in self.tile.dims if d.size in index.free_symbols and is_renamed(d.size)}
-        self.used_sizes.update(d.size_name for d in own.values())
-        return super().index(index.xreplace({s: sympy.Symbol(d.size_name) for s, d in own.items()}), indirect)
-
-    def _body(self) -> None:
-        if self.loop is not None:
-            self._phases(self.loop)
-            return
-        if any(isinstance(v, Reduction) for v in self.values):
-            self._load_ahead(v for store in self.stores for v in store.values)
-        for value in self.values:
-            if isinstance(value, Reduction):
-                self.ref(value)
-        if self.stores:
-            self._write(self.stores)
-
-    def _write(self, stores: Sequence[Store]) -> None:
-        """Write stores after all loads that they take: what stands behind a store waits for it."""
-        for value in stores[0].values if len(stores) > 1 else ():
-            self.ref(value)
-        self._load_ahead(v for store in stores[1:] for v in store.values)
-        for store in stores:
-            self._store(store)
-
-    def _load_ahead(self, values: Iterable[Value]) -> None:
-        """Load what values take from memory, apart from what is reduced: all of it is on its way at once."""
-        seen: set[int] = set()
-        stack = [(value, False) for value in reversed(list(values))]
-        while stack:
-            value, ready = stack.pop()
-            if ready:
-                if isinstance(value, Load) and all(value.buffer.name != s.buffer.name for s in self.stores):
-                    self.ref(value)
-                continue
-            has_name = id(value) in self.outer.expressions or id(value) in self.inner.expressions
-            if not has_name and id(value) not in seen and not isinstance(value, (Reduction, Scan)):
-                seen.add(id(value))
-                stack.append((value, True))
-                stack.extend((v, False) for v in reversed(value.inputs))
-
-    def _header(self) -> None:
-        programs = [d for d in self.tile.dims if d.role == "grid"]
-        for number, dim in enumerate(programs):
-            start = f"tl.program_id({number})" + (".to(tl.int64)" if self._is_large() else "")
-            if dim.block == 1:
-                self.define(dim.variable, start)
-            else:
-                self._range(dim, f"{start} * {dim.block_name} + ")
-            self._split_axes(dim)
-        for dim in self.tile.dims:
-            if dim.role == "whole":
-                self._range(dim, "")
-                self._split_axes(dim)
-
-    def _is_large(self) -> bool:
-        """Return whether an offset may not fit into 32 bits."""
-        sizes = [count(v.buffer.shape) for v in (*self.loads, *self.stores)]
-        return any(not size.is_Integer or size >= 2**31 for size in sizes)
-
-    def _is_wide(self, loop: Dim) -> bool:
-        """Return whether that may be because of how far a loop goes: by more than one element with each step."""
-        indices = [self.tile.index(v.index) for v in (*self.loads, *self.stores)]
-        return self._is_large() and any(
-            coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole)
-        )
-
-    def _range(self, dim: Dim, start: str, wide: bool = False) -> None:
-        text = f"{start}tl.arange(0, {dim.block_name})"
-        if wide:
-            text = f"({text}).to(tl.int64)"
-        if len(self.tile_dims) == 2:
-            place = "[:, None]" if dim is self.tile_dims[0] else "[None, :]"
-            text = f"({text}){place}" if start and not wide else f"{text}{place}"
-        self.define(dim.variable, text)
-        if not self.is_even(dim):
-            self.used_sizes.add(dim.size_name)
-            self.define(self._mask(dim), f"{dim.variable} < {dim.size_name}")
-
-    # loops
-
-    def _phases(self, loop: Dim) -> None:
-        partners = online_pairs(self.values, lambda v: self._accumulated(v, loop))
-        depth = loop_depths(self.values, partners, lambda v: self._accumulated(v, loop))
-        last = max([_store_depth(s, depth) for s in self.stores], default=0)
-        pending = list(self.stores)
-        for phase in range(last + 1):
-            reductions = [
-                v
-                for v in self.values
-                if isinstance(v, Reduction) and self._accumulated(v, loop) and depth[id(v)] == phase + 1
-            ]
-            now = [s for s in pending if _store_depth(s, depth) == phase and self._store_in_loop(s, loop)]
-            if not reductions and not now:
-                continue
-            self._loop(loop, reductions, now, partners)
-            pending = [s for s in pending if s not in now]
-        if pending:
-            self._write(pending)
-
-    def _accumulated(self, value: Value, loop: Dim) -> bool:
-        return isinstance(value, Reduction) and any(a in loop.axes for a in self._over(value))
-
-    def _store_in_loop(self, store: Store, loop: Dim) -> bool:
-        return any(map(self.is_in_loop, store.values)) or loop in self.dims_of(self.axes_of(store))
-
-    def _loop(
-        self, loop: Dim, reductions: list[Reduction], stores: list[Store], partners: Mapping[int, Reduction]
-    ) -> None:
-        self.inner = Scope()
-        groups = accumulators(self, loop, reductions, partners)
-        for group in groups:
-            for statement in group.start:
-                self.emit(statement)
-        self.in_loop, before = True, self.comment
-        self.used_sizes.add(loop.size_name)
-        wide = self._is_wide(loop)
-        if loop.block == 1:
-            counter = self.unique("step") if wide else loop.variable
-            steps = f"tl.range({loop.size_name}, num_stages={PIPELINE_STAGES})"
-            if wide:
-                self.define(loop.variable, f"tl.cast({counter}, tl.int64)")
-        else:
-            counter = "start"
-            steps = f"tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={PIPELINE_STAGES})"
-            self._range(loop, "start + ", wide)
-        self._split_axes(loop)
-        for group in groups:
-            group.step()
+    writer = KernelWriter(title, tile, stores, indirect, naming, ELEMENTS)
+    write_header(writer)
+    if writer.loop is not None:
+        _write_phases(writer, writer.loop)
+    else:
+        reductions = [v for v in writer.values if isinstance(v, Reduction)]
+        if reductions:
+            _load_ahead(writer, (v for store in stores for v in store.values))
+        for value in reductions:
+            writer.ref(value)
         if stores:
-            self._write(stores)
-        self.in_loop = False
-        self.outer.statements.append(For(counter, parse_expression(steps), tuple(self.inner.statements)))
-        self.inner, self.comment = Scope(), before
-        for group in groups:
-            group.end()
+            _write_stores(writer, stores)
+    return finished_kernel(writer)
+
+
+def finished_kernel(writer: KernelWriter) -> Kernel:
+    """Return the kernel of what a writer has written."""
+    sizes = _sizes(writer)
+    parameters = writer.pointers()
+    parameters += [KernelParameter(s, bool(v.is_Integer) and s == "N") for s, v in sizes.items()]
+    blocks = [d.block_name for d in writer.tile.dims if d.block > 1]
+    blocks += [n for n, _ in writer.tile.configs[0].blocks if n not in blocks]
+    parameters += [KernelParameter(b, constant=True) for b in blocks]
+    body = _without_idle_axes(writer)
+    wide: list[Statement] = []
+    if writer.is_large():
+        wide = [assign(s, f"tl.cast({s}, tl.int64)") for s, v in sizes.items() if _is_factor(s, v, body)]
+    return Kernel(
+        writer.title,
+        tuple(parameters),
+        (*wide, *body),
+        list(writer.reads.values()),
+        list(writer.writes.values()),
+        sizes,
+        writer.tile,
+        tuple(writer.adds),
+    )
+
+
+def _sizes(writer: KernelWriter) -> dict[str, Index]:
+    """Return the sizes that a kernel takes, by name: those of its dimensions, and what its statements use."""
+    dims = writer.tile.dims
+    sizes = {d.size_name: d.size for d in dims if d.size_name in writer.used_sizes}
+    indices = [v.index for v in writer.values if isinstance(v, (Coordinate, Load))]
+    strides = [e for b in (*writer.reads.values(), *writer.writes.values()) for e in b.strides]
+    sizes_of_dims = [e for d in dims for e in d.sizes]
+    own = {s.name for s in (*writer.names, *writer.symbols.values())}
+    used = sizes_used(writer.outer.statements, (*indices, *strides, *sizes_of_dims))
+    return sizes | {name: size for name, size in used.items() if name not in own and name not in sizes}
+
+
+def _without_idle_axes(writer: KernelWriter) -> tuple[Statement, ...]:
+    """Return the statements without the parts of dimensions that no index has: those are indexed as a whole."""
+    statements = writer.outer.statements
+    parts = {writer.names[a] for d in writer.tile.dims if len(d.axes) > 1 for a in d.axes}
+    return without_definitions(statements, parts - names_used(statements))
+
+
+# how tiles of elements are laid out
+
+
+def _form(writer: KernelWriter, value: Value) -> ast.expr | None:
+    if isinstance(value, Reduction):
+        return reduce_at_once(writer, value)
+    return scan_at_once(writer, value) if isinstance(value, Scan) else None
+
+
+def _index(writer: KernelWriter, index: Index) -> Index:
+    """Return an index of whole dimensions, as far as it has them, and of sizes as the kernel calls them."""
+    index = writer.tile.index(index)
+    for dim in writer.tile.dims:
+        if len(dim.axes) > 1:
+            index = join_axes(index, dim.axes, dim.sizes, dim.whole)
+    renamed = {d.size: d for d in writer.tile.dims if d.size in index.free_symbols and is_renamed(d.size)}
+    writer.used_sizes.update(d.size_name for d in renamed.values())
+    return writer.tile.index(index.xreplace({s: sympy.Symbol(d.size_name) for s, d in renamed.items()}))
+
+
+def _sizes_in(writer: KernelWriter, index: Index) -> dict[int, str]:
+    """Return the names of sizes, by their value, as far as a factor of that value is sure to mean them."""
+    columns = [d for d in writer.tile.dims if d.variable == "cols"]
+    if index.free_symbols.isdisjoint(a for d in columns for a in d.axes):
+        return {}
+    sizes = {int(d.size): d.size_name for d in columns if d.size.is_Integer and d.size >= 16 and len(d.axes) == 1}
+    multiple = multiple_of(index, sizes)
+    names = {v: n for v, n in sizes.items() if v == multiple or index.has(sympy.Integer(v), sympy.Integer(-v))}
+    writer.used_sizes.update(names.values())
+    return names
+
+
+def _mask_name(writer: KernelWriter, dim: Dim) -> str:
+    return "mask" if len(writer.tile_dims) == 1 else f"{dim.variable}_mask"
+
+
+def _masks(writer: KernelWriter, axes: Axes) -> list[str]:
+    return [_mask_name(writer, dim) for dim in writer.masked_dims(axes)]
+
+
+ELEMENTS = TileStrategy(_form, _index, lambda writer, index: writer.names, _sizes_in, _masks)
+"""Tiles in which each dimension lies the same way throughout the kernel."""
+
+
+# statements
+
+
+def _write_stores(writer: KernelWriter, stores: Sequence[Store]) -> None:
+    """Write stores after all loads that they take: what stands behind a store waits for it."""
+    for value in stores[0].values if len(stores) > 1 else ():
+        writer.ref(value)
+    _load_ahead(writer, (v for store in stores[1:] for v in store.values))
+    for store in stores:
+        writer.store(store)
+
+
+def _load_ahead(writer: KernelWriter, values: Iterable[Value]) -> None:
+    """Load what values take from memory, apart from what is reduced: all of it is on its way at once."""
+    stored = {store.buffer.name for store in writer.stores}
+    seen: set[int] = set()
+    stack = [(value, False) for value in reversed(list(values))]
+    while stack:
+        value, ready = stack.pop()
+        if ready:
+            if isinstance(value, Load) and value.buffer.name not in stored:
+                writer.ref(value)
+            continue
+        has_name = id(value) in writer.outer.expressions or id(value) in writer.inner.expressions
+        if not has_name and id(value) not in seen and not isinstance(value, (Reduction, Scan)):
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((v, False) for v in reversed(value.inputs))
+
+
+def write_header(writer: KernelWriter) -> None:
+    """Write which elements a program has."""
+    programs = [d for d in writer.tile.dims if d.role == "grid"]
+    for number, dim in enumerate(programs):
+        start = f"tl.program_id({number})" + (".to(tl.int64)" if writer.is_large() else "")
+        if dim.block == 1:
+            writer.define(dim.variable, start)
+        else:
+            _write_range(writer, dim, f"{start} * {dim.block_name} + ")
+        writer.split_axes(dim)
+    for dim in writer.tile.dims:
+        if dim.role == "whole":
+            _write_range(writer, dim, "")
+            writer.split_axes(dim)
+
+
+def _is_wide(writer: KernelWriter, loop: Dim) -> bool:
+    """Return whether that may be because of how far a loop goes: by more than one element with each step."""
+    indices = [writer.tile.index(v.index) for v in (*writer.loads, *writer.stores)]
+    return writer.is_large() and any(coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole))
+
+
+def _write_range(writer: KernelWriter, dim: Dim, start: str, wide: bool = False) -> None:
+    text = f"{start}tl.arange(0, {dim.block_name})"
+    if wide:
+        text = f"({text}).to(tl.int64)"
+    if len(writer.tile_dims) == 2:
+        place = "[:, None]" if dim is writer.tile_dims[0] else "[None, :]"
+        text = f"({text}){place}" if start and not wide else f"{text}{place}"
+    writer.define(dim.variable, text)
+    if not writer.is_even(dim):
+        writer.used_sizes.add(dim.size_name)
+        writer.define(_mask_name(writer, dim), f"{dim.variable} < {dim.size_name}")
+
+
+# loops
+
+
+def _write_phases(writer: KernelWriter, loop: Dim) -> None:
+    """Write a loop for each depth of reductions, and what is stored once all they take is known."""
+
+    def is_accumulated(value: Value) -> bool:
+        return isinstance(value, Reduction) and any(a in loop.axes for a in writer.over(value))
+
+    def is_stored_in_loop(store: Store) -> bool:
+        return any(map(writer.is_in_loop, store.values)) or loop in writer.dims_of(writer.axes_of(store))
+
+    partners = online_pairs(writer.values, is_accumulated)
+    depth = loop_depths(writer.values, partners, is_accumulated)
+    last = max([_store_depth(s, depth) for s in writer.stores], default=0)
+    pending = list(writer.stores)
+    for phase in range(last + 1):
+        reductions = [
+            v for v in writer.values if isinstance(v, Reduction) and is_accumulated(v) and depth[id(v)] == phase + 1
+        ]
+        now = [s for s in pending if _store_depth(s, depth) == phase and is_stored_in_loop(s)]
+        if not reductions and not now:
+            continue
+        _write_loop(writer, loop, reductions, now, partners)
+        pending = [s for s in pending if s not in now]
+    if pending:
+        _write_stores(writer, pending)
+
+
+def _write_loop(
+    writer: KernelWriter,
+    loop: Dim,
+    reductions: Sequence[Reduction],
+    stores: Sequence[Store],
+    partners: Mapping[int, Reduction],
+) -> None:
+    writer.used_sizes.add(loop.size_name)
+    wide = _is_wide(writer, loop)
+    if loop.block == 1:
+        counter = writer.unique("step") if wide else loop.variable
+        steps = f"tl.range({loop.size_name}, num_stages={PIPELINE_STAGES})"
+    else:
+        counter = "start"
+        steps = f"tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={PIPELINE_STAGES})"
+
+    def begin() -> None:
+        if loop.block > 1:
+            _write_range(writer, loop, "start + ", wide)
+        elif wide:
+            writer.define(loop.variable, f"tl.cast({counter}, tl.int64)")
+        writer.split_axes(loop)
+
+    def end() -> None:
+        if stores:
+            _write_stores(writer, stores)
+
+    write_reductions(writer, accumulators(writer, loop, reductions, partners), (counter, steps), begin, end)
 
 
 def _store_depth(store: Store, depth: Mapping[int, int]) -> int:

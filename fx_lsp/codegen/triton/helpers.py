@@ -5,8 +5,9 @@ They use `triton.language` alone, so that they run on every target and under Tri
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection
 
+from fx_lsp.codegen.ir.scopes import names_from_outside
 from fx_lsp.codegen.triton.special_functions import SPECIAL
 
 _SOURCE = '''
@@ -314,27 +315,28 @@ def int_pow(a, b):
 '''
 
 
-def _parsed() -> dict[str, str]:
-    parts = [p for source in (_SOURCE, SPECIAL) for p in source.strip().split("\n\n\n")]
-    return {re.findall(r"def (\w+)\(", p)[0]: p for p in parts}
+def _by_name() -> dict[str, str]:
+    """Return the text of each helper function by its name."""
+    texts = [text for source in (_SOURCE, SPECIAL) for text in source.strip().split("\n\n\n")]
+    return {text.removeprefix("@triton.jit\ndef ").partition("(")[0]: text for text in texts}
 
 
-HELPERS: dict[str, str] = _parsed()
+HELPERS: dict[str, str] = _by_name()
 """The text of each helper function by its name."""
 
 
-def with_needed(names: list[str]) -> list[str]:
-    """Return the texts of helper functions and of those that they call, in order."""
+def with_needed(names: Collection[str]) -> list[str]:
+    """Return those of the names that are helper functions, and the helper functions that these call, in order."""
     needed: set[str] = set()
-    stack = list(names)
+    stack = [name for name in names if name in HELPERS]
     while stack:
         name = stack.pop()
         if name not in needed:
             needed.add(name)
-            stack.extend(n for n in HELPERS if n != name and re.search(rf"(?<![\w.]){n}\(", HELPERS[name]))
-    return [text for n, text in HELPERS.items() if n in needed]
+            stack.extend(helpers_in(HELPERS[name]))
+    return [name for name in HELPERS if name in needed]
 
 
-def helpers_in(template: str) -> list[str]:
-    """Return the helper functions that a template calls."""
-    return [n for n in HELPERS if f"{n}(" in template and f".{n}(" not in template and f"_{n}(" not in template]
+def helpers_in(text: str) -> list[str]:
+    """Return the helper functions that Python text takes."""
+    return [name for name in names_from_outside(text) if name in HELPERS]

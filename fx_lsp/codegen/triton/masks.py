@@ -29,7 +29,7 @@ def identity(kind: str, dtype: torch.dtype) -> Scalar:
 
 
 def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
-    """Return the value where a mask is false, if loads over axes that `ends` says it covers give `padding` there; None
+    """Return the value where a mask is false, if loads over axes that `ends` says it covers give `others` there; None
     where that is not known."""
     values: dict[int, float | None] = {}
     for each in values_of([value]):
@@ -37,24 +37,35 @@ def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axe
             values[id(each)] = float(each.value)
         elif isinstance(each, Load):
             values[id(each)] = others.get(id(each)) if ends(each.axes) else None
+        elif isinstance(each, Compute):
+            values[id(each)] = _fold(each.op, [(values[id(a)], ends(a.axes)) for a in each.args])
+        elif isinstance(each, Reduction) and ends(each.axes):
+            values[id(each)] = _reduced(each.kind, values[id(each.args[0])])
         else:
-            computed = isinstance(each, Compute)
-            values[id(each)] = _fold(each.op, [values[id(a)] for a in each.args]) if computed else None
+            values[id(each)] = None
     return values[id(value)]
 
 
-def _fold(op: Op, args: Sequence[float | None]) -> float | None:
-    """Compute an expression of numbers, if all that it takes are known."""
+def _fold(op: Op, args: Sequence[tuple[float | None, bool]]) -> float | None:
+    """Compute an expression of numbers, if all that it takes are known. Beside each is whether it may be another where
+    the mask is false: infinity stays what it is where an unknown number that is the same there is subtracted."""
+    numbers = [number for number, _ in args]
     if op.is_cast:
-        return args[0]
-    if op is SUB and args[0] is not None and math.isinf(args[0]) and args[1] is None:
-        return args[0]
-    if op.number is None or any(a is None for a in args):
+        return numbers[0]
+    if op is SUB and numbers[0] is not None and math.isinf(numbers[0]) and args[1] == (None, False):
+        return numbers[0]
+    if op.number is None or any(n is None for n in numbers):
         return None
     try:
-        return op.number(*args)
+        return op.number(*numbers)
     except (ArithmeticError, ValueError):
         return None
+
+
+def _reduced(kind: str, value: float | None) -> float | None:
+    """Return what many of a number are together, as far as that is the number itself; None for anything else."""
+    same = {"max": True, "min": True, "sum": value in (0.0, math.inf, -math.inf), "prod": value in (0.0, 1.0)}
+    return value if same.get(kind, False) else None
 
 
 def covers_mask(masked: Callable[[Axes], list[Dim]], over: Axes) -> Callable[[Axes], bool]:

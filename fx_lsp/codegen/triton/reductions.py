@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from fx_lsp.choices import Precision
 from fx_lsp.codegen.ir.ops import EXP, SUB, Scalar, triton_type
-from fx_lsp.codegen.ir.statement import Assign, assign
+from fx_lsp.codegen.ir.statement import Assign, For, assign
 from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, unparse
 from fx_lsp.codegen.ir.tile import Dim
 from fx_lsp.codegen.ir.values import Axes, Compute, Constant, Reduction, Scan, Value
 from fx_lsp.codegen.triton.expressions import KernelWriter
-from fx_lsp.codegen.triton.helpers import helpers_in
 from fx_lsp.codegen.triton.masks import covers_mask, identity, padding_value
 
 _REDUCE_CALLS = {
@@ -25,7 +25,6 @@ _REDUCE_CALLS = {
     "max": "tl.reduce(a, {}, combine_fn=nan_max)",
     "prod": "tl.reduce(a, {}, combine_fn=product)",
 }
-_COMBINING = ("nan_max", "nan_min", "product")
 _ACCUMULATE = {
     "sum": "a + b",
     "max": "nan_max(a, b)",
@@ -37,94 +36,91 @@ _ACCUMULATE = {
 # at once
 
 
-def _masked(emitter: KernelWriter, value: Value, kind: str, over: Axes) -> ast.expr:
+def _masked(writer: KernelWriter, value: Value, kind: str, over: Axes) -> ast.expr:
     """Return the elements of a value, and what changes nothing where there are none."""
-    expr = emitter.ref(value)
+    expr = writer.ref(value)
     neutral = identity(kind, value.dtype)
-    if padding_value(value, emitter.padding, covers_mask(emitter.masked_dims, over)) == float(neutral):
+    if padding_value(value, writer.padding, covers_mask(writer.masked_dims, over)) == float(neutral):
         return expr
-    mask = emitter.mask(over)
+    mask = writer.mask(over)
     if not mask:
         return expr
-    neutral_text = emitter.ref(Constant(value.dtype, None, frozenset(), neutral))
+    neutral_text = writer.ref(Constant(value.dtype, None, frozenset(), neutral))
     return fill_template("tl.where(m, a, i)", {"m": parse_expression(mask), "a": expr, "i": neutral_text})
 
 
-def _axis(emitter: KernelWriter, dim: Dim) -> str:
-    return f"axis={emitter.axis_number(dim)}" + (", keep_dims=True" if len(emitter.tile_dims) == 2 else "")
+def _axis(writer: KernelWriter, dim: Dim) -> str:
+    return f"axis={writer.axis_number(dim)}" + (", keep_dims=True" if len(writer.tile_dims) == 2 else "")
 
 
-def _broadcast_along(emitter: KernelWriter, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
+def _broadcast_along(writer: KernelWriter, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
     """Return `expr` with an element for each of the dimension."""
-    if dim in emitter.dims_of(value.axes):
+    if dim in writer.dims_of(value.axes):
         return expr
     return fill_template(
-        "tl.broadcast_to(a, s)", {"a": expr, "s": parse_expression(emitter.tile_shape(value.axes, dim))}
+        "tl.broadcast_to(a, s)", {"a": expr, "s": parse_expression(writer.tile_shape(value.axes, dim))}
     )
 
 
-def _dim_of(emitter: KernelWriter, value: Reduction | Scan) -> Dim:
-    return next(d for d in emitter.tile.dims if any(a in d.axes for a in value.over))
+def _dim_of(writer: KernelWriter, value: Reduction | Scan) -> Dim:
+    return next(d for d in writer.tile.dims if any(a in d.axes for a in value.over))
 
 
-def reduce_at_once(emitter: KernelWriter, value: Reduction) -> ast.expr:
+def reduce_at_once(writer: KernelWriter, value: Reduction) -> ast.expr:
     """Return a reduction of elements that a program holds at once."""
-    dim = _dim_of(emitter, value)
+    dim = _dim_of(writer, value)
     over = frozenset(value.over)
     if value.kind in ("argmax", "argmin"):
-        return _arg_reduction(emitter, value, dim)
-    arg = _broadcast_along(emitter, value.args[0], dim, _masked(emitter, value.args[0], value.kind, over))
+        return _arg_reduction(writer, value, dim)
+    arg = _broadcast_along(writer, value.args[0], dim, _masked(writer, value.args[0], value.kind, over))
     call = _REDUCE_CALLS[value.kind]
-    if value.kind in ("max", "min") and (_only_shifts(emitter, value) or not value.dtype.is_floating_point):
+    if value.kind in ("max", "min") and (_only_shifts(writer, value) or not value.dtype.is_floating_point):
         call = f"tl.{value.kind}(a, {{}})"
-    emitter.use_helpers(*(h for h in _COMBINING if h in call))
-    return fill_template(call.format(_axis(emitter, dim)), {"a": arg})
+    return fill_template(call.format(_axis(writer, dim)), {"a": arg})
 
 
-def _only_shifts(emitter: KernelWriter, value: Reduction) -> bool:
+def _only_shifts(writer: KernelWriter, value: Reduction) -> bool:
     """Return whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
-    users = [v for v in emitter.values if value in v.inputs]
+    users = [v for v in writer.values if value in v.inputs]
     return all(isinstance(u, Compute) and u.op is SUB and u.args == (value.args[0], value) for u in users) and not any(
-        s.value is value for s in emitter.stores
+        s.value is value for s in writer.stores
     )
 
 
-def _arg_reduction(emitter: KernelWriter, value: Reduction, dim: Dim) -> ast.expr:
+def _arg_reduction(writer: KernelWriter, value: Reduction, dim: Dim) -> ast.expr:
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
-    emitter.use_helpers(helper)
     elements, places = value.args
-    values = _broadcast_along(emitter, elements, dim, _masked(emitter, elements, value.kind, frozenset(value.over)))
+    values = _broadcast_along(writer, elements, dim, _masked(writer, elements, value.kind, frozenset(value.over)))
     where = fill_template(
         "tl.broadcast_to((a).to(tl.int64), s)",
-        {"a": emitter.ref(places), "s": parse_expression(emitter.tile_shape(elements.axes, dim))},
+        {"a": writer.ref(places), "s": parse_expression(writer.tile_shape(elements.axes, dim))},
     )
-    call = fill_template(f"tl.reduce((a, b), {_axis(emitter, dim)}, combine_fn={helper})", {"a": values, "b": where})
-    variable = emitter.unique("found")
-    emitter.define(("_", variable), call, value.node)
+    call = fill_template(f"tl.reduce((a, b), {_axis(writer, dim)}, combine_fn={helper})", {"a": values, "b": where})
+    variable = writer.unique("found")
+    writer.define(("_", variable), call, value.node)
     return name(variable)
 
 
-def scan_at_once(emitter: KernelWriter, value: Scan) -> ast.expr:
+def scan_at_once(writer: KernelWriter, value: Scan) -> ast.expr:
     """Return a running sum or product: of elements that a program holds at once, or on from those of the steps
     before."""
-    dim = _dim_of(emitter, value)
-    arg = _broadcast_along(emitter, value.arg, dim, emitter.ref(value.arg))
+    dim = _dim_of(writer, value)
+    arg = _broadcast_along(writer, value.arg, dim, writer.ref(value.arg))
     if dim.role != "loop":
-        return fill_template(f"tl.{value.kind}(a, axis={emitter.axis_number(dim)})", {"a": arg})
+        return fill_template(f"tl.{value.kind}(a, axis={writer.axis_number(dim)})", {"a": arg})
     kind, sign, neutral = ("sum", "+", 0) if value.kind == "cumsum" else ("prod", "*", 1)
-    before = emitter.unique("before")
-    others = Value(value.dtype, None, frozenset(a for a in value.axes if dim not in emitter.dims_of(frozenset({a}))))
-    shape = emitter.tile_shape(others.axes) if len(emitter.tile_dims) > 1 else "[]"
+    before = writer.unique("before")
+    others = Value(value.dtype, None, frozenset(a for a in value.axes if dim not in writer.dims_of(frozenset({a}))))
+    shape = writer.tile_shape(others.axes) if len(writer.tile_dims) > 1 else "[]"
     start = assign(before, f"tl.full({shape}, {neutral}, {triton_type(value.dtype)})", value.node)
-    emitter.outer.statements.append(start)
-    element = arg if isinstance(arg, ast.Name) else emitter.assign(value.arg, arg)
+    writer.outer.statements.append(start)
+    element = arg if isinstance(arg, ast.Name) else writer.assign(value.arg, arg)
     call = fill_template(
-        f"tl.{value.kind}(a, axis={emitter.axis_number(dim)}) {sign} b", {"a": element, "b": name(before)}
+        f"tl.{value.kind}(a, axis={writer.axis_number(dim)}) {sign} b", {"a": element, "b": name(before)}
     )
-    running = emitter.assign(value, call)
-    emitter.use_helpers(*(h for h in _COMBINING if h in _REDUCE_CALLS[kind]))
-    step = fill_template(_REDUCE_CALLS[kind].format(_axis(emitter, dim)), {"a": element})
-    emitter.define(before, step, value.node, sign)
+    running = writer.assign(value, call)
+    step = fill_template(_REDUCE_CALLS[kind].format(_axis(writer, dim)), {"a": element})
+    writer.define(before, step, value.node, sign)
     return running
 
 
@@ -176,8 +172,34 @@ class Accumulator:
     end: Callable[[], None]
 
 
+def write_reductions(
+    writer: KernelWriter,
+    accumulators: Sequence[Accumulator],
+    counter: tuple[str, str],
+    begin: Callable[[], None],
+    end: Callable[[], None] = lambda: None,
+    node: fx.Node | None = None,
+) -> None:
+    """Write the loop in which accumulators build up. `counter` is its variable with what that goes through; `begin`
+    writes what stands in it before their steps, `end` what stands behind those."""
+    for accumulator in accumulators:
+        for statement in accumulator.start:
+            writer.emit(statement)
+    variable, values = counter
+
+    def write_step() -> None:
+        begin()
+        for accumulator in accumulators:
+            accumulator.step()
+        end()
+
+    writer.write_loop(write_step, lambda body: For(variable, parse_expression(values), body, node))
+    for accumulator in accumulators:
+        accumulator.end()
+
+
 def accumulators(
-    emitter: KernelWriter, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
+    writer: KernelWriter, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
 ) -> list[Accumulator]:
     """Return accumulators that build up reductions in one loop over a dimension."""
     accumulators: list[Accumulator] = []
@@ -187,60 +209,58 @@ def accumulators(
         if id(reduction) in pairs:
             continue
         if id(reduction) in paired:
-            accumulators.append(_online_softmax(emitter, loop, reduction, paired[id(reduction)]))
+            accumulators.append(_online_softmax(writer, loop, reduction, paired[id(reduction)]))
         elif reduction.kind in ("var_mean", "argmax", "argmin"):
             several.setdefault((reduction.kind, id(reduction.args[0])), []).append(reduction)
         else:
-            accumulators.append(_simple_accumulator(emitter, loop, reduction))
+            accumulators.append(_simple_accumulator(writer, loop, reduction))
     for (kind, _), parts in several.items():
         accumulators.append(
-            _welford_accumulator(emitter, loop, parts)
+            _welford_accumulator(writer, loop, parts)
             if kind == "var_mean"
-            else _arg_accumulator(emitter, loop, parts[0])
+            else _arg_accumulator(writer, loop, parts[0])
         )
     return accumulators
 
 
 def _new_accumulator(
-    emitter: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype, node: fx.Node | None
+    writer: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype, node: fx.Node | None
 ) -> tuple[str, Assign]:
     """Return a variable for an accumulator, and the statement that begins it."""
-    variable = emitter.unique(wish)
-    text = unparse(emitter.ref(Constant(dtype, None, frozenset(), start)))
-    if not emitter.tile_dims or emitter.tile_shape(value.axes, loop) == "[]":
+    variable = writer.unique(wish)
+    text = unparse(writer.ref(Constant(dtype, None, frozenset(), start)))
+    if not writer.tile_dims or writer.tile_shape(value.axes, loop) == "[]":
         return variable, assign(variable, f"tl.full([], {text}, {triton_type(dtype)})", node)
-    shape = emitter.tile_shape(value.axes, loop)
+    shape = writer.tile_shape(value.axes, loop)
     if not start and start is not False:
         return variable, assign(variable, f"tl.zeros({shape}, {triton_type(dtype)})", node)
     return variable, assign(variable, f"tl.full({shape}, {text}, {triton_type(dtype)})", node)
 
 
-def _accumulator_name(emitter: KernelWriter, value: Reduction) -> str:
-    variable = emitter.naming.variable(value.node) if value.node is not None else None
+def _accumulator_name(writer: KernelWriter, value: Reduction) -> str:
+    variable = writer.naming.variable(value.node) if value.node is not None else None
     return variable or {"sum": "total", "max": "most", "min": "least", "prod": "product_"}.get(value.kind, value.kind)
 
 
-def _simple_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
+def _simple_accumulator(writer: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
     arg = value.args[0]
-    wish, first = f"{_accumulator_name(emitter, value)}_acc", identity(value.kind, arg.dtype)
-    variable, start = _new_accumulator(emitter, wish, arg, loop, first, arg.dtype, value.node)
+    wish, first = f"{_accumulator_name(writer, value)}_acc", identity(value.kind, arg.dtype)
+    variable, start = _new_accumulator(writer, wish, arg, loop, first, arg.dtype, value.node)
 
     def step() -> None:
-        expr = _masked(emitter, arg, value.kind, frozenset(value.over))
+        expr = _masked(writer, arg, value.kind, frozenset(value.over))
         if value.kind == "sum":
-            emitter.define(variable, expr, value.node, "+")
+            writer.define(variable, expr, value.node, "+")
             return
         template = _ACCUMULATE[value.kind]
-        emitter.use_helpers(*helpers_in(template))
-        emitter.define(variable, fill_template(template, {"a": name(variable), "b": expr}), value.node)
+        writer.define(variable, fill_template(template, {"a": name(variable), "b": expr}), value.node)
 
     def end() -> None:
         if loop.block == 1:
-            emitter.bind_name(value, name(variable))
+            writer.bind_name(value, name(variable))
             return
         call = _REDUCE_CALLS[value.kind]
-        emitter.use_helpers(*(h for h in _COMBINING if h in call))
-        emitter.assign(value, fill_template(call.format(_axis(emitter, loop)), {"a": name(variable)}))
+        writer.assign(value, fill_template(call.format(_axis(writer, loop)), {"a": name(variable)}))
 
     return Accumulator([start], step, end)
 
@@ -250,107 +270,163 @@ ONLINE_GROUP = 16
 different ones need not wait for each other in every step."""
 
 
-def _online_softmax(emitter: KernelWriter, loop: Dim, maximum: Reduction, total: Reduction) -> Accumulator:
+def _online_softmax(writer: KernelWriter, loop: Dim, maximum: Reduction, total: Reduction) -> Accumulator:
     """Return the maximum, and the sum of exponentials of what lies below it, in one loop."""
     arg = maximum.args[0]
-    high, low = emitter.unique("running_max"), emitter.unique("running_sum")
-    block, axis = loop.block > 1, _axis(emitter, loop)
-    groups = f"{loop.block_name} // {ONLINE_GROUP}" if block and len(emitter.tile_dims) == 1 else ""
-    dims = emitter.dims_of(arg.axes)
-    kept_blocks = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in emitter.tile_dims)
-    shape = kept_blocks if len(emitter.tile_dims) > 1 else groups
+    high, low = writer.unique("running_max"), writer.unique("running_sum")
+    block, axis = loop.block > 1, _axis(writer, loop)
+    groups = f"{loop.block_name} // {ONLINE_GROUP}" if block and len(writer.tile_dims) == 1 else ""
+    dims = writer.dims_of(arg.axes)
+    kept_blocks = ", ".join(d.block_name if d in dims and d is not loop else "1" for d in writer.tile_dims)
+    shape = kept_blocks if len(writer.tile_dims) > 1 else groups
     start = [
         assign(high, f'tl.full([{shape}], -float("inf"), {triton_type(arg.dtype)})', maximum.node),
         assign(low, f"tl.full([{shape}], 0.0, {triton_type(arg.dtype)})", maximum.node),
     ]
 
     def step() -> None:
-        expr = _masked(emitter, arg, "max", frozenset(maximum.over))
-        element = unparse(expr if isinstance(expr, ast.Name) else emitter.assign(arg, expr))
-        higher, base = emitter.unique("higher"), emitter.unique("base")
+        expr = _masked(writer, arg, "max", frozenset(maximum.over))
+        element = unparse(expr if isinstance(expr, ast.Name) else writer.assign(arg, expr))
+        higher, base = writer.unique("higher"), writer.unique("base")
         grouped, along, beside, node = element, axis, base, maximum.node
         if groups:
-            grouped, along, beside = emitter.unique("grouped"), "axis=1", f"{base}[:, None]"
-            emitter.define(grouped, f"tl.reshape({element}, [{groups}, {ONLINE_GROUP}])", node)
+            grouped, along, beside = writer.unique("grouped"), "axis=1", f"{base}[:, None]"
+            writer.define(grouped, f"tl.reshape({element}, [{groups}, {ONLINE_GROUP}])", node)
         powers = exponential_below(grouped, beside)
-        emitter.define(higher, f"tl.maximum({high}, {f'tl.max({grouped}, {along})' if block else element})", node)
-        emitter.define(base, softmax_base(higher), node)
+        writer.define(higher, f"tl.maximum({high}, {f'tl.max({grouped}, {along})' if block else element})", node)
+        writer.define(base, softmax_base(higher), node)
         total_of_step = f"tl.sum({powers}, {along})" if block else powers
-        emitter.define(low, f"{low} * {exponential_below(high, base)} + {total_of_step}", node)
-        emitter.define(high, higher, node)
+        writer.define(low, f"{low} * {exponential_below(high, base)} + {total_of_step}", node)
+        writer.define(high, higher, node)
 
     def end() -> None:
         whole, sum_ = high, low
         if groups:
-            whole, base, sum_ = emitter.unique("greatest"), emitter.unique("base"), emitter.unique("total")
-            emitter.define(whole, f"tl.max({high}, axis=0)", maximum.node)
-            emitter.define(base, softmax_base(whole), maximum.node)
-            emitter.define(sum_, f"tl.sum({low} * {exponential_below(high, base)}, axis=0)", total.node)
-        emitter.bind_name(maximum, name(whole))
-        emitter.bind_name(total, name(sum_))
+            whole, base, sum_ = writer.unique("greatest"), writer.unique("base"), writer.unique("total")
+            writer.define(whole, f"tl.max({high}, axis=0)", maximum.node)
+            writer.define(base, softmax_base(whole), maximum.node)
+            writer.define(sum_, f"tl.sum({low} * {exponential_below(high, base)}, axis=0)", total.node)
+        writer.bind_name(maximum, name(whole))
+        writer.bind_name(total, name(sum_))
 
     return Accumulator(start, step, end)
 
 
-def _welford_accumulator(emitter: KernelWriter, loop: Dim, parts: list[Reduction]) -> Accumulator:
+def _welford_accumulator(writer: KernelWriter, loop: Dim, parts: list[Reduction]) -> Accumulator:
     """Return mean and squared deviations, by Welford's algorithm."""
     arg, node = parts[0].args[0], parts[0].node
     over = frozenset(parts[0].over)
-    mean, first = _new_accumulator(emitter, "running_mean", arg, loop, 0.0, arg.dtype, node)
-    squares, second = _new_accumulator(emitter, "running_squares", arg, loop, 0.0, arg.dtype, node)
-    number, third = _new_accumulator(emitter, "seen", arg, loop, 0.0, arg.dtype, node)
+    mean, first = _new_accumulator(writer, "running_mean", arg, loop, 0.0, arg.dtype, node)
+    squares, second = _new_accumulator(writer, "running_squares", arg, loop, 0.0, arg.dtype, node)
+    number, third = _new_accumulator(writer, "seen", arg, loop, 0.0, arg.dtype, node)
 
     def step() -> None:
-        element = emitter.ref(arg)
-        element = element if isinstance(element, ast.Name) else emitter.assign(arg, element)
-        element_text, mask = unparse(element), emitter.mask(over)
-        delta, share = emitter.unique("delta"), emitter.unique("share")
-        emitter.define(number, f"({mask}).to({triton_type(arg.dtype)})" if mask else "1.0", node, "+")
+        element = writer.ref(arg)
+        element = element if isinstance(element, ast.Name) else writer.assign(arg, element)
+        element_text, mask = unparse(element), writer.mask(over)
+        delta, share = writer.unique("delta"), writer.unique("share")
+        writer.define(number, f"({mask}).to({triton_type(arg.dtype)})" if mask else "1.0", node, "+")
         gap = f"{element_text} - {mean}"
-        emitter.define(delta, f"tl.where({mask}, {gap}, 0.0)" if mask else gap, node)
-        emitter.define(share, f"{delta} / tl.maximum({number}, 1.0)" if mask else f"{delta} / {number}", node)
-        emitter.define(mean, share, node, "+")
-        emitter.define(squares, f"{delta} * ({delta} - {share})", node, "+")
+        writer.define(delta, f"tl.where({mask}, {gap}, 0.0)" if mask else gap, node)
+        writer.define(share, f"{delta} / tl.maximum({number}, 1.0)" if mask else f"{delta} / {number}", node)
+        writer.define(mean, share, node, "+")
+        writer.define(squares, f"{delta} * ({delta} - {share})", node, "+")
 
     def end() -> None:
         results = [mean, squares]
         if loop.block > 1:
-            emitter.use_helpers("welford")
-            results = [emitter.unique("mean"), emitter.unique("squares")]
-            whole = f"tl.reduce(({mean}, {squares}, {number}), {_axis(emitter, loop)}, combine_fn=welford)"
-            emitter.define((*results, "_"), whole, node)
+            results = [writer.unique("mean"), writer.unique("squares")]
+            whole = f"tl.reduce(({mean}, {squares}, {number}), {_axis(writer, loop)}, combine_fn=welford)"
+            writer.define((*results, "_"), whole, node)
         for part in parts:
-            emitter.bind_name(part, name(results[0] if part.part == 1 else results[1]))
+            writer.bind_name(part, name(results[0] if part.part == 1 else results[1]))
 
     return Accumulator([first, second, third], step, end)
 
 
-def _arg_accumulator(emitter: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
+def _arg_accumulator(writer: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
     """Return the place of the greatest or least element."""
     elements, places = value.args
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
     least, last = identity(value.kind, elements.dtype), torch.iinfo(torch.int64).max
-    best, first = _new_accumulator(emitter, "best", elements, loop, least, elements.dtype, value.node)
-    where, second = _new_accumulator(emitter, "best_at", elements, loop, last, torch.int64, value.node)
+    best, first = _new_accumulator(writer, "best", elements, loop, least, elements.dtype, value.node)
+    where, second = _new_accumulator(writer, "best_at", elements, loop, last, torch.int64, value.node)
 
     def step() -> None:
-        emitter.use_helpers(helper)
-        expr = unparse(_masked(emitter, elements, value.kind, frozenset(value.over)))
-        at = unparse(emitter.ref(places))
-        several = any(d.block > 1 for d in emitter.dims_of(places.axes))
+        expr = unparse(_masked(writer, elements, value.kind, frozenset(value.over)))
+        at = unparse(writer.ref(places))
+        several = any(d.block > 1 for d in writer.dims_of(places.axes))
         at = f"({at}).to(tl.int64)" if several else f"tl.full([], {at}, tl.int64)"
-        emitter.define((best, where), f"{helper}({best}, {where}, {expr}, {at})", value.node)
+        writer.define((best, where), f"{helper}({best}, {where}, {expr}, {at})", value.node)
 
     def end() -> None:
         if loop.block == 1:
-            emitter.bind_name(value, name(where))
+            writer.bind_name(value, name(where))
             return
-        position = emitter.unique("found")
-        whole = f"tl.reduce(({best}, {where}), {_axis(emitter, loop)}, combine_fn={helper})"
-        emitter.define(("_", position), whole, value.node)
-        emitter.bind_name(value, name(position))
+        position = writer.unique("found")
+        whole = f"tl.reduce(({best}, {where}), {_axis(writer, loop)}, combine_fn={helper})"
+        writer.define(("_", position), whole, value.node)
+        writer.bind_name(value, name(position))
 
     return Accumulator([first, second], step, end)
+
+
+@dataclass(frozen=True)
+class TileProduct:
+    """The sum of products of tiles, in float32: `variable` has it, of the shape `blocks`; operands are `dtype`."""
+
+    variable: str
+    blocks: tuple[str, str]
+    dtype: torch.dtype
+    precision: Precision
+    node: fx.Node
+
+    def accumulator(
+        self, writer: KernelWriter, tiles: Callable[[], tuple[ast.expr, ast.expr]], onto: str = ""
+    ) -> Accumulator:
+        """Return the accumulator of products of what `tiles` writes in each step; they are added to `onto`, which is
+        the sum of those before if nothing else."""
+        start = assign(self.variable, f"tl.zeros([{', '.join(self.blocks)}], tl.float32)", self.node)
+
+        def step() -> None:
+            left, right = tiles()
+            product = dot(left, right, self.dtype, self.precision, onto or self.variable)
+            writer.define(self.variable, product, self.node)
+
+        return Accumulator([start], step, lambda: None)
+
+
+def dot(left: ast.expr, right: ast.expr, dtype: torch.dtype, precision: Precision, onto: str = "") -> ast.expr:
+    """Return the product of two tiles, added to what `onto` says."""
+    how = f', input_precision="{precision}"' if dtype is torch.float32 else ""
+    template = f"tl.dot(a, b{', onto' if onto else ''}{how})"
+    return fill_template(template, {"a": left, "b": right, "onto": parse_expression(onto or "0")})
+
+
+def weights_accumulator(
+    writer: KernelWriter, block: str, scores: Callable[[], ast.expr], moderate: bool, nodes: tuple[fx.Node, fx.Node]
+) -> Accumulator:
+    """Return the online softmax of rows of tiles: `running_max` and `running_sum` of each row, and in every step the
+    `weights` of its scores, with the `scale` of what was made of the weights before. `nodes` are maximum and sum."""
+    row_max, row_sum = nodes
+    start = [
+        assign("running_max", f'tl.full([{block}], -float("inf"), tl.float32)'),
+        assign("running_sum", f"tl.zeros([{block}], tl.float32)"),
+    ]
+
+    def step() -> None:
+        expr = scores()
+        if not isinstance(expr, ast.Name):
+            writer.define("scores", expr, row_max)
+            expr = name("scores")
+        writer.define("higher", f"tl.maximum(running_max, tl.max({expr.id}, axis=1))", row_max)
+        writer.define("base", softmax_base("higher"))
+        writer.define("weights", exponentials_below(expr.id, "base", moderate), row_sum)
+        writer.define("scale", exponential_below("running_max", "base"))
+        writer.define("running_sum", "running_sum * scale + tl.sum(weights, axis=1)", row_sum)
+        writer.define("running_max", "higher")
+
+    return Accumulator(start, step, lambda: None)
 
 
 LOG2_E = math.log2(math.e)
