@@ -88,7 +88,8 @@ class Node:
 
     `args` are the rendered arguments, keyword arguments as `dim=-1`; `inputs` and `users` are names of nodes
     in the same stage; `spec` is None for results that are no tensor, and `(f32[2], i64[2])` for several.
-    `spans` are the source expressions that the node came from, innermost first, callers after it.
+    `spans` are the source expressions that the node came from, innermost first, callers after it. `flops` are its
+    floating-point operations as PyTorch counts them, `moved_bytes` what it reads and writes.
     """
 
     name: str
@@ -100,6 +101,8 @@ class Node:
     spec: str | None = None
     spans: tuple[Span, ...] = ()
     comment: str = ""
+    flops: int = 0
+    moved_bytes: int = 0
 
     @property
     def span(self) -> Span | None:

@@ -168,17 +168,23 @@ def event_from_json(data: dict[str, Any]) -> Event:
 
 def encode_stage(stage: Stage) -> bytes:
     """A stage as one frame: the header has every text once; the body is columns of numbers (32 bits, in this machine's
-    order), which stand for texts, groups of texts, spans, and chains of spans; the last are the origins."""
-    words, groups, spans, chains = _numbering(), _numbering(), _numbering(), _numbering()
+    order), which stand for texts, groups of texts, spans, chains of spans, and counts; the last are the origins."""
+    words, groups, spans, chains, counts = (_numbering() for _ in range(5))
     nodes = [
         [table[getattr(node, name)] for node in stage.nodes]
-        for name, table in zip(_field_names(Node), _tables(words, groups, chains), strict=True)
+        for name, table in zip(_field_names(Node), _tables(words, groups, chains, counts), strict=True)
     ]
     grouped, chained = _flat(groups, words), _flat(chains, spans)
     files = [words[span.file] for span in spans]
     places = [[getattr(span, name) for span in spans] for name in _PLACE]
     columns = [files, *places, *grouped, *chained, *nodes, stage.origins]
-    header = {"name": stage.name, "text": stage.text, "words": [*words], "columns": [*map(len, columns)]}
+    header = {
+        "name": stage.name,
+        "text": stage.text,
+        "words": [*words],
+        "counts": [*counts],
+        "columns": [*map(len, columns)],
+    }
     return frame(header, array("i", chain.from_iterable(columns)).tobytes())
 
 
@@ -187,6 +193,7 @@ def decode_stage(data: bytes) -> Stage:
     try:
         header, body = read_frame(BytesIO(data).read) or ({}, b"")
         words: list[Any] = header["words"]
+        counts: list[Any] = header["counts"]
         numbers = array("i", body)
         if {type(header["name"]), type(header["text"])} != {str} or sum(header["columns"]) != len(numbers):
             raise ValueError("a stage without a name, or with other columns than it says")
@@ -202,8 +209,11 @@ def decode_stage(data: bytes) -> Stage:
             return [*_grouped(column(table), sizes)]
 
         spans = _instances(Span, [[*column(words)], *islice(columns, len(_PLACE))])
-        nodes = _instances(Node, [[*column(table)] for table in _tables(words, groups(words), groups(spans))])
+        tables = _tables(words, groups(words), groups(spans), counts)
+        nodes = _instances(Node, [[*column(table)] for table in tables])
         _require_texts(words, nodes)
+        if any(type(number) is not int or number < 0 for number in counts):
+            raise ValueError("a count that is no number")
         return Stage(header["name"], tuple(nodes), header["text"], tuple(next(columns)))
     except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
@@ -243,9 +253,16 @@ def _numbering() -> defaultdict[Any, int]:
     return table
 
 
-def _tables(words: Any, groups: Any, chains: Any) -> list[Any]:
+def _tables(words: Any, groups: Any, chains: Any, counts: Any) -> list[Any]:
     """Return where what each field of a node holds is numbered."""
-    tables = {"args": groups, "inputs": groups, "users": groups, "spans": chains}
+    tables = {
+        "args": groups,
+        "inputs": groups,
+        "users": groups,
+        "spans": chains,
+        "flops": counts,
+        "moved_bytes": counts,
+    }
     return [tables.get(name, words) for name in _field_names(Node)]
 
 

@@ -141,7 +141,7 @@ def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
     ] == snapshot(
         [
             "# 08_joint_sum_stacked_parts             41  +3 −2 ~1",
-            "# 30_backward_fuse_matmuls               37  nothing",
+            "# 31_backward_fuse_matmuls               37  nothing",
         ]
     )
     assert [rows[n + 1] for n, row in enumerate(rows) if "partition_balancing" in row] == snapshot(

@@ -15,7 +15,17 @@ STAGE = Stage(
     "forward",
     (
         Node("x", "placeholder", "primals_1", users=("mm", "add"), spec="f32[4, 4]"),
-        Node("mm", "call_function", "aten.mm.default", ("x", "x"), ("x", "x"), ("add",), "f32[4, 4]", (CALL, CALLER)),
+        Node(
+            "mm",
+            "call_function",
+            "aten.mm.default",
+            ("x", "x"),
+            ("x", "x"),
+            ("add",),
+            "f32[4, 4]",
+            (CALL, CALLER),
+            flops=1 << 40,
+        ),
         Node("add", "call_function", "aten.add.Tensor", ("mm", "x"), ("mm", "x"), ("output",), None, (CALL, CALLER)),
         Node("output", "output", "output", ("'\ud800\n'", "add"), ("add",), comment="saved → kept"),
     ),

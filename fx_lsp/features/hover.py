@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from fx_lsp.features.costs import bound_text, cost_of, cost_text
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import body, render_call
-from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.guesses import MARK, Guesses
 from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage, saved_text, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
@@ -25,6 +26,8 @@ from fx_lsp.model import Failure, Node, ObservedValue, Outcome, SavedKind, Span,
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
+READERS_SHOWN = 3
+_COSTING = ("forward", "backward", "inference")
 PIN, SAVED = "pin inputs", "why saved"
 Link = Callable[[str, str], str]
 """A command URI for a target's name and a stage, or one of the two others."""
@@ -79,11 +82,14 @@ def hover_expression(
     problems: bool = False,
     variants: Mapping[str, Sequence[Stage]] = MappingProxyType({}),
     names: bool = True,
+    chip: str = "",
 ) -> Hover | None:
-    """Return the hover on the innermost expression at a position that is known: its value and the ops it became.
+    """Return the hover on the innermost expression at a position that is known: its value, what it costs, what is kept
+    of it for backward, and the ops it became.
 
     `stages` are those to list ops of, `variants` those of variants of the target; where `problems` are shown, the hover
-    does not say them again; `names` as in `hover_name`. None where nothing is known of the expressions at the position.
+    does not say them again; `names` as in `hover_name`; `chip` is that whose roofline counts. None where nothing is
+    known of the expressions at the position.
     """
     failure = outcome if isinstance(outcome, Failure) else None
     if failure is not None:
@@ -99,11 +105,11 @@ def hover_expression(
         for variant in (v for v in trace.variants if v.name in unreached.variants):
             view = with_variant(trace, variant, (*trace.values, *variant.values))
             sizes = SizeNames(view, _style(names))
-            hover = _known_at(text, target, view, variants.get(variant.name, ()), sizes, line, col)
+            hover = _known_at(text, target, view, variants.get(variant.name, ()), sizes, (line, col), chip)
             note = f"*{plain(variant_text(variant))}* · {why}"
             return Hover(note, unreached.span) if hover is None else _with_note(hover, note)
         return Hover(why, unreached.span)
-    hover = _known_at(text, target, trace, stages, SizeNames(trace, _style(names)), line, col)
+    hover = _known_at(text, target, trace, stages, SizeNames(trace, _style(names)), (line, col), chip)
     if hover is None or failure is None:
         return hover
     return _with_note(hover, f"*partial: {until(failure, target.file)}*")
@@ -114,9 +120,16 @@ def _with_note(hover: Hover, note: str) -> Hover:
 
 
 def _known_at(
-    text: str, target: Target, trace: Trace, stages: Iterable[Stage], sizes: SizeNames, line: int, col: int
+    text: str,
+    target: Target,
+    trace: Trace,
+    stages: Iterable[Stage],
+    sizes: SizeNames,
+    place: tuple[int, int],
+    chip: str,
 ) -> Hover | None:
     """Return the hover on the innermost expression at a position that ran."""
+    line, col = place
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
         return _parameter(trace, *parameter, sizes)
@@ -136,8 +149,29 @@ def _known_at(
         said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span and remark.code is None]
         if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
-            return Hover(_join([source, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)
+            costs = [*_expression_costs(graphs, guesses, chip), *_kept(trace, graphs, guesses)]
+            return Hover(_join([source, *costs, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)
     return None
+
+
+def _expression_costs(graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses, chip: str) -> Iterator[str]:
+    """Yield what an expression costs forward and backward, and what its largest product is bound by."""
+    mark = MARK if guesses else ""
+    texts = [(name, cost_text(cost_of(nodes))) for name, nodes in graphs if name in _COSTING]
+    if costs := " · ".join(f"{name} {mark}{text}" for name, text in texts if text):
+        yield costs
+    if bound := bound_text((node for _, nodes in graphs[:1] for node in nodes), chip):
+        yield mark + bound
+
+
+def _kept(trace: Trace, graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses) -> Iterator[str]:
+    """Yield what is kept for backward of what an expression computes, and who reads it there."""
+    results = {node.name for name, nodes in graphs if name == "forward" for node in nodes}
+    kept = [saved for saved in trace.saved if saved.name in results and saved.kind == "activation"]
+    for saved in kept[:OPS_SHOWN]:
+        readers = ", ".join(f"`{reader}`" for reader in saved.used_by[:READERS_SHOWN])
+        more = ", …" if len(saved.used_by) > READERS_SHOWN else ""
+        yield f"keeps `{saved.name}`, {guesses.marked_bytes(saved.bytes)}, for {readers}{more} of backward"
 
 
 def failure_text(failure: Failure, said: bool = False) -> str:

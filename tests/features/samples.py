@@ -74,8 +74,8 @@ FORWARD = Stage(
     (
         Node("x", "placeholder", "x", spec="f32[8, 128]"),
         Node("w", "placeholder", "w", spec="f32[128, 4]"),
-        Node("mm", "call_function", "aten.mm.default", ("x", "w"), spec="f32[8, 4]", spans=(MATMUL,)),
-        Node("relu", "call_function", "aten.relu.default", ("mm",), spec="f32[8, 4]", spans=(RELU, ADD)),
+        Node("mm", "call_function", "aten.mm.default", ("x", "w"), (), (), "f32[8, 4]", (MATMUL,), "", 8192, 6272),
+        Node("relu", "call_function", "aten.relu.default", ("mm",), (), (), "f32[8, 4]", (RELU, ADD), "", 0, 256),
         Node("loss", "call_function", "aten.sum.default", ("relu",), spec="f32[]", spans=(SUM,), comment="keepdim"),
         Node("output", "output", "output", ("loss", "x", "relu")),
     ),

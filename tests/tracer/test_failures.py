@@ -271,7 +271,7 @@ def test_a_constructor_that_fails_says_so_after_the_fact(trace):
 class Net(nn.Module):
     def __init__(self, dim, path):
         super().__init__()
-        self.layer = nn.Linear(dim, path.stem.width)
+        self.layer = nn.Linear(dim, len(path.width))
 
     def forward(self, x):
         return self.layer(x)
@@ -279,7 +279,7 @@ class Net(nn.Module):
         "Net",
     ).failure
     assert failure.kind == "construct"
-    assert failure.message == snapshot("AttributeError: 'int' object has no attribute 'width' (constructing Net)")
+    assert failure.message == snapshot("TypeError: object of type 'int' has no len() (constructing Net)")
     assert failure.hint == snapshot("The inputs are guessed; say what they are: `# fx: init(dim=64, path=…)`.")
 
 

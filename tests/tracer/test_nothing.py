@@ -39,7 +39,7 @@ def test_the_same_is_said_where_the_author_wants_it_traced(trace):
 
 
 def test_tensor_code_that_needs_what_nobody_knows_is_a_failure(trace):
-    source = "def f(x, config):\n    width = config.encoder['width'].real\n    return F.relu(x) * width"
+    source = "def f(x, config):\n    width = config.load()['width'].real\n    return F.relu(x) * width"
     assert trace(PRELUDE + source).failure.kind != "nothing"
 
 

@@ -67,7 +67,8 @@ async def _hover(
         stages = [graph for graph in graphs if graph is not None]
         at = place.line, place.col
         variants = _variant_stages(session, state)
-        shown = features.hover_expression(text, state.target, state.outcome, stages, *at, problems, variants, names)
+        of_text = text, state.target, state.outcome, stages, *at
+        shown = features.hover_expression(*of_text, problems, variants, names, session.settings.gpu)
         if shown is not None:
             return shown
     return None

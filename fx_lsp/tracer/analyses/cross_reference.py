@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from fx_lsp.model import Remark
-from fx_lsp.tracer.capture.graphs import Names, target_name, value_of, value_spec
+from fx_lsp.tracer.capture.graphs import Names, target_name, value_spec
+from fx_lsp.tracer.capture.node_values import value_of
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.failures.fake_kernels import is_custom
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects

@@ -19,7 +19,8 @@ from fx_lsp.model import Failure, InputSpec, Remark, Span, Trace, TraceReply, Tr
 from fx_lsp.specs import Comment, TensorSpec, parse_comment
 from fx_lsp.tracer.analyses.node_origins import OwnNames, link_made, lint_problem, table, unmarked
 from fx_lsp.tracer.analyses.torchscript import TORCHSCRIPT, add_torchscript
-from fx_lsp.tracer.capture.graphs import Names, stage_of, value_of
+from fx_lsp.tracer.capture.graphs import Names, stage_of
+from fx_lsp.tracer.capture.node_values import value_of
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, sentence
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects

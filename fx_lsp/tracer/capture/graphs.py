@@ -11,12 +11,14 @@ from typing import Any
 import torch
 
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
+from fx_lsp.tracer.capture.costs import flops_of, moved_bytes
+from fx_lsp.tracer.capture.node_values import is_view, stored_bytes, value_of
 from fx_lsp.tracer.capture.triton_launches import TritonLaunch, launch_of
 from fx_lsp.tracer.capture.triton_launches import name_of as name_of_launch
 from fx_lsp.tracer.compat import annotation, descriptor
 from fx_lsp.tracer.run.call import FlatInput
 from fx_lsp.tracer.run.tensors import spec_of
-from fx_lsp.tracer.run.values.symbols import expressions, scalar_text, size_hint
+from fx_lsp.tracer.run.values.symbols import scalar_text
 from fx_lsp.tracer.source.names import Assigned, Namer, assigned_names, identifier, variables_of
 from fx_lsp.tracer.source.provenance import BACKWARD, KEY, Chain, Sources
 
@@ -162,6 +164,8 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
                 spec=node_spec(node),
                 spans=names.chain(node),
                 comment="recomputed from forward" if recomputed else _comment(node, names, launch),
+                flops=flops_of(node),
+                moved_bytes=moved_bytes(node),
             )
         )
     return Stage(name, tuple(nodes))
@@ -186,11 +190,6 @@ def arguments_of(node: torch.fx.Node, names: Names) -> tuple[str, ...]:
 def node_spec(node: torch.fx.Node) -> str | None:
     """Return the spec of what a node computes."""
     return value_spec(value_of(node))
-
-
-def value_of(node: torch.fx.Node) -> Any:
-    """Return the example value of a node, from AOTAutograd or from Dynamo; None where it has none."""
-    return node.meta.get("val", node.meta.get("example_value"))
 
 
 def is_tangent(node: torch.fx.Node) -> bool:
@@ -236,7 +235,7 @@ def saved_values(nodes: Sequence[torch.fx.Node], backward: torch.fx.GraphModule,
             Saved(
                 name=names[node],
                 spec=str(spec_of(value)),
-                bytes=_bytes(value),
+                bytes=stored_bytes(value),
                 span=chain[0] if chain else None,
                 kind=_kind(node, names),
                 used_by=readers.get(node.name, ()),
@@ -245,26 +244,11 @@ def saved_values(nodes: Sequence[torch.fx.Node], backward: torch.fx.GraphModule,
     return saved
 
 
-def _bytes(value: torch.Tensor) -> int:
-    count = value.element_size()
-    for size, stride in zip(value.shape, expressions(value.stride()), strict=True):
-        if stride != 0:
-            count *= size_hint(size)
-    return count
-
-
 def _kind(node: torch.fx.Node, names: Names) -> SavedKind:
-    while node.op == "call_function" and _is_view(node.target) and isinstance(node.args[0], torch.fx.Node):
+    while node.op == "call_function" and is_view(node.target) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     source = names.inputs.get(node.name)
     return source.kind if source is not None else "activation"
-
-
-def _is_view(target: Any) -> bool:
-    if not isinstance(target, torch._ops.OpOverload) or not target._schema.arguments:
-        return False
-    alias = target._schema.arguments[0].alias_info
-    return alias is not None and not alias.is_write
 
 
 def _role(node: torch.fx.Node, names: Names) -> str:
@@ -282,7 +266,7 @@ def _collective(node: torch.fx.Node) -> str:
     operands = [value for n in node.all_input_nodes if isinstance(value := value_of(n), torch.Tensor)]
     if "wait" in target._schema.name or not operands:
         return ""
-    return f"communicates {sum(map(_bytes, operands)):,} bytes"
+    return f"communicates {sum(map(stored_bytes, operands)):,} bytes"
 
 
 _COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})

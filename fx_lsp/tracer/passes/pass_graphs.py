@@ -12,7 +12,8 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from fx_lsp.tracer.capture.aot import capture
 from fx_lsp.tracer.capture.decompositions import find_table
-from fx_lsp.tracer.capture.graphs import Names, value_of, value_spec
+from fx_lsp.tracer.capture.graphs import Names, value_spec
+from fx_lsp.tracer.capture.node_values import value_of
 from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.compat import FakeTensorMode, min_cut_partition
 from fx_lsp.tracer.program.effects import forbid_effects

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from fx_lsp.model import Pass, PassSource, Remark, Span, TraceRequest
-from fx_lsp.tracer.capture.graphs import target_name, value_of
+from fx_lsp.tracer.capture.graphs import target_name
+from fx_lsp.tracer.capture.node_values import value_of
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.passes.pass_graphs import CannotRun, NoGraph, example_values, fill_values, pass_graph

@@ -12,7 +12,8 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.testing._comparison import default_tolerances
 from torch.utils._python_dispatch import _disable_current_modes
 
-from fx_lsp.tracer.capture.graphs import is_tangent, value_of
+from fx_lsp.tracer.capture.graphs import is_tangent
+from fx_lsp.tracer.capture.node_values import value_of
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.stages.real_tensors import MAX_BYTES, RANDOM, bytes_of, real_like

@@ -1,0 +1,53 @@
+"""What an operation costs: the floating-point operations that it makes, and the bytes that it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry
+
+from fx_lsp.tracer.capture.node_values import is_view, stored_bytes, value_of
+from fx_lsp.tracer.run.values.symbols import size_hint
+
+_ATEN = torch.ops.aten
+_COUNTED_AS = {
+    _ATEN._scaled_dot_product_flash_attention_for_cpu: _ATEN._scaled_dot_product_flash_attention,
+    _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: _ATEN._scaled_dot_product_flash_attention_backward,
+}
+"""Operations that PyTorch's counter leaves out, by those that compute the same."""
+
+
+def flops_of(node: torch.fx.Node) -> int:
+    """Return the floating-point operations of a node as PyTorch's `FlopCounterMode` counts them: two for each product
+    that is added up in a matrix product, a convolution or an attention, none for anything else.
+
+    A named size counts as the number that it is taken for, one that depends on values as nothing.
+    """
+    target: Any = getattr(node.target, "overloadpacket", node.target)
+    formula = flop_registry.get(_COUNTED_AS.get(target, target))
+    if formula is None:
+        return 0
+    args, kwargs, result = tree_map_only(torch.fx.Node, value_of, (node.args, node.kwargs, node))
+    args, kwargs, result = tree_map_only(torch.Tensor, _of_numbers, (args, kwargs, result))
+    return int(formula(*args, **kwargs, out_val=result))
+
+
+def moved_bytes(node: torch.fx.Node) -> int:
+    """Return the bytes that a node reads and writes: those of the elements of its tensors, each tensor once.
+
+    A view moves nothing; of a dimension that is expanded there is one element.
+    """
+    if not isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)) or is_view(node.target):
+        return 0
+    return sum(stored_bytes(tensor) for used in (node, *node.all_input_nodes) for tensor in _tensors(used))
+
+
+def _tensors(node: torch.fx.Node) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor))
+
+
+def _of_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty([size_hint(size) for size in tensor.shape], dtype=tensor.dtype, device="meta")
