@@ -193,3 +193,13 @@ def f(x):
     return x.std(0, keepdim=True).softmax(-1)
 """
     assert told(trace, source) == []
+
+
+def test_shapes_that_were_guessed_are_no_reason_to_warn(trace: TraceFixture) -> None:
+    source = """
+def f(prediction, target):
+    return F.l1_loss(prediction.softmax(-1), F.one_hot(target, 64).float().sum(0))
+"""
+    assert told(trace, source) == []
+    (warning,) = told(trace, "# fx: prediction=f32[4, 64], target=i64[16]" + source)
+    assert "different to the input size (torch.Size([4, 64]))" in warning

@@ -14,6 +14,8 @@ from fx_lsp.tracer.capture.untrained import Untrained
 
 _BY_ANY_NAME = frozenset({"getattr", "vars", "__dict__", "_modules", "children", "named_children", "get_submodule"})
 """What code reads attributes with, of which it does not say the names."""
+_MEANT = frozenset({"detach", "detach_", "no_grad", "inference_mode", "set_grad_enabled"})
+"""How code says itself that nothing is to be trained through a value."""
 
 
 def untrained_layers(
@@ -21,7 +23,8 @@ def untrained_layers(
 ) -> Iterator[Remark]:
     """Tell of attributes of a module none of whose `parameters` gets a gradient, where its class assigns them.
 
-    Of what is not used, only what no method of the class reads: another one than this may be called, too.
+    Of what is not used, only what no method of the class reads: another one than this may be called, too. Of what is
+    used, only where no method of the class says that values have no gradients.
     """
     used = {parameter.name: parameter.is_used for parameter in untrained}
     by_attribute: dict[str, list[str]] = {}
@@ -31,8 +34,8 @@ def untrained_layers(
     for attribute, names in by_attribute.items():
         if attribute not in places or not all(name in used for name in names):
             continue
-        if all(used[name] for name in names):
-            told = f"`self.{attribute}` gets no gradient: what is computed from it is detached, or decides only"
+        if all(used[name] for name in names) and not reads & _MEANT:
+            told = f"`self.{attribute}` gets no gradient: no result can be differentiated by it"
             yield Remark(told, places[attribute], code="no-gradient")
         elif not any(used[name] for name in names) and not reads & {attribute, *_BY_ANY_NAME}:
             told = f"`self.{attribute}` gets no gradient: the class does not use it"

@@ -37,7 +37,9 @@ def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
     `failures` are attempts that were made before.
     """
     demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran, failures))
-    return (*ran.run.findings, *_overwritten(ran), *demands)
+    is_guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
+    of_shapes = () if is_guessed else ran.run.findings_of_shapes
+    return (*ran.run.findings, *of_shapes, *_overwritten(ran), *demands)
 
 
 def _overwritten(ran: Attempt) -> Iterator[Remark]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -61,7 +61,8 @@ class Run:
     accident; `unbatched` are calls of layers with one example without a batch, which is one as well; `writes` are
     changes in place. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls
     of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
-    `findings` are mistakes in the target's file that run, where values were recorded or it is `checked`. `coverage`
+    `findings` are mistakes in the target's file that run, where values were recorded or it is `checked`, and
+    `findings_of_shapes` those that are none where operands have other shapes. `coverage`
     tells which lines of that file ran, where values were recorded. `recorded` are the torch calls that returned, for a
     run that begins with an empty list of them. `made_up` is the place of the first number that stands for one of a
     tensor's.
@@ -79,6 +80,7 @@ class Run:
     repeats: Counter[Span] = field(default_factory=Counter[Span])
     calling: FailedCall | None = None
     findings: tuple[Remark, ...] = ()
+    findings_of_shapes: tuple[Remark, ...] = ()
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
     checked: bool = False
@@ -162,6 +164,11 @@ class Watch(TorchFunctionMode):
             frame = frame.f_back
         is_ours = self._run.calling is not None or frame.f_globals.get("__name__", "").startswith("torch.")
         return self.chain(frame) if is_ours else ()
+
+    def operands(self) -> Iterator[torch.Tensor]:
+        """Return the tensors of the torch call that is under way."""
+        call = self._run.calling
+        return tensors_among(call.args, call.kwargs) if call is not None else iter(())
 
     def _count(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Count a call that returned, and take note of what is no sign of inputs as they are meant."""
@@ -287,7 +294,8 @@ def watched_run(
     watch = Watch(sources, stop, run, values)
     try:
         tell = watch.findings.tell
-        with OneOperation(), warnings_told(watch.warned, tell), reads_told(watch.chain, tell), watch:
+        warned = warnings_told(watch.warned, watch.operands, tell)
+        with OneOperation(), warned, reads_told(watch.chain, tell), watch:
             if tracer is not None:
                 sys.settrace(tracer)
             try:
@@ -298,7 +306,7 @@ def watched_run(
         raise
     except BaseException as error:
         run.error = error
-    run.findings = watch.findings.all()
+    run.findings, run.findings_of_shapes = watch.findings.all(), tuple(watch.findings.of_shapes.values())
     if decisions is not None:
         run.made_up = decisions.place
     if values is not None:

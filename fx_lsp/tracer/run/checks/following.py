@@ -15,6 +15,7 @@ from fx_lsp.tracer.run.torch_calls import TorchCall
 
 Check = Callable[[TorchCall], Iterator[Remark]]
 """Is called with every torch call of a run in turn, and tells what is wrong with it."""
+_Key = tuple[FindingCode | None, Span | None]
 MAX_FINDINGS = 200
 """How many findings of one run are kept."""
 
@@ -25,13 +26,15 @@ def _checks() -> tuple[Check, ...]:
 
 @dataclass
 class Findings:
-    """Collects what checks tell of the expressions of one file, one finding of a kind for each."""
+    """Collects what checks tell of the expressions of one file, one finding of a kind for each.
+
+    Those `of_shapes` hold only for operands of the shapes that this run has.
+    """
 
     file: str
     _checks: tuple[Check, ...] = field(default_factory=_checks)
-    _told: dict[tuple[FindingCode | None, Span | None], Remark] = field(
-        default_factory=dict["tuple[FindingCode | None, Span | None]", Remark]
-    )
+    _told: dict[_Key, Remark] = field(default_factory=dict["_Key", Remark])
+    of_shapes: dict[_Key, Remark] = field(default_factory=dict["_Key", Remark])
 
     def follow(self, call: TorchCall) -> None:
         """Have each check see a call."""
@@ -40,11 +43,11 @@ class Findings:
                 for remark in check(call):
                     self.tell(remark)
 
-    def tell(self, remark: Remark) -> None:
+    def tell(self, remark: Remark, of_shapes: bool = False) -> None:
         """Keep a finding, unless it is about another file or was told already."""
         is_here = remark.span is not None and remark.span.file == self.file
         if is_here and len(self._told) < MAX_FINDINGS:
-            self._told.setdefault((remark.code, remark.span), remark)
+            (self.of_shapes if of_shapes else self._told).setdefault((remark.code, remark.span), remark)
 
     def all(self) -> tuple[Remark, ...]:
         """Return the findings; of what a check says in more words, PyTorch's own warning is left out."""

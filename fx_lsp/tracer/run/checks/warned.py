@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from fx_lsp.model import Remark
 from fx_lsp.tracer.source.provenance import Chain
@@ -14,10 +16,13 @@ _KINDS = UserWarning, FutureWarning, DeprecationWarning
 
 
 @contextmanager
-def warnings_told(chain: Callable[[], Chain], tell: Callable[[Remark], None]) -> Generator[None, None, None]:
-    """Inside, tell of each warning of PyTorch's; `chain` gives the user's expressions of it, none of others' warnings.
+def warnings_told(
+    chain: Callable[[], Chain], operands: Callable[[], Iterable[torch.Tensor]], tell: Callable[[Remark, bool], None]
+) -> Generator[None, None, None]:
+    """Inside, tell of each warning of PyTorch's, and whether it is about the shapes of the call's `operands`.
 
-    Those that a call gives each time, and those that it gives once, are told alike.
+    `chain` gives the user's expressions of a warning, none of others' warnings. Those that a call gives each time, and
+    those that it gives once, are told alike.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -30,7 +35,8 @@ def warnings_told(chain: Callable[[], Chain], tell: Callable[[Remark], None]) ->
                 return
             text = " ".join(str(message).split()).rstrip(".")
             severity = "warning" if issubclass(category, UserWarning) else "information"
-            tell(Remark(f"PyTorch warns: {text}", spans[0], severity, code="pytorch-warning"))
+            is_of_shapes = any(str(operand.shape) in text for operand in operands())
+            tell(Remark(f"PyTorch warns: {text}", spans[0], severity, code="pytorch-warning"), is_of_shapes)
 
         warnings.showwarning = told
         yield
