@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, get_args
 
+from fx_lsp.features.pin import TextChange
 from fx_lsp.features.problems import Problem
 from fx_lsp.model import FailureKind, FindingCode, Outcome, Span, Trace
 from fx_lsp.specs import IGNORE_COMMENT
+from fx_lsp.syntax import parse
 
 
 class FindingKind(NamedTuple):
@@ -35,6 +38,7 @@ TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FIN
 """The findings that are told where no setting says otherwise."""
 _OTHER_CODES = ("dimension", "graph", "comment")
 _CODES = frozenset({*FINDINGS, *get_args(FailureKind), *_OTHER_CODES})
+_IGNORABLE = frozenset({*FINDINGS, "dimension"})
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -65,6 +69,35 @@ def is_ignored(span: Span, code: str, text: str) -> bool:
     ignored = _ignored(text)
     lines = range(span.line, span.end_line + 1)
     return any(line in ignored and (not ignored[line] or code in ignored[line]) for line in lines)
+
+
+def ignoring(text: str, span: Span, code: str) -> TextChange | None:
+    """Return the change after which a comment on a line of `span`, the last that has room for one, ignores a code.
+
+    None where the code is that of an error, or no comment can stand there, as within a string of several lines.
+    """
+    lines, program = _NEWLINE.split(text), _program(text)
+    if code not in _IGNORABLE or program is None:
+        return None
+    for number in range(min(span.end_line, len(lines)), span.line - 1, -1):
+        line = lines[number - 1]
+        match = IGNORE_COMMENT.search(line)
+        has_codes = match is not None and match[1] is not None
+        place = match.end(1) if match is not None and has_codes else len(line.rstrip())
+        added = f", {code}" if has_codes else f"  # fx: ignore[{code}]"
+        changed = [*lines[: number - 1], line[:place] + added + line[place:], *lines[number:]]
+        if _program("\n".join(changed)) == program:
+            col = len(line[:place].encode(errors="replace"))
+            return TextChange(number, col, number, col, added)
+    return None
+
+
+def _program(text: str) -> str | None:
+    """Return what tells a program from others, whatever its comments are; None where the text does not parse."""
+    try:
+        return ast.dump(parse(text.removeprefix("\ufeff")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def unknown_codes(file: str, text: str) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
+from lsprotocol import types
 from sessions import FULL, Editor, editor
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio]
@@ -14,6 +15,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.asyncio]
 SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
 DIAGNOSTICS = {"relatedInformation": True, "versionSupport": True, "codeDescriptionSupport": True}
 CAPABILITIES = {**FULL, "textDocument": {**FULL["textDocument"], "publishDiagnostics": DIAGNOSTICS}}
+LITERALS = {"codeActionLiteralSupport": {"codeActionKind": {"valueSet": []}}}
 PATIENCE = 90.0
 
 SOURCE = """\
@@ -50,3 +52,20 @@ async def test_a_comment_and_settings_say_what_is_told(tmp_path: Path) -> None:
         e.change(uri, 2, SOURCE.rstrip() + "  # fx: ignore[pytorch-warning]\n")
         await e.until(lambda: len(e.client.diagnostics[uri]) == 1, PATIENCE)
         assert await lines(e, uri) == ["7 no-effect"]
+
+
+async def test_a_comment_is_offered_as_a_fix(tmp_path: Path) -> None:
+    able = {**CAPABILITIES, "textDocument": {**CAPABILITIES["textDocument"], "codeAction": LITERALS}}
+    async with editor(tmp_path, able, {"interpreter": sys.executable}, command=SERVE) as e:
+        uri = e.open("model.py", SOURCE)
+        await lines(e, uri)
+        (problem,) = e.client.diagnostics[uri]
+        context = types.CodeActionContext([problem], only=["quickfix"])
+        asked = types.CodeActionParams(types.TextDocumentIdentifier(uri), problem.range, context)
+        (action,) = await e.client.text_document_code_action_async(asked) or ()
+        assert isinstance(action, types.CodeAction) and action.edit is not None and action.edit.changes is not None
+        (edit,) = action.edit.changes[uri]
+        assert (action.title, edit.new_text) == (
+            "Ignore `pytorch-warning` here",
+            "  # fx: ignore[pytorch-warning]",
+        )

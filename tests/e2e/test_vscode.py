@@ -127,7 +127,7 @@ def test_graphs_survive_a_reload_of_the_window(graphs: dict[str, Any]) -> None:
 def test_functions_are_in_a_tree(views: dict[str, Any]) -> None:
     assert views["tree"][0].startswith("attention22 ops forward")
     assert {"joint88 ops", "forward43 ops", "backward50 ops"} <= set(views["tree"])
-    assert {"saved for backward~108.1 KiB", "x: ~f32[4, 8, 64]search"} <= set(views["tree"])
+    assert {"saved for backward~36.1 KiB", "x: ~f32[4, 8, 64]search"} <= set(views["tree"])
 
 
 def test_commands_are_in_the_palette_and_in_the_context_menu(views: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 from samples import TRACE
 
-from fx_lsp.features.findings import FINDINGS, TOLD, is_ignored, told, told_outcome, unknown_codes
+from fx_lsp.features.findings import FINDINGS, TOLD, ignoring, is_ignored, told, told_outcome, unknown_codes
 from fx_lsp.features.problems import Problem
 from fx_lsp.model import Failure, Remark, Span
 
@@ -78,3 +78,28 @@ def test_an_unknown_code_is_told_where_it_stands() -> None:
     assert (problem.severity, problem.code) == ("warning", "comment")
     assert text.splitlines()[1][problem.span.col : problem.span.end_col] == "cast"
     assert problem.message.startswith("`cast` is no code of a problem; those of mistakes that run are all-pairs, ")
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("y = x * w\n", "y = x * w  # fx: ignore[upcast]\n"),
+        ("y = x * w  # wide\n", "y = x * w  # wide  # fx: ignore[upcast]\n"),
+        ("y = x * w  # fx: ignore[copy]\n", "y = x * w  # fx: ignore[copy, upcast]\n"),
+        ("é = x * w\n", "é = x * w  # fx: ignore[upcast]\n"),
+    ],
+)
+def test_a_comment_is_offered_that_ignores_it(text: str, changed: str) -> None:
+    change = ignoring(text, Span(FILE, 1, 4, 1, 9), "upcast")
+    assert change is not None
+    line, rest = text.encode().split(b"\n", 1)
+    assert (line[: change.col] + change.text.encode() + line[change.col :] + b"\n" + rest).decode() == changed
+    assert is_ignored(Span(FILE, 1, 4, 1, 9), "upcast", changed)
+
+
+def test_a_comment_goes_where_one_can_stand() -> None:
+    change = ignoring('f(x,\n  """a\nb""")\n', Span(FILE, 1, 0, 3, 5), "upcast")
+    assert change is not None and change.line == 3
+    assert ignoring('x = """a\nb"""\n', Span(FILE, 1, 0, 1, 5), "upcast") is None
+    assert ignoring("x = y + \\\n    w\n", Span(FILE, 1, 0, 1, 5), "upcast") is None
+    assert ignoring("y = x @ w\n", Span(FILE, 1, 0, 1, 5), "shape") is None, "an error is mended"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from fx_lsp.features.checkpoint import STAGE, Checkpoint, checkpoint
+from fx_lsp.features.findings import ignoring
 from fx_lsp.features.pin import Pin, TextChange, pin
-from fx_lsp.model import Failure
+from fx_lsp.model import Failure, Span
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.session import Session
@@ -28,7 +29,8 @@ _TITLE = "Checkpoint this region"
 async def code_action(session: Session, params: types.CodeActionParams) -> list[types.CodeAction] | None:
     """Offer to write the inputs of the definition at the cursor down: a rewrite, or a fix of what could not be traced.
 
-    For statements of what was traced, offer also to make them a checkpoint, or to look at what that would save.
+    For statements of what was traced, offer also to make them a checkpoint, or to look at what that would save; for a
+    mistake that runs, a comment that ignores it.
     """
     uri = params.text_document.uri
     document, state = session.documents.get(uri), session.state(uri)
@@ -46,9 +48,26 @@ async def code_action(session: Session, params: types.CodeActionParams) -> list[
         if comment is not None and _wanted(_kind(comment), params.context.only):
             edit = workspace_edit(session, document, comment.edits)
             actions.append(types.CodeAction(comment.title, kind=_kind(comment), diagnostics=mended or None, edit=edit))
+    if _wanted(_text(types.CodeActionKind.QuickFix), params.context.only):
+        actions += _ignored(session, document, params.context.diagnostics)
     if _wanted(_REWRITE, params.context.only):
         actions += _checkpoints(session, document, state.targets, first, last)
     return actions
+
+
+def _ignored(
+    session: Session, document: OpenText, diagnostics: Sequence[types.Diagnostic]
+) -> Iterator[types.CodeAction]:
+    """Offer a comment for each of the diagnostics that says that there is nothing wrong."""
+    for diagnostic in diagnostics:
+        if diagnostic.source != "fx-lsp" or not isinstance(diagnostic.code, str):
+            continue
+        first, last = from_proto.line_range(diagnostic.range)
+        comment = ignoring(document.text, Span(document.file, first, 0, last, 0), diagnostic.code)
+        if comment is not None:
+            title, edit = f"Ignore `{diagnostic.code}` here", workspace_edit(session, document, [comment])
+            kind = types.CodeActionKind.QuickFix
+            yield types.CodeAction(title, kind=kind, diagnostics=[diagnostic], edit=edit)
 
 
 def _selected(range_: types.Range) -> tuple[int, int]:

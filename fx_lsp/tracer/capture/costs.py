@@ -24,7 +24,8 @@ def flops_of(node: torch.fx.Node) -> int:
     """Return the floating-point operations of a node as PyTorch's `FlopCounterMode` counts them: two for each product
     that is added up in a matrix product, a convolution or an attention, none for anything else.
 
-    A named size counts as the number that it is taken for, one that depends on values as nothing.
+    A named size counts as the number that it is taken for, one that depends on values as nothing; so does an operation
+    whose operands do not fit.
     """
     target: Any = getattr(node.target, "overloadpacket", node.target)
     formula = flop_registry.get(_COUNTED_AS.get(target, target))
@@ -32,7 +33,10 @@ def flops_of(node: torch.fx.Node) -> int:
         return 0
     args, kwargs, result = tree_map_only(torch.fx.Node, value_of, (node.args, node.kwargs, node))
     args, kwargs, result = tree_map_only(torch.Tensor, _of_numbers, (args, kwargs, result))
-    return int(formula(*args, **kwargs, out_val=result))
+    try:
+        return int(formula(*args, **kwargs, out_val=result))
+    except Exception:  # the operands do not fit, as a pass may leave them
+        return 0
 
 
 def moved_bytes(node: torch.fx.Node) -> int:
