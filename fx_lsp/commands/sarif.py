@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from fx_lsp import __version__, files
 from fx_lsp.commands.survey import FileReport, TargetReport, is_problem
-from fx_lsp.features.problems import describe
+from fx_lsp.features.problems import code_of, describe
 from fx_lsp.features.text import sentence
-from fx_lsp.model import Failure, Remark, Span
+from fx_lsp.model import Failure, ProblemSeverity, Remark, Severity, Span
 from fx_lsp.tracing.source.parsing import split_lines
 
 _TOLD = ("error", "warning")
@@ -29,10 +29,10 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
     for report in reports:
         if report.failure is not None:
             start = report.failure.span or Span(report.file, 1, 0, 1, 0)
-            results.append(_result(report.failure, sentence(describe(report.failure)), start, base, whole_file=True))
+            results.append(_failure(report.failure, sentence(describe(report.failure)), start, base, whole_file=True))
         results += [_target_result(target, target.failure, base) for target in report.targets if target.failure]
         results += [_remark(t, r, base) for t in report.targets for r in t.remarks if r.severity in _TOLD]
-        results += [_result(c, sentence(c.message), c.span, base) for c in report.comments if c.span is not None]
+        results += [_failure(c, sentence(c.message), c.span, base) for c in report.comments if c.span is not None]
     kinds = sorted({result["ruleId"] for result in results})
     driver = {"name": "fx-lsp", "version": __version__, "rules": [{"id": kind} for kind in kinds]}
     return {
@@ -53,7 +53,7 @@ def _target_result(report: TargetReport, failure: Failure, base: Path) -> dict[s
     target, span = report.target, failure.span
     message = f"{target.name} was not traced: {describe(failure)}"
     here = span if span is not None and span.file == target.file else target.name_span
-    result = _result(failure, message, here, base)
+    result = _failure(failure, message, here, base)
     result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": target.name}]
     if span is not None and span is not here:
         result["relatedLocations"] = [{**_location(span, base), "message": {"text": sentence(failure.message)}}]
@@ -62,9 +62,8 @@ def _target_result(report: TargetReport, failure: Failure, base: Path) -> dict[s
 
 def _remark(report: TargetReport, remark: Remark, base: Path) -> dict[str, Any]:
     span = remark.span or report.target.name_span
-    severity = "error" if remark.severity == "error" else "warning"
-    result = _result(Failure("shape", remark.message, severity=severity), sentence(remark.message), span, base)
-    result["ruleId"] = remark.code or "dimension"
+    rule = code_of(remark, report.target.kind == "graph")
+    result = _result(rule, remark.severity, sentence(remark.message), span, base)
     result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": report.target.name}]
     if remark.related:
         others = [(_location(other.span, base), sentence(other.message)) for other in remark.related]
@@ -72,17 +71,22 @@ def _remark(report: TargetReport, remark: Remark, base: Path) -> dict[str, Any]:
     return result
 
 
-def _result(failure: Failure, message: str, span: Span, base: Path, whole_file: bool = False) -> dict[str, Any]:
+def _failure(failure: Failure, message: str, span: Span, base: Path, whole_file: bool = False) -> dict[str, Any]:
+    severity = "error" if is_problem(failure, whole_file) else _milder(failure)
+    return _result(failure.kind, severity, message, span, base)
+
+
+def _milder(failure: Failure) -> Severity:
+    return "warning" if failure.severity == "warning" else "information"
+
+
+def _result(rule: str, severity: ProblemSeverity, message: str, span: Span, base: Path) -> dict[str, Any]:
     return {
-        "ruleId": failure.kind,
-        "level": "error" if is_problem(failure, whole_file) else _level(failure),
+        "ruleId": rule,
+        "level": severity if severity in _TOLD else "note",
         "message": {"text": message},
         "locations": [_location(span, base)],
     }
-
-
-def _level(failure: Failure) -> str:
-    return "warning" if failure.severity == "warning" else "note"
 
 
 def _location(span: Span, base: Path) -> dict[str, Any]:

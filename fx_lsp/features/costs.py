@@ -15,7 +15,7 @@ _UNITS = ("FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
 
 @dataclass(frozen=True)
 class Peak:
-    """What a chip can do at most: bytes per second, and floating-point operations per second by dtype."""
+    """The most that a chip can do: bytes per second, and floating-point operations per second by dtype."""
 
     name: str
     bytes: float
@@ -36,26 +36,23 @@ PEAKS = {
 
 @dataclass(frozen=True)
 class GraphCost:
-    """Operations, their floating-point operations, and the bytes that they read and write, each for itself."""
+    """Floating-point operations, and the bytes that operations read and write, each for itself."""
 
-    ops: int = 0
-    flops: int = 0
-    moved: int = 0
-
-    def __add__(self, other: GraphCost) -> GraphCost:
-        return GraphCost(self.ops + other.ops, self.flops + other.flops, self.moved + other.moved)
+    flops: int
+    moved_bytes: int
 
 
 def cost_of(nodes: Iterable[Node]) -> GraphCost:
     """Return what nodes cost together."""
-    computing = [node for node in nodes if node.computes]
-    return GraphCost(len(computing), sum(n.flops for n in computing), sum(n.moved_bytes for n in computing))
+    costs = [(node.flops, node.moved_bytes) for node in nodes]
+    return GraphCost(sum(flops for flops, _ in costs), sum(moved for _, moved in costs))
 
 
 def cost_text(cost: GraphCost) -> str:
     """Return a cost in words: `1.2 GFLOP, 36 KiB read and written`; "" for views alone."""
     parts = [format_flops(cost.flops)] if cost.flops else []
-    return ", ".join([*parts, f"{format_bytes(cost.moved)} read and written"] if cost.moved else parts)
+    moved = [f"{format_bytes(cost.moved_bytes)} read and written"] if cost.moved_bytes else []
+    return ", ".join([*parts, *moved])
 
 
 def bound_text(nodes: Iterable[Node], chip: str) -> str:

@@ -10,14 +10,14 @@ from functools import lru_cache
 from typing import NamedTuple, get_args
 
 from fx_lsp.features.pin import TextChange
-from fx_lsp.features.problems import Problem
+from fx_lsp.features.problems import Problem, code_of
 from fx_lsp.model import FailureKind, FindingCode, Outcome, Span, Trace
 from fx_lsp.specs import IGNORE_COMMENT
 from fx_lsp.syntax import parse
 
 
 class FindingKind(NamedTuple):
-    """What a kind of finding is about, in a few words; whether it is told unless someone asks for it."""
+    """A kind of finding: the mistake in a few words, and whether it is told where nobody asks for it."""
 
     title: str
     is_told: bool = True
@@ -51,7 +51,8 @@ def told_outcome(outcome: Outcome, codes: Collection[FindingCode], text: str) ->
     """Return an outcome with those of its remarks that are to be told; a failure that a comment ignores is no error."""
     if isinstance(outcome, Trace):
         chosen = (remark for remark in outcome.remarks if is_told(remark.code, codes))
-        remarks = (r for r in chosen if r.span is None or not is_ignored(r.span, r.code or "dimension", text))
+        is_built = outcome.info("graph") is not None
+        remarks = (r for r in chosen if r.span is None or not is_ignored(r.span, code_of(r, is_built), text))
         return replace(outcome, remarks=tuple(remarks))
     is_error = outcome.span is None or not is_ignored(outcome.span, outcome.kind, text)
     return outcome if is_error else replace(outcome, severity="information")

@@ -81,6 +81,12 @@ def remark_text(remark: Remark) -> str:
     return remark.message if remark.span is None else f"line {remark.span.line}: {remark.message}"
 
 
+def code_of(remark: Remark, is_built: bool) -> str:
+    """Return the code of a remark: that of a mistake that runs, or else "graph" of a graph that is built by hand, and
+    "dimension" of what a trace demands."""
+    return remark.code or ("graph" if is_built else "dimension")
+
+
 def all_notes(trace: Trace) -> tuple[str, ...]:
     """Return what is to be known of a whole trace: its notes, and what it demands; mistakes stand where they are."""
     return (*trace.notes, *(remark_text(remark) for remark in trace.remarks if remark.code is None))
@@ -100,7 +106,7 @@ def _target_problem(target: Target, failure: Failure) -> Problem:
 
 def _remark(target: Target, remark: Remark) -> Problem:
     message, span = sentence(remark.message), remark.span
-    severity, code = remark.severity, remark.code or ("graph" if target.kind == "graph" else "dimension")
+    severity, code = remark.severity, code_of(remark, target.kind == "graph")
     if span is None or span.file != target.file:
         related = () if span is None else (Related(span, one_line(remark.message, 200)),)
         return Problem(target.name_span, severity, f"{target.name}: {message}", code, related)

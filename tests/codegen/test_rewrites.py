@@ -142,9 +142,9 @@ def test_backward_takes_the_gradients_of_parts_of_an_input(part: Callable[..., A
         return (first[:1] * second[:1]).sum(-1), last, second
 
     inputs = [torch.randn(3, 4, 8, requires_grad=True)]
-    found = loaded(generated(captured(parted, inputs))).f
-    assert compared(found, parted, inputs) == []
-    assert found(*inputs)[1].data_ptr() == parted(*inputs)[1].data_ptr()
+    function = loaded(generated(captured(parted, inputs))).f
+    assert compared(function, parted, inputs) == []
+    assert function(*inputs)[1].data_ptr() == parted(*inputs)[1].data_ptr()
 
 
 def test_a_rewrite_that_changes_what_a_graph_computes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

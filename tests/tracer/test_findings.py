@@ -203,3 +203,13 @@ def f(prediction, target):
     assert told(trace, source) == []
     (warning,) = told(trace, "# fx: prediction=f32[4, 64], target=i64[16]" + source)
     assert "different to the input size (torch.Size([4, 64]))" in warning
+
+
+def test_what_a_check_says_is_not_said_by_pytorch_again(trace: TraceFixture) -> None:
+    source = """
+# fx: prediction=f32[16, 1], target=f32[16]
+def f(prediction, target):
+    return F.mse_loss(prediction, target)
+"""
+    (finding,) = told(trace, source)
+    assert finding.startswith("F.mse_loss(prediction, target) · all-pairs: ")

@@ -61,7 +61,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class TileStrategy:
-    """How tiles are laid out in one kind of kernel; each function takes the writer first.
+    """The layout of tiles in one kind of kernel; each function takes the writer first.
 
     `form` returns the expression of a value that is not written as others are, or None. `index` returns an index as it
     is printed, `axis_names` the names of its axes, `sizes` those of the numbers in it that are sizes. `masks` returns

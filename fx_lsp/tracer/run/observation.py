@@ -306,7 +306,7 @@ def watched_run(
         raise
     except BaseException as error:
         run.error = error
-    run.findings, run.findings_of_shapes = watch.findings.all(), tuple(watch.findings.of_shapes.values())
+    run.findings, run.findings_of_shapes = (watch.findings.all(of_shapes) for of_shapes in (False, True))
     if decisions is not None:
         run.made_up = decisions.place
     if values is not None:

@@ -28,13 +28,12 @@ def _checks() -> tuple[Check, ...]:
 class Findings:
     """Collects what checks tell of the expressions of one file, one finding of a kind for each.
 
-    Those `of_shapes` hold only for operands of the shapes that this run has.
+    Each stands with whether it holds only for operands of the shapes that this run has.
     """
 
     file: str
     _checks: tuple[Check, ...] = field(default_factory=_checks)
-    _told: dict[_Key, Remark] = field(default_factory=dict["_Key", Remark])
-    of_shapes: dict[_Key, Remark] = field(default_factory=dict["_Key", Remark])
+    _told: dict[_Key, tuple[Remark, bool]] = field(default_factory=dict["_Key", "tuple[Remark, bool]"])
 
     def follow(self, call: TorchCall) -> None:
         """Have each check see a call."""
@@ -47,9 +46,11 @@ class Findings:
         """Keep a finding, unless it is about another file or was told already."""
         is_here = remark.span is not None and remark.span.file == self.file
         if is_here and len(self._told) < MAX_FINDINGS:
-            (self.of_shapes if of_shapes else self._told).setdefault((remark.code, remark.span), remark)
+            self._told.setdefault((remark.code, remark.span), (remark, of_shapes))
 
-    def all(self) -> tuple[Remark, ...]:
-        """Return the findings; of what a check says in more words, PyTorch's own warning is left out."""
+    def all(self, of_shapes: bool) -> tuple[Remark, ...]:
+        """Return the findings that hold only for such shapes, or the others; of what a check says in more words,
+        PyTorch's own warning is left out."""
         own = {span for code, span in self._told if code != "pytorch-warning"}
-        return tuple(r for (code, span), r in self._told.items() if code != "pytorch-warning" or span not in own)
+        findings = (remark for remark, only_so in self._told.values() if only_so is of_shapes)
+        return tuple(r for r in findings if r.code != "pytorch-warning" or r.span not in own)
