@@ -34,6 +34,10 @@ class Span:
 TargetKind = Literal["function", "module", "method", "graph", "step", "script"]
 
 
+Compiled = Literal["", "parts", "whole"]
+"""Whether a file hands one of its targets to `torch.compile`, and whether with `fullgraph=True`."""
+
+
 @dataclass(frozen=True)
 class Target:
     """Something that can be traced: a function, an `nn.Module` class, or a method of a class. A "graph" is a function
@@ -43,7 +47,8 @@ class Target:
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
     hovers and lenses attach to; `span` covers the whole definition with its decorators. `evident`: its text shows that
-    it handles tensors; of another, a run that comes to no operation of PyTorch shows that it does not.
+    it handles tensors; of another, a run that comes to no operation of PyTorch shows that it does not. `compiled` says
+    whether its file hands it to `torch.compile`.
     """
 
     file: str
@@ -52,6 +57,7 @@ class Target:
     name_span: Span
     span: Span
     evident: bool = True
+    compiled: Compiled = ""
 
     @property
     def id(self) -> str:
@@ -275,6 +281,7 @@ FindingCode = Literal[
     "all-pairs",  # a column meets a row, so that every element of one is paired with every one of the other
     "changed-in-place",  # a value that backward reads is changed before
     "copy",  # a view that is none, because the strides do not allow it
+    "graph-break",  # what Dynamo does not trace
     "host-sync",  # the host waits for the device
     "no-effect",  # a conversion to what the tensor is already
     "no-gradient",  # a parameter that no loss can train
@@ -289,6 +296,7 @@ class Remark:
     """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code.
 
     `code` says what kind of mistake it is of those that run; None of what the trace demands of sizes and values.
+    `page` is the address of a page of PyTorch's about it, or "".
     """
 
     message: str
@@ -296,6 +304,7 @@ class Remark:
     severity: ProblemSeverity = "information"
     related: tuple[Related, ...] = ()
     code: FindingCode | None = None
+    page: str = ""
 
 
 @dataclass(frozen=True)
@@ -547,8 +556,8 @@ class TraceRequest:
     `overlays` are unsaved texts of other files, by absolute path.
     `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
-    the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` as in
-    `Target`. `step` is the line at which the loop or the function begins that a step is of, or 0.
+    the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` and
+    `compiled` as in `Target`. `step` is the line at which the loop or the function begins that a step is of, or 0.
     """
 
     file: str
@@ -570,6 +579,7 @@ class TraceRequest:
     evident: bool = True
     step: int = 0
     fits: tuple[Fit, ...] = ()
+    compiled: Compiled = ""
 
     @property
     def is_asked(self) -> bool:

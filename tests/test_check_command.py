@@ -337,7 +337,7 @@ class NoTracer:
     async def targets(self, file: str) -> tuple[Target, ...]:
         return self.files[file]
 
-    async def outcome(self, file: str, name: str) -> Failure:
+    async def outcome(self, file: str, name: str, final: bool) -> Failure:
         return await asyncio.Future() if name == "endless" else Failure("inputs", name)
 
 

@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true", help="run the graphs before and after each pass on random inputs, and compare"
     )
     parser.add_argument("--pass", dest="own", metavar="FILE::NAME", help="run this pass of yours on the target instead")
+    parser.add_argument("--breaks", action="store_true", help="list the graphs of torch.compile, and what breaks them")
     parser.add_argument("--partitions", action="store_true", help="compare partitioners: what each one saves")
     parser.add_argument("--budgets", metavar="B,…", help="their activation_memory_budget values, from 0 to 1")
     parser.add_argument(
@@ -63,6 +64,8 @@ def work_of(arguments: argparse.Namespace) -> Work:
     """Return the work that the arguments ask for."""
     if arguments.partitions or arguments.budgets:
         return write_work({"partitions": "", **({"budgets": arguments.budgets} if arguments.budgets else {})})
+    if arguments.breaks:
+        return "breaks"
     if arguments.debug:
         return "debug"
     check = {"check": ""} if arguments.check else {}
@@ -106,6 +109,8 @@ def _wanted(arguments: argparse.Namespace, trace: Trace) -> list[str]:
         return list(arguments.diff or [arguments.stage])
     if (arguments.partitions or arguments.budgets) and not arguments.json:
         return ["table"]
+    if arguments.breaks and not arguments.json:
+        return ["breaks"]
     changed = [info.name for info in trace.stages if info.change is None or info.change]
     return changed if arguments.json or arguments.own or arguments.debug else []
 

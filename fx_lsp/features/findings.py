@@ -27,6 +27,7 @@ FINDINGS: dict[FindingCode, FindingKind] = {
     "all-pairs": FindingKind("a column that meets a row, so that all their elements are paired"),
     "changed-in-place": FindingKind("a value that the backward pass reads and that is changed before it"),
     "copy": FindingKind("a reshape that copies, because the strides allow no view", is_told=False),
+    "graph-break": FindingKind("what is compiled, and torch.compile has to leave to Python"),
     "host-sync": FindingKind("the host waits for the GPU: a value is read, printed, or decides", is_told=False),
     "no-effect": FindingKind("a conversion to what the tensor is already", is_told=False),
     "no-gradient": FindingKind("a layer that the module's results do not train"),

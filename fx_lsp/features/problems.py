@@ -18,7 +18,8 @@ _WORST_FIRST: tuple[ProblemSeverity, ...] = ("error", "warning", "information", 
 @dataclass(frozen=True)
 class Problem:
     """A message at `span` of the file; `code` is the failure's kind or the finding's, "dimension" for another remark of
-    a trace, or "graph" for one of a graph that is built by hand. `faded` is code that an editor may show as not in use.
+    a trace, or "graph" for one of a graph that is built by hand. `faded` is code that an editor may show as not in use;
+    `page` the address of what is to be read about this very problem, or "".
     """
 
     span: Span
@@ -27,6 +28,7 @@ class Problem:
     code: str
     related: tuple[Related, ...] = ()
     faded: bool = False
+    page: str = ""
 
 
 def problems(
@@ -109,9 +111,9 @@ def _remark(target: Target, remark: Remark) -> Problem:
     severity, code = remark.severity, code_of(remark, target.kind == "graph")
     if span is None or span.file != target.file:
         related = () if span is None else (Related(span, one_line(remark.message, 200)),)
-        return Problem(target.name_span, severity, f"{target.name}: {message}", code, related)
+        return Problem(target.name_span, severity, f"{target.name}: {message}", code, related, page=remark.page)
     related = () if target.span.contains(span) else (Related(target.name_span, f"traced {target.name}"),)
-    return Problem(span, severity, message, code, (*remark.related, *related))
+    return Problem(span, severity, message, code, (*remark.related, *related), page=remark.page)
 
 
 def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:

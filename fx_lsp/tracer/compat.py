@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
+from traceback import FrameSummary
 from types import SimpleNamespace
 from typing import Any, Literal
 from unittest import mock
@@ -36,6 +38,7 @@ __all__ = [
     "DATA_DEPENDENT",
     "HAS_ANNOTATE",
     "HAS_COLUMNS",
+    "BreakReason",
     "ConstantSource",
     "DimDynamic",
     "FakeTensor",
@@ -62,6 +65,7 @@ __all__ = [
     "min_cut_partition",
     "options_of",
     "output_code",
+    "page_of_break",
     "placeholder_source",
     "preserve_node_meta",
     "report_layouts",
@@ -69,6 +73,7 @@ __all__ = [
     "tensors_of_launch",
     "uncached",
     "unwrapped",
+    "watched_breaks",
     "with_meta",
     "without_compilation",
     "without_functionalization",
@@ -208,6 +213,66 @@ def exact_positions() -> Generator[None, None, None]:
             if (method := getattr(owner, name, None)) is not None:
                 stack.enter_context(mock.patch.object(owner, name, marked(method, translator_of)))
         yield
+
+
+@dataclass(frozen=True)
+class BreakReason:
+    """Why Dynamo breaks a graph: the `kind` by PyTorch's own name, and what it says of this case.
+
+    `stack` are the frames of the user's program, outermost first; `skipped` the functions that are not compiled at all.
+    """
+
+    kind: str
+    explanation: str
+    hints: tuple[str, ...]
+    stack: tuple[FrameSummary, ...]
+    skipped: tuple[str, ...] = ()
+
+
+@contextmanager
+def watched_breaks(on_break: Callable[[BreakReason], None]) -> Generator[None, None, None]:
+    """Inside, `on_break` is called wherever Dynamo logs that it breaks a graph."""
+    from torch._dynamo import exc, graph_break_hints
+    from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+    general = {hint for hints in vars(graph_break_hints).values() if isinstance(hints, list) for hint in hints}
+    formatted: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+
+    def formatting(kind: str, context: str, explanation: str, hints: list[str]) -> str:
+        text = format_message(kind, context, explanation, hints)
+        formatted[text] = kind, explanation, tuple(hint for hint in hints if hint not in general)
+        return text
+
+    def logging(translator: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature(log).bind(translator, *args, **kwargs).arguments
+        error = bound.get("exc")
+        told = str(error)
+        reasons = [parts for text, parts in formatted.items() if text in told]
+        kind, explanation, hints = reasons[0] if reasons else (type(error).__name__, told, ())
+        name = translator.f_code.co_name
+        if name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX):  # what is left of a function behind a break
+            name = name.removeprefix(f"{TORCH_DYNAMO_RESUME_IN_PREFIX}_").rpartition("_at_")[0]
+        skipped = (name,) if getattr(error, "skip_frame", False) else ()
+        stack = tuple(getattr(error, "real_stack", None) or (translator.frame_summary(),))
+        on_break(BreakReason(kind, explanation, hints, stack, skipped))
+        return log(translator, *args, **kwargs)
+
+    format_message, log = exc.format_graph_break_message, InstructionTranslatorBase.log_graph_break
+    with (
+        mock.patch.object(exc, "format_graph_break_message", formatting),
+        mock.patch.object(InstructionTranslatorBase, "log_graph_break", logging),
+    ):
+        yield
+
+
+def page_of_break(kind: str) -> tuple[str, str]:
+    """Return PyTorch's number for a kind of graph break and the address of its page; "" for what has none."""
+    from torch._dynamo import exc
+
+    find = getattr(exc, "get_gbid_documentation_link", None)
+    url = (find(kind) if find is not None else None) or ""
+    return url.rpartition("/")[2].partition(".")[0].upper(), url
 
 
 def output_code(lowering: Any) -> str:

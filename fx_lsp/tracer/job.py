@@ -22,7 +22,6 @@ from fx_lsp import wire
 from fx_lsp.model import (
     Failure,
     InputSpec,
-    NamedSizes,
     Outcome,
     Remark,
     Saved,
@@ -34,6 +33,7 @@ from fx_lsp.model import (
     plain_work,
 )
 from fx_lsp.specs import parse_spec
+from fx_lsp.tracer.analyses.breaks import graph_breaks
 from fx_lsp.tracer.analyses.cross_reference import disagreements
 from fx_lsp.tracer.analyses.hand_built import graph_reply
 from fx_lsp.tracer.analyses.node_origins import marked
@@ -91,6 +91,8 @@ from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
 from fx_lsp.tracer.stages.registry import TracedCall, further_stages
 
+Completion = Callable[[Trace], Trace]
+"""Adds to a trace that was answered what takes longer."""
 STARTED = time.time()
 """When this module was imported: before anything of the user's."""
 
@@ -153,16 +155,19 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                 if builds:
                     reply = graph_reply(request, loaded, sources, mode, started)
                 else:
-                    reply, naming = _trace(request, loaded, sources, mode, devices, started)
+                    reply, later = _trace(request, loaded, sources, mode, devices, started)
                     missing = loaded.missing
                     if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
                         reply = TraceReply(load_failure(missing, sources))
                     reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *MADE_UP, *_unfollowed(reply)])
-                    if naming is not None and isinstance(reply.outcome, Trace):
+                    if later and isinstance(reply.outcome, Trace):
                         first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
                         yield replace(first, final=False)
                         with forbid_effects():
-                            reply = replace(reply, outcome=replace(reply.outcome, named=naming()))
+                            outcome = reply.outcome
+                            for complete in later:
+                                outcome = complete(outcome)
+                        reply = replace(reply, outcome=outcome)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
@@ -215,8 +220,8 @@ def _trace(
     mode: FakeTensorMode,
     devices: Devices,
     started: float,
-) -> tuple[TraceReply, Callable[[], tuple[NamedSizes, ...]] | None]:
-    """Trace the target; return the reply, and a function that finds the names of its sizes."""
+) -> tuple[TraceReply, Sequence[Completion]]:
+    """Trace the target; return the reply, and what adds to it, which takes longer."""
     tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
@@ -227,9 +232,9 @@ def _trace(
     stopped: dict[Failure, Stopped] = {}
     prepared = _prepared(request, loaded, sources, tree, mode, stopped)
     if isinstance(prepared, Failure):
-        return _failed(request, prepared, stopped, sources, tree, mode), None
+        return _failed(request, prepared, stopped, sources, tree, mode), ()
     if ran_without_tensors(request, prepared.run):
-        return TraceReply(nothing(request.name)), None
+        return TraceReply(nothing(request.name)), ()
 
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
@@ -239,7 +244,7 @@ def _trace(
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
         recorded = _recorded(request, prepared, sources, tree, mode)
-        return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode), None
+        return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode), ()
     prepared, captured = tried
     captured.notes = (*captured.notes, *_notes_on_inference(captured, prepared))
     symbols = prepared.conditions.symbols
@@ -247,26 +252,26 @@ def _trace(
     infos = [StageInfo(s.name, count_ops(s), len(s.nodes)) for s in shown]
     forward = shown[0] if captured.inference is not None else shown[1]
     remarks: list[Remark] = []
-    if plain_work(request.work):
-        traced = TracedCall(
-            replace(request, work=plain_work(request.work)),
-            prepared.call,
-            captured,
-            shown,
-            sources,
-            mode,
-            devices.on_cpu,
-            new_names,
-            symbols is not None,
-            prepared.inputs,
-            prepared.run.result,
-            request.source if loaded.whole else request.sliced,
-        )
+    traced = TracedCall(
+        replace(request, work=plain_work(request.work)),
+        prepared.call,
+        captured,
+        shown,
+        sources,
+        mode,
+        devices.on_cpu,
+        new_names,
+        symbols is not None,
+        prepared.inputs,
+        prepared.run.result,
+        request.source if loaded.whole else request.sliced,
+    )
+    if traced.request.work:
         try:
             with under(mode, prepared.conditions), decided_by(decisions):
                 ledger = further_stages(traced)
         except ValueError as error:
-            return TraceReply(Failure("unsupported", str(error))), None
+            return TraceReply(Failure("unsupported", str(error))), ()
         infos, shown, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
         remarks += _of_operators(captured)
@@ -296,8 +301,8 @@ def _trace(
         unreached=prepared.unreached,
         variants=prepared.variants,
     )
-    naming = _naming(request, loaded, prepared, tree, sources, mode)
-    return TraceReply(outcome, {s.name: wire.encode_stage(s) for s in shown}), naming
+    reply = TraceReply(outcome, {s.name: wire.encode_stage(s) for s in shown})
+    return reply, [*_naming(loaded, prepared, tree, traced), *_breaking(traced)]
 
 
 def _prepared(
@@ -339,18 +344,18 @@ def _of_annotations(request: TraceRequest, loaded: Loaded, tree: ast.Module, pre
     return annotation_remarks(function, namespace, request.file, prepared.run, prepared.inputs)
 
 
-def _naming(
-    request: TraceRequest,
-    loaded: Loaded,
-    prepared: Prepared,
-    tree: ast.Module,
-    sources: Sources,
-    mode: FakeTensorMode,
-) -> Callable[[], tuple[NamedSizes, ...]] | None:
-    """Return what finds the names of sizes; None where there are none, or sizes are names already."""
-    if prepared.conditions.symbols is not None or request.work:
-        return None
-    return finder_of_names(prepared, tree, request.source if loaded.whole else request.sliced, sources, mode)
+def _naming(loaded: Loaded, prepared: Prepared, tree: ast.Module, traced: TracedCall) -> Iterator[Completion]:
+    """Yield what adds the names of sizes; nothing where there are none, or sizes are names already."""
+    is_named = traced.symbolic or traced.request.work
+    find_names = None if is_named else finder_of_names(prepared, tree, traced.ran, traced.sources, traced.mode)
+    if find_names is not None:
+        yield lambda trace: replace(trace, named=find_names())
+
+
+def _breaking(traced: TracedCall) -> Iterator[Completion]:
+    """Yield what adds the graph breaks of a target that is compiled."""
+    if traced.request.compiled and not traced.request.work:
+        yield lambda trace: replace(trace, remarks=(*trace.remarks, *graph_breaks(traced)))
 
 
 def _recorded(

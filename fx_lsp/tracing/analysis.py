@@ -42,6 +42,7 @@ from fx_lsp.tracing.calls.recordings import recorded_calls
 from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
 from fx_lsp.tracing.slicing.passes import find_passes
 from fx_lsp.tracing.slicing.step_slice import step_sites, step_slice
+from fx_lsp.tracing.source.compiled import compiled_targets
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines
 from fx_lsp.tracing.source.project import PYPROJECT, Project, import_roots, read_project
 from fx_lsp.tracing.source.targets import discover
@@ -114,6 +115,7 @@ class Analysis:
                 name=name,
                 kind=plan.target.kind,
                 evident=plan.target.evident,
+                compiled=plan.target.compiled,
                 module=self.module,
                 package=self.package,
                 inputs=plan.given,
@@ -153,6 +155,7 @@ class Analysis:
             evident=plan.target.evident,
             step=self.steps[name].region.lineno if name in self.steps else 0,
             fits=self._fits(plan.target, overlays),
+            compiled=plan.target.compiled,
         )
 
     def _kind(self, target: Target) -> TargetKind:
@@ -234,7 +237,12 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     discovered = discover(file, text, graph.index, project.inputs.keys() | recorded.keys())
     passes = find_passes(file, text, graph.index)
     rewriting = {p.name for p in passes if p.kind != "rewrite"}
-    targets = {target.name: target for target in discovered.targets if target.name.partition(".")[0] not in rewriting}
+    compiled = compiled_targets(graph.index)
+    targets = {
+        target.name: replace(target, compiled=compiled.get(target.name, ""))
+        for target in discovered.targets
+        if target.name.partition(".")[0] not in rewriting
+    }
     return Analysis(
         file, text, roots, module, package, targets, None, graph, project, recorded, passes, discovered.steps
     )

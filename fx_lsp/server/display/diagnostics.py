@@ -43,7 +43,9 @@ def publish(session: Session, client: Client, file: str) -> None:
     related = location if session.capabilities.related_information else None
     explained = session.capabilities.code_pages
     diagnostics = [
-        to_proto.diagnostic(p, document.lines, session.encoding, related, page_of(p.code) if explained else None)
+        to_proto.diagnostic(
+            p, document.lines, session.encoding, related, (p.page or page_of(p.code)) if explained else None
+        )
         for p in shown
     ]
     version = document.version if session.capabilities.diagnostic_version else None

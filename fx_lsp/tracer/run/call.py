@@ -83,13 +83,16 @@ def flat_inputs(call: Call) -> list[FlatInput]:
     return held + [FlatInput(path, tensor, "input") for path, tensor in call.arguments()]
 
 
-def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Callable[..., tuple[torch.Tensor, ...]]:
+def flat_function(
+    call: Call, wrap: Callable[[], Any], outputs: list[str], function: Callable[..., Any] | None = None
+) -> Callable[..., tuple[torch.Tensor, ...]]:
     """The call as a function of the tensors of `flat_inputs(call)`, in that order, to a tuple of tensors.
 
-    `wrap()` gives the context managers to run it in; `outputs` is filled with a name for each result.
+    `wrap()` gives the context managers to run it in; `outputs` is filled with a name for each result. With `function`,
+    that is what runs in place of the call's own.
     """
 
-    held = call.held()
+    held, called = call.held(), call.function if function is None else function
 
     def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         supply = iter(tensors)
@@ -98,7 +101,7 @@ def flat_function(call: Call, wrap: Callable[[], Any], outputs: list[str]) -> Ca
             args = tuple(substitute(a, supply) for a in call.args)
             kwargs = {k: substitute(v, supply) for k, v in call.kwargs.items()}
             stack.enter_context(wrap())
-            result = dataclasses.replace(call, args=args, kwargs=kwargs).run()
+            result = dataclasses.replace(call, function=called, args=args, kwargs=kwargs).run()
         results = list(tensors_in(result, "out"))
         outputs[:] = [name for name, _ in results]
         return tuple(tensor for _, tensor in results)

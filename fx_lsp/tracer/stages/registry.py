@@ -43,6 +43,7 @@ class TracedCall:
 WORKS = {
     "passes": "passes.pipeline.pipeline",
     "pass": "passes.user_pass.run_pass",
+    "breaks": "analyses.breaks.breaks",
     "partitions": "analyses.partitions.partitions",
     "checkpoint": "analyses.checkpoint.checkpoint_region",
     "torchscript": "analyses.torchscript.torchscript",

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from fx_lsp import files
 from fx_lsp.errors import ProtocolError
-from fx_lsp.model import Failure, Outcome, Span, TargetKind, Trace, TraceReply, WrittenInputs
+from fx_lsp.model import Compiled, Failure, Outcome, Span, TargetKind, Trace, TraceReply, WrittenInputs
 from fx_lsp.tracing.answers.database import DatabaseFormat, connect, set_aside, version_of
 from fx_lsp.wire import deflate, inflate, pack, unpack
 
@@ -107,6 +107,7 @@ def cache_key(
     name: str,
     kind: TargetKind,
     evident: bool,
+    compiled: Compiled,
     module: str,
     package: str,
     inputs: Sequence[WrittenInputs],
@@ -120,7 +121,7 @@ def cache_key(
     `file` counts because an answer's spans name it; of the spans of what is given everything but the line does.
     """
     written = [[g.text, g.source, g.detail, _extent(g.span)] for g in inputs]
-    asked = [file, fingerprint, name, kind, evident, module, package, written]
+    asked = [file, fingerprint, name, kind, evident, compiled, module, package, written]
     parts = [*asked, interpreter, version, search_seconds, list(roots)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

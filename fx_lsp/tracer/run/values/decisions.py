@@ -201,6 +201,16 @@ def decided_by(decisions: Decisions) -> Generator[None, None, None]:
         _current.reset(token)
 
 
+@contextmanager
+def undecided() -> Generator[None, None, None]:
+    """Inside, nothing is decided: code that asks for values which nobody knows is stopped there."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 def current_decisions() -> Decisions | None:
     """Return what decides now, if anything does."""
     return _current.get()

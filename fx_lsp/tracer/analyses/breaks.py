@@ -1,0 +1,235 @@
+"""`torch.compile` of a target without `fullgraph`: the graphs that it makes, and the breaks between them."""
+
+from __future__ import annotations
+
+import linecache
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from traceback import walk_tb
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch._dynamo
+from torch import fx, nn
+
+from fx_lsp.model import Related, Remark, Span, Stage, TraceRequest
+from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
+from fx_lsp.tracer.compat import BreakReason, exact_positions, page_of_break, watched_breaks
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.program.devices import left
+from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.run.call import FlatInput, flat_function, flat_inputs
+from fx_lsp.tracer.run.values.decisions import undecided
+from fx_lsp.tracer.source.provenance import Chain, Sources
+from fx_lsp.tracer.stages.ledger import Ledger, count_ops, page
+from fx_lsp.tracer.stages.real_tensors import MAX_BYTES, RANDOM, real_like
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import TracedCall
+
+MAX_FLOPS = 20_000_000_000
+"""A target that computes more is not run on real tensors; nor one that moves more than `MAX_BYTES`."""
+BREAKS = "breaks"
+"""The page of graphs and breaks in their order, and the work that makes it."""
+_GRAPH = "compiled"
+_INDENT, _WIDTH = 15, 110
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """An expression that Dynamo does not trace; `chain` leads from it to the target, innermost first.
+
+    `skipped` are the functions that run without the compiler because of it, whole.
+    """
+
+    chain: Chain
+    reason: BreakReason
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass
+class Compilation:
+    """What Dynamo makes of one call, in order: names of stages, and breaks; `error` is what ended it before its end."""
+
+    steps: list[str | GraphBreak] = field(default_factory=list["str | GraphBreak"])
+    error: BaseException | None = None
+
+    def breaks(self) -> list[GraphBreak]:
+        """Return the breaks in the order in which Dynamo comes to them, each once."""
+        return [step for step in self.steps if isinstance(step, GraphBreak)]
+
+    def add(self, graph_break: GraphBreak) -> None:
+        """Add a break; one that Dynamo comes to again, from the function that it is in, is the same."""
+        for index, step in enumerate(self.steps):
+            if isinstance(step, GraphBreak) and _place(step) == _place(graph_break):
+                skipped = tuple(dict.fromkeys((*step.skipped, *graph_break.skipped)))
+                self.steps[index] = replace(step, skipped=skipped)
+                return
+        self.steps.append(graph_break)
+
+
+def breaks(traced: TracedCall) -> Ledger:
+    """Return the graphs that `torch.compile` makes of a target, after a page with these and the breaks between them."""
+    graphs, ledger = Ledger(), Ledger()
+    compilation = compiled(traced, graphs)
+    title = "torch.compile: the graphs that Dynamo captures, and the breaks between them"
+    ledger.text(BREAKS, title, _page(compilation, {stage.name: stage for stage in graphs.stages}, traced.request.file))
+    ledger.infos += graphs.infos
+    ledger.stages += graphs.stages
+    ledger.remarks += _remarks(compilation, traced.request)
+    return ledger
+
+
+def graph_breaks(traced: TracedCall) -> list[Remark]:
+    """Return what there is to say of the breaks of a target that its program compiles."""
+    return list(_remarks(compiled(traced, Ledger()), traced.request))
+
+
+def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
+    """Run a target under Dynamo; what it captures is added to `ledger`, a stage for each graph."""
+    result, sources = Compilation(), traced.sources
+
+    def on_break(reason: BreakReason) -> None:
+        chain = _chain(reason, sources)
+        if chain:
+            result.add(GraphBreak(chain, reason, reason.skipped))
+
+    def backend(graph: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        names = traced.new_names()
+        inputs = dynamo_inputs(graph.graph, examples, traced.call)
+        link(graph.graph, sources)
+        name = f"{_GRAPH}:{len(ledger.stages) + 1}"
+        title = f"torch.compile: graph {len(ledger.stages) + 1} that Dynamo captures"
+        ledger.begin(name, title, graph.graph, named(graph.graph, inputs, names))
+        result.steps.append(name)
+        return graph.forward
+
+    torch._dynamo.reset()
+    function = torch._dynamo.optimize(backend)(traced.call.function)
+    run, inputs = flat_function(traced.call, nullcontext, [], function), _inputs(traced)
+    try:
+        with left(traced.devices), forbid_effects(), undecided(), exact_positions(), watched_breaks(on_break):
+            run(*inputs)
+    except (Exception, EffectBlocked) as error:
+        result.error = error
+    return result
+
+
+def _inputs(traced: TracedCall) -> list[torch.Tensor]:
+    """Return what to run a target with: real tensors with random numbers where that takes little, or else fake ones."""
+    inputs = flat_inputs(traced.call)
+    nodes = [node for stage in traced.stages for node in stage.nodes]
+    costs = sum(node.flops or 0 for node in nodes), sum(node.moved_bytes or 0 for node in nodes)
+    on_cpu = all(item.tensor.device.type == "cpu" for item in inputs)
+    if not on_cpu or costs[0] > MAX_FLOPS or costs[1] > MAX_BYTES:
+        return [item.tensor for item in inputs]
+    return [_real(item) for item in inputs]
+
+
+def _real(item: FlatInput) -> torch.Tensor:
+    tensor = real_like(item.tensor, RANDOM).requires_grad_(item.tensor.requires_grad)
+    return nn.Parameter(tensor, tensor.requires_grad) if item.kind == "parameter" else tensor
+
+
+def _remarks(compilation: Compilation, request: TraceRequest) -> Iterator[Remark]:
+    """Tell of the breaks of a target, in its own file where there is a place; what is compiled whole has an error."""
+    for item in compilation.breaks():
+        number, url = page_of_break(item.reason.kind)
+        span = next((span for span in item.chain if span.file == request.file), item.chain[0])
+        inside = [span for span in item.chain[: item.chain.index(span)]][:1]
+        whole = request.compiled == "whole"
+        what = "torch.compile(fullgraph=True) raises here" if whole else "torch.compile breaks the graph here"
+        told = f"{what}{f' ({number})' if number else ''}: {_why(item)}"
+        related = tuple(Related(span, "the expression that Dynamo does not trace") for span in inside)
+        severity = "error" if whole else "information"
+        yield Remark(told, span, severity, related, code="graph-break", page=url)
+
+
+def _place(item: GraphBreak) -> tuple[Span, str]:
+    return item.chain[0], item.reason.kind
+
+
+def _chain(reason: BreakReason, sources: Sources) -> Chain:
+    """Return the user's expressions of a break, innermost first; those of libraries where there are none."""
+    spans = [(sources.rank(frame.filename), _span(frame)) for frame in reversed(reason.stack)]
+    own = tuple(span for rank, span in spans if rank == 0)
+    return own or tuple(span for rank, span in spans if rank == 1)
+
+
+def _span(frame: Any) -> Span:
+    line, end_line = frame.lineno or 1, getattr(frame, "end_lineno", None) or frame.lineno or 1
+    col, end_col = getattr(frame, "colno", None), getattr(frame, "end_colno", None)
+    if col is None or end_col is None:
+        text = linecache.getline(frame.filename, line).rstrip("\n")
+        return Span(frame.filename, line, len(text) - len(text.lstrip()), line, len(text.encode()))
+    return Span(frame.filename, line, col, end_line, end_col)
+
+
+def _why(item: GraphBreak) -> str:
+    """Return in one line what Dynamo cannot do, what that costs, and what to write instead."""
+    parts = [_first_paragraph(item.reason.explanation) or item.reason.kind]
+    if item.skipped:
+        parts.append(f"Because of it, {_names(item.skipped)} is not compiled at all")
+    parts += (" ".join(hint.split()) for hint in item.reason.hints[:1])
+    return ". ".join(part.removesuffix(".") for part in parts)
+
+
+def _page(compilation: Compilation, graphs: Mapping[str, Stage], file: str) -> str:
+    """Return the graphs and breaks of a target in order, with what is known of each break."""
+    items = compilation.breaks()
+    rows: list[tuple[str, Iterable[str]]] = [("", [f"graphs: {len(graphs)}, breaks: {len(items)}"])]
+    for step in compilation.steps:
+        rows.append((step, _summary(graphs[step], file)) if isinstance(step, str) else ("break", _described(step)))
+    if compilation.error is not None:
+        rows.append(("not further", [f"{_place_of(compilation.error, file)}{sentence(compilation.error)}"]))
+    elif not items:
+        rows.append(("", ["torch.compile captures the target whole: fullgraph=True holds."]))
+    return page(line for label, texts in rows for line in _laid_out(label, texts))
+
+
+def _place_of(error: BaseException, file: str) -> str:
+    """Return the line of `file` that raised an error, "" for none."""
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return f"line {lines[-1]}: " if lines else ""
+
+
+def _laid_out(label: str, texts: Iterable[str]) -> Iterator[str]:
+    """Yield paragraphs behind a label, an empty line after them; an address is never broken."""
+    width = _INDENT if label else 0
+    paragraphs = (textwrap.wrap(t, _WIDTH - width, break_long_words=False, break_on_hyphens=False) for t in texts)
+    for number, line in enumerate(line for lines in paragraphs for line in lines):
+        yield f"{label if number == 0 else '':<{width}}{line}"
+    yield ""
+
+
+def _summary(graph: Stage, file: str) -> Iterator[str]:
+    """Yield what a graph computes, and of which lines of the target's file."""
+    yield f"ops: {count_ops(graph)}"
+    lines = sorted({node.span.line for node in graph.nodes if node.span is not None and node.span.file == file})
+    if lines:
+        yield f"of {'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))}"
+
+
+def _described(item: GraphBreak) -> Iterator[str]:
+    place, reason = item.chain[0], item.reason
+    number, url = page_of_break(reason.kind)
+    yield f"line {place.line}: {linecache.getline(place.file, place.line).strip()}"
+    yield f"{reason.kind}{f' ({number})' if number else ''}"
+    yield _first_paragraph(reason.explanation)
+    yield from reason.hints
+    for span in item.chain[1:]:
+        yield f"called on line {span.line}"
+    if item.skipped:
+        yield f"because of it, {_names(item.skipped)} is not compiled at all"
+    yield url
+
+
+def _names(functions: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in functions)
+
+
+def _first_paragraph(text: str) -> str:
+    """Return what Dynamo says before it prints how a value came about."""
+    return " ".join(text.partition("\n\n")[0].split())
