@@ -19,6 +19,7 @@ from fx_lsp.errors import TargetError, WorkerStartError
 
 COMMANDS = {
     "graph": "trace a function or module and print a graph",
+    "summary": "say what a function or module costs, by submodule and by line",
     "passes": "show what each pass of the compiler makes of a function or module",
     "kernel": "generate Triton kernels for a function or module",
     "bench": "measure the kernels of a function or module on your GPU hosts",

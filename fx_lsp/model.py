@@ -95,7 +95,8 @@ class Node:
     `args` are the rendered arguments, keyword arguments as `dim=-1`; `inputs` and `users` are names of nodes
     in the same stage; `spec` is None for results that are no tensor, and `(f32[2], i64[2])` for several.
     `spans` are the source expressions that the node came from, innermost first, callers after it. `flops` are its
-    floating-point operations as PyTorch counts them, `moved_bytes` what it reads and writes.
+    floating-point operations as PyTorch counts them, `moved_bytes` what it reads and writes. `module` is the path of
+    the submodule that it runs in, or that holds it ("layers.0.attn"), "" for the target itself.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Node:
     comment: str = ""
     flops: int = 0
     moved_bytes: int = 0
+    module: str = ""
 
     @property
     def span(self) -> Span | None:
@@ -265,6 +267,17 @@ class NamedSizes:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class ModuleInfo:
+    """A module of a target: its path, "" for the target's own, its class, and the parameters that it holds itself, each
+    counted where it is first found."""
+
+    path: str
+    kind: str
+    parameters: int
+    parameter_bytes: int
+
+
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
 
@@ -315,7 +328,8 @@ class Trace:
     ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
     `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with;
-    `named` are sizes that the code has names for.
+    `named` are sizes that the code has names for; `modules` the target's module and those in it, each after the one
+    that holds it.
     """
 
     target: str
@@ -332,6 +346,7 @@ class Trace:
     unreached: tuple[Unreached, ...] = ()
     variants: tuple[TargetVariant, ...] = ()
     named: tuple[NamedSizes, ...] = ()
+    modules: tuple[ModuleInfo, ...] = ()
 
     @property
     def activation_bytes(self) -> int:

@@ -118,6 +118,16 @@ With a prefix argument ask for the STAGE: forward, backward, joint, inference."
               (completing-read "Stage: " '("forward" "backward" "joint" "inference")))))
   (apply #'fx-lsp--show (append (fx-lsp--target) (and stage (list stage)))))
 
+(defun fx-lsp-show-summary ()
+  "Show what the function at point costs, by submodule and by line."
+  (interactive)
+  (apply #'fx-lsp--show (append (fx-lsp--target) '("summary"))))
+
+(defun fx-lsp-show-breaks ()
+  "Show the graphs that torch.compile makes of the function at point, and breaks."
+  (interactive)
+  (apply #'fx-lsp--show (append (fx-lsp--target) '("breaks" "breaks"))))
+
 (defun fx-lsp-show-passes (&optional all)
   "Show one of the stages that the compiler makes of the function at point.
 That is what a pass changed, or the graph of a stage that is no pass.  ALL, the

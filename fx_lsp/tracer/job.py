@@ -40,6 +40,7 @@ from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.analyses.untrained import untrained_layers
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.capture.graphs import Names, saved_values
+from fx_lsp.tracer.capture.modules import modules_of
 from fx_lsp.tracer.capture.partial_trace import partial_trace
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.dimensions.annotations import annotation_remarks
@@ -240,6 +241,7 @@ def _trace(
         return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
 
     decisions = Decisions(sources, lines)
+    sources.name_modules(prepared.call.modules)
     with decided_by(decisions):
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
@@ -300,6 +302,7 @@ def _trace(
         refused=captured.refused,
         unreached=prepared.unreached,
         variants=prepared.variants,
+        modules=tuple(modules_of(prepared.call.modules)),
     )
     reply = TraceReply(outcome, {s.name: wire.encode_stage(s) for s in shown})
     return reply, [*_naming(loaded, prepared, tree, traced), *_breaking(traced)]

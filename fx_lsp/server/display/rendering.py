@@ -14,6 +14,7 @@ from fx_lsp.features.kernels import RenderedView, chip_of, render_listing, stage
 from fx_lsp.features.lenses import PASSES, RUN
 from fx_lsp.features.partial import shown_trace
 from fx_lsp.features.passes import render_passes, render_run
+from fx_lsp.features.summary import SUMMARY, render_summary, stages_of_summary
 from fx_lsp.features.uris import View
 from fx_lsp.model import Failure, Outcome, Span, Stage, Trace
 from fx_lsp.server import from_proto
@@ -57,6 +58,8 @@ def _stages_of(view: View, trace: Trace) -> list[str]:
         return [info.name for info in trace.stages if info.change is None or info.change]
     if chip_of(view.work):
         return stages_of_listing(view.stage, (info.name for info in trace.stages))
+    if view.stage == SUMMARY:
+        return [*stages_of_summary(trace)]
     return [name for name in (view.before, view.stage) if name]
 
 
@@ -120,6 +123,8 @@ def _document(view: View, trace: Trace, stages: list[Stage], source_line: Source
         return RenderedView(render_run(trace, {stage.name: stage for stage in stages}), nodes)
     if chip_of(view.work):
         return RenderedView(render_listing(stages, view.name))
+    if view.stage == SUMMARY:
+        return RenderedView(render_summary(trace, stages, source_line, view.full), nodes)
     *before, stage = stages
     if before:
         return RenderedView(render_diff(trace, before[0], stage), nodes)

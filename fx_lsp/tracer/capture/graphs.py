@@ -20,7 +20,7 @@ from fx_lsp.tracer.run.call import FlatInput
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.values.symbols import scalar_text
 from fx_lsp.tracer.source.names import Assigned, Namer, assigned_names, identifier, variables_of
-from fx_lsp.tracer.source.provenance import BACKWARD, KEY, Chain, Sources
+from fx_lsp.tracer.source.provenance import BACKWARD, KEY, Chain, NodeOrigin, Sources
 
 
 class Names:
@@ -33,7 +33,7 @@ class Names:
         for file, tree in trees.items():
             self._assigned.update(assigned_names(tree, file))
         self._by_node: dict[str, str] = {}
-        self._inherited: dict[str, Chain] = {}
+        self._inherited: dict[str, NodeOrigin] = {}
         self.inputs: dict[str, FlatInput] = {}
         self._returned = returned
 
@@ -74,8 +74,7 @@ class Names:
         for node in reversed(nodes):
             if node.op == "call_function" and not self.chain(node):
                 relatives = [*node.users, *reversed(node.all_input_nodes)] if node.users else node.all_input_nodes[::-1]
-                chain = next((c for c in map(self.chain, relatives) if c), ())
-                self._inherited[node.name] = chain
+                self._inherited[node.name] = next((o for o in map(self.origin, relatives) if o.chain), NodeOrigin())
 
     def _name(self, node: torch.fx.Node, wish: str) -> None:
         self._by_node[node.name] = self._namer.unique(wish)
@@ -124,7 +123,7 @@ class Names:
         """Give `node` the name of `old` in `names`, which it replaces, and its origin where it has none of its own."""
         self._by_node[node.name] = names[old]
         if not self.chain(node):
-            self._inherited[node.name] = names.chain(old)
+            self._inherited[node.name] = names.origin(old)
 
     def __getitem__(self, node: torch.fx.Node) -> str:
         name = self._by_node.get(node.name)
@@ -135,10 +134,17 @@ class Names:
 
     def chain(self, node: torch.fx.Node) -> Chain:
         """Return the user's expressions that `node` came from, innermost first; empty where none is known."""
-        chain = [n for n in (node.meta.get(BACKWARD), annotation(node, KEY)) if isinstance(n, int)]
-        if not chain:
-            return self._inherited.get(node.name, ())
-        return tuple(span for number in chain for span in self.sources.chains[number])
+        return self.origin(node).chain
+
+    def origin(self, node: torch.fx.Node) -> NodeOrigin:
+        """Return where `node` came from, as far as that is known; a parameter comes from the module that holds it."""
+        numbers = [n for n in (node.meta.get(BACKWARD), annotation(node, KEY)) if isinstance(n, int)]
+        if not numbers:
+            item = self.inputs.get(node.name)
+            owner = item.name.rpartition(".")[0] if item is not None and item.kind != "input" else ""
+            return self._inherited.get(node.name, NodeOrigin((), owner))
+        origins = [self.sources.origins[number] for number in numbers]
+        return NodeOrigin(tuple(span for origin in origins for span in origin.chain), origins[-1].module)
 
 
 def _own_name(node: torch.fx.Node) -> str:
@@ -151,6 +157,7 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
     """Return a graph as a stage; nodes of a backward graph that are in `forward_ops` are marked as recomputed."""
     nodes: list[Node] = []
     for node in graph.nodes:
+        chain, module = names.origin(node)
         recomputed = forward_ops is not None and node.op == "call_function" and node.name in forward_ops
         launch = launch_of(node)
         nodes.append(
@@ -162,10 +169,11 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
                 inputs=tuple(names[n] for n in node.all_input_nodes),
                 users=tuple(names[n] for n in node.users),
                 spec=node_spec(node),
-                spans=names.chain(node),
+                spans=chain,
                 comment="recomputed from forward" if recomputed else _comment(node, names, launch),
                 flops=flops_of(node),
                 moved_bytes=moved_bytes(node),
+                module=module,
             )
         )
     return Stage(name, tuple(nodes))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
+from torch import nn
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
@@ -30,6 +31,16 @@ BACKWARD = "fx_lsp_backward"
 """The metadata under which nodes of a user's `backward` carry it."""
 
 Chain = tuple[Span, ...]
+_CALL: CodeType = nn.Module._call_impl.__code__
+"""What runs in each call of a module."""
+
+
+class NodeOrigin(NamedTuple):
+    """Where an operation comes from: the user's expressions, innermost first, and the submodule, "" for the whole."""
+
+    chain: Chain = ()
+    module: str = ""
+
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -48,8 +59,9 @@ class Sources:
         self._package_dir = package_dir + os.sep if package_dir else None
         self._ranks: dict[str, int] = {}
         self._positions: dict[CodeType, list[tuple[int | None, int | None, int | None, int | None]]] = {}
-        self.chains: list[Chain] = []
-        self._chain_numbers: dict[Chain, int] = {}
+        self.origins: list[NodeOrigin] = []
+        self._numbers: dict[NodeOrigin, int] = {}
+        self._modules: dict[int, str] = {}
 
     def rank(self, filename: str) -> int:
         """Return 0 for the user's own code, 1 for a third-party library, 2 for torch, Python's own code and fx-lsp."""
@@ -85,12 +97,27 @@ class Sources:
             frame = frame.f_back
         return tuple(own or library)
 
-    def number(self, chain: Chain) -> int:
-        """Return the number under which `chain` is interned in `chains`."""
-        number = self._chain_numbers.get(chain)
+    def name_modules(self, modules: Mapping[str, nn.Module]) -> None:
+        """Have `module` know the modules in those of a call, by the paths to them."""
+        for prefix, module in modules.items():
+            for path, part in module.named_modules(prefix=prefix):
+                self._modules.setdefault(id(part), path)
+
+    def module(self, frame: FrameType | None, stop: CodeType) -> str:
+        """Return the path of the innermost module that has a name and is called from `frame` outwards; "" for none."""
+        while self._modules and frame is not None and frame.f_code is not stop:
+            if frame.f_code is _CALL and (path := self._modules.get(id(frame.f_locals.get("self")))) is not None:
+                return path
+            frame = frame.f_back
+        return ""
+
+    def number(self, chain: Chain, module: str = "") -> int:
+        """Return the number under which where an operation comes from is interned in `origins`."""
+        origin = NodeOrigin(chain, module)
+        number = self._numbers.get(origin)
         if number is None:
-            number = self._chain_numbers[chain] = len(self.chains)
-            self.chains.append(chain)
+            number = self._numbers[origin] = len(self.origins)
+            self.origins.append(origin)
         return number
 
     def span(self, code: CodeType, lasti: int, lineno: int | None) -> Span:
@@ -150,8 +177,8 @@ class Annotate(TorchFunctionMode):
     ) -> Any:
         if func in METADATA:
             return func(*args, **(kwargs or {}))
-        chain = self._sources.chain(sys._getframe(1), self._stop)
-        with self._mark(self._sources.number(chain)):
+        frame, sources = sys._getframe(1), self._sources
+        with self._mark(sources.number(sources.chain(frame, self._stop), sources.module(frame, self._stop))):
             return func(*args, **(kwargs or {}))
 
 
