@@ -88,3 +88,8 @@ def test_what_nobody_knows_is_left_out() -> None:
     assert compiled(f"{PRELUDE}net = Net()\nnet = Other()\ntorch.compile(net)") == {}
     assert compiled(f"{PRELUDE}import re\npattern = re.compile('Net')") == {}
     assert compiled(f"{PRELUDE}net = Net()\nnet.compile(1)") == {}
+    assert compiled(f"{PRELUDE}net = Net()\ntorch.compile(net.make())") == {}
+    own = "class Own(Net):\n    def compile(self):\n        pass\n    def forward(self, x):\n        return x.relu()\n"
+    assert compiled(f"{PRELUDE}{own}own = Own()\nown.compile()") == {}
+    other = "@register(torch.compile)\ndef g(x):\n    return x.relu()\n"
+    assert compiled(f"{PRELUDE}{other}") == {}

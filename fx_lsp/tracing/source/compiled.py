@@ -1,4 +1,4 @@
-"""What a file hands to `torch.compile`: by a decorator, in a call, or with `module.compile()`."""
+"""Functions and modules that a file hands to `torch.compile`: by a decorator, in a call, or with `module.compile()`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from fx_lsp.tracing.source.tensor_code import dotted
 _COMPILE = "torch.compile"
 _CALLS = frozenset({"forward", "__call__"})
 """Methods that are the module itself."""
+_SAME = frozenset(
+    {"to", "cuda", "cpu", "xpu", "type", "float", "double", "half", "bfloat16", "to_empty"}
+    | {"train", "eval", "requires_grad_", "apply"}
+)
+"""Methods of a module that return it."""
 
 
 def compiled_targets(index: ModuleIndex) -> Mapping[str, Compiled]:
@@ -29,12 +34,17 @@ def compiled_targets(index: ModuleIndex) -> Mapping[str, Compiled]:
             name = _target(node.args[0], index, held)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "compile" and not node.args:
             name = _target(node.func.value, index, held)
-            name = name if name in index.classes else ""
+            name = name if name in index.classes and not _has_compile(index.classes[name]) else ""
         else:
             continue
         if name:
             compiled[name] = "whole" if "whole" in (compiled.get(name), _how(node)) else "parts"
     return compiled
+
+
+def _has_compile(definition: ast.ClassDef) -> bool:
+    """Return whether a class has a method `compile` of its own."""
+    return any(isinstance(node, FUNCTIONS) and node.name == "compile" for node in definition.body)
 
 
 def _decorated(index: ModuleIndex) -> Iterator[tuple[str, Compiled]]:
@@ -51,7 +61,9 @@ def _compiles(decorator: ast.expr, imports: Mapping[str, str]) -> bool:
     """Return whether a decorator is `torch.compile`, a call of it, or a `partial` of it."""
     if not isinstance(decorator, ast.Call):
         return dotted(decorator, imports) == _COMPILE
-    return _COMPILE in (dotted(part, imports) for part in (decorator.func, *decorator.args[:1]))
+    called = dotted(decorator.func, imports)
+    wrapped = dotted(decorator.args[0], imports) if decorator.args else None
+    return called == _COMPILE or (called == "functools.partial" and wrapped == _COMPILE)
 
 
 def _how(node: ast.expr) -> Compiled:
@@ -61,10 +73,8 @@ def _how(node: ast.expr) -> Compiled:
 
 
 def _held(index: ModuleIndex) -> Mapping[str, str]:
-    """Return what variables and attributes hold that are assigned an instance of a class of the file, or a function.
-
-    Those that are assigned several are left out; so is what they are compiled to, which is themselves.
-    """
+    """Return the classes of the file that variables and attributes hold an instance of; none for one that is assigned
+    instances of several."""
     held: dict[str, set[str]] = {}
     for node in walk(index.tree):
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
@@ -78,18 +88,12 @@ def _held(index: ModuleIndex) -> Mapping[str, str]:
 
 def _target(node: ast.expr, index: ModuleIndex, held: Mapping[str, str]) -> str:
     """Return the target that an expression gives: `f`, `Net(8).cuda()`, `model` or `model.loss`; "" for none."""
-    while isinstance(node, ast.Call):
-        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if isinstance(node.func, ast.Name):
-            return node.func.id if node.func.id in index.classes else ""
-        if owner is None or (text := ast.unparse(owner)) in index.imports:
-            return ""
-        if text in held:
-            return held[text]
-        node = owner
-    text = ast.unparse(node)
-    if text in held:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
+        node = node.func.value
+    if (text := ast.unparse(node)) in held:
         return held[text]
+    if isinstance(node, ast.Call):
+        return node.func.id if isinstance(node.func, ast.Name) and node.func.id in index.classes else ""
     if isinstance(node, ast.Name):
         return node.id if node.id in index.functions else ""
     if isinstance(node, ast.Attribute) and (owner_class := held.get(ast.unparse(node.value))):
