@@ -1,4 +1,4 @@
-"""What a target costs in all, by submodule and by source line: parameters, operations, bytes, and peak memory."""
+"""Costs of a target, in all, by submodule and by source line: parameters, operations, bytes, and peak memory."""
 
 from __future__ import annotations
 
@@ -117,10 +117,12 @@ def summary_of(trace: Trace, stages: Sequence[Stage]) -> CostSummary:
     use, costs = memory(trace, forward, backward), _Costs()
     alive = {(step.stage, step.name): step.live for step in use.steps}
     saved = {value.name: value.bytes for value in trace.saved if value.kind == "activation"}
-    for node in forward.nodes:
-        costs.add(node, _totals(node, saved.get(node.name, 0), alive.get((forward.name, node.name), 0)))
-    for node in backward.nodes if backward is not None else ():
-        costs.add(node, _backward(_totals(node, 0, alive.get((backward.name if backward else "", node.name), 0))))
+    for stage in stages:
+        side = _of_backward if stage is backward else Both
+        for node in stage.nodes:
+            ops, flops, moved = side(int(node.computes)), side(node.flops), side(node.moved_bytes)
+            kept = saved.get(node.name, 0) if stage is forward else 0
+            costs.add(node, Totals(ops, flops, moved, kept, alive.get((stage.name, node.name), 0)))
     rows = tuple(_module_rows(trace.modules, costs.modules))
     own = trace.target.rpartition("::")[0]
     lines = sorted(costs.lines.values(), key=lambda row: (row.span.file != own, row.span.file, row.span.line))
@@ -128,13 +130,8 @@ def summary_of(trace: Trace, stages: Sequence[Stage]) -> CostSummary:
     return CostSummary(costs.totals, *held, rows, tuple(row for row in lines if row.totals.ops != Both()), _peak(use))
 
 
-def _totals(node: Node, saved: int, alive: int) -> Totals:
-    return Totals(Both(int(node.computes)), Both(node.flops), Both(node.moved_bytes), saved, alive)
-
-
-def _backward(totals: Totals) -> Totals:
-    ops, flops, moved = (Both(0, both.forward) for both in (totals.ops, totals.flops, totals.moved_bytes))
-    return replace(totals, ops=ops, flops=flops, moved_bytes=moved)
+def _of_backward(number: int) -> Both:
+    return Both(0, number)
 
 
 def _peak(use: Memory) -> PeakMemory | None:
@@ -192,17 +189,12 @@ def _extent(rows: Sequence[ModuleRow], index: int) -> int:
 
 
 def _alike(rows: Sequence[ModuleRow], others: Sequence[ModuleRow]) -> bool:
-    return len(rows) == len(others) and all(_same(a, b) for a, b in zip(rows, others, strict=True))
+    """Return whether modules are of the same classes and cost the same; how much is alive differs by their place."""
+    return [*map(_unplaced, rows)] == [*map(_unplaced, others)]
 
 
-def _same(row: ModuleRow, other: ModuleRow) -> bool:
-    """Return whether two modules cost the same; where memory is at its peak may be in one of them."""
-    return (row.kind, row.depth, row.parameters, replace(row.totals, peak_bytes=0)) == (
-        other.kind,
-        other.depth,
-        other.parameters,
-        replace(other.totals, peak_bytes=0),
-    )
+def _unplaced(row: ModuleRow) -> ModuleRow:
+    return replace(row, path="", totals=replace(row.totals, peak_bytes=0))
 
 
 def render_summary(trace: Trace, stages: Sequence[Stage], source_line: SourceLine, full: bool = False) -> Document:

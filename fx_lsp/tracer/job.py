@@ -161,13 +161,14 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
                         reply = TraceReply(load_failure(missing, sources))
                     reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *MADE_UP, *_unfollowed(reply)])
-                    if later and isinstance(reply.outcome, Trace):
-                        first = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
-                        yield replace(first, final=False)
+                    outcome = reply.outcome
+                    for complete in later:
+                        if not isinstance(outcome, Trace):
+                            break
+                        so_far = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+                        yield replace(so_far, final=False)
                         with forbid_effects():
-                            outcome = reply.outcome
-                            for complete in later:
-                                outcome = complete(outcome)
+                            outcome = complete(outcome)
                         reply = replace(reply, outcome=outcome)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error

@@ -19,7 +19,7 @@ from fx_lsp.model import Trace, TraceReply, TraceRequest
 
 FUNCTIONS = Path(__file__).parents[1] / "fixtures" / "graph_breaks.py"
 NOT_TRACED = frozenset({"as_float", "as_int", "numbers", "pointers", "all_close", "equals"})
-"""What has no graph without the value of a tensor: that it needs one is the failure."""
+"""These have no graph without the value of a tensor: that it needs one is the failure."""
 REAL_RUN = """
 import importlib.util, sys, torch
 spec = importlib.util.spec_from_file_location("functions", sys.argv[1])
@@ -118,6 +118,12 @@ def test_what_is_compiled_whole_has_an_error(trace: TraceFixture) -> None:
             ("error", "torch.compile(fullgraph=True) raises here (GB0059)"),
         ]
     )
+
+
+def test_guessed_inputs_make_no_error(trace: TraceFixture) -> None:
+    source = SOURCE.replace("@torch.compile", "@torch.compile(fullgraph=True)").replace("# fx: x=f32[3, 4]\n", "")
+    severities = {r.severity for r in trace(source).trace.remarks if r.code == "graph-break"}
+    assert severities == {"warning"}
 
 
 def test_what_is_not_compiled_has_none_where_nobody_asks(trace: TraceFixture) -> None:

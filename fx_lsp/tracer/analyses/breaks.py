@@ -14,7 +14,7 @@ import torch
 import torch._dynamo
 from torch import fx, nn
 
-from fx_lsp.model import Related, Remark, Span, Stage, TraceRequest
+from fx_lsp.model import Related, Remark, Span, Stage
 from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
 from fx_lsp.tracer.compat import BreakReason, exact_positions, page_of_break, watched_breaks
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -39,14 +39,10 @@ _INDENT, _WIDTH = 15, 110
 
 @dataclass(frozen=True)
 class GraphBreak:
-    """An expression that Dynamo does not trace; `chain` leads from it to the target, innermost first.
-
-    `skipped` are the functions that run without the compiler because of it, whole.
-    """
+    """An expression that Dynamo does not trace; `chain` leads from it to the target, innermost first."""
 
     chain: Chain
     reason: BreakReason
-    skipped: tuple[str, ...] = ()
 
 
 @dataclass
@@ -64,8 +60,8 @@ class Compilation:
         """Add a break; one that Dynamo comes to again, from the function that it is in, is the same."""
         for index, step in enumerate(self.steps):
             if isinstance(step, GraphBreak) and _place(step) == _place(graph_break):
-                skipped = tuple(dict.fromkeys((*step.skipped, *graph_break.skipped)))
-                self.steps[index] = replace(step, skipped=skipped)
+                skipped = tuple(dict.fromkeys((*step.reason.skipped, *graph_break.reason.skipped)))
+                self.steps[index] = replace(step, reason=replace(step.reason, skipped=skipped))
                 return
         self.steps.append(graph_break)
 
@@ -78,13 +74,13 @@ def breaks(traced: TracedCall) -> Ledger:
     ledger.text(BREAKS, title, _page(compilation, {stage.name: stage for stage in graphs.stages}, traced.request.file))
     ledger.infos += graphs.infos
     ledger.stages += graphs.stages
-    ledger.remarks += _remarks(compilation, traced.request)
+    ledger.remarks += _remarks(compilation, traced)
     return ledger
 
 
 def graph_breaks(traced: TracedCall) -> list[Remark]:
     """Return what there is to say of the breaks of a target that its program compiles."""
-    return list(_remarks(compiled(traced, Ledger()), traced.request))
+    return list(_remarks(compiled(traced, Ledger()), traced))
 
 
 def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
@@ -94,7 +90,7 @@ def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
     def on_break(reason: BreakReason) -> None:
         chain = _chain(reason, sources)
         if chain:
-            result.add(GraphBreak(chain, reason, reason.skipped))
+            result.add(GraphBreak(chain, reason))
 
     def backend(graph: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         names = traced.new_names()
@@ -121,11 +117,9 @@ def _inputs(traced: TracedCall) -> list[torch.Tensor]:
     """Return what to run a target with: real tensors with random numbers where that takes little, or else fake ones."""
     inputs = flat_inputs(traced.call)
     nodes = [node for stage in traced.stages for node in stage.nodes]
-    costs = sum(node.flops or 0 for node in nodes), sum(node.moved_bytes or 0 for node in nodes)
+    takes_little = sum(n.flops for n in nodes) <= MAX_FLOPS and sum(n.moved_bytes for n in nodes) <= MAX_BYTES
     on_cpu = all(item.tensor.device.type == "cpu" for item in inputs)
-    if not on_cpu or costs[0] > MAX_FLOPS or costs[1] > MAX_BYTES:
-        return [item.tensor for item in inputs]
-    return [_real(item) for item in inputs]
+    return [_real(item) if takes_little and on_cpu else item.tensor for item in inputs]
 
 
 def _real(item: FlatInput) -> torch.Tensor:
@@ -133,17 +127,18 @@ def _real(item: FlatInput) -> torch.Tensor:
     return nn.Parameter(tensor, tensor.requires_grad) if item.kind == "parameter" else tensor
 
 
-def _remarks(compilation: Compilation, request: TraceRequest) -> Iterator[Remark]:
-    """Tell of the breaks of a target, in its own file where there is a place; what is compiled whole has an error."""
+def _remarks(compilation: Compilation, traced: TracedCall) -> Iterator[Remark]:
+    """Tell of the breaks of a target, in its own file where there is a place; what is compiled whole has an error, or a
+    warning where inputs are guessed."""
+    whole, is_guessed = traced.request.compiled == "whole", any(item.guessed for item in traced.inputs)
+    severity = "information" if not whole else "warning" if is_guessed else "error"
+    what = "torch.compile(fullgraph=True) raises here" if whole else "torch.compile breaks the graph here"
     for item in compilation.breaks():
         number, url = page_of_break(item.reason.kind)
-        span = next((span for span in item.chain if span.file == request.file), item.chain[0])
+        span = next((span for span in item.chain if span.file == traced.request.file), item.chain[0])
         inside = [span for span in item.chain[: item.chain.index(span)]][:1]
-        whole = request.compiled == "whole"
-        what = "torch.compile(fullgraph=True) raises here" if whole else "torch.compile breaks the graph here"
         told = f"{what}{f' ({number})' if number else ''}: {_why(item)}"
         related = tuple(Related(span, "the expression that Dynamo does not trace") for span in inside)
-        severity = "error" if whole else "information"
         yield Remark(told, span, severity, related, code="graph-break", page=url)
 
 
@@ -159,19 +154,19 @@ def _chain(reason: BreakReason, sources: Sources) -> Chain:
 
 
 def _span(frame: Any) -> Span:
-    line, end_line = frame.lineno or 1, getattr(frame, "end_lineno", None) or frame.lineno or 1
+    """Return the expression that a frame runs; a whole line (columns 0 to 0) where Python keeps no columns."""
+    line, end_line = frame.lineno or 1, getattr(frame, "end_lineno", None)
     col, end_col = getattr(frame, "colno", None), getattr(frame, "end_colno", None)
-    if col is None or end_col is None:
-        text = linecache.getline(frame.filename, line).rstrip("\n")
-        return Span(frame.filename, line, len(text) - len(text.lstrip()), line, len(text.encode()))
+    if end_line is None or col is None or end_col is None:
+        return Span(frame.filename, line, 0, line, 0)
     return Span(frame.filename, line, col, end_line, end_col)
 
 
 def _why(item: GraphBreak) -> str:
     """Return in one line what Dynamo cannot do, what that costs, and what to write instead."""
     parts = [_first_paragraph(item.reason.explanation) or item.reason.kind]
-    if item.skipped:
-        parts.append(f"Because of it, {_names(item.skipped)} is not compiled at all")
+    if item.reason.skipped:
+        parts.append(f"Because of it, {_names(item.reason.skipped)} is not compiled at all")
     parts += (" ".join(hint.split()) for hint in item.reason.hints[:1])
     return ". ".join(part.removesuffix(".") for part in parts)
 
@@ -221,8 +216,8 @@ def _described(item: GraphBreak) -> Iterator[str]:
     yield from reason.hints
     for span in item.chain[1:]:
         yield f"called on line {span.line}"
-    if item.skipped:
-        yield f"because of it, {_names(item.skipped)} is not compiled at all"
+    if item.reason.skipped:
+        yield f"because of it, {_names(item.reason.skipped)} is not compiled at all"
     yield url
 
 
