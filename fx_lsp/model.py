@@ -194,8 +194,8 @@ class ObservedValue:
     """What an expression or a variable held while the target ran.
 
     `name` is the variable that the statement at `span` bound, "return" for a returned value, or "" for
-    the value of the expression at `span`. `spec` is `f32[8, 128]`, or `(f32[2], f32[2])` for a tuple;
-    `varies` is true where later iterations of a loop held another spec.
+    the value of the expression at `span`. `spec` is `f32[8, 128]`, `(f32[2], f32[2])` for a tuple, or `4` for a whole
+    number; `varies` is true where later iterations of a loop held another spec.
     """
 
     span: Span

@@ -12,16 +12,18 @@ from fx_lsp.model import InputSpec, NamedSizes, Node, ObservedValue, Span, Trace
 SizeStyle = Literal["names", "numbers", "both"]
 """How sizes are shown for which the code has names: `f32[B, T]`, `f32[4, 8]`, `f32[B=4, T=8]`."""
 STYLES: tuple[SizeStyle, ...] = ("names", "numbers", "both")
-_TENSOR = re.compile(r"(?P<dtype>\b(?:bf|[biufc])\d+\w*)\[(?P<sizes>\d+(?:, \d+)*)\](?P<strides>\([\d, ]*\))?")
+_TENSOR = re.compile(r"(?P<dtype>\b(?:bf|[biufc])\d+\w*)\[(?P<sizes>[^\[\]]*)\](?P<strides>\([^()]*\))?")
 
 _Names: TypeAlias = "Mapping[tuple[int, ...], tuple[str, ...]]"
 
 
 class SizeNames:
-    """The names of the sizes of a trace, written as `style` has it."""
+    """The names of the sizes of a trace, written as `style` has it. `strides` says whether they are shown; without it
+    they are where the sizes of a tensor are numbers."""
 
-    def __init__(self, trace: Trace, style: SizeStyle) -> None:
+    def __init__(self, trace: Trace, style: SizeStyle, strides: bool | None = None) -> None:
         self._style: SizeStyle = style
+        self._strides = strides
         self._values: dict[tuple[Span, str], dict[tuple[int, ...], tuple[str, ...]]] = {}
         self._operations: dict[Span, dict[tuple[int, ...], tuple[str, ...]]] = {}
         self._inputs: dict[str, dict[tuple[int, ...], tuple[str, ...]]] = {}
@@ -39,6 +41,13 @@ class SizeNames:
     def of_value(self, value: ObservedValue) -> str:
         """Return the spec of a value."""
         return self._written(value.spec, self._values.get((value.span, value.name), {}))
+
+    def dimension(self, value: ObservedValue, dim: int) -> str:
+        """Return the name of one dimension of a tensor, counted from the front or from the back; "" without any."""
+        tensor = _TENSOR.fullmatch(value.spec)
+        sizes = _numbers(tensor["sizes"]) if tensor is not None else ()
+        names = self._values.get((value.span, value.name), {}).get(sizes) or ()
+        return names[dim] if -len(names) <= dim < len(names) else ""
 
     def of_node(self, node: Node) -> str | None:
         """Return the spec of a node of a graph: of an input, or of an operation of the expression that it came from."""
@@ -76,14 +85,23 @@ class SizeNames:
         return ", ".join(f"{name} = {' or '.join(map(str, sorted(sizes)))}" for name, sizes in numbers.items())
 
     def _written(self, spec: str, named: _Names) -> str:
-        return _TENSOR.sub(lambda tensor: self._tensor(tensor, named), spec) if named else spec
+        plain = not named and self._strides is None
+        return spec if plain else _TENSOR.sub(lambda tensor: self._tensor(tensor, named), spec)
 
     def _tensor(self, tensor: re.Match[str], named: _Names) -> str:
-        sizes = tuple(map(int, tensor["sizes"].split(", ")))
+        sizes = _numbers(tensor["sizes"])
         names = named.get(sizes)
-        if names is None:
-            return tensor[0]
         both = self._style == "both"
+        with_strides = (names is None or both) if self._strides is None else self._strides
+        strides = (tensor["strides"] or "") if with_strides else ""
+        if names is None:
+            return f"{tensor['dtype']}[{tensor['sizes']}]{strides}"
         pairs = zip(names, sizes, strict=True)
         written = [f"{name}={size}" if name and both else name or str(size) for name, size in pairs]
-        return f"{tensor['dtype']}[{', '.join(written)}]" + (tensor["strides"] or "" if both else "")
+        return f"{tensor['dtype']}[{', '.join(written)}]{strides}"
+
+
+def _numbers(sizes: str) -> tuple[int, ...]:
+    """Return sizes that are all numbers; nothing for others."""
+    parts = sizes.split(", ")
+    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()

@@ -1,100 +1,261 @@
-"""Specs written behind the names that a traced function binds, and behind what it returns."""
+"""What is written into the lines of a traced function: specs, numbers, dimensions, what is kept for backward."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.partial import shown_trace, until
-from fx_lsp.features.source import Binding, bindings, returns
+from fx_lsp.features.sizes import shares_storage
+from fx_lsp.features.source import (
+    Binding,
+    DimensionArgument,
+    attribute_reads,
+    bindings,
+    chained_calls,
+    dimension_arguments,
+    operation_name,
+    returns,
+)
 from fx_lsp.features.text import is_tensor_spec
 from fx_lsp.features.variants import with_variant
-from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Span, Stage, Target, Trace
+from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Saved, Span, Stage, Target, Trace
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
+LEAST_SHARE = 0.05
+"""What keeps less of all that its target keeps for backward has no hint."""
+HintKind = Literal[
+    "assignments",
+    "returns",
+    "parameters",
+    "chainedCalls",
+    "loopVariables",
+    "ints",
+    "savedForBackward",
+    "namedDimensions",
+]
+KINDS: tuple[HintKind, ...] = get_args(HintKind)
+_KIND_OF: dict[str, HintKind] = {"assignment": "assignments", "loop": "loopVariables", "parameter": "parameters"}
+
+
+@dataclass(frozen=True)
+class HintStyle:
+    """Which hints are shown, and how specs are written in them."""
+
+    sizes: SizeStyle = "names"
+    kinds: frozenset[HintKind] = frozenset(KINDS)
+    strides: bool = False
 
 
 @dataclass(frozen=True)
 class Hint:
-    """`label` shown at a place between two characters; `padded` asks for a space before it."""
+    """`label` shown at a place between two characters; `padded` asks for a space before it. One that `ends_line` speaks
+    of the whole line."""
 
     line: int
     col: int
     label: str
     tooltip: str
     padded: bool = False
+    ends_line: bool = False
 
 
 @dataclass(frozen=True)
 class TracedTarget:
-    """A target with what is known of it; `stage` (forward, inference, or what ran of one that fails) only where it is
-    decoded already."""
+    """A target with what is known of it. `stage` (forward, inference, or what ran of one that fails) and `backward` are
+    there only where they are decoded already."""
 
     target: Target
     outcome: Outcome | None
     stage: Stage | None = None
+    backward: Stage | None = None
+
+
+@dataclass(frozen=True)
+class _View:
+    """A trace of a target as its hints read it; `values` are those inside of the target."""
+
+    text: str
+    target: Target
+    trace: Trace
+    stage: Stage | None
+    backward: Stage | None
+    names: SizeNames
+    guesses: Guesses
+    values: tuple[ObservedValue, ...]
+
+    def shown(self, value: ObservedValue) -> str:
+        """Return a value as a hint has it."""
+        spec = self.guesses.marked(value.spec, self.names.of_value(value))
+        return spec + (" (varies)" if value.varies else "")
 
 
 def hints(
-    text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int, sizes: SizeStyle = "names"
+    text: str, traced: Iterable[TracedTarget], first_line: int, last_line: int, style: HintStyle | None = None
 ) -> tuple[Hint, ...]:
     """Return the hints of a file on the lines `first_line` to `last_line`, in order.
 
     Where a definition is nested in another one, its own trace speaks for its lines.
     """
-    shown: dict[tuple[int, int], Hint] = {}
+    style = style or HintStyle()
+    shown: dict[tuple[int, int, bool], Hint] = {}
     for item in sorted(traced, key=lambda t: _lines(t.target.span)):
         span = item.target.span
         trace = shown_trace(item.outcome)
         if trace is None or span.end_line < first_line or span.line > last_line:
             continue
         partial = until(item.outcome, item.target.file) if isinstance(item.outcome, Failure) else ""
-        views = [(trace, item.stage, f"partial: {partial}" if partial else "")]
-        views += [(with_variant(trace, v, values=v.values), None, f"with {v.name}") for v in trace.variants]
-        for view, stage, note in views:
-            names = SizeNames(view, sizes)
-            for hint in _target_hints(text, item.target, view, stage, names, first_line, last_line):
-                tooltip = " · ".join(part for part in (hint.tooltip, note) if part)
-                shown.setdefault((hint.line, hint.col), replace(hint, tooltip=tooltip))
+        views = [(trace, item.stage, item.backward, f"partial: {partial}" if partial else "")]
+        for variant in trace.variants:
+            varied = replace(with_variant(trace, variant, values=variant.values), saved=())
+            views.append((varied, None, None, f"with {variant.name}"))
+        for seen, stage, backward, note in views:
+            values = tuple(value for value in seen.values if span.contains(value.span))
+            names, guesses = SizeNames(seen, style.sizes, style.strides), Guesses(seen.inputs)
+            view = _View(text, item.target, seen, stage, backward, names, guesses, values)
+            for hint in _hints(view, style.kinds):
+                if first_line <= hint.line <= last_line:
+                    tooltip = " · ".join(part for part in (hint.tooltip, note) if part)
+                    shown.setdefault((hint.line, hint.col, hint.ends_line), replace(hint, tooltip=tooltip))
     return tuple(shown[place] for place in sorted(shown))
 
 
-def _target_hints(
-    text: str, target: Target, trace: Trace, stage: Stage | None, names: SizeNames, first_line: int, last_line: int
-) -> Iterable[Hint]:
-    values = [
-        v
-        for v in trace.values
-        if v.name
-        and is_tensor_spec(v.spec)
-        and first_line <= v.span.end_line
-        and v.span.line <= last_line
-        and target.span.contains(v.span)
-    ]
-    if not values:
+def _hints(view: _View, kinds: frozenset[HintKind]) -> Iterator[Hint]:
+    """Yield the hints of a target. Where two stand at one place, the first is shown."""
+    if not view.values:
         return
+    ops_by_span = _made_by(view.stage)
+    yield from _of_variables(view, kinds, ops_by_span)
+    if "returns" in kinds:
+        yield from _of_returns(view, ops_by_span)
+    if "chainedCalls" in kinds:
+        yield from _of_chained_calls(view)
+    if "ints" in kinds:
+        yield from _of_attributes(view)
+    if "namedDimensions" in kinds:
+        yield from _of_dimensions(view)
+    if "savedForBackward" in kinds:
+        yield from _of_saved(view)
+
+
+def _of_variables(
+    view: _View, kinds: frozenset[HintKind], ops_by_span: dict[Span, list[tuple[int, Node]]]
+) -> Iterator[Hint]:
+    """Yield what variables hold: tensors of each kind of binding, and whole numbers that the text does not have."""
     bound: dict[tuple[str, int, int], list[Binding]] = {}
-    for binding in bindings(text, target.span):
+    for binding in bindings(view.text, view.target.span):
         bound.setdefault((binding.name, binding.line, binding.col), []).append(binding)
+    for value in view.values:
+        for binding in bound.get((value.name, value.span.line, value.span.col), ()):
+            if is_tensor_spec(value.spec):
+                if _KIND_OF[binding.kind] in kinds:
+                    shown = view.shown(value)
+                    label = shown if binding.annotated else f": {shown}"
+                    tooltip = _tooltip(view, value, ops_by_span)
+                    yield Hint(binding.end_line, binding.end_col, label, tooltip, padded=binding.annotated)
+            elif "ints" in kinds and _is_news(value, binding):
+                yield Hint(binding.end_line, binding.end_col, f"={view.shown(value)}", "")
+
+
+def _is_news(value: ObservedValue, binding: Binding) -> bool:
+    """Return whether a whole number is one that the text does not say, and no counter."""
+    return _is_int(value) and not value.varies and binding.kind != "loop" and binding.plain != value.spec
+
+
+def _of_returns(view: _View, ops_by_span: dict[Span, list[tuple[int, Node]]]) -> Iterator[Hint]:
     ends: dict[tuple[int, int], Span] = {}
-    for statement, expression in returns(text, target.span):
+    for statement, expression in returns(view.text, view.target.span):
         ends[statement.line, statement.col] = ends[expression.line, expression.col] = expression
-    ops_by_span, guesses = _made_by(stage), Guesses(trace.inputs)
-    for value in values:
-        start = value.span.line, value.span.col
-        shown = names.of_value(value)
-        spec = guesses.marked(value.spec, shown) + (" (varies)" if value.varies else "")
-        tooltip = " · ".join(filter(None, (value.spec if shown != value.spec else "", _origin(value, ops_by_span))))
-        if value.name == "return":
-            expression = ends.get(start)
-            if expression is not None:
-                yield Hint(expression.end_line, expression.end_col, f"-> {spec}", tooltip, padded=True)
+    for value in view.values:
+        expression = ends.get((value.span.line, value.span.col)) if value.name == "return" else None
+        if expression is not None and is_tensor_spec(value.spec):
+            tooltip = _tooltip(view, value, ops_by_span)
+            yield Hint(expression.end_line, expression.end_col, f"-> {view.shown(value)}", tooltip, padded=True)
+
+
+def _of_chained_calls(view: _View) -> Iterator[Hint]:
+    """Yield what calls give, in chains of them with one on each line."""
+    expressions = _expressions(view)
+    for end in chained_calls(view.text, view.target.span):
+        value = expressions.get(end)
+        if value is not None:
+            yield Hint(*end, view.shown(value), "", padded=True)
+
+
+def _of_attributes(view: _View) -> Iterator[Hint]:
+    """Yield the whole numbers that attributes are, where a function reads them first."""
+    reads = attribute_reads(view.text, view.target.span)
+    guesses = Guesses(item for item in view.trace.inputs if item.name.startswith("init."))
+    for value in view.values:
+        end = value.span.end_line, value.span.end_col
+        if not value.name and end in reads and _is_int(value) and not value.varies:
+            yield Hint(*end, f"={guesses.marked(value.spec)}", "")
+
+
+def _of_dimensions(view: _View) -> Iterator[Hint]:
+    """Yield the names of dimensions that calls name by their numbers."""
+    expressions = _expressions(view)
+    for argument in dimension_arguments(view.text, view.target.span):
+        value = _variable(view, argument) if argument.name else expressions.get(argument.value_end)
+        name = view.names.dimension(value, argument.dim) if value is not None else ""
+        if name:
+            yield Hint(argument.end_line, argument.end_col, f": {name}", "")
+
+
+def _variable(view: _View, argument: DimensionArgument) -> ObservedValue | None:
+    """Return what the variable that an argument is about held there: what was bound last in the lines before."""
+    place = argument.end_line, argument.end_col
+    bound = [v for v in view.values if v.name == argument.name and (v.span.end_line, v.span.end_col) < place]
+    return max(bound, key=lambda v: (v.span.line, v.span.col), default=None)
+
+
+def _of_saved(view: _View) -> Iterator[Hint]:
+    """Yield at the end of a line what it keeps for backward, and which operations read it there."""
+    lines = view.text.split("\n")
+    nodes = {node.name: node for node in (view.backward.nodes if view.backward is not None else ())}
+    by_line: dict[int, list[Saved]] = {}
+    for saved in view.trace.saved:
+        if saved.kind == "activation" and saved.span is not None and view.target.span.contains(saved.span):
+            by_line.setdefault(saved.span.end_line, []).append(saved)
+    for line, kept in by_line.items():
+        size = sum(saved.bytes for saved in kept)
+        if size < LEAST_SHARE * view.trace.activation_bytes or line > len(lines):
             continue
-        for binding in bound.get((value.name, *start), ()):
-            label = spec if binding.annotated else f": {spec}"
-            yield Hint(binding.end_line, binding.end_col, label, tooltip, padded=binding.annotated)
+        readers = [reader for saved in kept for name in saved.used_by for reader in _readers(nodes, name)]
+        used = [operation_name(view.text, view.target.span, node.span) for node in readers if node.span is not None]
+        of = ", ".join(dict.fromkeys(filter(None, used)))
+        label = f"keeps {view.guesses.marked_bytes(size)} for backward" + (f" of {of}" if of else "")
+        tooltip = " · ".join(f"{saved.name}: {saved.spec}" for saved in kept)
+        yield Hint(line, len(lines[line - 1].rstrip().encode()), label, tooltip, padded=True, ends_line=True)
+
+
+def _readers(nodes: Mapping[str, Node], name: str) -> Iterator[Node]:
+    """Yield the operation `name` of backward, or those that read it where it only looks at what is kept."""
+    node = nodes.get(name)
+    if node is not None and shares_storage(node):
+        for user in node.users:
+            yield from _readers(nodes, user)
+    elif node is not None:
+        yield node
+
+
+def _expressions(view: _View) -> dict[tuple[int, int], ObservedValue]:
+    """Return the tensors that expressions gave, by where they end; of several, that of the one that begins last."""
+    expressions = [v for v in view.values if not v.name and is_tensor_spec(v.spec)]
+    expressions.sort(key=lambda v: (v.span.line, v.span.col))
+    return {(v.span.end_line, v.span.end_col): v for v in expressions}
+
+
+def _tooltip(view: _View, value: ObservedValue, ops_by_span: dict[Span, list[tuple[int, Node]]]) -> str:
+    renamed = value.spec if view.names.of_value(value) != value.spec else ""
+    return " · ".join(filter(None, (renamed, _origin(value, ops_by_span))))
+
+
+def _is_int(value: ObservedValue) -> bool:
+    return value.spec.removeprefix("-").isdigit()
 
 
 def _made_by(stage: Stage | None) -> dict[Span, list[tuple[int, Node]]]:

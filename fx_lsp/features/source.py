@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from fx_lsp.model import Span
 from fx_lsp.syntax import parse
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_DIMENSION = frozenset({"dim", "dim0", "dim1", "axis", "axis0", "axis1"})
+_NEW_DIMENSION = frozenset({"unsqueeze", "stack", "diag_embed"})
+"""Calls whose dimension is one of their result."""
+_BY_POSITION = {
+    "transpose": (0, 1),
+    "swapaxes": (0, 1),
+    **dict.fromkeys(("softmax", "log_softmax", "sum", "mean", "amax", "amin", "argmax", "argmin", "cumsum"), (0,)),
+    **dict.fromkeys(("flatten", "size", "squeeze", "cat", "concat", "norm", "std", "var", "prod"), (0,)),
+}
+"""Which arguments of a call are numbers of dimensions, behind the tensor."""
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "**",
+    ast.MatMult: "@",
+}
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete)
 
 
@@ -28,16 +47,38 @@ class CursorContext:
     function: Span | None = None
 
 
+BindingKind = Literal["assignment", "loop", "parameter"]
+
+
 @dataclass(frozen=True)
 class Binding:
-    """A variable bound by the statement that starts at `line`, `col`; hints go to `end_line`, `end_col`."""
+    """A variable bound by what starts at `line`, `col`: an assignment, what a loop or a `with` binds to, a function.
+
+    Hints go to `end_line`, `end_col`. It is `plain` where the text has its number: `n = 4`, or a default.
+    """
 
     name: str
     line: int
     col: int
     end_line: int
     end_col: int
+    kind: BindingKind = "assignment"
     annotated: bool = False
+    plain: str = ""
+
+
+@dataclass(frozen=True)
+class DimensionArgument:
+    """An argument that names a dimension of a tensor by its number, which ends at `end_line`, `end_col`.
+
+    The tensor is the variable `name`, or what the expression before `value_end` gave.
+    """
+
+    dim: int
+    end_line: int
+    end_col: int
+    name: str
+    value_end: tuple[int, int]
 
 
 def expression_at(text: str, definition: Span, line: int, col: int) -> CursorContext | None:
@@ -75,6 +116,58 @@ def returns(text: str, definition: Span) -> tuple[tuple[Span, Span], ...]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Return) and node.value is not None
     )
+
+
+def chained_calls(text: str, definition: Span) -> tuple[tuple[int, int], ...]:
+    """Return where calls end whose result has its next call on another line."""
+    tree = parse_definition(text, definition)
+    chains = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+    calls = [n.value for n in chains if isinstance(n.value, ast.Call) and n.value.end_lineno != n.end_lineno]
+    return tuple(((call.end_lineno or 0) + definition.line - 1, call.end_col_offset or 0) for call in calls)
+
+
+def dimension_arguments(text: str, definition: Span) -> tuple[DimensionArgument, ...]:
+    """Return the arguments of calls that name a dimension by its number: `dim=-1`, `transpose(1, 2)`."""
+    tree, offset = parse_definition(text, definition), definition.line - 1
+    calls = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    return tuple(
+        DimensionArgument(
+            dim,
+            (argument.end_lineno or 0) + offset,
+            argument.end_col_offset or 0,
+            tensor.id if isinstance(tensor, ast.Name) else "",
+            ((tensor.end_lineno or 0) + offset, tensor.end_col_offset or 0),
+        )
+        for call in calls
+        for tensor, argument, dim in _dim_arguments(call)
+    )
+
+
+def attribute_reads(text: str, definition: Span) -> dict[tuple[int, int], str]:
+    """Return the attributes that are read, as they are written, by where they end; in a function each only once."""
+    tree, offset = parse_definition(text, definition), definition.line - 1
+    reads: dict[tuple[int, str], tuple[int, int]] = {}
+    functions = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, FunctionNode)]
+    for function in functions:
+        inside = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)]
+        for node in sorted(inside, key=lambda n: (n.lineno, n.col_offset)):
+            end = (node.end_lineno or 0) + offset, node.end_col_offset or 0
+            reads.setdefault((function.lineno, ast.unparse(node)), end)
+    return {end: name for (_, name), end in reads.items()}
+
+
+def operation_name(text: str, definition: Span, span: Span) -> str:
+    """Return what an expression is called for short: `gelu` for `F.gelu(x)`, `@` for `a @ b`; "" for any other."""
+    tree, offset = parse_definition(text, definition), definition.line - 1
+    end = span.end_line - offset, span.end_col
+    ending = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.expr) and _edges(n)[1] == end]
+    exact = [n for n in ending if _edges(n)[0] == (span.line - offset, span.col)]
+    for node in (*exact, *(n for n in ending if isinstance(n, ast.Call))):  # a call in a chain starts at its own name
+        if isinstance(node, ast.BinOp):
+            return _OPERATORS.get(type(node.op), "")
+        if isinstance(node, ast.Call):
+            return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+    return ""
 
 
 def parse_definition(text: str, definition: Span) -> ast.Module | None:
@@ -152,31 +245,70 @@ def _span(node: ast.AST, file: str, offset: int) -> Span:
 
 
 def _bindings(tree: ast.Module, offset: int) -> Iterator[Binding]:
-    for statement in ast.walk(tree):
-        if not isinstance(statement, ast.stmt):
-            continue
-        annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
-        for node in _own_expressions(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                end = node if annotation is None else annotation
-                yield Binding(
-                    node.id,
-                    statement.lineno + offset,
-                    statement.col_offset,
-                    (end.end_lineno or end.lineno) + offset,
-                    end.end_col_offset or 0,
-                    annotation is not None,
-                )
+    for node in ast.walk(tree):
+        if isinstance(node, FunctionNode):
+            yield from _parameters(node, offset)
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            plain = ast.unparse(node.value) if isinstance(node.value, ast.Constant) else ""
+            yield from _stored(node, targets, "assignment", offset, plain)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            plain = ast.unparse(node.value) if isinstance(node.value, ast.Constant) else ""
+            end = (node.annotation.end_lineno or 0) + offset, node.annotation.end_col_offset or 0
+            yield Binding(node.target.id, node.lineno + offset, node.col_offset, *end, "assignment", True, plain)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            yield from _stored(node.target, [node.target], "loop", offset)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for variables in (item.optional_vars for item in node.items if item.optional_vars is not None):
+                yield from _stored(variables, [variables], "assignment", offset)
+        elif isinstance(node, ast.NamedExpr):
+            yield from _stored(node, [node.target], "assignment", offset)
 
 
-def _own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the expressions of a statement, without those of the statements inside it."""
-    pending: list[ast.AST] = [statement]
-    while pending:
-        for child in ast.iter_child_nodes(pending.pop()):
-            if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.comprehension, ast.Lambda)):
-                continue
-            if type(child).__name__ == "match_case":
-                continue
-            yield child
-            pending.append(child)
+def _stored(
+    head: ast.stmt | ast.expr, targets: Sequence[ast.expr], kind: BindingKind, offset: int, plain: str = ""
+) -> Iterator[Binding]:
+    """Yield the variables among `targets`, which are bound by what starts at `head`."""
+    for node in (node for target in targets for node in ast.walk(target)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            end = (node.end_lineno or node.lineno) + offset, node.end_col_offset or 0
+            yield Binding(node.id, head.lineno + offset, head.col_offset, *end, kind, plain=plain)
+
+
+def _parameters(function: FunctionNode, offset: int) -> Iterator[Binding]:
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults: dict[str, ast.expr | None] = {arg.arg: value for arg, value in keywords}
+    defaults |= {arg.arg: value for arg, value in zip(reversed(positional), reversed(arguments.defaults), strict=False)}
+    for arg in (*positional, *arguments.kwonlyargs, *filter(None, (arguments.vararg, arguments.kwarg))):
+        default = defaults.get(arg.arg)
+        plain = "" if default is None else ast.unparse(default)
+        end = (arg.end_lineno or arg.lineno) + offset, arg.end_col_offset or 0
+        start = function.lineno + offset, function.col_offset
+        yield Binding(arg.arg, *start, *end, "parameter", arg.annotation is not None, plain)
+
+
+def _dim_arguments(call: ast.Call) -> Iterator[tuple[ast.expr, ast.expr, int]]:
+    """Yield the arguments of a call that are numbers of dimensions: of which tensor, the argument, and the number.
+
+    `a.sum(b, 1)` is read as a method of `a` and as a function of `b`; only one of them is a tensor.
+    """
+    callee = call.func
+    if not isinstance(callee, ast.Attribute) or callee.attr in _NEW_DIMENSION:
+        return
+    by_name = [keyword.value for keyword in call.keywords if keyword.arg in _DIMENSION]
+    for tensor, behind in ((callee.value, call.args), *((arg, call.args[1:]) for arg in call.args[:1])):
+        by_position = [behind[n] for n in _BY_POSITION.get(callee.attr, ()) if n < len(behind)]
+        first = tensor.elts[0] if isinstance(tensor, (ast.List, ast.Tuple)) and tensor.elts else tensor
+        for argument in (*by_position, *by_name):
+            if (dim := _integer(argument)) is not None:
+                yield first, argument, dim
+
+
+def _integer(node: ast.expr) -> int | None:
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    constant = node.operand if isinstance(node, ast.UnaryOp) and negative else node
+    if not isinstance(constant, ast.Constant) or type(constant.value) is not int:
+        return None
+    return -constant.value if negative else constant.value

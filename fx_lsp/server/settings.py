@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fx_lsp.features.dimensions import STYLES, SizeStyle
 from fx_lsp.features.findings import FINDINGS, TOLD
+from fx_lsp.features.hints import KINDS, HintKind
 from fx_lsp.features.kernels import CHIP
 from fx_lsp.model import FindingCode
 
@@ -27,8 +28,9 @@ MAX_NUMBER = 1e9
 class Settings:
     """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
 
-    `problems` are the findings that are told. `sizes` says how sizes are shown that the code has names for. `gpu` is
-    the chip that kernels are compiled for where none is named, `host` where benchmarks run.
+    `problems` are the findings that are told, `hint_kinds` the hints that are shown. `sizes` says how sizes are shown
+    that the code has names for. `gpu` is the chip that kernels are compiled for where none is named, `host` where
+    benchmarks run.
     `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
     through `fxLsp/document`, and follows `command:` links in hovers; so are `changes` (it wants `fxLsp/changed`),
     `trusted` (false: nothing of the user's code or environment may run) and `interpreters` (a folder and its Python).
@@ -36,6 +38,8 @@ class Settings:
 
     interpreter: str | None = None
     inlay_hints: bool = True
+    hint_kinds: frozenset[HintKind] = frozenset(KINDS)
+    strides: bool = False
     sizes: SizeStyle = "names"
     code_lens: bool = True
     diagnostics: bool = True
@@ -65,6 +69,8 @@ class _Row:
 _ROWS = (
     _Row("interpreter", "interpreter", str, "a path"),
     _Row("inlayHints.enabled", "inlay_hints", bool, "true or false"),
+    *(_Row(f"inlayHints.{kind}", "hint_kinds", bool, "true or false") for kind in KINDS),
+    _Row("inlayHints.strides", "strides", bool, "true or false"),
     _Row("sizes", "sizes", str, "names, numbers or both", values=STYLES),
     _Row("codeLens.enabled", "code_lens", bool, "true or false"),
     _Row("diagnostics.enabled", "diagnostics", bool, "true or false"),
@@ -81,6 +87,9 @@ _ROWS = (
     _Row("trusted", "trusted", bool, "true or false"),
     _Row("interpreters", "interpreters", tuple, "a list of pairs of a folder and a path"),
 )
+
+_SWITCHED = frozenset({"problems", "hint_kinds"})
+"""Fields that are sets, with a key for each name that may be in them."""
 
 
 def read_settings(raw: object, base: Settings, former: Settings | None = None) -> tuple[Settings, tuple[str, ...]]:
@@ -106,8 +115,8 @@ def read_settings(raw: object, base: Settings, former: Settings | None = None) -
     ]
     for row in (row for row in _ROWS if row.key in values):
         value = values[row.key]
-        if row.field == "problems" and (value is None or isinstance(value, bool)):
-            changes["problems"] = _with_code(row, value, changes.get("problems", base.problems))
+        if row.field in _SWITCHED and (value is None or isinstance(value, bool)):
+            changes[row.field] = _switched(row, value, changes.get(row.field, getattr(base, row.field)))
         elif value is None or (row.kind is str and value == ""):
             changes[row.field] = getattr(Settings(), row.field)
         elif _fits(value, row):
@@ -118,10 +127,10 @@ def read_settings(raw: object, base: Settings, former: Settings | None = None) -
     return replace(base, **changes), tuple(wrong)
 
 
-def _with_code(row: _Row, value: bool | None, codes: frozenset[FindingCode]) -> frozenset[FindingCode]:
-    """Return the findings that are told once one of them is switched on or off, or back to what it is without that."""
-    of_row: set[FindingCode] = {code for code in FINDINGS if row.key.endswith(f".{code}")}
-    return codes | of_row if value or (value is None and of_row <= TOLD) else codes - of_row
+def _switched(row: _Row, value: bool | None, names: frozenset[str]) -> frozenset[str]:
+    """Return the names that are switched on once one of them is set, or back to what it is without that."""
+    name, by_default = row.key.partition(".")[2], getattr(Settings(), row.field)
+    return names | {name} if (name in by_default if value is None else value) else names - {name}
 
 
 def _fits(value: object, row: _Row) -> bool:

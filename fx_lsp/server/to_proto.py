@@ -82,11 +82,11 @@ def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> 
 
 
 def inlay_hint(hint: Hint, lines: Sequence[str], encoding: str) -> types.InlayHint:
-    """Return a hint; specs are types."""
+    """Return a hint; what stands behind a name is its type."""
     return types.InlayHint(
         position=position(lines, hint.line, hint.col, encoding),
         label=hint.label,
-        kind=types.InlayHintKind.Type,
+        kind=None if hint.ends_line else types.InlayHintKind.Type,
         tooltip=hint.tooltip or None,
         padding_left=hint.padded or None,
     )

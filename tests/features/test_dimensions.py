@@ -8,7 +8,7 @@ from samples import FORWARD, RELU, SOURCE, TRACE, F, span
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import render_stage
-from fx_lsp.features.hints import TracedTarget, hints
+from fx_lsp.features.hints import HintStyle, TracedTarget, hints
 from fx_lsp.features.hover import hover_expression, hover_name
 from fx_lsp.features.picture import picture
 from fx_lsp.model import InputSpec, NamedSizes, ObservedValue, Trace
@@ -27,7 +27,7 @@ NAMED = replace(
 
 
 def labels(trace: Trace, sizes: SizeStyle) -> list[tuple[str, str]]:
-    return [(hint.label, hint.tooltip) for hint in hints(SOURCE, [TracedTarget(F, trace)], 1, 100, sizes)]
+    return [(hint.label, hint.tooltip) for hint in hints(SOURCE, [TracedTarget(F, trace)], 1, 100, HintStyle(sizes))]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
+from dataclasses import replace
+
+import pytest
 from inline_snapshot import snapshot
-from samples import FILE, FORWARD, SOURCE, TRACE, F, function, span
+from samples import BACKWARD, FILE, FORWARD, SOURCE, TRACE, F, function, span
 
-from fx_lsp.features.hints import TracedTarget, hints
-from fx_lsp.model import ObservedValue, Outcome, Trace
+from fx_lsp.features.hints import KINDS, HintKind, HintStyle, TracedTarget, hints
+from fx_lsp.model import NamedSizes, Node, ObservedValue, Outcome, Saved, Span, Stage, Trace
 
 
-def annotated(source: str, *traced: TracedTarget, lines: tuple[int, int] = (1, 10_000)) -> str:
+def annotated(source: str, *traced: TracedTarget, style: HintStyle | None = None) -> str:
     """The source as an editor shows it, hints in «»."""
     rows = source.encode().split(b"\n")
-    for hint in reversed(hints(source, traced, *lines)):
+    for hint in reversed(hints(source, traced, 1, 10_000, style)):
         row = rows[hint.line - 1]
         pad = " " if hint.padded else ""
         rows[hint.line - 1] = row[: hint.col] + f"«{pad}{hint.label}»".encode() + row[hint.col :]
@@ -20,8 +23,9 @@ def trace(source: str, *values: tuple[str, str, str]) -> Trace:
     return Trace(f"{FILE}::g", (), (), (), found, (), 0.1, "2.13.0")
 
 
-def shown(source: str, *values: tuple[str, str, str], name: str = "g") -> str:
-    return annotated(source, TracedTarget(function(name, source.strip("\n"), source), trace(source, *values)))
+def shown(source: str, *values: tuple[str, str, str], style: HintStyle | None = None) -> str:
+    target = function("g", source.strip("\n"), source)
+    return annotated(source, TracedTarget(target, trace(source, *values)), style=style)
 
 
 def test_assignments_and_returns():
@@ -30,7 +34,7 @@ def test_assignments_and_returns():
             "def f(x, w, n=4):",
             "    y«: ~f32[8, 4]» = x @ w",
             "    for _ in range(n):",
-            "        y«: ~f32[8, 4] (varies)» = y.relu() + 1",
+            "        y«: ~f32[8, 4] (varies)» = y.relu() + 1« keeps ~128 B for backward»",
             "    return y.sum(dim=-1)« -> ~f32[8]»",
         ]
     )
@@ -38,45 +42,44 @@ def test_assignments_and_returns():
 
 def test_the_tooltip_names_the_op():
     found = hints(SOURCE, [TracedTarget(F, TRACE, FORWARD)], 1, 100)
-    assert [h.tooltip for h in found] == snapshot(["from aten.mm.default", "from aten.relu.default", ""])
+    assert [h.tooltip for h in found] == snapshot(
+        ["from aten.mm.default", "from aten.relu.default", "relu: f32[8, 4]", ""]
+    )
 
 
 def test_only_the_lines_asked_for():
-    assert [h.line for h in hints(SOURCE, [TracedTarget(F, TRACE)], 6, 7)] == [7]
+    assert {h.line for h in hints(SOURCE, [TracedTarget(F, TRACE)], 6, 7)} == {7}
 
 
 def test_several_targets_of_one_statement():
     source = "def g(x):\n    a, (b, n) = h(x)\n"
     values = [("a, (b, n) = h(x)", name, spec) for name, spec in (("a", "f32[2]"), ("b", "i64[3]"), ("n", "4"))]
-    assert shown(source, *values).splitlines()[1] == snapshot("    a«: f32[2]», (b«: i64[3]», n) = h(x)")
+    assert shown(source, *values).splitlines()[1] == snapshot("    a«: f32[2]», (b«: i64[3]», n«=4») = h(x)")
 
 
-def test_annotated_names_chains_loops_and_with():
+def test_annotated_names_several_names_and_with():
     source = """\
 def g(x):
     a: Tensor = x
     b = c = x
-    for d in x:
-        with h(d) as e:
-            if (k := e) is not None:
-                pass
+    with h(x) as held:
+        if (k := held) is not None:
+            pass
 """
     values = [
         ("a: Tensor = x", "a", "f32[1]"),
         ("b = c = x", "b", "f32[2]"),
         ("b = c = x", "c", "f32[2]"),
-        (source[source.index("for") :].rstrip(), "d", "f32[3]"),
-        (source[source.index("with") :].rstrip(), "e", "f32[4]"),
-        (source[source.index("if") :].rstrip(), "k", "f32[5]"),
+        ("held", "held", "f32[4]"),
+        ("k := held", "k", "f32[5]"),
     ]
     assert shown(source, *values) == snapshot("""\
 def g(x):
     a: Tensor« f32[1]» = x
     b«: f32[2]» = c«: f32[2]» = x
-    for d«: f32[3]» in x:
-        with h(d) as e«: f32[4]»:
-            if (k«: f32[5]» := e) is not None:
-                pass
+    with h(x) as held«: f32[4]»:
+        if (k«: f32[5]» := held) is not None:
+            pass
 """)
 
 
@@ -113,3 +116,107 @@ def test_methods_are_found_inside_their_class():
     target = function("g", source[source.index("def") :].rstrip(), source)
     outcome: Outcome = trace(source, ("y = x", "y", "f32[2]"))
     assert annotated(source, TracedTarget(target, outcome)).splitlines()[2] == snapshot("        y«: f32[2]» = x")
+
+
+def head_of(name: str, source: str) -> Span:
+    """The place of a function's head, where its parameters are recorded."""
+    start = span(f"def {name}", source)
+    return replace(start, end_line=start.line, end_col=start.col)
+
+
+SEVERAL = """\
+def g(self, x, y: Tensor, *, n: int = 4, m=2):
+    B, T = x.shape
+    k = 3
+    for row in x:
+        k += 1
+    z = (
+        x.view(B, self.n, self.n)
+        .relu()
+        .sum(dim=-1)
+    )
+    return z.softmax(0)
+"""
+HEAD = head_of("g", SEVERAL)
+OF_SEVERAL = (
+    ObservedValue(HEAD, "x", "f32[8, 16]"),
+    ObservedValue(HEAD, "y", "f32[3]"),
+    ObservedValue(HEAD, "n", "4"),
+    ObservedValue(HEAD, "m", "5"),
+    ObservedValue(span("B, T = x.shape", SEVERAL), "B", "8"),
+    ObservedValue(span("B, T = x.shape", SEVERAL), "T", "16"),
+    ObservedValue(span("k = 3", SEVERAL), "k", "3"),
+    ObservedValue(span("row", SEVERAL), "row", "f32[16]"),
+    ObservedValue(span("k += 1", SEVERAL), "k", "4", varies=True),
+    ObservedValue(span("self.n", SEVERAL), "", "4"),
+    ObservedValue(span("x.view(B, self.n, self.n)", SEVERAL), "", "f32[8, 4, 4]"),
+    ObservedValue(span("relu()", SEVERAL), "", "f32[8, 4, 4](1, 8, 32)"),
+    ObservedValue(
+        span(SEVERAL[SEVERAL.index("z = (") : SEVERAL.index("    return")].rstrip(), SEVERAL), "z", "f32[8, 4]"
+    ),
+    ObservedValue(span("return z.softmax(0)", SEVERAL), "return", "f32[8, 4]"),
+)
+
+
+def several(*kinds: HintKind, strides: bool = False) -> str:
+    named = (
+        NamedSizes("value", span("relu()", SEVERAL), "", (8, 4, 4), ("B", "n", "n")),
+        NamedSizes("value", OF_SEVERAL[-2].span, "z", (8, 4), ("B", "n")),
+    )
+    known = replace(trace(SEVERAL), values=OF_SEVERAL, named=named)
+    target = function("g", SEVERAL.strip(), SEVERAL)
+    return annotated(SEVERAL, TracedTarget(target, known), style=HintStyle("names", frozenset(kinds), strides))
+
+
+def test_every_kind_of_hint_at_once():
+    assert several(*KINDS) == snapshot("""\
+def g(self, x«: f32[8, 16]», y: Tensor« f32[3]», *, n: int = 4, m«=5»=2):
+    B«=8», T«=16» = x.shape
+    k = 3
+    for row«: f32[16]» in x:
+        k += 1
+    z«: f32[B, n]» = (
+        x.view(B, self.n«=4», self.n)« f32[8, 4, 4]»
+        .relu()« f32[B, n, n]»
+        .sum(dim=-1«: n»)
+    )
+    return z.softmax(0«: B»)« -> f32[8, 4]»
+""")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_switched_on_its_own(kind: HintKind):
+    alone, others = several(kind), several(*(k for k in KINDS if k != kind))
+    assert alone.count("«") + others.count("«") == several(*KINDS).count("«")
+    assert (alone == SEVERAL) == (kind == "savedForBackward")
+
+
+def test_strides_are_shown_where_they_are_asked_for():
+    assert several("chainedCalls", strides=True).splitlines()[6:8] == snapshot(
+        ["        x.view(B, self.n, self.n)« f32[8, 4, 4]»", "        .relu()« f32[B, n, n](1, 8, 32)»"]
+    )
+    assert several("chainedCalls").splitlines()[7] == snapshot("        .relu()« f32[B, n, n]»")
+
+
+def test_what_a_line_keeps_for_backward_and_who_reads_it():
+    traced = TracedTarget(F, TRACE, FORWARD, BACKWARD)
+    assert annotated(SOURCE, traced).splitlines()[6] == snapshot(
+        "        y«: ~f32[8, 4] (varies)» = y.relu() + 1« keeps ~128 B for backward of relu»"
+    )
+    unread = annotated(SOURCE, TracedTarget(F, TRACE, FORWARD)).splitlines()[6]
+    assert unread.endswith("keeps ~128 B for backward»")
+
+
+def test_backward_that_only_looks_at_what_is_kept_is_followed_to_who_reads():
+    view = Node("seen", "call_function", "aten.view.default", ("relu",), ("relu",), ("where",), "f32[32]")
+    saved = tuple(replace(s, used_by=("seen",)) for s in TRACE.saved)
+    traced = TracedTarget(F, replace(TRACE, saved=saved), FORWARD, Stage("backward", (view, *BACKWARD.nodes)))
+    assert "for backward of relu»" in annotated(SOURCE, traced)
+
+
+def test_little_that_is_kept_is_not_told():
+    much = Saved("mm", "f32[99, 99]", 39_204, span("x @ w"), "activation")
+    found = annotated(SOURCE, TracedTarget(F, replace(TRACE, saved=(*TRACE.saved, much)), FORWARD)).splitlines()
+    assert [line for line in found if "keeps" in line] == snapshot(
+        ["    y«: ~f32[8, 4]» = x @ w« keeps ~38.3 KiB for backward»"]
+    )

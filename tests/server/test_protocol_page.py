@@ -29,5 +29,6 @@ def test_settings():
     assert named == of_plugins
     table = README[README.index("\n## Settings") :].removeprefix("\n## ").partition("\n## ")[0]
     of_people = set(re.findall(r"^\| `([\w.<>]+)` \|", table, re.MULTILINE))
-    keys = {"problems.<code>" if row.field == "problems" else row.key for row in ROWS}
+    rows = {"problems": "problems.<code>", "hint_kinds": "inlayHints.<kind>"}
+    keys = {rows.get(row.field, row.key) for row in ROWS}
     assert keys == of_plugins | of_people

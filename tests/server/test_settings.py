@@ -84,3 +84,10 @@ def test_a_switch_that_is_none_leaves_the_kinds_as_they_are():
     settings, wrong = read_settings({"problems.copy": True, "problems.upcast": "no"}, Settings())
     assert settings.problems == TOLD | {"copy"}
     assert wrong == ("fx-lsp.problems.upcast is 'no', not true or false",)
+
+
+def test_kinds_of_hints_are_switched_one_by_one():
+    settings, wrong = read_settings({"inlayHints": {"ints": False, "strides": True}}, Settings())
+    assert settings.hint_kinds == Settings().hint_kinds - {"ints"} and settings.strides and wrong == ()
+    again, _ = read_settings({"inlayHints.ints": None}, settings)
+    assert again.hint_kinds == Settings().hint_kinds

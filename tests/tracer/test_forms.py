@@ -165,7 +165,7 @@ def test_what_a_generator_yields(trace):
 
 
 def test_parameters_of_a_generator_and_of_a_lambda(trace):
-    assert parameters(trace(SOURCE, "chunks"), "def chunks") == snapshot({("x", "f32[4, 64]")})
+    assert parameters(trace(SOURCE, "chunks"), "def chunks") == snapshot({("x", "f32[4, 64]"), ("n", "3")})
     assert parameters(trace(SOURCE, "gelu"), "gelu = ") == snapshot({("x", "f32[4, 64]")})
 
 

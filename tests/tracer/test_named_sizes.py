@@ -6,12 +6,13 @@ from conftest import Traced, TraceFixture
 from inline_snapshot import snapshot
 
 from fx_lsp.features.dimensions import SizeNames
+from fx_lsp.features.text import is_tensor_spec
 
 
 def shown(traced: Traced) -> list[str]:
-    """What each variable and each result holds: `line name: spec`."""
-    names = SizeNames(traced.trace, "names")
-    return [f"{v.span.line} {v.name}: {names.of_value(v)}" for v in traced.trace.values if v.name]
+    """What each variable and each result holds that is a tensor: `line name: spec`."""
+    names, tensors = SizeNames(traced.trace, "names"), [v for v in traced.trace.values if is_tensor_spec(v.spec)]
+    return [f"{v.span.line} {v.name}: {names.of_value(v)}" for v in tensors if v.name]
 
 
 def test_unpacked_shapes_go_through_the_function(trace: TraceFixture) -> None:

@@ -143,7 +143,40 @@ def f(x):
     assert held[2, "a"] == ("f32[8, 8](16, 1)", False)
     assert held[4, "a"] == ("f32[4, 8](16, 1)", True)
     assert held[6, "return"][0].startswith("(f32[2, 8]")
-    assert (5, "n") not in held
+    assert held[5, "n"] == ("3", False)
+
+
+def test_whole_numbers_of_attributes_are_read_without_running_anything(trace):
+    traced = trace(
+        PRELUDE
+        + """
+class Config:
+    width = 8
+
+class Block(torch.nn.Module):
+    steps = 2
+
+    def __init__(self):
+        super().__init__()
+        self.config, self.inner, self.calls = Config(), torch.nn.Linear(16, 8), 0
+        self.inner.heads = 4
+
+    @property
+    def computed(self):
+        raise RuntimeError
+
+    def forward(self, x):
+        self.calls += 1
+        if x.dim() == 9:
+            return x * self.computed * self.calls
+        return self.inner(x).view(-1, self.inner.heads, self.config.width // self.inner.heads) * self.steps
+""",
+        "Block",
+    )
+    lines = traced.source.splitlines()
+    read = {lines[v.span.line - 1][v.span.col : v.span.end_col]: v.spec for v in traced.trace.values if not v.name}
+    numbers = {text: spec for text, spec in read.items() if spec.isdigit()}
+    assert numbers == {"self.inner.heads": "4", "self.config.width": "8", "self.steps": "2"}
 
 
 def test_operations_of_a_written_backward_stand_on_their_own_lines(trace):

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lsprotocol import types
 
-from fx_lsp.features.hints import TracedTarget, hints
+from fx_lsp.features.hints import HintStyle, TracedTarget, hints
 from fx_lsp.features.lenses import default_stage
-from fx_lsp.model import known_trace
+from fx_lsp.model import Stage, Trace, known_trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.session import Session
+
+if TYPE_CHECKING:
+    from fx_lsp.tracing.engine import Engine, TargetState
+
+MAX_READ_OPS = 2_000
+"""A larger backward graph is not read for the names of what reads there."""
 
 
 async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
@@ -17,13 +25,32 @@ async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[ty
     document, state, engine = session.documents.get(uri), session.state(uri), session.engine
     if document is None or state is None or engine is None or not session.settings.inlay_hints:
         return None
-    traced = [
-        TracedTarget(t.target, t.outcome, engine.stage_now(document.file, t.target.name, default_stage(trace)))
-        for t in state.targets
-        if t.outcome is not None and (trace := known_trace(t.outcome)) is not None
-    ]
+    settings = session.settings
     first, last = from_proto.line_range(params.range)
+    traced: list[TracedTarget] = []
+    for target_state in state.targets:
+        target = target_state.target
+        trace = None if target_state.outcome is None else known_trace(target_state.outcome)
+        if trace is not None and target.span.line <= last and first <= target.span.end_line:
+            stage = engine.stage_now(document.file, target.name, default_stage(trace))
+            reading = "savedForBackward" in settings.hint_kinds
+            backward = await _backward(engine, target_state) if reading else None
+            traced.append(TracedTarget(target, target_state.outcome, stage, backward))
+    style = HintStyle(settings.sizes, settings.hint_kinds, settings.strides)
     return [
         to_proto.inlay_hint(hint, document.lines, session.encoding)
-        for hint in hints(document.text, traced, first, last, session.settings.sizes)
+        for hint in hints(document.text, traced, first, last, style)
     ]
+
+
+async def _backward(engine: Engine, target_state: TargetState) -> Stage | None:
+    """Return the backward graph of a target that keeps something for it; a large one only if it is at hand."""
+    target, trace = target_state.target, target_state.outcome
+    ops = trace.ops("backward") if isinstance(trace, Trace) and trace.activation_bytes else None
+    if ops is None:
+        return None
+    decoded = engine.stage_now(target.file, target.name, "backward")
+    if decoded is not None or target_state.pending or target_state.stale or ops > MAX_READ_OPS:
+        return decoded
+    stage = await engine.stage(target.file, target.name, "backward")
+    return stage if isinstance(stage, Stage) else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import reduce
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -251,7 +253,7 @@ def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
 
 
 class Values:
-    """Collects `ObservedValue`s: the first spec of each place, and whether later ones differed."""
+    """Collects `ObservedValue`s of tensors and whole numbers: the first of a place, and whether later ones differed."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[Span, str], str] = {}
@@ -262,7 +264,7 @@ class Values:
 
         With `last` a later value replaces an earlier one: several torch calls inside one expression end in its value.
         """
-        spec = describe(value)
+        spec = str(value) if type(value) is int else describe(value)
         if spec is None or len(self._specs) >= MAX_VALUES:
             return
         if last:
@@ -322,6 +324,7 @@ class Statements:
         self._bindings: dict[tuple[int, str], Span] = {}
         self._returns: dict[int, Span] = {}
         self._functions: dict[int, Span] = {}
+        self._nodes: dict[Span, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.branches = Branches(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Return) and node.value is not None:
@@ -329,8 +332,10 @@ class Statements:
                     self._returns[line] = self._span(node)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                header = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+                self._nodes[header] = node
                 for line in range(first, node.body[0].lineno):
-                    self._functions[line] = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
+                    self._functions[line] = header
             elif isinstance(node, ast.Lambda):
                 place = Span(file, node.lineno, node.col_offset, node.lineno, node.col_offset)
                 self._functions.setdefault(node.lineno, place)
@@ -354,6 +359,35 @@ class Statements:
         """Return the place at which the function starts whose header covers `line`."""
         return self._functions.get(line)
 
+    def attributes(self, header: Span) -> Iterator[tuple[Span, list[str]]]:
+        """Yield each chain of attributes that the function at `header` reads and does not set: `self.n_head`."""
+        node = self._nodes.get(header)
+        inside = [] if node is None else [n for n in ast.walk(node) if isinstance(n, ast.Attribute)]
+        changed = {n.attr for n in inside if not isinstance(n.ctx, ast.Load)}
+        for attribute in inside:
+            names = _dotted_names(attribute)
+            if names and changed.isdisjoint(names[1:]):
+                yield self._span(attribute), names
+
+
+def _dotted_names(node: ast.Attribute) -> list[str]:
+    """Return `["self", "config", "n_head"]` for `self.config.n_head`; nothing for attributes of anything but a name."""
+    base: ast.expr = node
+    names: list[str] = []
+    while isinstance(base, ast.Attribute):
+        names.append(base.attr)
+        base = base.value
+    return [base.id, *reversed(names)] if isinstance(base, ast.Name) else []
+
+
+def _stored_attribute(value: Any, name: str) -> Any:
+    """Return what an object, a submodule included, has under a name; runs nothing of it, and None without any.
+
+    A module whose constructor has just begun has no submodules yet, nor a place for them.
+    """
+    submodules = vars(value).get("_modules", {}) if isinstance(value, torch.nn.Module) else {}
+    return submodules[name] if name in submodules else inspect.getattr_static(value, name, None)
+
 
 def _binding_heads(node: ast.AST) -> list[ast.stmt | ast.expr]:
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
@@ -373,6 +407,13 @@ def _stored_names(node: ast.AST) -> set[str]:
 
 def _locals_tracer(sources: Sources, statements: Statements, values: Values, coverage: Coverage) -> Callable[..., Any]:
     lines, branches = coverage.lines, statements.branches
+    headers: set[Span] = set()
+
+    def record_attributes(frame: FrameType, header: Span) -> None:
+        for span, (first, *names) in statements.attributes(header):
+            value = reduce(_stored_attribute, names, frame.f_locals.get(first))
+            if type(value) is int:
+                values.add(span, "", value)
 
     def record_changes(frame: FrameType, line: int, before: dict[str, int]) -> None:
         for name, value in frame.f_locals.items():
@@ -392,6 +433,9 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values, cov
         if header is not None and not resumed:
             for name, value in list(frame.f_locals.items()):
                 values.add(header, name, value)
+            if header not in headers:
+                headers.add(header)
+                record_attributes(frame, header)
         last = frame.f_lineno
         failed = False
         coverage.functions.add(frame.f_code.co_firstlineno)
