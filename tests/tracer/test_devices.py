@@ -118,6 +118,25 @@ class Net(nn.Module):
     assert [i.spec for i in traced.trace.inputs] == snapshot(["f32[4, 12, 8]@cuda"])
 
 
+def test_a_module_goes_where_its_code_says_that_tensors_are(trace):
+    traced = trace(
+        HEAD
+        + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        order = torch.arange(x.size(1), device=torch.device("cuda"))
+        return self.fc(x + order)
+""",
+        "Net",
+    )
+    assert [i.spec for i in traced.trace.inputs] == snapshot(["f32[4, 8, 8]@cuda"])
+    assert traced.trace.outputs == snapshot(("f32[4, 8, 8]@cuda",))
+
+
 def test_autocast_casts_as_on_a_gpu(trace):
     traced = trace(
         HEAD

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -45,6 +45,8 @@ from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import names_seen_by
 
 FUNCTION_RANKS = (2, 3, 4, 1)
+_Made: TypeAlias = "tuple[Plans, str | None]"
+"""What an object is made of: the arguments of its constructor, and the device that it is moved to."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,18 @@ class Candidate:
     start: Plans
     alternatives: dict[str, list[Plan]]
     named_sizes: list[NamedSize]
-    others: dict[Plans, tuple[Any, Subject]] = field(default_factory=dict[Plans, "tuple[Any, Subject]"])
+    others: dict[_Made, tuple[Any, Subject]] = field(default_factory=dict["_Made", "tuple[Any, Subject]"])
     demands: dict[Plans, list[Remark]] = field(default_factory=dict[Plans, "list[Remark]"])
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
         """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
-        return self._bound_with(plans.init).call(plans, sizes)
+        return self._bound_with(plans.init, plans).call(plans, sizes)
 
     def evaluate(self, plans: Plans, init: Plans | None = None) -> Attempt:
         """One run of plans; of another instance, where `init` says what that is constructed with."""
         named = self.written.named
         return attempt(
-            self.task, plans, self.alternatives, lambda: self._bound_with(init or plans.init).call(plans, named)
+            self.task, plans, self.alternatives, lambda: self._bound_with(init or plans.init, plans).call(plans, named)
         )
 
     def explore(self, plans: Plans, whole: bool = False, chains: bool = False) -> Exploration:
@@ -90,38 +92,43 @@ class Candidate:
         def free_call(free: Free) -> tuple[Call, dict[int, str]]:
             init = plans.init or self.constructed.plans
             freed = free.plans(init, INIT) if whole else init
-            bound = self._constructed_with(freed)[1] if freed != init else self._bound_with(init)
+            where = device_of(plans)
+            bound = self._constructed_with(freed, where)[1] if freed != init else self._bound_with(init, plans)
             return bound.call(free.plans(plans), {**self.written.named, **free.sizes})
 
         return explore(self.task, plans, self.alternatives, free_call, chains)
 
-    def _bound_with(self, init: Plans | None) -> Subject:
-        """Return the target as a callable of the object that is made with those arguments, once for each."""
-        if init is None or init == self.constructed.plans:
+    def _bound_with(self, init: Plans | None, plans: Plans) -> Subject:
+        """Return the target as a callable of the object that is made with those arguments, once for each.
+
+        Modules among it are where the tensors of `plans` are.
+        """
+        where = device_of(plans)
+        if init is None or (init == self.constructed.plans and where == device_of(self.start)):
             return self.bound
-        if init not in self.others:
-            self.others[init] = self._constructed_with(init)
-        return self.others[init][1]
+        if (init, where) not in self.others:
+            self.others[init, where] = self._constructed_with(init, where)
+        return self.others[init, where][1]
 
     def with_object_of(self, plans: Plans) -> Candidate:
         """Return the candidate with the object that plans were tried with in place of its own."""
-        init = plans.init
-        if init is None or init not in self.others:
+        init, where = plans.init, device_of(plans)
+        if init is None or (init, where) not in self.others:
             return self
-        instance, bound = self.others[init]
+        instance, bound = self.others[init, where]
         inputs = (*shown_init(dict(init.items)), *(i for i in self.constructed.inputs if i.name == MODE))
         named = sizes_by_name(self.start, self.facts, init.items, self.task.request.kind == "module")
         constructed = Constructed(instance, inputs, init)
         return dataclasses.replace(self, constructed=constructed, bound=bound, named_sizes=named)
 
-    def _constructed_with(self, init: Plans) -> tuple[Any, Subject]:
+    def _constructed_with(self, init: Plans, where: str | None) -> tuple[Any, Subject]:
         """Return an object that is made with other arguments, and the target as a callable of it."""
         arguments = materialize(init, self.written.named)
         instance = instance_of(type(self.constructed.instance), *arguments.args, **arguments.kwargs)
         bound = self.subject.bind(instance)
         if self.offer.mode is not None and "" in bound.modules:
             bound.modules[""].train(self.offer.mode.make())
-        _move(bound.modules, self.start)
+        _move(bound.modules, where)
         return instance, bound
 
 
@@ -151,7 +158,7 @@ def candidate_of(
     named = sizes_by_name(start, facts, arguments, task.request.kind == "module")
     start = with_named_sizes(start, named)
     if offer.instance is None:
-        _move(bound.modules, start)
+        _move(bound.modules, device_of(start))
         start = dataclasses.replace(start, init=constructed.plans if subject.owner is not None else None)
     return Candidate(task, subject, offer, written, constructed, bound, node, facts, start, alternatives, named)
 
@@ -186,9 +193,14 @@ def _modules_around(function: Any) -> Mapping[str, nn.Module]:
     return {name: value for name, value in names_seen_by(plain).items() if isinstance(value, nn.Module)}
 
 
-def _move(modules: Mapping[str, nn.Module], start: Plans) -> None:
-    """Move modules that are constructed on the CPU to where it is written down that their inputs are."""
-    devices = {plan.spec.device for _, plan in start.tensors() if plan.source != "search" and plan.spec.device}
-    for module in modules.values() if len(devices) == 1 else ():
+def device_of(plans: Plans) -> str | None:
+    """Return the device of all the tensors of plans that have one, None for the CPU and for several."""
+    devices = {plan.spec.device for _, plan in plans.tensors() if plan.spec.device}
+    return devices.pop() if len(devices) == 1 else None
+
+
+def _move(modules: Mapping[str, nn.Module], device: str | None) -> None:
+    """Move modules that are constructed on the CPU to the device of their inputs."""
+    for module in modules.values() if device is not None else ():
         if all(tensor.device.type == "cpu" for tensor in (*module.parameters(), *module.buffers())):
-            module.to(device=torch.device(*devices))
+            module.to(device=torch.device(device))
