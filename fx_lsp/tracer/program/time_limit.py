@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
 from types import FrameType
 
 import torch
@@ -22,6 +22,7 @@ LENIENCE = 4
 WAITING = 4
 """How many times as long it may take by the clock: on a busy machine it waits for others."""
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_CONTEXTS = frozenset((__file__, contextlib.__file__))
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -36,13 +37,13 @@ class TimeUp(BaseException):
     """Unwinds what took too long. No `except Exception` stops it."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def time_limit(seconds: float) -> Generator[None, None, None]:
     """Raise TimeUp in the main thread after `seconds` of this process's time, or several of them of waiting, and
     again, where the platform has timers. A limit around this one goes on afterwards.
 
     PyTorch may abort where Python code that it calls raises at any instruction: while that runs, or what runs for it
-    here, it is waited for.
+    here, it is waited for. So it is while contexts are left, this one too: what is raised there would leave its timers.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
@@ -54,7 +55,8 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
     def ring(_: int, frame: FrameType | None) -> None:
         nonlocal raised
         now = time.monotonic()
-        if now - raised > AGAIN and (not is_inside_torch(frame) or now > until):
+        leaves = frame is not None and frame.f_code.co_filename in _CONTEXTS
+        if now - raised > AGAIN and not leaves and (not is_inside_torch(frame) or now > until):
             raised = now
             raise TimeUp
 
