@@ -418,12 +418,15 @@ def _captured(
             symbolic = prepared.conditions.symbols is not None
             return prepared, capture_what_is_possible(prepared.call, sources, new_names, symbolic)
     except (Exception, EffectBlocked) as error:
-        if isinstance(prepared.otherwise, Failure):
-            return prepared.otherwise
-        if prepared.otherwise is None:
+        with forbid_effects(), mode:
+            otherwise = prepared.otherwise()
+        if isinstance(otherwise, Failure):
+            return otherwise
+        if otherwise is None:
             return _capture_failure(error, sources, request, prepared)
-        prepared.otherwise.notes.append(f"named sizes stand as numbers: with symbols, {sentence(error)}")
-        return _captured(prepared.otherwise, mode, sources, new_names, request)
+        if not otherwise.conditions.drawn:
+            otherwise.notes.append(f"named sizes stand as numbers: with symbols, {sentence(error)}")
+        return _captured(otherwise, mode, sources, new_names, request)
 
 
 def _with_settled_sizes(item: InputSpec, symbols: Symbols) -> InputSpec:

@@ -6,6 +6,8 @@ import pytest
 from conftest import TraceFixture
 from inline_snapshot import snapshot
 
+from fx_lsp.model import Trace
+
 
 def test_a_number_that_is_carried_along(trace: TraceFixture) -> None:
     traced = trace("""
@@ -109,6 +111,72 @@ def test_unique_and_tolist(trace: TraceFixture) -> None:
             return a.sum() * torch.unique(ids), b * 2
     """)
     assert traced.trace.outputs == snapshot(("f32[num_unique]", "f32[item_1, 8]"))
+
+
+SPLIT = """
+    import torch
+
+    # fx: x=f32[6, 8]
+    def f(x):
+        lengths = torch.nn.functional.dropout(x, 0.5).sum(1).exp().clamp(1, 3).round().long()
+        parts = [row.expand(int(n), 8) for row, n in zip(x, lengths) if n > 0]
+        return torch.cat(parts)
+"""
+
+
+def test_what_goes_on_only_with_values_has_some_that_are_drawn(trace: TraceFixture) -> None:
+    traced = trace(SPLIT)
+    assert traced.trace.outputs == snapshot(("f32[12, 8]",))
+    assert traced.trace.notes == snapshot(
+        ("traced with numbers drawn at random: it goes on only with the values of tensors",)
+    )
+    assert [r.message.partition(DRAWN)[0] for r in traced.trace.remarks] == snapshot(
+        [
+            "the value of `n > 0` is made up: True, of numbers drawn at random",
+            "the value of `int(n)` is made up: 3, of numbers drawn at random",
+            "`parts = [row.expand(int(n), 8) for row, n in zip(x, lengths) if n > 0]` turns a tensor into a Python number",
+        ]
+    )
+    assert trace(SPLIT).trace.outputs == traced.trace.outputs
+
+
+def test_numbers_that_a_call_gives_are_those_of_the_trace(trace: TraceFixture) -> None:
+    traced = trace(
+        """
+        import torch
+
+        def padded(x, lengths):
+            return torch.relu(x[:, : max(lengths)])
+
+        def main():
+            padded(torch.randn(2, 10, 3), torch.tensor([7, 4]))
+    """,
+        "padded",
+    )
+    assert traced.trace.outputs == snapshot(("f32[2, 7, 3]",))
+    assert not traced.trace.remarks
+
+
+def test_a_layer_that_is_drawn_has_a_backward_graph(trace: TraceFixture) -> None:
+    traced = trace(
+        """
+        import torch
+        from torch import nn
+
+        class Repeat(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lengths = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Dropout(0.1), nn.Linear(8, 1))
+
+            def forward(self, x):
+                counts = self.lengths(x).squeeze(-1).exp().round().long()
+                rows = [torch.cat([row.expand(max(int(n), 1), 8) for row, n in zip(*pair)]) for pair in zip(x, counts)]
+                return nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    """,
+        "Repeat",
+    )
+    assert traced.trace.ops("backward")
+    assert traced.trace.outputs == snapshot(("f32[4, 31, 8]",))
 
 
 def test_checks_that_compiled_code_leaves_out(trace: TraceFixture) -> None:
@@ -286,11 +354,19 @@ Compare with `torch.eq`, which stays a tensor.\
 }
 
 
+NO_VALUES = ", and a trace has shapes but no values"
+DRAWN = f"{NO_VALUES}: it goes on with numbers drawn at random. "
+
+
 @pytest.mark.parametrize("case", EXPLAINED)
 def test_what_a_value_was_needed_for(trace: TraceFixture, case: str) -> None:
     source, expected = EXPLAINED[case]
     traced = trace(source)
-    failure = traced.failure
-    assert (failure.kind, failure.severity) == ("data-dependent", "information")
-    message = failure.message.removesuffix(", and a trace has shapes but no values")
-    assert "\n".join([traced.at(failure.span), message, failure.hint]) == expected
+    if isinstance(traced.outcome, Trace):
+        remark = next(r for r in traced.trace.remarks if DRAWN in r.message)
+        told = [traced.at(remark.span), *remark.message.split(DRAWN)]
+    else:
+        failure = traced.failure
+        assert (failure.kind, failure.severity) == ("data-dependent", "information")
+        told = [traced.at(failure.span), failure.message.removesuffix(NO_VALUES), failure.hint]
+    assert "\n".join(told) == expected

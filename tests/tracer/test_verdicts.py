@@ -1060,3 +1060,23 @@ class Melody(nn.Module):
     assert [given.name for given in trace(PRELUDE + source, "Melody").trace.inputs if given.spec == "i64[4, 8]"] == [
         "notes"
     ]
+
+
+def test_a_check_of_an_option_that_nobody_gave_is_no_error(trace):
+    source = """
+        import argparse
+        import torch
+
+        def load(x: torch.Tensor, folder: str):
+            if not folder:
+                raise ValueError("no folder")
+            return x.relu()
+
+        if __name__ == "__main__":
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--folder", default="")
+            load(torch.ones(3), parser.parse_args().folder)
+    """
+    failure = trace(source, "load").failure
+    assert (failure.severity, failure.message) == ("information", "no folder")
+    assert trace(source.replace("parser.parse_args().folder", '""'), "load").failure.severity == "error"

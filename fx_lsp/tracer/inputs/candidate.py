@@ -201,6 +201,8 @@ def device_of(plans: Plans) -> str | None:
 
 def _move(modules: Mapping[str, nn.Module], device: str | None) -> None:
     """Move modules that are constructed on the CPU to the device of their inputs."""
-    for module in modules.values() if device is not None else ():
+    if device is None:
+        return
+    for module in modules.values():
         if all(tensor.device.type == "cpu" for tensor in (*module.parameters(), *module.buffers())):
             module.to(device=torch.device(device))

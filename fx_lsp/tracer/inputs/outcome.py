@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +23,7 @@ from fx_lsp.tracer.inputs.remarks import demands_of
 from fx_lsp.tracer.inputs.search import Found, search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.solve.conditions import is_check
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps
 from fx_lsp.tracer.inputs.solve.verdict import (
     DeadEnd,
@@ -49,7 +51,7 @@ class Prepared:
     run: Run
     notes: list[str] = field(default_factory=list[str])
     conditions: Conditions = field(default_factory=Conditions)
-    otherwise: Prepared | Failure | None = None
+    otherwise: Callable[[], Prepared | Failure | None] = lambda: None
     remarks: tuple[Remark, ...] = ()
     unreached: tuple[Unreached, ...] = ()
     variants: tuple[TargetVariant, ...] = ()
@@ -72,7 +74,8 @@ def severity_of(candidate: Candidate, outcome: Found) -> Severity:
     if _may_be_several(candidate, failed) or is_of_environment(failed) or _is_of_values(failed):
         return "information"
     if is_given(candidate.start):
-        is_certain = constructed.trusted and not candidate.offer.guessed
+        is_unset = candidate.offer.unset and is_check(failed)  # whoever runs the program gives the option a value
+        is_certain = constructed.trusted and not candidate.offer.guessed and not is_unset
         return "error" if is_certain else "information"
     owner = candidate.subject.owner
     is_abstract = owner is not None and inspect.isabstract(owner)
@@ -131,8 +134,18 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
     mode = [] if module is None or module.training else ["traced in evaluation mode"]
     returned = {id(tensor) for _, tensor in tensors_in(run.result, "")}
     call = dataclasses.replace(settled.call, touched=frozenset(run.touched | returned))
-    otherwise = failure if settled.plain is None else prepared_call(candidate, settled.plain, failure)
+
+    def otherwise() -> Prepared | Failure | None:
+        other = settled.otherwise()
+        return failure if other is None else prepared_call(candidate, other, failure)
+
     inputs = candidate.constructed.inputs + input_specs(settled.attempt.plans)
     code = unreached(task.tree, task.request.file, run.coverage)
     notes = [*mode, *settled.notes]
-    return Prepared(call, inputs, run, notes, settled.conditions, otherwise, unreached=code)
+    remarks = (_drawn(failure),) if settled.conditions.drawn and failure is not None else ()
+    return Prepared(call, inputs, run, notes, settled.conditions, otherwise, remarks, code)
+
+
+def _drawn(failure: Failure) -> Remark:
+    """Return what is told where a value was needed first, if numbers are drawn for want of it."""
+    return Remark(f"{failure.message}: it goes on with numbers drawn at random. {failure.hint}".rstrip(), failure.span)

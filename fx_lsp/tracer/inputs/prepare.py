@@ -66,7 +66,7 @@ def prepare_with(
             return prepared_variant(candidate, settled.attempt, variant)
         prepared = prepared_call(candidate, settled, otherwise)
         optional = with_optional_arguments(candidate, settled.attempt, prepared.unreached)
-        remarks = remarks_of(candidate, settled.attempt, outcome.failures) + optional.remarks
+        remarks = prepared.remarks + remarks_of(candidate, settled.attempt, outcome.failures) + optional.remarks
         return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
     for instance, note in _with_other_parameters(candidate, outcome) if not is_copy else ():
         again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)

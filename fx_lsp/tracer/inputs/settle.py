@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,16 +28,18 @@ MAX_HINTS = 16
 MAX_CREATED = 4
 """The most parameters made by a first call that a note names."""
 
+DRAWN = "traced with numbers drawn at random: it goes on only with the values of tensors"
+
 
 @dataclass
 class Settled:
-    """A call that ran once under `conditions`; `plain` is the same without, where that runs as well."""
+    """A call that ran once under `conditions`; `otherwise` gives one under others, where it runs so as well."""
 
     attempt: Attempt
     call: Call
     conditions: Conditions = field(default_factory=Conditions)
     notes: list[str] = field(default_factory=list[str])
-    plain: Settled | None = None
+    otherwise: Callable[[], Settled | None] = lambda: None
 
 
 def settle(
@@ -46,7 +48,8 @@ def settle(
     """The call to capture after a search; None where the target does not run.
 
     Named sizes become symbols. Parameters that only a call makes are made first. Code that needs the values of tensors
-    is tried with symbols in their place, and then as if it were compiled, once for each target.
+    is tried with symbols in their place, then as if it were compiled, then with numbers drawn at random, once for each
+    target.
     """
     trial = _Trial(task, call_of, alternatives)
     best, hints = result.best, dict(named)
@@ -63,11 +66,11 @@ def settle(
     for compiling in (False, True):
         settled, tried = _without_values(trial, best, hints, compiling)
         if settled is not None:
-            return settled
+            return dataclasses.replace(settled, otherwise=lambda: _with_drawn_values(trial, best, hints))
         error, further = tried.run.error, tried.run.calls > result.best.run.calls
         if error is not None and further and kind_of(error, tried.run.failed) == "data-dependent":
             result.best = tried  # what no symbol can stand in for is the reason, not the first value that was asked for
-    return None
+    return _with_drawn_values(trial, best, hints)
 
 
 @dataclass
@@ -130,7 +133,7 @@ def _with_symbols(
         again, symbols = trial.symbolic(wider, hints)
         if again.run.error is None and len(_fixed(symbols, hints)) < len(fixed):
             tried = again
-    return dataclasses.replace(trial.settled(tried, hints, False, False, notes), plain=plain)
+    return dataclasses.replace(trial.settled(tried, hints, False, False, notes), otherwise=lambda: plain)
 
 
 def _fixed(symbols: Symbols, hints: Mapping[str, int]) -> list[str]:
@@ -207,3 +210,21 @@ def _without_values(
             "traced as if compiling (`torch.compiler.is_compiling()` is true): else it needs values of tensors"
         )
     return trial.settled(tried, hints, True, compiling, notes), tried
+
+
+def _with_drawn_values(trial: _Trial, best: Attempt, hints: dict[str, int]) -> Settled | None:
+    """Return the call with numbers drawn at random for all tensors, if it runs so."""
+    conditions = Conditions(drawn=True)
+
+    def evaluate(plans: Plans) -> Attempt:
+        with under(trial.task.mode, conditions):
+            return dataclasses.replace(trial.plain(plans, hints), conditions=conditions)
+
+    tried = evaluate(best.plans)
+    if tried.run.error is not None:
+        tried = search(tried.plans, partial(with_few_steps, evaluate), trial.task.seconds).best
+    if tried.run.error is not None:
+        return None
+    with under(trial.task.mode, conditions):
+        call = trial.call_of(tried.plans, hints)[0]
+    return Settled(tried, call, conditions, [DRAWN])

@@ -1,28 +1,32 @@
-"""Conditions of a trace, besides the inputs: symbols for sizes, and what `torch.compiler` tells the code."""
+"""Conditions of a trace, besides the inputs: symbols for sizes, numbers for tensors, what `torch.compiler` tells."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from fx_lsp.tracer.compat import FakeTensorMode, ShapeEnv, as_if_compiling, enable_python_dispatcher
+from fx_lsp.tracer.run.values.drawn import drawing
 from fx_lsp.tracer.run.values.symbols import Symbols
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """With `symbols`, sizes may be names; with `compiling`, the code believes that it is being compiled."""
+    """With `symbols`, sizes may be names; with `compiling`, the code believes that it is being compiled; with `drawn`,
+    every tensor has numbers."""
 
     symbols: Symbols | None = None
     compiling: bool = False
+    drawn: bool = False
 
 
 @contextmanager
 def under(mode: FakeTensorMode, conditions: Conditions) -> Generator[None, None, None]:
     """Run fake tensors of `mode` under those conditions; without any this changes nothing."""
     if conditions.symbols is None:
-        yield
+        with drawing() if conditions.drawn else nullcontext():
+            yield
         return
     with ExitStack() as stack:
         stack.enter_context(with_shape_env(mode, conditions.symbols))

@@ -191,7 +191,7 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
     """Return an offer without what is absent; it is a guess where the way to it was not complete."""
     args = {name: plan for name, plan in offer.args.items() if not _is_absent(plan)}
     if not is_tolerant:
-        return replace(offer, args=args, guessed=bool(line.invented))
+        return replace(offer, args=args, guessed=bool(line.invented), unset=bool(line.unset))
     absences.tell()
     init = {name: plan for name, plan in (offer.init or {}).items() if not _is_absent(plan)}
     is_whole = offer.init is None or not any(map(_has_absent, offer.init.values()))

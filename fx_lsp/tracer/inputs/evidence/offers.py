@@ -27,7 +27,8 @@ class Offer:
 
     `instance` is the object itself where the source has made one, `mode` a plan for its `training` where it is a module
     and the source speaks of that. An offer that is `final` says all there is to say: where the target does not run with
-    it, nothing else is tried. It is `guessed` where what called the target was itself called with guesses.
+    it, nothing else is tried. It is `guessed` where what called the target was itself called with guesses, and `unset`
+    where options of its command line have no value.
     """
 
     args: Mapping[str, Plan]
@@ -36,6 +37,7 @@ class Offer:
     final: bool = False
     mode: ValuePlan | None = None
     guessed: bool = False
+    unset: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -50,8 +52,8 @@ class Offer:
         init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}
         instance = self.instance if self.init is not None or self.instance is not None else other.instance
         mode = other.mode if self.mode is None else self.mode
-        guessed = self.guessed or other.guessed
-        return Offer({**other.args, **self.args}, init, instance, self.final or other.final, mode, guessed)
+        guessed, unset = self.guessed or other.guessed, self.unset or other.unset
+        return Offer({**other.args, **self.args}, init, instance, self.final or other.final, mode, guessed, unset)
 
 
 @dataclass(frozen=True)

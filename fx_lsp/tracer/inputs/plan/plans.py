@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
@@ -20,7 +20,7 @@ from fx_lsp.model import InputSource, InputSpec
 from fx_lsp.specs import Expression, TensorSpec
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
-from fx_lsp.tracer.run.values.constants import give_values
+from fx_lsp.tracer.run.values.constants import draw_input, give_known, give_values, known_numbers
 
 INIT = "init."
 """The prefix of the names of constructor arguments, among the inputs of a trace."""
@@ -36,7 +36,8 @@ class TensorPlan:
     """A tensor to make.
 
     `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype, and `rank_known`
-    that the code fixes how many dimensions it has. A tensor whose values are asked for has those, again and again.
+    that the code fixes how many dimensions it has. A tensor whose values are asked for has those, again and again, or
+    the `numbers` that the program gave it.
     """
 
     spec: TensorSpec
@@ -46,6 +47,7 @@ class TensorPlan:
     dtype_known: bool = False
     rank_known: bool = False
     values: tuple[int, ...] = ()
+    numbers: object | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,9 @@ def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str
         tensor.requires_grad_()
     if plan.values:
         give_values(tensor, plan.values)
+    elif plan.numbers is not None:
+        give_known(tensor, plan.numbers)
+    draw_input(tensor, path)
     paths[id(tensor)] = path
     return tensor
 
@@ -331,7 +336,7 @@ def plan_of(written: Any, source: InputSource, evaluate: Callable[[str], Any], d
 def plan_of_made(original: Any, source: InputSource, detail: str = "") -> Plan:
     """The plan for a value that user code made: its tensors are described and made anew."""
     if isinstance(original, torch.Tensor):
-        return TensorPlan(spec_of(original), source, detail)
+        return TensorPlan(spec_of(original), source, detail, numbers=known_numbers(original))
     if type(original) in (list, tuple):
         return SequencePlan(tuple(plan_of_made(g, source, detail) for g in original), type(original))
     if type(original) is dict:

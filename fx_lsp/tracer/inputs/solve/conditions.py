@@ -47,6 +47,12 @@ def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | No
     return traceback, caller
 
 
+def is_check(attempt: Attempt) -> bool:
+    """Return True if a statement of the user's raised the error: `raise`, or `assert`."""
+    statement = next((statement for _, statement in statements_raising(attempt)), None)
+    return isinstance(statement, ast.Raise | ast.Assert)
+
+
 def statements_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.stmt]]:
     """Yield the simple statements that were running when the error was raised, the innermost first, with frames."""
     for traceback in tracebacks(attempt.run.error, attempt.sources):

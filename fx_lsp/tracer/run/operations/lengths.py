@@ -43,7 +43,9 @@ def _packed(mode: FakeTensorMode, padded: torch.Tensor, lengths: torch.Tensor, b
     """Run `aten._pack_padded_sequence`: the data, and how many sequences go on at each step."""
     batch: int | torch.SymInt = padded.size(0 if batch_first else 1)
     steps: int | torch.SymInt = padded.size(1 if batch_first else 0)
-    if lengths.dim() != 1 or lengths.size(0) != batch:
+    if lengths.dim() != 1:
+        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D")
+    if lengths.size(0) != batch:
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.size(0)} and {batch}")
     if lengths.device.type != "cpu":
         raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got one on another device")

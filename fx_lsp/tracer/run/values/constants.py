@@ -3,17 +3,19 @@
 An operation whose operands all have values is run on them, too, beside its run on fake tensors. Whoever asks for such a
 value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) has it. What is trained, or random, has none. But integers
 are drawn, as lengths and places, and a guess of some may have values as it has sizes: where code asks for these, the
-user is told that they are made up. Floating-point numbers that nobody knows are those of `numbers.py`.
+user is told that they are made up. Floating-point numbers that nobody knows are those of `numbers.py`, until all that
+is unknown is drawn, as in `drawn.py`.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -25,6 +27,17 @@ from torch.utils._pytree import tree_map_only
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor, FakeTensorMode
 from fx_lsp.tracer.run.values.decisions import Decisions, current_decisions, needed
+from fx_lsp.tracer.run.values.drawn import MAX_ELEMENTS as MAX_DRAWN
+from fx_lsp.tracer.run.values.drawn import (
+    Draws,
+    current_draws,
+    drawing_nothing,
+    numbers_of_held,
+    numbers_of_input,
+    numbers_of_result,
+    plainly,
+    takes_long,
+)
 from fx_lsp.tracer.run.values.numbers import NUMBER, number_of_data
 from fx_lsp.tracer.run.values.reads import reading
 from fx_lsp.tracer.run.values.symbols import size_hint
@@ -54,6 +67,7 @@ class _Origin(IntEnum):
     CODE = 0
     DRAWN = 1
     GUESSED = 2
+    UNKNOWN = 3
 
 
 @dataclass(frozen=True)
@@ -69,20 +83,27 @@ class _Value:
 
 def keep_values(mode: FakeTensorMode) -> None:
     """Have a mode compute the values of what depends on no input."""
-    run: Dispatch = mode.dispatch
+    plain: Dispatch = mode.dispatch
+
+    def run(func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Any) -> Any:
+        with drawing_nothing():  # for the operations that one is made of here
+            return plain(func, types, args, kwargs)
 
     def dispatch(func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not isinstance(func, OpOverload):
-            return run(func, types, args, kwargs)
+            return _with_drawn(run(func, types, args, kwargs), current_draws())
+        draws = current_draws()
+        if draws is not None:
+            _draw_unknown(draws, args, kwargs)
         has_values = _has_values(func, args, kwargs)
         origin = _origin_of(func, args, kwargs) if has_values else _Origin.GUESSED
-        if func is _NUMBER and origin is not _Origin.CODE and (truth := _decided()) is not None:
+        if func is _NUMBER and origin is not _Origin.CODE and (truth := _decided(origin)) is not None:
             return truth
         if not has_values:
             _check_bounds(func, args)
             _forget_written(func, args, kwargs)
-            return run(func, types, args, kwargs)
+            return _with_drawn(run(func, types, args, kwargs), draws, func)
         if any(tag in func.tags for tag in _ASKING):
             _tell(origin, next(_tensors((args, kwargs))))
             devices = [t.device for t in _tensors((args, kwargs)) if isinstance(t, FakeTensor)]
@@ -90,13 +111,43 @@ def keep_values(mode: FakeTensorMode) -> None:
             computed = _computed(func, args, kwargs)
             return tree_map_only(torch.Tensor, lambda t: _as_fake(t, mode, device, origin), computed)
         result = run(func, types, args, kwargs)
-        if all(_is_small(tensor) for tensor in _tensors(result)):
+        is_worth = draws is None or not takes_long(func, args, kwargs, result)
+        if is_worth and all(_is_small(tensor) for tensor in _tensors(result)):
             _attach(result, origin, func, args, kwargs)
         else:
             _forget_written(func, args, kwargs)
-        return result
+        return _with_drawn(result, draws)
 
     mode.__dict__["dispatch"] = dispatch
+
+
+def _draw_unknown(draws: Draws, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Draw numbers for the operands that have none. What is trained begins with those that it was made with."""
+    for tensor in _tensors((args, kwargs)):
+        if not isinstance(tensor, FakeTensor) or tensor.is_meta or _value(tensor) is not None or not _is_small(tensor):
+            continue
+        before: _Value | None = tensor.__dict__.get(_VALUE)
+        if before is not None and before.storage.is_known:
+            setattr(tensor, _VALUE, replace(before, origin=_Origin.UNKNOWN))
+        else:
+            setattr(tensor, _VALUE, _Value(numbers_of_held(draws, tensor, tensor.shape), origin=_Origin.UNKNOWN))
+
+
+def _with_drawn(result: Any, draws: Draws | None, func: Any = None) -> Any:
+    """Return what an operation gives, with numbers that are drawn where it has none and they are wanted.
+
+    What is not initialized is zero: how often an operation makes some on its way differs from run to run.
+    """
+    decisions = current_decisions() if draws is not None else None
+    if decisions is None:
+        return result
+    is_empty = isinstance(func, OpOverload) and func.overloadpacket.__name__ in _UNINITIALIZED
+    for tensor in _tensors(result):
+        if isinstance(tensor, FakeTensor) and not tensor.is_meta and _value(tensor) is None and _is_small(tensor):
+            seed = None if is_empty else decisions.next_seed(sys._getframe(1))
+            real = numbers_of_result(seed, tensor.shape, tensor.dtype)
+            setattr(tensor, _VALUE, _Value(real, origin=_Origin.UNKNOWN))
+    return result
 
 
 _INDEXED = {
@@ -116,7 +167,7 @@ def _check_bounds(func: Any, args: Sequence[Any]) -> None:
         return
     indexed, dimension, indices = args[place[0]], place[1], _value(args[place[2]])
     dimension = args[1] if dimension is None else dimension
-    if indices is None or indices.origin is _Origin.GUESSED or indices.tensor.numel() == 0:
+    if indices is None or indices.origin >= _Origin.GUESSED or indices.tensor.numel() == 0:
         return
     if not isinstance(indexed, torch.Tensor) or indexed.dim() == 0:
         return
@@ -137,10 +188,15 @@ def _counted(labels: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
 _NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
-def _decided() -> bool | None:
-    """Return what a condition that asks for a value is taken to be; None where none does."""
+def _decided(origin: _Origin) -> bool | None:
+    """Return what a condition that asks for a value is taken to be; None where none does, and the value is taken.
+
+    Where all numbers are drawn, only checks pass whatever they are.
+    """
     decisions = current_decisions()
-    return decisions.outcome(sys._getframe(1)) if decisions is not None else None
+    if decisions is None:
+        return None
+    return decisions.outcome(sys._getframe(1), only_checks=origin is _Origin.UNKNOWN)
 
 
 def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
@@ -151,9 +207,10 @@ def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
     with no_dispatch():
         numbers = value.tensor.flatten()[: _SHOWN + 1].tolist()
     shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
-    decisions.note_value(sys._getframe(1), f"{shown}, drawn at random" if origin is _Origin.DRAWN else shown)
+    decisions.note_value(sys._getframe(1), f"{shown}{_HOW_MADE_UP.get(origin, '')}")
 
 
+_HOW_MADE_UP = {_Origin.DRAWN: ", drawn at random", _Origin.UNKNOWN: ", of numbers drawn at random"}
 _SHOWN = 4
 """How many values of a tensor are shown."""
 
@@ -163,7 +220,11 @@ def _value(tensor: torch.Tensor) -> _Value | None:
         plain = type(tensor) is torch.Tensor and not tensor.requires_grad and not tensor.is_meta and _is_small(tensor)
         return _Value(tensor) if plain and not _has_numbers_of_data(tensor) else None
     value: _Value | None = tensor.__dict__.get(_VALUE)
-    return value if value is not None and value.storage.is_known and not tensor.requires_grad else None
+    if value is None or not value.storage.is_known:
+        return None
+    if value.origin is _Origin.UNKNOWN:
+        return value if current_draws() is not None else None
+    return None if tensor.requires_grad else value
 
 
 def has_value(tensor: torch.Tensor) -> bool:
@@ -200,7 +261,7 @@ _DRAWN = frozenset({"randint", "randint_like", "randperm", "random", "random_", 
 
 def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return True if the result of an operation depends on nothing unknown."""
-    is_drawn = func.overloadpacket.__name__ in _DRAWN
+    is_drawn = _is_drawn(func)
     if func.namespace == "prim" or (torch.Tag.nondeterministic_seeded in func.tags and not is_drawn):
         return False
     if func.overloadpacket.__name__ in _UNINITIALIZED:
@@ -212,8 +273,14 @@ def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 def _origin_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> _Origin:
     """Return where the result of an operation comes from whose operands all have values."""
     values = [value for tensor in _tensors((args, kwargs)) if (value := _value(tensor)) is not None]
-    drawn = [_Origin.DRAWN] if func.overloadpacket.__name__ in _DRAWN else []
+    drawn = [_Origin.DRAWN] if _is_drawn(func) else []
     return max([_Origin.CODE, *drawn, *(value.origin for value in values)])
+
+
+def _is_drawn(func: Any) -> bool:
+    """Return True if an operation draws numbers with which a program goes on: integers, or any that are wanted."""
+    is_wanted = current_draws() is not None and torch.Tag.nondeterministic_seeded in func.tags
+    return func.overloadpacket.__name__ in _DRAWN or is_wanted
 
 
 def _is_unknown(item: Any) -> bool:
@@ -238,7 +305,8 @@ def _tensors(item: Any) -> Iterator[torch.Tensor]:
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and math.prod(_sizes_of(tensor)) <= MAX_ELEMENTS
+    most = MAX_ELEMENTS if current_draws() is None else MAX_DRAWN
+    return tensor.layout is torch.strided and math.prod(_sizes_of(tensor)) <= most
 
 
 def _sizes_of(tensor: torch.Tensor) -> list[int]:
@@ -255,14 +323,14 @@ def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return torch.device("cpu") if isinstance(item, torch.device) else None  # what is drawn has a seed of its own
 
     args, kwargs = tree_map_only((torch.Tensor, torch.device, torch.Generator), real, (args, kwargs))
-    with no_dispatch(), _seeded(func):
+    with plainly(), _seeded(func):
         return func(*args, **kwargs)
 
 
 @contextmanager
 def _seeded(func: Any) -> Generator[None, None, None]:
     """Inside, what an operation draws is the same in each run of a target, and the user's own draws are not changed."""
-    decisions = current_decisions() if func.overloadpacket.__name__ in _DRAWN else None
+    decisions = current_decisions() if _is_drawn(func) else None
     if decisions is None:
         yield
         return
@@ -282,7 +350,7 @@ def _attach(result: Any, origin: _Origin, func: Any, args: Sequence[Any], kwargs
     try:
         computed = _computed(func, args, kwargs)
     except Exception as error:
-        if isinstance(error, IndexError) and origin is not _Origin.GUESSED:
+        if isinstance(error, IndexError) and origin < _Origin.GUESSED:
             raise
         _forget_written(func, args, kwargs)
         return
@@ -318,13 +386,34 @@ def give_values(tensor: torch.Tensor, values: Sequence[int]) -> None:
     setattr(tensor, _VALUE, _Value(real, origin=_Origin.GUESSED))
 
 
+def draw_input(tensor: torch.Tensor, path: str) -> None:
+    """Give an input numbers where those that nobody knows are drawn, if it has none."""
+    value = _value(tensor) if current_draws() is not None else None
+    is_given = value is not None and value.origin is not _Origin.UNKNOWN
+    if current_draws() is not None and not is_given and _is_small(tensor):
+        setattr(tensor, _VALUE, _Value(numbers_of_input(path, tensor.shape, tensor.dtype), origin=_Origin.UNKNOWN))
+
+
 def known_list(tensor: torch.Tensor) -> list[Any] | None:
     """Return the numbers in a tensor; None where they are not known."""
     value = _value(_inner(tensor))
-    if value is None or value.origin is _Origin.GUESSED:
+    if value is None or value.origin >= _Origin.GUESSED:
         return None
     with no_dispatch():
         return value.tensor.tolist()
+
+
+def known_numbers(tensor: torch.Tensor) -> object | None:
+    """Return the numbers of a tensor that a program gave it, for `give_known`; None where it gave it none."""
+    value = _value(_inner(tensor))
+    return None if value is None or value.origin >= _Origin.GUESSED else value
+
+
+def give_known(tensor: torch.Tensor, numbers: object) -> None:
+    """Give a tensor the numbers that another one has, if it has the same sizes and dtype."""
+    assert isinstance(numbers, _Value)
+    if numbers.tensor.dtype == tensor.dtype and list(numbers.tensor.shape) == _sizes_of(tensor):
+        setattr(tensor, _VALUE, copy.deepcopy(numbers))
 
 
 def fake_of(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:

@@ -83,8 +83,9 @@ class Decisions:
         self._count = self._draws = 0
         self.place: TracebackType | None = None
 
-    def outcome(self, frame: FrameType | None) -> bool | None:
-        """Return what the value that is asked for below `frame` is taken to be; None where no condition asks for it."""
+    def outcome(self, frame: FrameType | None, only_checks: bool = False) -> bool | None:
+        """Return what the value that is asked for below `frame` is taken to be; None where no condition asks for it, or
+        with `only_checks` none that leads to other operations."""
         while frame is not None and not self._is_users(frame.f_code.co_filename):
             if frame.f_code is RUN_CODE:
                 return None
@@ -95,6 +96,8 @@ class Decisions:
         span = self._sources.span(frame.f_code, asked, frame.f_lineno)
         for condition in self._conditions_of(frame.f_code.co_filename):
             is_first, turns = self._turn(condition, frame, span)
+            if only_checks and condition.told not in _CHECKS:
+                continue
             outcomes = {value for part, value in _parts(condition.test, is_first) if _gives(part, span)}
             if len(outcomes) > 1:
                 return None
@@ -175,7 +178,7 @@ class Decisions:
         if file not in self._conditions:
             try:
                 conditions = _conditions_in(parse("\n".join(self._lines_of(file))), None, False)
-                self._conditions[file] = [c for c in conditions if not self._only_checks or c.told in (_PASSES, _ENDS)]
+                self._conditions[file] = [c for c in conditions if not self._only_checks or c.told in _CHECKS]
             except (SyntaxError, ValueError, RecursionError):
                 self._conditions[file] = []
         return self._conditions[file]
@@ -219,6 +222,7 @@ def current_decisions() -> Decisions | None:
 _current: ContextVar[Decisions | None] = ContextVar("decisions", default=None)
 _PASSES = "the trace takes for granted that the check {} passes"
 _ENDS = "the trace follows the loop to its end: {} may end it sooner"
+_CHECKS = (_PASSES, _ENDS)
 _WHY = "a tensor's value decides, at which torch.compile breaks the graph"
 _HOLDS = f"the trace goes on as if {{}} were true: {_WHY}"
 _FAILS = f"the trace goes on as if {{}} were false: {_WHY}"

@@ -1,0 +1,106 @@
+"""Numbers drawn at random for tensors that have none, for code that goes on only with some.
+
+They are the same in each run of a target: those of an input depend on its name, those of what an operation gives on how
+many were drawn before in the run; what a run finds, as parameters, keeps those of the first.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._mode_utils import no_dispatch
+from torch.utils.flop_counter import flop_registry
+
+MAX_ELEMENTS = 1 << 24
+"""How many numbers are drawn for a tensor; a larger one has none."""
+MAX_FLOPS = 2_000_000_000
+"""The result of an operation that computes more is drawn, too."""
+
+
+@dataclass
+class Draws:
+    """Count the tensors that runs found and that had no numbers."""
+
+    held: int = 0
+
+
+@contextmanager
+def drawing() -> Generator[None, None, None]:
+    """Inside, tensors without numbers have some that are drawn."""
+    token = _draws.set(Draws())
+    try:
+        yield
+    finally:
+        _draws.reset(token)
+
+
+@contextmanager
+def drawing_nothing() -> Generator[None, None, None]:
+    """Inside, nothing is drawn, and what was drawn is unknown."""
+    token = _draws.set(None)
+    try:
+        yield
+    finally:
+        _draws.reset(token)
+
+
+def current_draws() -> Draws | None:
+    """Return what counts the draws now; None where nothing is drawn."""
+    return _draws.get()
+
+
+_draws: ContextVar[Draws | None] = ContextVar("draws", default=None)
+
+
+@contextmanager
+def plainly() -> Generator[None, None, None]:
+    """Inside, what is computed is neither fake nor captured."""
+    captured = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
+    with no_dispatch(), torch._C.DisableTorchFunction(), torch._C._ExcludeDispatchKeyGuard(captured):
+        yield
+
+
+def numbers_of_input(path: str, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Draw the numbers of an input, around zero."""
+    return _drawn(zlib.crc32(path.encode()), sizes, dtype, torch.randn)
+
+
+def numbers_of_result(seed: int | None, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Draw the numbers of what an operation gives, around zero; without a seed they are zero."""
+    if seed is None:
+        with plainly():
+            return torch.zeros(sizes, dtype=dtype)
+    return _drawn(seed, sizes, dtype, torch.randn)
+
+
+def numbers_of_held(draws: Draws, tensor: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Draw the numbers of a tensor that a run finds: weights by their fan-in, everything else around one."""
+    draws.held += 1
+    seed = -draws.held
+    if isinstance(tensor, nn.Parameter) and len(sizes) > 1:
+        return _drawn(seed, sizes, tensor.dtype, torch.randn, 1 / math.sqrt(max(math.prod(sizes[1:]), 1)))
+    return _drawn(seed, sizes, tensor.dtype, torch.rand, 1.0, 0.5)
+
+
+def takes_long(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> bool:
+    """Return True for an operation that computes more than is worth to have numbers."""
+    formula = flop_registry.get(func.overloadpacket)
+    return formula is not None and formula(*args, **kwargs, out_val=result) > MAX_FLOPS
+
+
+def _drawn(
+    seed: int, sizes: Sequence[int], dtype: torch.dtype, floats: Any, scale: float = 1.0, least: float = 0.0
+) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    with plainly():
+        if dtype.is_floating_point or dtype.is_complex:
+            return (floats(sizes, generator=generator) * scale + least).to(dtype)
+        return torch.randint(0, 2, sizes, generator=generator).to(dtype)
