@@ -137,6 +137,32 @@ class Net(nn.Module):
     assert traced.trace.outputs == snapshot(("f32[4, 8, 8]@cuda",))
 
 
+def test_types_of_tensors_on_a_gpu(trace):
+    traced = trace(
+        HEAD
+        + """
+# fx: x=f32[4, 8]@cuda
+def f(x):
+    ids = torch.arange(0, 8, out=torch.cuda.LongTensor(8))
+    ones = torch.cuda.FloatTensor([[1.0] * 8])
+    assert isinstance(x, torch.cuda.FloatTensor) and x.type() == "torch.cuda.FloatTensor"
+    return x * ids.type(torch.cuda.FloatTensor) + ones.type("torch.cuda.HalfTensor")
+""",
+        "f",
+    )
+    assert specs(traced) == snapshot(
+        [
+            "aten.arange.start_step: i64[8]@cuda",
+            "aten.lift_fresh_copy: f32[1, 8]",
+            "aten._to_copy: f32[1, 8]@cuda",
+            "aten._to_copy: f32[8]@cuda",
+            "aten.mul.Tensor: f32[4, 8]@cuda",
+            "aten._to_copy: f16[1, 8]@cuda",
+            "aten.add.Tensor: f32[4, 8]@cuda",
+        ]
+    )
+
+
 def test_autocast_casts_as_on_a_gpu(trace):
     traced = trace(
         HEAD

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -105,7 +106,7 @@ def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], de
         return [*held_tensors(value, name), *_beside_modules(value, name, seen, _DEPTH)]
     if isinstance(value, MethodType) and not isinstance(value.__self__, torch.Tensor):
         return _held_at(name, container, key, value.__self__, seen, depth)
-    inner = _inner(name, value)
+    inner = _inner(name, container, key, value)
     return [held for where, at, k, item in inner for held in _held_at(where, at, k, item, seen, depth - 1)]
 
 
@@ -120,8 +121,9 @@ def _beside_modules(module: nn.Module, name: str, seen: set[int], depth: int) ->
     return held
 
 
-def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
-    """List what a value holds: the name of each, the container and the key that refer to it, and what it is."""
+def _inner(name: str, container: Any, key: Any, value: Any) -> list[tuple[str, Any, Any, Any]]:
+    """List what a value, to which `container` refers by `key`, holds: the name of each, the container and the key that
+    refer to it, and what it is."""
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=False)
         around = [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
@@ -134,9 +136,24 @@ def _inner(name: str, value: Any) -> list[tuple[str, Any, Any, Any]]:
     if isinstance(value, (list, dict)):
         return [(f"{name}[{k!r}]", value, k, item) for k, item in _entries(value)]
     if isinstance(value, tuple):
-        return [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value) if not _is_tensor(item)]
+        items = _TupleItems(container, key, value)
+        return [(f"{name}[{k}]", items, k, item) for k, item in enumerate(value)]
     attributes: dict[str, Any] = getattr(value, "__dict__", {})
     return [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
+
+
+class _TupleItems(dict[int, Any]):
+    """The items of a tuple; what is put in place of one stands in another tuple, in the place of the first."""
+
+    def __init__(self, container: Any, key: Any, items: tuple[Any, ...]) -> None:
+        super().__init__(enumerate(items))
+        self._container, self._key, self._kind = container, key, type(items)
+
+    def __setitem__(self, index: int, item: Any) -> None:
+        super().__setitem__(index, item)
+        is_named = hasattr(self._kind, "_fields")
+        other = self._kind(*self.values()) if is_named else self._kind(self.values())
+        _put([(self._container, self._key)], other)
 
 
 class _Defaults(dict[str, Any]):
@@ -195,23 +212,33 @@ def _entries(container: list[Any] | dict[Any, Any]) -> Iterable[tuple[Any, Any]]
 
 @contextmanager
 def replaced(held: Iterable[Held], supply: Iterator[torch.Tensor]) -> Generator[None, None, None]:
-    """Inside, every place that refers to one of the tensors refers to the next of `supply` instead."""
+    """Inside, every place that refers to one of the tensors refers to the next of `supply` instead.
+
+    A module takes back what stands for one of its parameters, as it takes back the parameter: `self.w = self.w.to(…)`.
+    """
     before = list(held)
+    assign = nn.Module.__setattr__
+
+    def take(self: nn.Module, name: str, value: Any) -> None:
+        if not isinstance(value, torch.Tensor) or self._parameters.get(name) is not value:
+            assign(self, name, value)
+
     for item in before:
         _put(item.slots, next(supply))
     try:
-        yield
+        with mock.patch.object(nn.Module, "__setattr__", take):
+            yield
     finally:
         for item in before:
             _put(item.slots, item.tensor)
 
 
-def _put(slots: list[tuple[Any, Any]], tensor: torch.Tensor) -> None:
+def _put(slots: list[tuple[Any, Any]], value: Any) -> None:
     for container, key in slots:
         if isinstance(container, CellType):
-            container.cell_contents = tensor
-        else:
-            container[key] = tensor
+            container.cell_contents = value
+        elif container is not None:
+            container[key] = value
 
 
 @dataclass(frozen=True)

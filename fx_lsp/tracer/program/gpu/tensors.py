@@ -10,7 +10,7 @@ devices.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from fx_lsp.tracer.compat import FakeTensor, FakeTensorMode, unwrapped
 from fx_lsp.tracer.program.gpu.autocast import FakeAutocast
+from fx_lsp.tracer.program.gpu.tensor_types import TYPES, name_of_type, named_type
 from fx_lsp.tracer.program.gpu.torch_cuda import idle_gpu
 
 _KINDS = ("cuda", "xpu")
@@ -67,11 +68,21 @@ class FakeGpu(TorchFunctionMode):
             return self._property(func, args)
         if func is torch.Tensor.get_device and (device := self.fake_device(args[0])) is not None:
             return device.index
+        if func is torch.Tensor.type and (wanted := self._typed(args, options)) is not None:
+            return wanted
         if func is torch.device:
             return func(*args, **options)
         if name in _MOVES and func is _MOVES[name]:
             func, args, options = torch.Tensor.to, *_moved(name, *args, **options)
         return self._placed(func, *self._with_indices(func, args, options))
+
+    def _typed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the type of a tensor on a fake device, or a tensor as one of the types there; None for others."""
+        wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
+        if wanted is None:
+            return name_of_type(args[0]) if self._is_fake(args[0]) else None
+        kind = named_type(wanted)
+        return None if kind is None else args[0].to(self._numbered("cuda"), kind.dtype)
 
     def _placed(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function whose devices are objects, without what C++ would do on them itself."""
@@ -214,6 +225,7 @@ class FakeGpu(TorchFunctionMode):
             (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
             (functions, "_parse_to", parse_to),
             (torch.cuda, "is_available", self._is_available),
+            *((torch.cuda, name, kind) for name, kind in TYPES.items()),
             *self._of_accelerator(),
         ]
 
