@@ -119,8 +119,8 @@ SPLIT = """
     # fx: x=f32[6, 8]
     def f(x):
         lengths = torch.nn.functional.dropout(x, 0.5).sum(1).exp().clamp(1, 3).round().long()
-        parts = [row.expand(int(n), 8) for row, n in zip(x, lengths) if n > 0]
-        return torch.cat(parts)
+        rows = [r.expand(int(n), 8) for r, n in zip(x, lengths) if n > 0]
+        return torch.cat(rows)
 """
 
 
@@ -134,7 +134,7 @@ def test_what_goes_on_only_with_values_has_some_that_are_drawn(trace: TraceFixtu
         [
             "the value of `n > 0` is made up: True, of numbers drawn at random",
             "the value of `int(n)` is made up: 3, of numbers drawn at random",
-            "`parts = [row.expand(int(n), 8) for row, n in zip(x, lengths) if n > 0]` turns a tensor into a Python number",
+            "`rows = [r.expand(int(n), 8) for r, n in zip(x, lengths) if n > 0]` turns a tensor into a Python number",
         ]
     )
     assert trace(SPLIT).trace.outputs == traced.trace.outputs

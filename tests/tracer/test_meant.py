@@ -15,6 +15,68 @@ def guessed(traced):
     return [f"{i.name}: {i.spec} · {i.source}" for i in traced.trace.inputs if i.source != "default"]
 
 
+def test_a_model_that_another_object_calls(trace):
+    traced = trace(
+        """
+        import torch
+
+        class Wrapped:
+            def __init__(self, model):
+                self.model = model
+
+            def __call__(self, x, steps):
+                return self.model(x, steps * 2)
+
+        def sample(model, x: torch.Tensor, t: torch.Tensor):
+            return Wrapped(model)(x, t).tanh() + x
+        """,
+        "sample",
+    )
+    assert traced.inputs() == snapshot(
+        ["model: lambda x, *others, **named: x · search", "x: f32[8, 32] · search", "t: f32[12, 96] · search"]
+    )
+
+
+def test_a_model_of_which_nobody_knows_what_it_gives(trace):
+    traced = trace(
+        """
+        import torch
+
+        class Wrapped:
+            def __init__(self, model):
+                self.model = model
+
+            def __call__(self, x, steps):
+                return self.model(x, steps * 2)
+
+        def sample(model, x: torch.Tensor, t: torch.Tensor):
+            mean, log_variance = Wrapped(model)(x, t).split(x.shape[1], dim=1)
+            return mean + torch.exp(log_variance) * x
+        """,
+        "sample",
+    )
+    assert traced.inputs() == snapshot(
+        ["model.result: f32[4, 64] · search", "x: f32[4, 32] · search", "t: f32[12, 96] · search"]
+    )
+    assert traced.trace.ops("backward")
+
+
+def test_what_is_taken_backwards_is_an_array(trace):
+    traced = trace(
+        """
+        import numpy as np
+        import torch
+
+        def mirrored(rows, x: torch.Tensor):
+            return x.relu() * torch.from_numpy(np.tril(rows[:, ::-1]).copy()).sum()
+        """,
+        "mirrored",
+    )
+    assert traced.inputs() == snapshot(
+        ["rows: np.linspace(0.01, 0.99, 256).reshape(64, 4) · search", "x: f32[4, 64] · search"]
+    )
+
+
 def test_objects_in_objects_have_what_is_read_of_them(trace):
     source = """
     import numpy as np

@@ -85,8 +85,9 @@ def _callables(
 ) -> Iterator[Mapping[str, Plan]]:
     """Yield functions and modules for what is called and cannot be."""
     called = called_in_vain(failed.run.error, failed.sources)
-    for name in (n for n, p in guessed.items() if called is not None and p.source == "search" and makes(p, called)):
-        yield from ({name: function} for function in functions_for(guessed[name]))
+    if called is not None:
+        for name in (n for n, p in guessed.items() if p.source == "search" and makes(p, called.value)):
+            yield from ({name: function} for function in functions_for(guessed[name], called.more))
     unset = _called(task, cls, init) if isinstance(failed.run.error, TypeError) and called is None else ()
     yield from ({name: function} for name in unset for function in (RELU, IDENTITY))
 

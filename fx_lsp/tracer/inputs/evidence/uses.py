@@ -42,6 +42,8 @@ def _visit_items(index: ast.expr, facts: Facts) -> None:
         facts.keys.add(index.value)
     if not isinstance(index, ast.Tuple):
         return
+    if any(map(_is_backwards, index.elts)):
+        facts.uses.add("reversed")
     items = [i for i in index.elts if not (isinstance(i, ast.Constant) and i.value in (None, Ellipsis))]
     facts.uses.add("tensor")
     if any(isinstance(i, ast.Constant) and i.value is Ellipsis for i in index.elts):
@@ -50,6 +52,12 @@ def _visit_items(index: ast.expr, facts: Facts) -> None:
         facts.min_rank = max(facts.min_rank, len(items))
         if isinstance(index.elts[-1], ast.Slice) and index.elts[-1].lower is None:
             facts.likely_rank = facts.likely_rank or len(items)
+
+
+def _is_backwards(index: ast.expr) -> bool:
+    """Return True for a slice whose step is a number below zero."""
+    step = _integer(index.step) if isinstance(index, ast.Slice) and index.step is not None else None
+    return step is not None and step < 0
 
 
 def _visit_index(index: ast.expr, of: Any) -> None:

@@ -21,9 +21,11 @@ _TAKE_ARRAYS = ("append", "array", "asarray", "ascontiguousarray", "cumprod", "c
 
 
 def array_plans(annotation: Any, facts: Facts, module: ModuleType) -> list[ValuePlan]:
-    """Return the plan for a parameter that is annotated as an array or given to what takes arrays; else none."""
+    """Return the plan for a parameter that is annotated as an array, given to what takes arrays, or whose dimensions
+    are taken backwards, which no tensor's can be; else none."""
     is_annotated = annotation is not inspect.Parameter.empty and annotation is _of_numpy("ndarray")
-    if not is_annotated and not any(_takes_arrays(path, place, module) for path, place in facts.handed):
+    is_array = is_annotated or ("reversed" in facts.uses and _of_numpy("ndarray") is not None)
+    if not is_array and not any(_takes_arrays(path, place, module) for path, place in facts.handed):
         return []
     rank = facts.rank or max(facts.min_rank, 1)
     shape = (LENGTH, *(4 * (n + 1) for n in range(rank - 1)))

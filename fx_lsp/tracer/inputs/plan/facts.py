@@ -11,7 +11,18 @@ from torch import nn
 from fx_lsp.tracer.inputs.plan.dims import Shape
 
 Use = Literal[
-    "tensor", "called", "applied", "modules", "iterated", "count", "compared", "operand", "indexed", "index", "keywords"
+    "tensor",
+    "called",
+    "applied",
+    "modules",
+    "iterated",
+    "count",
+    "compared",
+    "operand",
+    "indexed",
+    "index",
+    "keywords",
+    "reversed",
 ]
 
 
@@ -26,7 +37,8 @@ class Facts:
     taken by number; `literals` what it is compared with; `attributes` are read from it or `assigned`, and `keys` looked
     up in it; `handed` says which functions it is given as it is, by the dotted name of each, and as which of their
     arguments; `arguments` how many it is called with, and `results` into how many its result is unpacked. What a
-    constructor only keeps and methods call is "applied", and "modules" are several of them. `parts` say the same of its
+    constructor only keeps and methods call is "applied", and "modules" are several of them; what has a dimension taken
+    backwards (`x[:, ::-1]`) is "reversed". `parts` say the same of its
     attributes and of what is looked up in it, by name, and `element` of each of the things that it is gone over for.
     An assertion demands that it is `instance_of` a class.
     """

@@ -9,6 +9,7 @@ import operator
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace, UnionType
 from typing import Any
 
@@ -73,6 +74,17 @@ class FirstOfSeveral(nn.Module):
     def __repr__(self) -> str:
         """Return how it is written."""
         return f"lambda x, *others, **named: {'x' if self.results == 1 else '(' + ', '.join('x' * self.results) + ')'}"
+
+
+@dataclass
+class Gives:
+    """Gives a tensor, whatever it is called with: a model of which nobody knows what it computes."""
+
+    result: torch.Tensor
+
+    def __call__(self, *args: Any, **named: Any) -> torch.Tensor:
+        """Return the tensor."""
+        return self.result
 
 
 def _first_of(results: int) -> ValuePlan:
@@ -633,11 +645,20 @@ def makes(plan: Plan, thing: Any) -> bool:
     return any(type(part) is type(thing) and part == thing for part in parts)
 
 
-def functions_for(plan: Plan) -> list[Plan]:
-    """Return plans for something to call in place of a guess, or for as many things as it has."""
+def functions_for(plan: Plan, more: bool = False) -> list[Plan]:
+    """Return plans for something to call in place of a guess, or for as many things as it has; with `more` than one
+    argument."""
     several = plan.make() if isinstance(plan, ValuePlan) else None
     count = len(several) if isinstance(several, list | tuple) else 0
-    return [SequencePlan((function,) * count) if count else function for function in (RELU, IDENTITY)]
+    return [
+        SequencePlan((function,) * count) if count else function
+        for function in ((_first_of(1),) if more else (RELU, IDENTITY))
+    ]
+
+
+def giving(result: Plan) -> Plan:
+    """Return a plan for something to call that gives a tensor of its own."""
+    return SequencePlan((result,), Gives, ("result",))
 
 
 def _anything(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import BuiltinMethodType, FrameType, TracebackType
 from typing import Any
 
@@ -53,14 +54,22 @@ def value_in(node: ast.expr, frame: FrameType) -> Any:
         return None
 
 
-def called_in_vain(error: BaseException | None, sources: Sources) -> Any:
-    """Return what the innermost expression called although it is nothing to call; None where that is not why it
-    failed."""
+@dataclass(frozen=True)
+class CalledInVain:
+    """What an expression called although it is nothing to call; with `more` than one argument."""
+
+    value: Any
+    more: bool
+
+
+def called_in_vain(error: BaseException | None, sources: Sources) -> CalledInVain | None:
+    """Return what the innermost expression called in vain; None where that is not why it failed."""
     frame, call = next(expressions_raising(error, sources), (None, None))
     if not isinstance(error, TypeError) or frame is None or not isinstance(call, ast.Call):
         return None
     called = value_in(call.func, frame)
-    return None if callable(called) else called
+    more = len(call.args) + len(call.keywords) > 1
+    return None if called is None or callable(called) else CalledInVain(called, more)
 
 
 _HARMLESS = frozenset({"len", "size", "dim", "int", "numel", "lower", "upper", "strip", "keys"})

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import nn
 
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel
@@ -23,7 +24,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     fresh_sizes,
     value,
 )
-from fx_lsp.tracer.inputs.plan.values import LENGTH_NAME, FirstOfSeveral, functions_for, makes, tensors
+from fx_lsp.tracer.inputs.plan.values import LENGTH_NAME, FirstOfSeveral, functions_for, giving, makes, tensors
 from fx_lsp.tracer.inputs.solve.attempt import (
     Attempt,
     by_relevance,
@@ -152,9 +153,18 @@ def _something_to_call(attempt: Attempt) -> Iterator[Plans]:
     if called is None:
         return
     for name, plan in attempt.plans.items:
-        is_it = attempt.paths.get(id(called)) == name if isinstance(called, torch.Tensor) else makes(plan, called)
+        is_tensor = isinstance(called.value, torch.Tensor)
+        is_it = attempt.paths.get(id(called.value)) == name if is_tensor else makes(plan, called.value)
         if is_it and _is_guess(plan):
-            yield from (attempt.plans.with_plan(name, function) for function in functions_for(plan))
+            yield from (attempt.plans.with_plan(name, function) for function in functions_for(plan, called.more))
+
+
+def _other_result(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans in which what is called for a model gives a tensor of its own, in place of what it is called with."""
+    for name, plan in attempt.plans.items:
+        if _is_guess(plan) and isinstance(plan, ValuePlan) and isinstance(plan.make(), FirstOfSeveral | nn.Identity):
+            results = tensors(name, Facts(), attempt.plans.sizes(), attempt.context)
+            yield from (attempt.plans.with_plan(name, giving(result)) for result in results)
 
 
 def _missing_attribute(attempt: Attempt) -> Iterator[Plans]:
@@ -306,6 +316,7 @@ RULES: tuple[Rule, ...] = (
     _larger,
     other_rank,
     _other_length,
+    _other_result,
     _other_kind,
     _as_given,
 )

@@ -366,8 +366,8 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 def is_of_environment(attempt: Attempt) -> bool:
     """Return True if something that is not here stopped it: what could not be had before a step, a list or a tensor
-    that other parts of the program fill, a file, values of fake tensors, a module that has no file, or a library that
-    PyTorch needs for what is neither an operation nor a layer."""
+    that other parts of the program fill, a file, values of fake tensors, a module that has no file or is the very one
+    that imports it, or a library that PyTorch needs for what is neither an operation nor a layer."""
     error, call = attempt.run.error, attempt.run.failed
     values = list(call.args) if call is not None else _values_read(attempt)
     is_empty = any(map(_is_empty, values))
@@ -375,7 +375,8 @@ def is_of_environment(attempt: Attempt) -> bool:
     if isinstance(error, AbsentError) or is_empty or is_of_fakes or any(map(_names_missing_file, tree_leaves(values))):
         return True
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
-        return getattr(error.obj, "__file__", None) is None
+        file = getattr(error.obj, "__file__", None)
+        return file is None or file in (span.file for span in attempt.chain)  # started elsewhere, it finds another
     if isinstance(error, AttributeError) and error.obj is None and _reads_open_global(attempt):
         return True
     traceback = _innermost(attempt)
