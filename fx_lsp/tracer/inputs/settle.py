@@ -221,7 +221,7 @@ def _with_drawn_values(trial: _Trial, best: Attempt, hints: dict[str, int]) -> S
             return dataclasses.replace(trial.plain(plans, hints), conditions=conditions)
 
     tried = evaluate(best.plans)
-    if tried.run.error is not None:
+    if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
         tried = search(tried.plans, partial(with_few_steps, evaluate), trial.task.seconds).best
     if tried.run.error is not None:
         return None

@@ -200,10 +200,15 @@ def _decided(origin: _Origin) -> bool | None:
 
 
 def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
-    """Have the user told that values which are asked for are made up, if they are."""
+    """Have the user told that values which are asked for are made up, if they are.
+
+    Raises what asking for a value raises where numbers that are drawn were asked for too often.
+    """
     decisions, value = current_decisions(), _value(_inner(tensor))
     if decisions is None or value is None or origin is _Origin.CODE:
         return
+    if origin is _Origin.UNKNOWN and not decisions.may_read(sys._getframe(1)):
+        raise needed(None)
     with no_dispatch():
         numbers = value.tensor.flatten()[: _SHOWN + 1].tolist()
     shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")

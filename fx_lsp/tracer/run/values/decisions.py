@@ -29,6 +29,8 @@ from fx_lsp.tracer.source.provenance import Sources
 
 MAX_DECISIONS = 1_000
 """How often values may decide in one run: a loop that goes on for longer does not end."""
+MAX_READS = 5_000
+"""How often a run may ask for numbers that are drawn, likewise."""
 _TRUTH = re.compile("POP_JUMP|JUMP_IF|TO_BOOL|UNARY_NOT")
 """Instructions that ask whether a value is true. From Python 3.13 on, a comparison may ask so of what it gives."""
 _NO_VALUE = re.compile(f"{_TRUTH.pattern}|CACHE|EXTENDED_ARG|COPY|DUP_TOP|STORE_|NOT_TAKEN")
@@ -80,7 +82,7 @@ class Decisions:
         self._values: dict[Span, Remark] = {}
         self._turns: dict[_Condition, _Turns] = {}
         self._run: FrameType | None = None
-        self._count = self._draws = 0
+        self._count = self._draws = self._reads = 0
         self.place: TracebackType | None = None
 
     def outcome(self, frame: FrameType | None, only_checks: bool = False) -> bool | None:
@@ -128,11 +130,17 @@ class Decisions:
         self._count += 1
         return self._count <= MAX_DECISIONS
 
+    def may_read(self, frame: FrameType | None) -> bool:
+        """Count a number that is drawn and asked for below `frame`; return False where a run has asked too often."""
+        self._notice_run(frame)
+        self._reads += 1
+        return self._reads <= MAX_READS
+
     def _notice_run(self, frame: FrameType | None) -> None:
         while frame is not None and frame.f_code is not RUN_CODE:
             frame = frame.f_back
         if frame is not self._run:
-            self._run, self._count, self._draws = frame, 0, 0
+            self._run, self._count, self._draws, self._reads = frame, 0, 0, 0
             self._turns.clear()
 
     def _tell(self, condition: _Condition, frame: FrameType) -> None:
