@@ -41,7 +41,8 @@ from fx_lsp.tracer.source.expressions import expression
 class Prepared:
     """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
 
-    `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`.
+    `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`; `constructor`
+    are the plans for the constructor of the object whose method it is, where it was made for the call.
     """
 
     call: Call
@@ -53,6 +54,7 @@ class Prepared:
     remarks: tuple[Remark, ...] = ()
     unreached: tuple[Unreached, ...] = ()
     variants: tuple[TargetVariant, ...] = ()
+    constructor: Plans = field(default_factory=lambda: Plans(()))
 
 
 def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:
@@ -135,4 +137,5 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
     inputs = candidate.constructed.inputs + input_specs(settled.attempt.plans)
     code = unreached(task.tree, task.request.file, run.coverage)
     notes = [*mode, *settled.notes]
-    return Prepared(call, inputs, run, notes, settled.conditions, otherwise, unreached=code)
+    constructor = candidate.constructed.plans
+    return Prepared(call, inputs, run, notes, settled.conditions, otherwise, unreached=code, constructor=constructor)
