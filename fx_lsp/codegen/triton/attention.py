@@ -101,10 +101,10 @@ class AttentionTiles:
         chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
         self.mdim = Dim((self.m,), (layout.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
         self.ndim = Dim((self.n,), (layout.n,), "grid" if fixed == "n" else "loop", cols, "cols", "N", "COLS")
-        batch = Dim((BATCH,), (layout.batch,), "grid", 1, "batch", "B", "")
+        self.batch = Dim((BATCH,), (layout.batch,), "grid", 1, "batch", "B", "")
         self.kept, self.stepped = (self.mdim, self.ndim) if fixed == "m" else (self.ndim, self.mdim)
         strategy = TileStrategy(self._masked, _same_index, self._axis_names, _no_sizes, self._masks)
-        tile = Tile((self.kept, batch, self.stepped), {}, chosen)
+        tile = Tile((self.kept, self.batch, self.stepped), {}, chosen)
         self.writer = KernelWriter(title, tile, [], {}, naming, strategy)
         node: Any = next(iter(targets.values())).node.args[0]
         memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, node.args, strict=True) if read in buffers}
@@ -149,7 +149,8 @@ class AttentionTiles:
         condition = parse_expression(f"cols[None, :] <= rows[:, None]{signed(mask.offset)}")
         parts = {"c": condition, "kept": variable, "other": writer.ref(mask.other)}
         masked = assign(variable.id, fill_template("tl.where(c, kept, other)", parts), value.node)
-        writer.emit(Block("if", parse_expression(crosses_bound(mask.offset, self.fixed)), (masked,), value.node))
+        crosses = crosses_bound(mask.offset, self.fixed, writer.tile.program(self.kept))
+        writer.emit(Block("if", parse_expression(crosses), (masked,), value.node))
         return variable
 
     # parts
@@ -257,9 +258,11 @@ class AttentionTiles:
     def begin(self) -> None:
         """Write the indices of the program."""
         dim = self.kept
-        self.writer.define(dim.variable, f"tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
+        tile = self.writer.tile
+        start = f"{tile.program(dim)} * {dim.block_name}"
+        self.writer.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
         if self.layout.batch != 1:
-            self.writer.define("batch", "tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
+            self.writer.define("batch", tile.program(self.batch) + (".to(tl.int64)" if self.is_large() else ""))
 
     def is_large(self) -> bool:
         """Return whether an offset may not fit into 32 bits."""
@@ -330,20 +333,20 @@ def dot_block(size: int) -> int:
     return max(16, power_of_two(size))
 
 
-def loop_bounds(
-    values: Sequence[Value], masked: float, m: sympy.Symbol, n: sympy.Symbol, fixed: str, layout: ScoreLayout
-) -> tuple[str, str]:
-    """Return the bounds of a loop over n (with m fixed) or over m, beyond which masks have all values be `masked`."""
+def loop_bounds(tiles: AttentionTiles, values: Sequence[Value], masked: float) -> tuple[str, str]:
+    """Return the bounds of the loop of a kernel, beyond which masks have all values be `masked`."""
+    m, n, fixed, layout = tiles.m, tiles.n, tiles.fixed, tiles.layout
+    program = tiles.writer.tile.program(tiles.kept)
     above, below = causal_offset(values, masked, m, n), causal_offset(values, masked, n, m)
     over, block, size = ("ROWS", "COLS", layout.n) if fixed == "m" else ("COLS", "ROWS", layout.m)
     first, last = (below, above) if fixed == "m" else (above, below)
     start, end = "0", size_text(size)
     if first is not None:
-        start = f"tl.program_id(0) * {over}{signed(-first)}"
+        start = f"{program} * {over}{signed(-first)}"
         start = f"tl.maximum({start}, 0)" if first > 0 else start
         start = f"{start} // {block} * {block}"
     if last is not None:
-        end = f"tl.minimum({end}, (tl.program_id(0) + 1) * {over}{signed(last)})"
+        end = f"tl.minimum({end}, ({program} + 1) * {over}{signed(last)})"
     return start, end
 
 
@@ -369,11 +372,11 @@ def causal_mask(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> CausalMask | 
     return None
 
 
-def crosses_bound(offset: int, fixed: str) -> str:
-    """Return whether the bound of a causal mask goes through the tile at `start`, or may do so."""
+def crosses_bound(offset: int, fixed: str, program: str) -> str:
+    """Return whether the bound of a causal mask goes through the tile at `start` of a program, or may do so."""
     if fixed == "m":
-        return f"start + COLS > tl.program_id(0) * ROWS{signed(offset)}"
-    return f"start < (tl.program_id(0) + 1) * COLS{signed(-offset)}"
+        return f"start + COLS > {program} * ROWS{signed(offset)}"
+    return f"start < ({program} + 1) * COLS{signed(-offset)}"
 
 
 def signed(offset: int) -> str:
