@@ -119,9 +119,9 @@ def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
     assert sorted(file.name for file in dump.iterdir()) == snapshot(
         [
             "00_joint.py",
-            "08_joint_sum_stacked_parts.py",
-            "13_partition_recomputing_forward.py",
-            "14_partition_recomputing_backward.py",
+            "09_joint_sum_stacked_parts.py",
+            "14_partition_recomputing_forward.py",
+            "15_partition_recomputing_backward.py",
             "index.txt",
         ]
     )

@@ -42,7 +42,12 @@ from fx_lsp.codegen.graph.slices import (
     summed_stacks,
 )
 from fx_lsp.codegen.graph.template_kernel import misread_kernels, write_in_copied_layout
-from fx_lsp.codegen.graph.unsupported import recomputed_library_results, save_library_results
+from fx_lsp.codegen.graph.unsupported import (
+    recomputed_library_results,
+    release_weight_buffers,
+    save_library_results,
+    weight_buffers,
+)
 from fx_lsp.codegen.graph.views import detach_view_results, merge_views, nested_views, results_in_inputs
 from fx_lsp.codegen.triton.dot import fuse_matmuls
 from fx_lsp.codegen.triton.flash_attention import fuse_attention
@@ -208,6 +213,13 @@ REWRITES: tuple[Rewrite, ...] = (
         "Save what libraries compute or sort.",
         OURS,
         Invariant("nothing that a library computes is computed again in backward", recomputed_library_results),
+    ),
+    Rewrite(
+        "joint",
+        release_weight_buffers,
+        "Have recurrent layers of libraries lay out their weights themselves.",
+        OURS,
+        Invariant("no recurrent layer is given a tensor of all its weights", weight_buffers),
     ),
     Rewrite(
         "joint",

@@ -268,6 +268,7 @@ def _trace(
         prepared.inputs,
         prepared.run.result,
         request.source if loaded.whole else request.sliced,
+        constructor=prepared.constructor,
     )
     if traced.request.work:
         try:

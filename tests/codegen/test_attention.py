@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from interpreted import captured, compared, generated, loaded, wrong
+from interpreted import captured, compared, generated, kernels_in, loaded, wrong
 
 from fx_lsp.codegen.graph.decompositions import attention_decomposed
 
@@ -325,3 +325,66 @@ def test_the_attention_of_pytorch(
         made = generated(captured(function, inputs))
     assert "aten.bmm" not in made.text
     assert compared(loaded(made).f, function, inputs) == []
+
+
+def scores_and_masked(q, k, other=float("-inf")):
+    scores = q @ k.transpose(-2, -1) * 0.25
+    keep = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril()
+    return scores, scores.masked_fill(~keep, other)
+
+
+def masked_but_for_some(q, k, v):
+    scores, masked = scores_and_masked(q, k)
+    return torch.where(torch.arange(k.size(-2)) > 150, scores, masked).softmax(-1) @ v
+
+
+def capped_once_masked(q, k, v):
+    return (5 * torch.tanh(scores_and_masked(q, k)[1] / 5)).softmax(-1) @ v
+
+
+def at_least_another(q, k, v):
+    scores, masked = scores_and_masked(q, k)
+    return torch.maximum(masked, scores - 3).softmax(-1) @ v
+
+
+def masked_with_zeros(q, k, v):
+    return scores_and_masked(q, k, 0.0)[1].softmax(-1) @ v
+
+
+def masked_in_a_term(q, k, v):
+    scores, masked = scores_and_masked(q, k)
+    return (scores + torch.sigmoid(masked)).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    "function", [masked_but_for_some, capped_once_masked, at_least_another, masked_with_zeros, masked_in_a_term]
+)
+def test_tiles_are_left_out_where_all_their_scores_are_minus_infinity(function: Callable[..., torch.Tensor]) -> None:
+    """And not where a mask is of a part of what the scores are made of, or leaves a number."""
+    inputs = [tensor(1, 200, 16) for _ in range(3)]
+    file = generated(captured(function, inputs))
+    assert len(re.findall(r"tl\.dot\(", file.text)) >= 6
+    assert "tl.minimum(200," not in kernels_in(file)[0]
+    assert compared(loaded(file).f, function, inputs) == []
+
+
+def masked_by_a_term(q, k, v):
+    mask = torch.full((q.size(-2), k.size(-2)), float("-inf")).triu(1)
+    return (q @ k.transpose(-2, -1) * 0.25 + mask).softmax(-1) @ v
+
+
+def test_a_term_of_zeros_and_infinities_is_a_causal_mask() -> None:
+    """No tile of it is made of a number that the ones before leave alone: Triton has variables of one shape."""
+    inputs = [tensor(1, 200, 16) for _ in range(3)]
+    file = generated(captured(masked_by_a_term, inputs))
+    assert "tl.minimum(200," in file.text
+    assert not re.search(r"^ +\w+ = 0\.0$", file.text, re.M)
+    assert compared(loaded(file).f, masked_by_a_term, inputs) == []
+
+
+def test_attention_in_double_precision_is_left_to_the_library() -> None:
+    """What the kernels add up is in float32."""
+    inputs = [tensor(1, 64, 16, dtype=torch.float64) for _ in range(3)]
+    file = generated(captured(plain, inputs))
+    assert "tl.dot" not in file.text
+    assert compared(loaded(file).f, plain, inputs) == []

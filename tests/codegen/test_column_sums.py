@@ -87,3 +87,16 @@ def test_rows_beyond_the_last_change_nothing_of_columns(of_rows: str, of_columns
         return getattr(x, of_columns)(0), x
 
     assert wrong(shifted, [torch.randn(17, 19)]) == []
+
+
+@pytest.mark.parametrize("infinite", [torch.inf, -torch.inf])
+@pytest.mark.parametrize(("of_all", "dim"), [("amax", 0), ("amin", 0), ("amax", 1), ("amin", 1), ("logsumexp", 1)])
+def test_what_is_shifted_by_infinities_is_masked(of_all: str, dim: int, infinite: float) -> None:
+    """Beyond the last row or column there is the least number, less an infinite one of memory: NaN, if it counted."""
+    inputs = [torch.randn(17, 19), torch.randn(19) if dim == 0 else torch.randn(17, 1)]
+    inputs[1][3] = infinite
+
+    def shifted(x, by):
+        return getattr(x - by, of_all)(dim)
+
+    assert wrong(shifted, inputs) == []

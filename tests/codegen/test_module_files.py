@@ -120,3 +120,137 @@ def test_kernels_and_operators_have_names_in_ascii(files: dict[str, str]) -> Non
         ]
     )
     assert "def größe(α, café):" in files["größe"]
+
+
+CONSTRUCTED = """\
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass
+class Sizes:
+    wide: int = 12
+    deep: tuple[int, ...] = (8, 4)
+
+
+# fx: init(dims=(12, 8, 4), names=["a", "b"], options={"scale": [2.0], "it's": "a \\"b\\""}), x=f32[5, 12]
+class Chain(nn.Module):
+    def __init__(self, dims, names, options):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(a, b) for a, b in zip(dims, dims[1:]))
+        self.scale = options["scale"][0]
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x).relu() * self.scale
+        return x
+
+
+class Configured(nn.Module):
+    def __init__(self, sizes: Sizes):
+        super().__init__()
+        self.part = nn.Linear(sizes.wide, sizes.deep[0])
+
+    def forward(self, x):
+        return self.part(x).tanh()
+
+
+# fx: init(start=f32[12]), x=f32[5, 12]
+class Started(nn.Module):
+    def __init__(self, start):
+        super().__init__()
+        self.weight = nn.Parameter(start)
+
+    def forward(self, x):
+        return x * self.weight
+"""
+
+SPREAD = """\
+import torch
+from torch import nn
+
+
+class Spread(nn.Module):
+    def __init__(self, first, *dims, bias=True):
+        super().__init__()
+        self.part = nn.Linear(first, dims[-1], bias)
+
+    def forward(self, x):
+        return self.part(x).relu()
+
+
+def get_init_inputs():
+    return [12, 8, 4]
+
+
+def get_inputs():
+    return [torch.randn(5, 12)]
+"""
+
+
+def test_the_original_is_made_with_what_it_was_traced_with(tmp_path: Path, warm_torch: None) -> None:
+    """Sequences, dictionaries and objects stand in the file as they are; a tensor does not."""
+    files = {
+        **generated(tmp_path / "constructed.py", CONSTRUCTED, ["Chain", "Configured", "Started"]),
+        **generated(tmp_path / "spread.py", SPREAD, ["Spread"]),
+    }
+    calls = {n: re.findall(rf"^    return {n}\((.*?)\)\n\n", text, re.M | re.S) for n, text in files.items()}
+    assert calls == snapshot(
+        {
+            "Chain": [
+                """\
+
+        dims=(12, 8, 4), names=["a", "b"], options={"scale": [2.0], "it's": 'a "b"'}
+    \
+"""
+            ],
+            "Configured": ["sizes=Sizes()"],
+            "Started": [],
+            "Spread": ["12, 8, 4"],
+        }
+    )
+    assert "It is not compared with the original: it is made with a tensor, f32[12]." in files["Started"]
+    for name, output in outputs(tmp_path, files).items():
+        assert "wrong" not in output, name
+        assert ("right" in output) == (name != "Started"), name
+
+
+RECURRENT = """\
+from torch import nn
+
+
+# fx: x=f32[7, 2, 16]
+class Long(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LSTM(16, 32)
+
+    def forward(self, x):
+        return self.layer(x)[0].tanh()
+
+
+# fx: x=f32[7, 2, 16]
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.GRU(16, 32, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0].mean(1)
+"""
+
+
+def test_recurrent_layers_are_calls_with_gradients_of_all_weights(tmp_path: Path, warm_torch: None) -> None:
+    """The library lays out their weights itself, and says how much memory it reserves for backward."""
+    files = generated(tmp_path / "recurrent.py", RECURRENT, ["Long", "Gated"])
+    for text in files.values():
+        call = re.findall(r"_cudnn_rnn\.default\((.*?)^    \)", text, re.M | re.S)[0].split(",\n")
+        assert call[3].strip() == "None"
+        reserve, weights = (f"cudnn_rnn[{n}]" for n in (3, 4))
+        assert f"{reserve}, {weights}" in text
+        gradients = [f"cudnn_rnn_backward[{place}]" for place in ("3][0", "3][1", "3][2", "3][3", "0")]
+        assert all(f"        {gradient},\n" in text for gradient in gradients)
+    said = {name: output.splitlines()[0] for name, output in outputs(tmp_path, files).items()}
+    assert set(said.values()) == {"not compared with the original: aten._cudnn_rnn runs on a GPU alone"}

@@ -407,4 +407,6 @@ def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Nod
 
 
 def _is_part(node: fx.Node, computed: Collection[fx.Node]) -> bool:
-    return node.target is operator.getitem and node.args[0] in computed
+    """Return whether a node is picked from what a call returns, or from a list in that."""
+    source: Any = node.args[0] if node.target is operator.getitem else None
+    return source is not None and (source in computed or _is_part(source, computed))

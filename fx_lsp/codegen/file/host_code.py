@@ -207,11 +207,10 @@ def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
 
 def grid_text(kernel: Kernel, out: str) -> str:
     """Return the number of programs of a kernel that writes `out`, as it is written in brackets behind it."""
-    dims = [d for d in kernel.tile.dims if d.role == "grid"]
     chosen = {n for c in kernel.tile.configs[1:] for n, _ in c.blocks}
     parts: list[str] = []
     depends = False
-    for dim in dims:
+    for dim in kernel.tile.grid:
         if dim.block == 1:
             parts.append(size_text(dim.size))
         elif dim.block_name in chosen:

@@ -24,9 +24,17 @@ def computes_nothing(node: fx.Node) -> bool:
 
 
 def is_empty(node: fx.Node) -> bool:
-    """Return whether a node makes a tensor without elements."""
+    """Return whether a node makes a tensor without elements. What is picked from the results of a call is what that
+    gives: a library may need memory of which a trace does not know how much it is."""
     value = node.meta.get("val")
-    return node.op == "call_function" and isinstance(value, torch.Tensor) and any(s == 0 for s in symbolic_shape(value))
+    if node.op != "call_function" or not isinstance(value, torch.Tensor) or _is_picked_from_call(node):
+        return False
+    return any(s == 0 for s in symbolic_shape(value))
+
+
+def _is_picked_from_call(node: fx.Node) -> bool:
+    source: Any = node.args[0] if node.target is operator.getitem else None
+    return source is not None and lowering_of(source) is None
 
 
 def symbolic_shape(value: torch.Tensor) -> Coords:

@@ -80,6 +80,29 @@ def recomputed_library_results(graph: fx.Graph) -> Iterator[fx.Node]:
     return (n for n in graph.nodes if _is_of_library(n) and not is_saved(n))
 
 
+def release_weight_buffers(graph: fx.Graph) -> None:
+    """Have recurrent layers lay out their weights in memory themselves: a trace has no tensor like that."""
+    for node in graph.nodes:
+        place = _weight_buffer(node)
+        if place is not None:
+            node.update_arg(place, None)
+
+
+def weight_buffers(graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield recurrent layers that are given all of their weights as one tensor, too."""
+    return (n for n in graph.nodes if _weight_buffer(n) is not None)
+
+
+def _weight_buffer(node: fx.Node) -> int | None:
+    """Return which argument of a node is all weights of a recurrent layer as one tensor, which it need not have."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    for place, argument in enumerate(node.target._schema.arguments[: len(node.args)]):
+        if argument.name == "weight_buf" and isinstance(argument.type, torch.OptionalType):
+            return None if node.args[place] is None else place
+    return None
+
+
 def _is_of_library(node: fx.Node) -> bool:
     return any(re.match(pattern, operation(node)) for pattern in (*_LIBRARIES, _SORTING))
 

@@ -59,9 +59,16 @@ def aliases_first(node: fx.Node) -> bool:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Return whether a node draws random numbers."""
-    tags: Any = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags
+    """Return whether a node draws random numbers: one that may drop elements draws none where it drops none."""
+    target: Any = node.target
+    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
+        return False
+    dropped = [
+        node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+        for place, argument in enumerate(target._schema.arguments)
+        if argument.name in ("dropout", "dropout_p")
+    ]
+    return not dropped or any(probability != 0.0 for probability in dropped)
 
 
 def args_of(node: fx.Node) -> list[Any]:

@@ -52,6 +52,23 @@ class Tile:
     merged: Mapping[sympy.Symbol, Index]
     configs: tuple[Config, ...]
 
+    @property
+    def grid(self) -> tuple[Dim, ...]:
+        """The dimensions that are spread over programs, one for each axis of the grid: the first axis takes any number
+        of programs, the others `MAX_PROGRAMS` each."""
+        dims = [d for d in self.dims if d.role == "grid"]
+        longest = [d for d in dims[1:] if d.size.is_Integer and self._programs(d) > MAX_PROGRAMS]
+        return (*longest, *(d for d in dims if d not in longest))
+
+    def program(self, dim: Dim) -> str:
+        """Return the number of a program along a dimension, as text."""
+        return f"tl.program_id({self.grid.index(dim)})"
+
+    def _programs(self, dim: Dim) -> int:
+        """Return how many programs there are along a dimension of a known size, at most."""
+        blocks = [dict(config.blocks).get(dim.block_name, dim.block) for config in self.configs]
+        return -(-int(dim.size) // min(blocks, default=dim.block))
+
     def index(self, index: Index) -> Index:
         """Return an index in terms of the merged axes."""
         return index.xreplace(dict(self.merged))
@@ -65,6 +82,9 @@ class Config:
     warps: int
     stages: int = 0
 
+
+MAX_PROGRAMS = 65535
+"""The most programs along an axis of a grid that is not its first."""
 
 MAX_ROW_ELEMENTS = 16384
 """The most elements of a row that one program holds at once."""

@@ -31,6 +31,9 @@ from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
 MAX_HEAD_SIZE = 256
 """The widest rows of operands of which a program holds a tile."""
 
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+"""The dtypes of products that are summed in float32."""
+
 MIN_SCORES = 32
 """The fewest rows and columns of scores for which it is worth it."""
 
@@ -39,7 +42,7 @@ def find_attention(graph: fx.Graph, row_max: fx.Node) -> Attention | None:
     """Return the attention whose softmax subtracts the maxima `row_max`, or None."""
     shifted: Any = row_max.args[0]
     first = _score_product(shifted) if reduced_dimensions(row_max) == (len(shape_of(shifted)) - 1,) else None
-    if first is None:
+    if first is None or first.meta["val"].dtype not in DTYPES:
         return None
     scores, gradients = _computed_from_scores(graph, first, count(shape_of(first)))
     after, layout = backward_nodes(graph), ScoreLayout(first)

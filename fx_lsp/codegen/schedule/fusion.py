@@ -99,7 +99,7 @@ def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Nod
         elif node in anchors:
             anchors_needed(node, boundary, needs)
             place[node] = _group_anchor(steps, node, needs, place, cut)
-        elif node.target is operator.getitem and node.args[0] in memory.calls:
+        elif node.target is operator.getitem and node in memory.roots:
             place[node] = place[node.args[0]]
     stored = {n for n in anchors if memory.needs(n)}
     for node in anchors:
@@ -113,14 +113,22 @@ def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> 
     results = set(output.all_input_nodes)
     calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays_call(n))}
     live = _live_nodes(results | calls)
-    roots = {n for n in graph.nodes if n.op in ("placeholder", "get_attr")} | calls
-    roots |= {n for n in graph.nodes if n.target is operator.getitem and n.args[0] in calls}
+    roots = {n for n in graph.nodes if n.op in ("placeholder", "get_attr")} | _results_of(graph, calls)
     views = _views_of(roots)
     parts = concat_parts([n for n in graph.nodes if n in live], roots, views)
     joined = {whole for targets in parts.values() for whole, _ in targets}
     views |= _views_of(joined)
     arguments = _arguments(calls, views)
     return _Memory(results, calls, live, arguments, cut, roots | joined, views, parts, joined)
+
+
+def _results_of(graph: fx.Graph, calls: Collection[fx.Node]) -> set[fx.Node]:
+    """Return calls, and what is picked from their results: from lists among those, too."""
+    results = set(calls)
+    for node in graph.nodes:
+        if node.target is operator.getitem and node.args[0] in results:
+            results.add(node)
+    return results
 
 
 def _arguments(calls: Iterable[fx.Node], views: Collection[fx.Node]) -> set[fx.Node]:

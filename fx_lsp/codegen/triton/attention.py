@@ -8,7 +8,7 @@ import ast
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -20,7 +20,24 @@ from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.graph.template_kernel import Subgraph
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
 from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
-from fx_lsp.codegen.ir.ops import AND, EXP2, LOG2, NOT, OR, SUB, WHERE, op, triton_type
+from fx_lsp.codegen.ir.ops import (
+    ADD,
+    AND,
+    COPY,
+    DIV,
+    EXP,
+    EXP2,
+    FMA,
+    LOG2,
+    MUL,
+    NEG,
+    NOT,
+    OR,
+    SUB,
+    WHERE,
+    op,
+    triton_type,
+)
 from fx_lsp.codegen.ir.statement import Block, assign
 from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, size_text
 from fx_lsp.codegen.ir.tile import Config, Dim, Tile
@@ -84,10 +101,10 @@ class AttentionTiles:
         chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
         self.mdim = Dim((self.m,), (layout.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
         self.ndim = Dim((self.n,), (layout.n,), "grid" if fixed == "n" else "loop", cols, "cols", "N", "COLS")
-        batch = Dim((BATCH,), (layout.batch,), "grid", 1, "batch", "B", "")
+        self.batch = Dim((BATCH,), (layout.batch,), "grid", 1, "batch", "B", "")
         self.kept, self.stepped = (self.mdim, self.ndim) if fixed == "m" else (self.ndim, self.mdim)
         strategy = TileStrategy(self._masked, _same_index, self._axis_names, _no_sizes, self._masks)
-        tile = Tile((self.kept, batch, self.stepped), {}, chosen)
+        tile = Tile((self.kept, self.batch, self.stepped), {}, chosen)
         self.writer = KernelWriter(title, tile, [], {}, naming, strategy)
         node: Any = next(iter(targets.values())).node.args[0]
         memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, node.args, strict=True) if read in buffers}
@@ -132,7 +149,8 @@ class AttentionTiles:
         condition = parse_expression(f"cols[None, :] <= rows[:, None]{signed(mask.offset)}")
         parts = {"c": condition, "kept": variable, "other": writer.ref(mask.other)}
         masked = assign(variable.id, fill_template("tl.where(c, kept, other)", parts), value.node)
-        writer.emit(Block("if", parse_expression(crosses_bound(mask.offset, self.fixed)), (masked,), value.node))
+        crosses = crosses_bound(mask.offset, self.fixed, writer.tile.program(self.kept))
+        writer.emit(Block("if", parse_expression(crosses), (masked,), value.node))
         return variable
 
     # parts
@@ -217,7 +235,8 @@ class AttentionTiles:
         else:
             below = b.compute(SUB, (shifted, row_max), torch.float32, attention.weights)
             power_of_sum = b.compute(LOG2, (total,), torch.float32, attention.row_sum)
-            exponent = b.compute(op(f"a * {LOG2_E!r} - b"), (below, power_of_sum), torch.float32, attention.weights)
+            scaled = b.compute(MUL, (below, b.constant(LOG2_E, torch.float32)), torch.float32, attention.weights)
+            exponent = b.compute(SUB, (scaled, power_of_sum), torch.float32, attention.weights)
         self.bound[weights] = coords, b.compute(EXP2, (exponent,), torch.float32, attention.weights)
 
     def take(self, values: Sequence[Value]) -> None:
@@ -239,9 +258,11 @@ class AttentionTiles:
     def begin(self) -> None:
         """Write the indices of the program."""
         dim = self.kept
-        self.writer.define(dim.variable, f"tl.program_id(0) * {dim.block_name} + tl.arange(0, {dim.block_name})")
+        tile = self.writer.tile
+        start = f"{tile.program(dim)} * {dim.block_name}"
+        self.writer.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
         if self.layout.batch != 1:
-            self.writer.define("batch", "tl.program_id(1)" + (".to(tl.int64)" if self.is_large() else ""))
+            self.writer.define("batch", tile.program(self.batch) + (".to(tl.int64)" if self.is_large() else ""))
 
     def is_large(self) -> bool:
         """Return whether an offset may not fit into 32 bits."""
@@ -312,18 +333,20 @@ def dot_block(size: int) -> int:
     return max(16, power_of_two(size))
 
 
-def loop_bounds(value: Value, m: sympy.Symbol, n: sympy.Symbol, fixed: str, layout: ScoreLayout) -> tuple[str, str]:
-    """Return the bounds of a loop over n (with m fixed) or over m, as far as masks of both ends say."""
-    above, below = causal_offset(value, m, n), causal_offset(value, n, m)  # n <= m + above, m <= n + below
+def loop_bounds(tiles: AttentionTiles, values: Sequence[Value], masked: float) -> tuple[str, str]:
+    """Return the bounds of the loop of a kernel, beyond which masks have all values be `masked`."""
+    m, n, fixed, layout = tiles.m, tiles.n, tiles.fixed, tiles.layout
+    program = tiles.writer.tile.program(tiles.kept)
+    above, below = causal_offset(values, masked, m, n), causal_offset(values, masked, n, m)
     over, block, size = ("ROWS", "COLS", layout.n) if fixed == "m" else ("COLS", "ROWS", layout.m)
     first, last = (below, above) if fixed == "m" else (above, below)
     start, end = "0", size_text(size)
     if first is not None:
-        start = f"tl.program_id(0) * {over}{signed(-first)}"
+        start = f"{program} * {over}{signed(-first)}"
         start = f"tl.maximum({start}, 0)" if first > 0 else start
         start = f"{start} // {block} * {block}"
     if last is not None:
-        end = f"tl.minimum({end}, (tl.program_id(0) + 1) * {over}{signed(last)})"
+        end = f"tl.minimum({end}, ({program} + 1) * {over}{signed(last)})"
     return start, end
 
 
@@ -337,23 +360,23 @@ class CausalMask:
 
 
 def causal_mask(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> CausalMask | None:
-    """Return the causal mask that a value is behind, or None for any other value."""
+    """Return the causal mask that a value is behind, one for each row and column, or None for any other value."""
     if not (isinstance(value, Compute) and value.op is WHERE):
         return None
     condition, yes, no = value.args
     for value_inside, other, holds in ((no, yes, True), (yes, no, False)):
         if isinstance(condition, Test) and len(condition.guard) == 1 and isinstance(other, Constant):
-            offset = _masked_above(condition, m, n, holds)
+            offset = _masked_above(condition, m, n, holds) if {m, n} <= value_inside.axes else None
             if offset is not None:
                 return CausalMask(value_inside, other, offset)
     return None
 
 
-def crosses_bound(offset: int, fixed: str) -> str:
-    """Return whether the bound of a causal mask goes through the tile at `start`, or may do so."""
+def crosses_bound(offset: int, fixed: str, program: str) -> str:
+    """Return whether the bound of a causal mask goes through the tile at `start` of a program, or may do so."""
     if fixed == "m":
-        return f"start + COLS > tl.program_id(0) * ROWS{signed(offset)}"
-    return f"start < (tl.program_id(0) + 1) * COLS{signed(-offset)}"
+        return f"start + COLS > {program} * ROWS{signed(offset)}"
+    return f"start < ({program} + 1) * COLS{signed(-offset)}"
 
 
 def signed(offset: int) -> str:
@@ -361,18 +384,61 @@ def signed(offset: int) -> str:
     return f" + {offset}" if offset > 0 else f" - {-offset}" if offset < 0 else ""
 
 
-def causal_offset(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> int | None:
-    """Return the k for which everything is masked where n > m + k, or None where no mask says so."""
-    for choice in values_of([value]):
-        if not (isinstance(choice, Compute) and choice.op is WHERE):
-            continue
-        condition, yes, no = choice.args
-        for masked, holds in ((yes, True), (no, False)):
-            if isinstance(masked, Constant) and masked.value in (float("-inf"), 0.0):
-                offset = _masked_above(condition, m, n, holds)
-                if offset is not None and (masked.value != 0.0 or choice is value):
-                    return offset
-    return None
+def causal_offset(values: Sequence[Value], masked: float, m: sympy.Symbol, n: sympy.Symbol) -> int | None:
+    """Return the k for which all values are `masked`, -inf or 0, where n > m + k; None where no mask says so."""
+    offset = max(_masked_offsets(value, m, n)[masked] for value in values)
+    return int(offset) if math.isfinite(offset) else None
+
+
+LOWEST, ZEROED = -math.inf, 0.0
+"""What masks leave: of scores, and of weights and gradients."""
+
+Offsets: TypeAlias = "dict[float, float]"
+"""The k for which a value is -inf where n > m + k, and the one for which it is 0; inf for never, -inf for always."""
+
+
+def _masked_offsets(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> Offsets:
+    """Return where a value is masked, by what it is computed of."""
+    offsets: dict[int, Offsets] = {}
+    for each in values_of([value]):
+        of_each = dict.fromkeys((LOWEST, ZEROED), math.inf)
+        if isinstance(each, Constant) and each.value in of_each:
+            of_each[float(each.value)] = -math.inf
+        elif isinstance(each, Compute) and each.op is WHERE:
+            of_each = _chosen_offsets(each, [offsets[id(a)] for a in each.args[1:]], m, n)
+        elif isinstance(each, Compute):
+            of_each = _computed_offsets(each, [offsets[id(a)] for a in each.args])
+        offsets[id(each)] = of_each
+    return offsets[id(value)]
+
+
+def _chosen_offsets(choice: Compute, chosen: Sequence[Offsets], m: sympy.Symbol, n: sympy.Symbol) -> Offsets:
+    """Return where a choice is masked: where both sides are, or from where on the masked one is chosen."""
+    bounds = (_masked_above(choice.args[0], m, n, holds) for holds in (True, False))
+    from_on = [math.inf if bound is None else bound for bound in bounds]
+    yes, no = chosen
+    return {k: min(max(from_on[0], yes[k]), max(from_on[1], no[k]), max(yes[k], no[k])) for k in (LOWEST, ZEROED)}
+
+
+def _computed_offsets(value: Compute, args: Sequence[Offsets]) -> Offsets:
+    """Return where an operation gives -inf or 0, as far as that is sure whatever else it takes."""
+    op, low, zero = value.op, [a[LOWEST] for a in args], [a[ZEROED] for a in args]
+    positive = [isinstance(a, Constant) and a.value > 0 for a in value.args]
+    if op.is_cast or op is COPY:
+        return dict(args[0])
+    if op is ADD:
+        return {LOWEST: min(low), ZEROED: max(zero)}
+    if op is SUB:
+        return {LOWEST: low[0], ZEROED: max(zero)}
+    if op is MUL:
+        return {LOWEST: low[0] if positive[1] else low[1] if positive[0] else math.inf, ZEROED: min(zero)}
+    if op is DIV:
+        return {LOWEST: low[0] if positive[1] else math.inf, ZEROED: zero[0]}
+    if op is FMA:
+        return {LOWEST: low[2], ZEROED: max(min(zero[:2]), zero[2])}
+    if op is EXP or op is EXP2:
+        return {LOWEST: math.inf, ZEROED: low[0]}
+    return {LOWEST: math.inf, ZEROED: zero[0] if op is NEG else math.inf}
 
 
 def _masked_above(condition: Value, m: sympy.Symbol, n: sympy.Symbol, holds: bool) -> int | None:

@@ -152,7 +152,7 @@ def _tiles_of_program(writer: KernelWriter, tiling: MatmulTiling) -> ast.expr:
 def _write_place(writer: KernelWriter, tiling: MatmulTiling) -> None:
     """Write which tile a program computes."""
     wide, batched = ".to(tl.int64)" if writer.is_large() else "", tiling.batch in tiling.tile.dims
-    batch = "tl.program_id(2)"
+    batch = tiling.tile.program(tiling.batch) if batched else ""
     if tiling.matrices is not None and batched:
         writer.define("within", "tile % (num_m * num_n)")
         batch = "(tile // (num_m * num_n))" if wide else "tile // (num_m * num_n)"
@@ -161,8 +161,10 @@ def _write_place(writer: KernelWriter, tiling: MatmulTiling) -> None:
         number = "within" if batched else "tile"
         swizzled = f"tl.swizzle2d({number} // num_m, {number} % num_m, num_n, num_m, GROUP)"
     else:
-        writer.define(("pid_m", "pid_n"), "tl.program_id(0), tl.program_id(1)")
-        writer.define(("num_m", "num_n"), "tl.num_programs(0), tl.num_programs(1)")
+        grid = tiling.tile.grid
+        places = [grid.index(dim) for dim in (tiling.rows, tiling.cols)]
+        writer.define(("pid_m", "pid_n"), ", ".join(f"tl.program_id({place})" for place in places))
+        writer.define(("num_m", "num_n"), ", ".join(f"tl.num_programs({place})" for place in places))
         swizzled = "tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)"
     writer.define(("pid_n", "pid_m"), swizzled)
     if batched:

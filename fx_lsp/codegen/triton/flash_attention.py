@@ -44,7 +44,7 @@ from fx_lsp.codegen.ir.values import Buffer, Value
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import split_factor
 from fx_lsp.codegen.lower.attention import ScoreLayout, find_attention
-from fx_lsp.codegen.triton.attention import AttentionTiles, is_moderate, loop_bounds, rounded
+from fx_lsp.codegen.triton.attention import LOWEST, ZEROED, AttentionTiles, is_moderate, loop_bounds, rounded
 from fx_lsp.codegen.triton.reductions import Accumulator, weights_accumulator, write_reductions
 
 CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
@@ -163,7 +163,7 @@ def _write_forward(tiles: AttentionTiles, attention: Attention) -> Kernel:
     softmax = weights_accumulator(writer, "ROWS", scores, is_moderate(shifted), softmax_nodes)
     weighted = tiles.sum_of_products("acc", "ROWS", wide, dtype, attention.result.node)
     tiles.write_loop(
-        loop_bounds(shifted, tiles.m, tiles.n, "m", tiles.layout),
+        loop_bounds(tiles, [shifted], LOWEST),
         [softmax, weighted.accumulator(writer, weights_and_values, "acc * scale[:, None]")],
         lambda: _write_score_product(tiles, attention, "products", (queries, keys), product),
     )
@@ -221,7 +221,7 @@ def _write_backward(tiles: AttentionTiles, attention: Attention, products: Seque
         depth = next(d for d in tiles.depths if d in other.axes)
         total = tiles.sum_of_products(names[-1], block, depth, dtype, product.node)
         sums.append(total.accumulator(writer, partial(_score_operands, tiles, product, score, other, dtype)))
-    bounds = loop_bounds(scores[0], tiles.m, tiles.n, tiles.fixed, tiles.layout)
+    bounds = loop_bounds(tiles, scores, ZEROED)
     tiles.write_loop(bounds, sums, lambda: _write_score_products(tiles, attention, operands))
     writes: list[Buffer] = []
     for (number, product), other, total, factor in zip(chosen, others, names, factors, strict=True):
@@ -290,12 +290,13 @@ def _write_score_sum(tiles: AttentionTiles, attention: Attention, summed: ScoreS
     tiles.ndim = replace(tiles.ndim, role="grid")
     writer.tile = Tile((tiles.mdim, tiles.ndim, *shares), {}, writer.tile.configs)
     writer.loop = Dim((tiles.b,), (summed.summed,), "loop", 1, "batch", "B", "") if summed.summed != 1 else None
-    for position, dim in enumerate((tiles.mdim, tiles.ndim)):
-        start = f"tl.program_id({position}) * {dim.block_name}"
+    for dim in (tiles.mdim, tiles.ndim):
+        start = f"{writer.tile.program(dim)} * {dim.block_name}"
         writer.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
     if number != 1:
         tiles.names[share] = "share" if summed.summed != 1 else "batch"
-        writer.define(tiles.names[share], "tl.program_id(2)" + (".to(tl.int64)" if tiles.is_large() else ""))
+        wide = ".to(tl.int64)" if tiles.is_large() else ""
+        writer.define(tiles.names[share], f"{writer.tile.program(shares[0])}{wide}")
     operands = _bind_scores(tiles, attention)
     score = tiles.score(summed.scores)
     tiles.take([*(side for pair in operands for side in pair), score])

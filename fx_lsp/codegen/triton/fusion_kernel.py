@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
@@ -24,7 +25,10 @@ from fx_lsp.codegen.triton.reductions import (
 )
 
 PIPELINE_STAGES = 3
-"""How many iterations of a loop have their loads under way at once."""
+"""How many iterations of a loop have their loads under way at once, at most."""
+
+MAX_PIPELINED_BYTES = 160 << 10
+"""The most bytes of shared memory that loads which are under way may take: a block of an A100 has so many."""
 
 
 def write_fusion_kernel(
@@ -165,9 +169,8 @@ def _load_ahead(writer: KernelWriter, values: Iterable[Value]) -> None:
 
 def write_header(writer: KernelWriter) -> None:
     """Write which elements a program has."""
-    programs = [d for d in writer.tile.dims if d.role == "grid"]
-    for number, dim in enumerate(programs):
-        start = f"tl.program_id({number})" + (".to(tl.int64)" if writer.is_large() else "")
+    for dim in (d for d in writer.tile.dims if d.role == "grid"):
+        start = writer.tile.program(dim) + (".to(tl.int64)" if writer.is_large() else "")
         if dim.block == 1:
             writer.define(dim.variable, start)
         else:
@@ -236,12 +239,13 @@ def _write_loop(
 ) -> None:
     writer.used_sizes.add(loop.size_name)
     wide = _is_wide(writer, loop)
+    stages = pipeline_stages(writer)
     if loop.block == 1:
         counter = writer.unique("step") if wide else loop.variable
-        steps = f"tl.range({loop.size_name}, num_stages={PIPELINE_STAGES})"
+        steps = f"tl.range({loop.size_name}, num_stages={stages})"
     else:
         counter = "start"
-        steps = f"tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={PIPELINE_STAGES})"
+        steps = f"tl.range(0, {loop.size_name}, {loop.block_name}, num_stages={stages})"
 
     def begin() -> None:
         if loop.block > 1:
@@ -255,6 +259,19 @@ def _write_loop(
             _write_stores(writer, stores)
 
     write_reductions(writer, accumulators(writer, loop, reductions, partners), (counter, steps), begin, end)
+
+
+def pipeline_stages(writer: KernelWriter) -> int:
+    """Return how many iterations of a loop have their loads under way at once: shared memory has room for all of them
+    but the last, at the smallest blocks there are to choose from."""
+    loads = [load for load in writer.loads if writer.is_in_loop(load)]
+    sizes = (sum(_loaded_bytes(writer, load, dict(c.blocks)) for load in loads) for c in writer.tile.configs)
+    return max(1, min(PIPELINE_STAGES, MAX_PIPELINED_BYTES // max(min(sizes), 1) + 1))
+
+
+def _loaded_bytes(writer: KernelWriter, load: Load, blocks: Mapping[str, int]) -> int:
+    elements = math.prod(blocks.get(d.block_name, d.block) for d in writer.dims_of(load.axes))
+    return elements * load.buffer.dtype.itemsize
 
 
 def _store_depth(store: Store, depth: Mapping[int, int]) -> int:

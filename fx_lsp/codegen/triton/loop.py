@@ -21,7 +21,7 @@ from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import Constant, Value
 from fx_lsp.codegen.schedule.tiling import with_stages
 from fx_lsp.codegen.triton.expressions import KernelWriter
-from fx_lsp.codegen.triton.fusion_kernel import ELEMENTS, PIPELINE_STAGES, finished_kernel, write_header
+from fx_lsp.codegen.triton.fusion_kernel import ELEMENTS, finished_kernel, pipeline_stages, write_header
 
 MAX_UNROLLED = 8
 """Up to how many iterations Triton writes out again when it compiles."""
@@ -181,7 +181,7 @@ def _loop_statement(writer: KernelWriter, loop: Loop, is_static: bool, body: tup
     bounds = f"{first}, {end}" if first else f"{end}"
     if end - first <= MAX_UNROLLED or is_static:
         return For(step, parse_expression(f"tl.static_range({bounds})"), body)
-    stages = "STAGES" if "STAGES" in dict(writer.tile.configs[0].blocks) else PIPELINE_STAGES
+    stages = "STAGES" if "STAGES" in dict(writer.tile.configs[0].blocks) else pipeline_stages(writer)
     how = f"loop_unroll_factor={UNROLL_FACTOR}" if end - first >= MIN_PARTLY_UNROLLED else f"num_stages={stages}"
     steps = parse_expression(f"tl.range({first}, {end}, {how})")
     if not writer.is_large():

@@ -38,7 +38,9 @@ def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axe
         elif isinstance(each, Load):
             values[id(each)] = others.get(id(each)) if ends(each.axes) else None
         elif isinstance(each, Compute):
-            values[id(each)] = _fold(each.op, [(values[id(a)], ends(a.axes)) for a in each.args])
+            numbers = [values[id(a)] for a in each.args]
+            stays = _shifts_to_extreme(each, numbers[0], ends)
+            values[id(each)] = numbers[0] if stays else _fold(each.op, numbers)
         elif isinstance(each, Reduction) and ends(each.axes):
             values[id(each)] = _reduced(each.kind, values[id(each.args[0])])
         else:
@@ -46,13 +48,20 @@ def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axe
     return values[id(value)]
 
 
-def _fold(op: Op, args: Sequence[tuple[float | None, bool]]) -> float | None:
-    """Compute an expression of numbers, if all that it takes are known. Beside each is whether it may be another where
-    the mask is false: infinity stays what it is where an unknown number that is the same there is subtracted."""
-    numbers = [number for number, _ in args]
+def _shifts_to_extreme(value: Compute, padding: float | None, ends: Callable[[Axes], bool]) -> bool:
+    """Return whether the maximum of elements, which are -inf where the mask is false, is subtracted from them, or the
+    minimum likewise: what is infinite stays so, unless all of it is, and then the difference is NaN everywhere."""
+    extremes = {-math.inf: "max", math.inf: "min"}
+    if value.op is not SUB or padding not in extremes:
+        return False
+    element, extreme = value.args
+    is_extreme = isinstance(extreme, Reduction) and extreme.kind == extremes[padding] and extreme.args == (element,)
+    return is_extreme and not ends(extreme.axes)
+
+
+def _fold(op: Op, numbers: Sequence[float | None]) -> float | None:
+    """Compute an expression of numbers, if all that it takes are known."""
     if op.is_cast:
-        return numbers[0]
-    if op is SUB and numbers[0] is not None and math.isinf(numbers[0]) and args[1] == (None, False):
         return numbers[0]
     if op.number is None or any(n is None for n in numbers):
         return None

@@ -221,13 +221,22 @@ COMPARE_WIDER = COMPARE.replace(
 """The comparison in that."""
 
 
-def main(name: str, receiver: str, names: bool, outside: Sequence[str]) -> list[str]:
+_GPU_ONLY = """\
+if device == "cpu":
+    print("not compared with the original: OPERATION runs on a GPU alone")
+    sys.exit()
+"""
+
+
+def main(name: str, receiver: str, names: bool, outside: Sequence[str], on_gpu: str) -> list[str]:
     """Return the lines that compare the function `name` with the original, which is the method `receiver` if that is
-    not "", and needs `names`; it finds the tensors `outside` by itself."""
+    not "", and needs `names`; it finds the tensors `outside` by itself. `on_gpu` names an operation that a GPU
+    alone has, or is ""."""
     subject = "module" if receiver else "reference"
     arguments = ["seed", "device", *(["module"] if receiver else []), *(["names"] if names else [])]
     lines = [
         'device = "cuda" if torch.cuda.is_available() else "cpu"',
+        *(_GPU_ONLY.replace("OPERATION", on_gpu).splitlines() if on_gpu else []),
         'if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":',
         '    sys.exit("there is no GPU here: set TRITON_INTERPRET=1")',
         "with torch.device(device):",

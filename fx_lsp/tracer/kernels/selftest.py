@@ -13,7 +13,10 @@ import torch
 from torch import fx, nn
 
 from fx_lsp.codegen.file.format import literal
+from fx_lsp.codegen.graph.unsupported import operation_name
+from fx_lsp.codegen.ir.lowerings import is_random
 from fx_lsp.tracer.capture.aot import Captured
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
 from fx_lsp.tracer.kernels.comparison import COMPARE, COMPARE_WIDER, DOUBLED, RESULTS, SHAKEN, TENSORS, WIDER, main
 from fx_lsp.tracer.kernels.original import original
 from fx_lsp.tracer.kernels.random_tensors import random_tensor
@@ -68,7 +71,8 @@ def self_test(
     compare = [WIDER, COMPARE_WIDER] if _casts(graph) else [COMPARE]
     copies = [SHAKEN] if isinstance(parameters.receiver, nn.Module) else []
     parts = [arguments_text, *copies, TENSORS, RESULTS, DOUBLED, *compare]
-    lines = main(name, _method(traced, parameters), bool(names), [i.expression for i in outside])
+    on_gpu = next((operation_name(n) for n in graph.nodes if not _runs_on_cpu(n)), "")
+    lines = main(name, _method(traced, parameters), bool(names), [i.expression for i in outside], on_gpu)
     if re.search(rf"^def {name}\(", "\n".join([definition, *parts]), re.M):  # ours make way for the user's
         definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
         parts, lines = ([re.sub(rf"\b{name}(?=[(),])", f"{name}_", t) for t in texts] for texts in (parts, lines))
@@ -116,18 +120,25 @@ def _float_dtypes(graph: fx.Graph, op: str) -> dict[fx.Node, torch.dtype]:
 _HALF = {torch.float16, torch.bfloat16}
 
 
-def _is_random(node: fx.Node) -> bool:
+def _runs_on_cpu(node: fx.Node) -> bool:
+    """Return whether PyTorch can compute an operation on the CPU."""
     target: Any = node.target
-    tags = target.tags if isinstance(target, torch._ops.OpOverload) else ()
-    dropped = [
-        node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
-        for i, a in enumerate(target._schema.arguments if tags else ())
-        if a.name == "dropout_p"
-    ]
-    if dropped == [0.0]:
-        return False
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return True
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key) for key in _CPU_KEYS)
+
+
+_CPU_KEYS = (
+    "CPU",
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+)
+
+
+def _is_random(node: fx.Node) -> bool:
     seeds = ("inductor_random", "inductor_seed", "inductor_lookup_seed", "inductor_randint")
-    return torch.Tag.nondeterministic_seeded in tags or any(s in str(target) for s in seeds)
+    return is_random(node) or any(s in str(node.target) for s in seeds)
 
 
 def _subject(traced: TracedCall, parameters: Signature) -> str:
@@ -142,10 +153,8 @@ def _subject(traced: TracedCall, parameters: Signature) -> str:
         raise _Missing("the original is no module")
     if not _is_class(traced, owner):
         return owner
-    constructor = [(i.name.removeprefix("init."), i.spec) for i in traced.inputs if i.name.startswith("init.")]
-    values = ", ".join(f"{_keyword(n)}{_expression(spec)}" for n, spec in constructor)
     mode = ".eval()" if isinstance(receiver, nn.Module) and not receiver.training else ""
-    return f"{owner}({values}){mode}"
+    return f"{owner}({_constructor_arguments(traced.constructor, request.module)}){mode}"
 
 
 def _is_class(traced: TracedCall, name: str) -> bool:
@@ -153,8 +162,38 @@ def _is_class(traced: TracedCall, name: str) -> bool:
     return "." in name or any(isinstance(s, ast.ClassDef) and s.name == name for s in ast.walk(tree))
 
 
-def _keyword(name: str) -> str:
-    return f"{name}=" if name.isidentifier() else ""
+def _constructor_arguments(plans: Plans, module: str) -> str:
+    """Return the arguments of a constructor, but for defaults, as text. Raises _Missing for what has none."""
+    spread = dict(plans.items).get(plans.starred or "")
+    is_spread = isinstance(spread, SequencePlan) and bool(spread.items)
+    parts: list[str] = []
+    for name, plan in plans.items:
+        is_positional = is_spread and name in plans.positional
+        if isinstance(plan, SequencePlan) and name == plans.starred:
+            parts += (_plan_text(item, module) for item in plan.items)
+        elif is_positional or any(i.source != "default" for i in input_specs(Plans(((name, plan),)))):
+            parts.append(f"{'' if is_positional else f'{name}='}{_plan_text(plan, module)}")
+    return ", ".join(parts)
+
+
+def _plan_text(plan: Plan, module: str) -> str:
+    """Return the value of a plan as an expression in the user's file, which is `module`. Raises _Missing."""
+    if isinstance(plan, TensorPlan):
+        raise _Missing(f"it is made with a tensor, {plan.spec}")
+    if isinstance(plan, ValuePlan):
+        return literal(plan.make()) or _expression(plan.shown)
+    items, kind = [_plan_text(item, module) for item in plan.items], plan.kind
+    if kind is tuple and plan.keys is None:
+        return tuple_text(items)
+    if kind is list:
+        return f"[{', '.join(items)}]"
+    if kind is dict and plan.keys is not None:
+        return "{" + ", ".join(f"{literal(k) or repr(k)}: {v}" for k, v in zip(plan.keys, items, strict=True)) + "}"
+    name = kind.__qualname__ if isinstance(kind, type) and kind.__module__ == module else "<"
+    if "<" in name:
+        raise _Missing("it is made with an object that cannot be written down")
+    keys = plan.keys or ()
+    return f"{name}({', '.join(f'{k}={v}' for k, v in zip(keys, items, strict=True)) if keys else ', '.join(items)})"
 
 
 def _expression(spec: str) -> str:

@@ -11,6 +11,7 @@ from fx_lsp.model import InputSpec, Stage, TraceRequest, read_work
 from fx_lsp.tracer.capture.aot import Captured
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.program.devices import OnCpu
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.source.provenance import Sources
@@ -22,7 +23,8 @@ class TracedCall:
     """The call of a target that was traced, its graphs and their stages, and what they were captured with.
 
     `symbolic` where sizes are symbols; `inputs` are how its arguments read to the user, `result` is what the call gave,
-    `ran` the part of the file that was executed; `options` are those of the work.
+    `ran` the part of the file that was executed; `options` are those of the work, `constructor` the plans for the
+    constructor of the object whose method it is.
     """
 
     request: TraceRequest
@@ -38,6 +40,7 @@ class TracedCall:
     result: Any = None
     ran: str = ""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+    constructor: Plans = field(default_factory=lambda: Plans(()))
 
 
 WORKS = {

@@ -77,11 +77,12 @@ def _layer(mode: int, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
     size = (cx if cx is not None else hx).size(2)
     projected = hx.size(2) if hx.size(2) != size else 0
     per_layer = (4 if biased else 2) + (1 if projected else 0)
-    results = aten._cudnn_rnn(
-        data, weights, per_layer, weights[0].detach(), hx, cx, mode, size, projected, layers,
-        batch_first, dropout, train, both, batch_sizes, None,
+    steps = data.transpose(0, 1) if batch_first else data  # as the operation does it: so its result lies in memory
+    output, *states = aten._cudnn_rnn(
+        steps, weights, per_layer, weights[0].detach(), hx, cx, mode, size, projected, layers,
+        False, dropout, train, both, batch_sizes, None,
     )  # fmt: skip
-    return tuple(results[: 3 if is_lstm else 2])
+    return (output.transpose(0, 1) if batch_first else output, *states[: 2 if is_lstm else 1])
 
 
 def _backward_specs(
