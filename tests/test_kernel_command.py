@@ -125,7 +125,7 @@ def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
             "index.txt",
         ]
     )
-    graph = (dump / "08_joint_sum_stacked_parts.py").read_text()
+    graph = (dump / "09_joint_sum_stacked_parts.py").read_text()
     assert [line for line in graph.splitlines() if "def " in line or "total" in line] == snapshot(
         [
             "def joint_sum_stacked_parts(x: f32[4, 8], grad_out: f32[8]):",
@@ -140,8 +140,8 @@ def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
         row[:53].rstrip() for row in rows if "sum_stacked_parts" in row or "backward_fuse_matmuls" in row
     ] == snapshot(
         [
-            "# 08_joint_sum_stacked_parts             41  +3 −2 ~1",
-            "# 31_backward_fuse_matmuls               37  nothing",
+            "# 09_joint_sum_stacked_parts             41  +3 −2 ~1",
+            "# 32_backward_fuse_matmuls               37  nothing",
         ]
     )
     assert [rows[n + 1] for n, row in enumerate(rows) if "partition_balancing" in row] == snapshot(
@@ -150,7 +150,7 @@ def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
 
     done = kernel(folder, "model.py::averaged", "-o", "apart.py", "--dump-passes", "passes", "--fuse", "no")
     assert done.returncode == 0, done.stderr
-    assert not (dump / "08_joint_sum_stacked_parts.py").exists(), "what changed nothing now is not there"
+    assert not (dump / "09_joint_sum_stacked_parts.py").exists(), "what changed nothing now is not there"
 
 
 def test_graphs_are_not_written_where_there_are_none(folder: Path):
