@@ -228,7 +228,7 @@ if device == "cpu":
 """
 
 
-def main(name: str, receiver: str, names: bool, outside: Sequence[str], on_gpu: str) -> list[str]:
+def main(name: str, receiver: str, names: bool, outside: Sequence[str], on_gpu: str = "") -> list[str]:
     """Return the lines that compare the function `name` with the original, which is the method `receiver` if that is
     not "", and needs `names`; it finds the tensors `outside` by itself. `on_gpu` names an operation that a GPU
     alone has, or is ""."""

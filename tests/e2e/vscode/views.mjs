@@ -78,7 +78,7 @@ await drive(async (w) => {
   await selected('_softmax');
   found.details = await graph.locator('aside').innerText();
   await w.shot('graph-view-selected');
-  await w.click(code, 'merge_heads(x)');
+  await w.click(code, 'def merge_heads(');
   const [x, y] = (await graph.locator('body').getAttribute('data-at')).split(',').map(Number);
   await graph.locator('canvas[role="application"]').click({ position: { x, y } });
   await w.at(13);
