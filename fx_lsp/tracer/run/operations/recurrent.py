@@ -46,7 +46,7 @@ class OneOperation(TorchFunctionMode):
             return pad_packed(*args)
         if name == "index_select" and _is_packing():
             check_examples(*args)
-        if name == "as_tensor" and any(isinstance(n, torch.SymInt) for n in args[0]) and _is_packing():
+        if name == "as_tensor" and _is_packing() and any(isinstance(n, torch.SymInt) for n in args[0]):
             return torch.empty(len(args[0]), dtype=torch.int64)  # lengths that depend on values: nobody knows them
         if name not in MODES or not args or len(args) != 9 or kwargs or func is not getattr(torch, name, None):
             return func(*args, **(kwargs or {}))

@@ -1,0 +1,110 @@
+"""What the editor says of whole files, in the files themselves: each problem is a comment with its caret.
+
+A file of `cases/` is a program as somebody writes it. Its first line names the targets that are found in it; under each
+expression with a problem stands a comment:
+
+        return p.sum(0) - p.sum(1)
+        #      ^^^^^^^^^^^^^^^^^^^ error[shape]: sizes 8 and 4 at dimension 0 do not broadcast
+
+A target without a problem is traced. `UPDATE_GOLDEN=1 pytest tests/diagnostics` writes the comments anew; read what git
+says of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from warm import warm_python
+
+from fx_lsp.features.findings import TOLD, told
+from fx_lsp.features.problems import Problem, problems
+from fx_lsp.model import Failure, Outcome, Target
+from fx_lsp.tracing.engine import Engine, EngineSettings
+
+pytestmark = pytest.mark.torch
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
+WIDTH = 118
+"""The longest line that a comment may have."""
+_CARET = re.compile(r"^ *# *\^+ .*\n( *#  .*\n)*", re.MULTILINE)
+_TARGETS = re.compile(r"^# targets:.*\n(#  .*\n)*")
+
+
+def stripped(text: str) -> str:
+    """Return a case as its author wrote it, without what this test says of it."""
+    return _CARET.sub("", _TARGETS.sub("", text))
+
+
+@pytest.fixture(scope="session")
+def engine_loop() -> Iterator[tuple[Engine, asyncio.AbstractEventLoop]]:
+    """An engine for all cases, and the loop that it runs in."""
+    loop = asyncio.new_event_loop()
+
+    async def start() -> Engine:
+        settings = EngineSettings(interpreter=warm_python(), workers=1, trace_on_open=False)
+        return Engine(settings, lambda file: None, lambda status: None)
+
+    engine = loop.run_until_complete(start())
+    yield engine, loop
+    loop.run_until_complete(engine.shutdown())
+    loop.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_problems_of_a_file(case: Path, tmp_path: Path, engine_loop: tuple[Engine, asyncio.AbstractEventLoop]) -> None:
+    engine, loop = engine_loop
+    golden = case.read_text()
+    text = stripped(golden)
+    (tmp_path / "pyproject.toml").touch()
+    file = tmp_path / case.name
+    file.write_text(text)
+    outcomes = loop.run_until_complete(outcomes_of(engine, str(file), text))
+    shown = told(problems(str(file), outcomes, None), TOLD, text)
+    annotated = with_comments(text, [target for target, _ in outcomes], shown, str(tmp_path) + os.sep)
+    if os.environ.get("UPDATE_GOLDEN"):
+        case.write_text(annotated)
+    assert annotated == golden
+
+
+async def outcomes_of(engine: Engine, file: str, text: str) -> list[tuple[Target, Outcome]]:
+    """Return what comes of each target of a file; what turns out to be no tensor code is left out."""
+    engine.open(file, text, (os.path.dirname(file),))
+    try:
+        targets = await engine.targets(file)
+        assert not isinstance(targets, Failure), targets
+        outcomes = [(target, await engine.outcome(file, target.name, final=True)) for target in targets]
+    finally:
+        engine.close(file)
+    return [(t, o) for t, o in outcomes if not (isinstance(o, Failure) and o.kind == "nothing")]
+
+
+def with_comments(text: str, targets: Sequence[Target], shown: Sequence[Problem], folder: str) -> str:
+    """Return a text with its targets in a comment above, and its problems in comments below their lines."""
+    lines: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        lines.append(line)
+        for problem in (p for p in shown if p.span.line == number and p.severity != "hint"):
+            start = len(line.encode()[: problem.span.col].decode())
+            end = len(line.encode()[: problem.span.end_col].decode()) if problem.span.end_line == number else len(line)
+            lines += comment(line, start, end, problem, folder)
+    names = [target.name for target in targets if target.kind != "script"]
+    head = textwrap.fill(f"targets: {', '.join(names)}", WIDTH, initial_indent="# ", subsequent_indent="#  ")
+    return "\n".join([head, *lines]) + "\n"
+
+
+def comment(line: str, start: int, end: int, problem: Problem, folder: str) -> list[str]:
+    """Return the lines of the comment below a problem's line: carets under its span, severity, code and message."""
+    indent = " " * max(min(start - 1, len(line) - len(line.lstrip())), 0)
+    carets = f"{indent}#".ljust(start) + "^" * max(end - max(start, 1), 1)
+    said = f"{problem.severity}[{problem.code}]: {problem.message.replace(folder, '')}"
+    related = [f"line {r.span.line}: {r.message}".replace(folder, "") for r in problem.related]
+    if len(carets) + 1 + len(said) <= WIDTH:
+        return [f"{carets} {said}", *(f"{indent}#  {part}" for part in related)]
+    wrapped = textwrap.wrap(said, WIDTH - len(indent) - 3, break_long_words=False, break_on_hyphens=False)
+    return [f"{carets} …", *(f"{indent}#  {part}" for part in (*wrapped, *related))]
