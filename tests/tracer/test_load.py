@@ -1,11 +1,18 @@
 """Only what the target needs runs."""
 
+import inspect
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import mpmath
+import pygls
+import sympy
+from conftest import in_fork
 from inline_snapshot import snapshot
 
 PRELUDE = "import torch\nfrom torch import Tensor\n"
@@ -241,6 +248,52 @@ def test_what_pytorch_calls_is_not_stopped() -> None:
     assert time_limit.is_inside_torch(frame_in(user, kernel, own))
     assert not time_limit.is_inside_torch(frame_in(kernel, user))
     assert not time_limit.is_inside_torch(frame_in(user, own))
+    assert time_limit.is_inside_torch(frame_in(user, kernel, sympy.__file__))
+    assert time_limit.is_inside_torch(frame_in(user, kernel, mpmath.__file__, inspect.__file__))
+    assert not time_limit.is_inside_torch(frame_in(kernel, user, sympy.__file__))
+    assert not time_limit.is_inside_torch(frame_in(kernel, pygls.__file__))
+
+
+AMID_MODES = """
+def alarm(frame, event, argument):
+    if event == "call" and frame.f_code in leaves:
+        signal.raise_signal(signal.SIGALRM)
+
+
+def work(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        torch.cat([tensor, tensor]).sum()
+"""
+
+
+def test_a_limit_that_ends_while_pytorch_switches_modes_does_not_abort() -> None:
+    """Modes are restored by guards in C++: what is raised meanwhile ends the process with SIGABRT."""
+
+    def limited() -> str:
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
+
+        leaves = {TorchDispatchMode.__exit__.__code__, FakeTensorMode.__exit__.__code__}
+
+        with FakeTensorMode() as mode:
+            tensor = torch.empty(4)
+        namespace: dict[str, Any] = {"signal": signal, "time": time, "torch": torch, "tensor": tensor, "leaves": leaves}
+        exec(compile(AMID_MODES, torch.__file__, "exec"), namespace)
+        try:
+            with time_limit(0.01), mode:
+                sys.setprofile(namespace["alarm"])
+                namespace["work"](0.5)
+                sys.setprofile(None)
+                time.sleep(5)
+        except TimeUp:
+            return "stopped after PyTorch had returned" if sys.getprofile() is None else "stopped inside of PyTorch"
+        return "not stopped"
+
+    assert in_fork(limited) == "stopped after PyTorch had returned"
 
 
 def test_what_another_version_of_a_package_has_is_left_out(trace, tmp_path):

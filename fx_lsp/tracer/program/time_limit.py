@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.metadata
 import os
+import re
 import signal
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Generator
@@ -14,23 +18,55 @@ from types import FrameType
 import torch
 
 TICK = 0.05
-"""How many seconds pass until it is looked again whether code that took too long can be stopped."""
+"""How many seconds pass until it is checked again whether code that took too long can be stopped."""
 AGAIN = 1.0
-"""How many seconds pass until what was stopped is stopped again, if it caught that: what unwinds takes some time."""
-LENIENCE = 4
-"""How many times as long it may take where it is never in a place at which it can be stopped safely."""
+"""How many seconds pass until code that caught TimeUp is stopped again: unwinding takes some time."""
 WAITING = 4
-"""How many times as long it may take by the clock: on a busy machine it waits for others."""
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+"""How many times as long code may take by the clock: on a busy machine it waits for others."""
 _CONTEXTS = frozenset((__file__, contextlib.__file__))
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 def is_inside_torch(frame: FrameType | None) -> bool:
-    """Return True if a frame is PyTorch's, or one of fx-lsp's that PyTorch has called: kernels, answers of symbols."""
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+    """Return True if PyTorch is running: a frame is PyTorch's, or one of what PyTorch runs on that it has called.
+
+    PyTorch's C++ calls Python for the sizes of tensors, and that calls sympy: an exception raised there unwinds guards
+    in C++ that restore modes, which may not throw and abort the process.
+    """
+    while frame is not None and not frame.f_code.co_filename.startswith(_TORCH):
+        if not _runs_torch(frame.f_code.co_filename):
+            return False
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+    return frame is not None
+
+
+@functools.cache
+def _runs_torch(file: str) -> bool:
+    """Return True for a file of fx-lsp, of the standard library, or of a package that PyTorch requires."""
+    if file.startswith((_OWN, "<frozen ")) or file in _required_files():
+        return True
+    paths = sysconfig.get_paths()
+    is_installed = file.startswith((paths["purelib"] + os.sep, paths["platlib"] + os.sep))
+    return not is_installed and file.startswith(paths["stdlib"] + os.sep)
+
+
+@functools.cache
+def _required_files() -> frozenset[str]:
+    """Return the files of the packages that PyTorch requires, and of those that they require."""
+    files: set[str] = set()
+    names, seen = ["torch"], {"torch"}
+    while names:
+        try:
+            package = importlib.metadata.distribution(names.pop())
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        required = (re.match(r"[\w.-]+", text) for text in package.requires or () if "extra ==" not in text)
+        added = {match[0] for match in required if match} - seen
+        names, seen = [*names, *added], seen | added
+        if package.name != "torch":
+            files |= {os.path.abspath(str(package.locate_file(file))) for file in package.files or ()}
+    return frozenset(files)
 
 
 class TimeUp(BaseException):
@@ -42,21 +78,20 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
     """Raise TimeUp in the main thread after `seconds` of this process's time, or several of them of waiting, and
     again, where the platform has timers. A limit around this one goes on afterwards.
 
-    PyTorch may abort where Python code that it calls raises at any instruction: while that runs, or what runs for it
-    here, it is waited for. So it is while contexts are left, this one too: what is raised there would leave its timers.
+    While PyTorch runs, and while a context is left, nothing is raised: PyTorch may abort, and a context would keep its
+    timers. Code that never leaves PyTorch is stopped by the limit of the whole process.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    until = time.monotonic() + LENIENCE * WAITING * seconds
     raised = -AGAIN
 
     def ring(_: int, frame: FrameType | None) -> None:
         nonlocal raised
         now = time.monotonic()
         leaves = frame is not None and frame.f_code.co_filename in _CONTEXTS
-        if now - raised > AGAIN and not leaves and (not is_inside_torch(frame) or now > until):
+        if now - raised > AGAIN and not leaves and not is_inside_torch(frame):
             raised = now
             raise TimeUp
 
