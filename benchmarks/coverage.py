@@ -28,6 +28,7 @@ HEADINGS = (
     *(f"{kind}s" for kind in KINDS),
     *("inputs from", "why not"),
     *(f"{severity}s" for severity in SEVERITIES),
+    "internal errors",
     *("median", "p95", "total"),
 )
 
@@ -136,6 +137,7 @@ def row(result: Result) -> tuple[str, ...]:
         _counts(Counter(target["source"] for target in traced)),
         _counts(failures),
         *(str(sum(severity in severities_of(target) for target in targets)) for severity in SEVERITIES),
+        str(failures["internal"] + failures["crash"]),
         f"{statistics.median(seconds):.2f} s" if seconds else "–",
         f"{seconds[min(len(seconds) * 95 // 100, len(seconds) - 1)]:.2f} s" if seconds else "–",
         f"{result.seconds:.0f} s",

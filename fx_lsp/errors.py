@@ -5,6 +5,7 @@
     ├── WorkerError          a process that should have answered did not
     │   ├── WorkerDied       it ended: signal or exit code, with what it had printed
     │   ├── WorkerTimeout    it was ended because it ran past the limit
+    │   ├── TracerFailed     its code, which is fx-lsp's own, raised
     │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
     │       └── NotTrusted   it may not be started
     ├── ForeignFileError     a file is in the way that fx-lsp has not written; it is left as it is
@@ -48,6 +49,10 @@ class WorkerDied(WorkerError):
 
 class WorkerTimeout(WorkerError):
     """The worker ran past its time limit and was ended."""
+
+
+class TracerFailed(WorkerError):
+    """An exception of fx-lsp's own code ended a trace: `output` is its traceback, the message its last line."""
 
 
 class WorkerStartError(WorkerError):

@@ -416,6 +416,7 @@ FailureKind = Literal[
     "timeout",  # over the time limit
     "memory",  # over the memory limit
     "crash",  # the process died by a signal
+    "internal",  # fx-lsp's own code raised: its bug
     "unsupported",  # PyTorch cannot capture it, or there is nothing to capture
     "nothing",  # the target turned out to be no tensor code: it is shown nowhere
 ]

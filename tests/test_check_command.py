@@ -101,6 +101,7 @@ def test_json_of_a_check(checked: dict[str, Any], project: Path):
             "sources": {"convention": 1, "search": 1},
             "failures": {"syntax": 1, "shape": 1},
             "warnings": 0,
+            "internal_errors": 0,
         }
     )
     assert {Path(f["file"]).relative_to(project).as_posix(): len(f["targets"]) for f in checked["files"]} == {

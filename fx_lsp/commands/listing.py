@@ -51,6 +51,7 @@ def one_line_summary(summary: Summary, seconds: float) -> str:
         f"{summary.found - summary.traced:,} not",
         count("problem", summary.problems),
         *([count("warning", summary.warnings)] if summary.warnings else []),
+        *([count("internal error", summary.internal_errors)] if summary.internal_errors else []),
         f"{seconds:.1f} s",
     ]
     return " · ".join(parts)

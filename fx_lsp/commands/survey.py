@@ -87,7 +87,7 @@ class FileReport:
 @dataclass(frozen=True)
 class Summary:
     """Counts over all files. `problems` are errors in the code and in comments, and whole files that cannot be read;
-    `warnings` are what runs only by accident, or with nothing."""
+    `warnings` are what runs only by accident, or with nothing; `internal_errors` are bugs of fx-lsp."""
 
     files: int
     found: int
@@ -96,6 +96,7 @@ class Summary:
     sources: dict[InputSource, int]
     failures: dict[FailureKind, int]
     warnings: int = 0
+    internal_errors: int = 0
 
 
 async def survey(
@@ -253,7 +254,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
     ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
     by_kind = dict[FailureKind, int](failures.most_common())
-    return Summary(number, targets, sources.total(), problems, ordered, by_kind, warnings)
+    return Summary(number, targets, sources.total(), problems, ordered, by_kind, warnings, failures["internal"])
 
 
 def to_json(report: FileReport) -> dict[str, Any]:

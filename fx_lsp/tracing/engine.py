@@ -35,7 +35,7 @@ from fx_lsp.tracing.scheduler import Job, Scheduler, Urgency
 from fx_lsp.tracing.source.project import concerns
 from fx_lsp.tracing.status import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.trace_request import ask
-from fx_lsp.tracing.workers.failures import our_fault
+from fx_lsp.tracing.workers.failures import internal_error
 from fx_lsp.tracing.workers.interpreter import Backend, TracingInterpreter, TracingInterpreters, default_backend
 from fx_lsp.tracing.workers.settings import EngineSettings
 
@@ -280,7 +280,7 @@ class Engine:
                 await self._resolve(open_file, open_file.good)
         except Exception as error:
             log.exception("reading %s failed inside fx-lsp", open_file.file)
-            open_file.read = text, our_fault(f"fx-lsp failed to read {open_file.file}", error, None)
+            open_file.read = text, internal_error(open_file.file, error, None)
             self._touch(open_file)
 
     async def _resolve(self, open_file: OpenFile, analysis: Analysis) -> None:

@@ -14,7 +14,7 @@ from fx_lsp.tracing.answers.disk import Dependency, read_dependencies
 from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.slicing.passes import with_passes
 from fx_lsp.tracing.workers.channels import EarlyReply
-from fx_lsp.tracing.workers.failures import our_fault
+from fx_lsp.tracing.workers.failures import internal_error
 from fx_lsp.tracing.workers.interpreter import TracerAnswer, TracingInterpreter
 
 log = logging.getLogger(__name__)
@@ -60,5 +60,5 @@ async def ask(
         raise
     except Exception as error:
         log.exception("tracing %s failed inside fx-lsp", f"{analysis.file}::{name}")
-        return Asked(TraceReply(our_fault(f"fx-lsp failed to trace {name}", error, span)), None, False, ())
+        return Asked(TraceReply(internal_error(name, error, span)), None, False, ())
     return Asked(traced.reply, traced.seconds, traced.repeats(search_seconds), dependencies)

@@ -64,7 +64,7 @@ def test_a_new_answer_replaces_the_old_one_with_its_stages(path: Path) -> None:
     assert cache.stage("k", "forward") is None
 
 
-@pytest.mark.parametrize("kind", ["timeout", "memory", "crash", "interpreter", "no-torch", "import"])
+@pytest.mark.parametrize("kind", ["timeout", "memory", "crash", "internal", "interpreter", "no-torch", "import"])
 def test_bad_luck_is_not_kept(path: Path, kind: FailureKind) -> None:
     cache = Cache(str(path))
     cache.put("k", reply(Failure(kind, "")), (), ())

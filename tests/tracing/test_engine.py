@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
+from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import (
     Failure,
     InputSpec,
@@ -411,7 +411,12 @@ async def test_while_somebody_types_in_a_file_what_depends_on_it_waits_too(
         (WorkerDied("gone", -9), "memory", "SIGKILL"),
         (WorkerDied("gone", -11, "Fatal"), "crash", "SIGSEGV"),
         (WorkerDied("it exited with code 3", 3), "crash", "without a result: it exited with code 3"),
-        (ValueError("bug"), "crash", "ValueError: bug"),
+        (
+            TracerFailed("KeyError: 'x'", "Traceback …"),
+            "internal",
+            "please report it: KeyError: 'x' (in the work on f)",
+        ),
+        (ValueError("bug"), "internal", "please report it: ValueError: bug (in the work on f)"),
     ],
 )
 async def test_a_tracer_that_ends_is_a_failure_at_the_name(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from fx_lsp.errors import WorkerDied, WorkerStartError, WorkerTimeout
+from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
 from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
 
@@ -216,7 +216,7 @@ async def test_killed_in_the_middle(workers: Workers, tmp_path: Path) -> None:
 
 
 async def test_exception_that_escapes_the_job_comes_with_its_traceback(workers: Workers) -> None:
-    with pytest.raises(WorkerDied, match=r"^the tracer failed: SystemExit: 2$") as died:
+    with pytest.raises(TracerFailed, match=r"^SystemExit: 2$") as died:
         await workers.run(asking("import sys\nsys.exit(2)"))
     assert 'File "/w/user.py", line 2' in died.value.output
     await works(workers)

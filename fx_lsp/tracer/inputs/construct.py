@@ -135,9 +135,15 @@ def _lenient(task: Task, cls: type) -> type | None:
 
 
 def instance_of(cls: type, *args: Any, **kwargs: Any) -> Any:
-    """Make one instance, whose files are scratch files."""
+    """Make one instance, whose files are scratch files. Raises TypeError for a module that is none yet.
+
+    PyTorch does so only when it looks for the parameters that `super().__init__()` makes room for.
+    """
     with scratch_files():
-        return construct_fake(cls, args, kwargs)
+        instance = construct_fake(cls, args, kwargs)
+    if isinstance(instance, nn.Module) and "_parameters" not in vars(instance):
+        raise TypeError(f"the constructor of {cls.__name__} does not call `super().__init__()`")
+    return instance
 
 
 def switch(

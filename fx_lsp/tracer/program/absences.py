@@ -33,9 +33,10 @@ class AbsentError(AttributeError):
 
 
 class Absent:
-    """Stands for a value that could not be had because of `cause`: whatever is done with it raises AbsentError.
+    """A placeholder for a value that is unavailable because of `cause`: whatever is done with it raises AbsentError.
 
-    It `is_code` where it would have been imported.
+    It `is_code` if it would have been imported. Then its attributes are unavailable in turn, and raise when they are
+    used: code that only passes `Kind.FIRST` on needs nothing of it.
     """
 
     cause: BaseException
@@ -51,7 +52,14 @@ class Absent:
         _MISSED.append(cause)
         raise AbsentError(cause) from cause
 
-    __getattr__ = __setattr__ = __call__ = __iter__ = __len__ = __getitem__ = __setitem__ = __bool__ = _raise
+    def __getattr__(self, name: str) -> Any:
+        if not object.__getattribute__(self, "is_code") or name.startswith("__"):
+            self._raise()
+        attribute = Absent(object.__getattribute__(self, "cause"), imported=True)
+        object.__setattr__(self, name, attribute)
+        return attribute
+
+    __setattr__ = __call__ = __iter__ = __len__ = __getitem__ = __setitem__ = __bool__ = _raise
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = _raise
     __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _raise
     __enter__ = __exit__ = __int__ = __float__ = __index__ = __matmul__ = _raise

@@ -70,21 +70,23 @@ def movable_modules() -> Generator[None, None, None]:
 
 @contextmanager
 def copied_tensors() -> Generator[None, None, None]:
-    """Inside, fake tensors can be pickled, which have no bytes to write, and those of a graph that is captured deeply
-    copied: both give a copy that no gradient goes through."""
+    """Inside, fake tensors can be pickled and deeply copied, also those of a graph that is captured.
+
+    They have no bytes to write or to copy. Both give a copy that no gradient goes through.
+    """
 
     def reduce(tensor: torch.Tensor, protocol: Any) -> tuple[Callable[..., Any], tuple[int]]:
         _PICKLED.append(tensor)
         return _unpickled, (len(_PICKLED) - 1,)
 
-    kind: Any = FakeTensor
-    captured: Any = FunctionalTensor
-    kind.__reduce_ex__ = reduce
-    captured.__deepcopy__ = _deep_copy
+    kinds: tuple[Any, ...] = (FakeTensor, FunctionalTensor)
+    for kind in kinds:
+        kind.__reduce_ex__, kind.__deepcopy__ = reduce, _deep_copy
     try:
         yield
     finally:
-        del kind.__reduce_ex__, captured.__deepcopy__
+        for kind in kinds:
+            del kind.__reduce_ex__, kind.__deepcopy__
         _PICKLED.clear()
 
 
@@ -92,6 +94,8 @@ _PICKLED: list[torch.Tensor] = []
 
 
 def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    if isinstance(tensor, FakeTensor) and not tensor.is_leaf:
+        return torch.Tensor.__deepcopy__(tensor, memo)  # raises: PyTorch copies leaves alone
     if id(tensor) not in memo:
         memo[id(tensor)] = _copy_of(tensor)
     return memo[id(tensor)]
@@ -129,10 +133,13 @@ def formatted_numbers() -> Generator[None, None, None]:
 
 
 def _copy_of(original: torch.Tensor) -> torch.Tensor:
-    loaded = original.detach().clone()
+    copied = original.detach().clone()
     if isinstance(original, nn.Parameter):
-        return nn.Parameter(loaded, requires_grad=original.requires_grad)
-    return loaded.requires_grad_(original.requires_grad)
+        copied = nn.Parameter(copied, requires_grad=original.requires_grad)
+    else:
+        copied.requires_grad_(original.requires_grad)
+    vars(copied).update({name: value for name, value in vars(original).items() if name not in vars(copied)})
+    return copied
 
 
 def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

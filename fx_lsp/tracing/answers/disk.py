@@ -43,7 +43,7 @@ TRACES = DatabaseFormat(
 """The file that answers are stored in."""
 _LOCK_SECONDS = 0.5
 _REST_SECONDS = 10.0
-_NOT_STORED = frozenset({"timeout", "memory", "crash", "interpreter", "no-torch", "import"})
+_NOT_STORED = frozenset({"timeout", "memory", "crash", "internal", "interpreter", "no-torch", "import"})
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from fx_lsp.errors import WorkerDied
+from fx_lsp.errors import TracerFailed
 from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_header, to_json
 
+log = logging.getLogger(__name__)
 BUFFER = 1 << 20
 TAIL_BYTES = 64 << 10
 _INLINE_BYTES = 64 << 10
@@ -42,7 +44,7 @@ async def ask(
 
     `early` is given replies that are not final; where none follows, such a one is the reply.
 
-    Raises WorkerDied with the traceback when the job itself failed (our bug), ProtocolError on malformed frames.
+    Raises TracerFailed when the job itself raised (our bug), ProtocolError on malformed frames.
     """
     try:
         writer.write(frame({"request": to_json(request), "memory_bytes": memory_bytes}))
@@ -55,10 +57,11 @@ async def ask(
     while (message := await receive(reader)) is not None:
         header, body = message
         if "error" in header:
-            if whole is not None:
-                break
             trace = str(header["error"])
-            raise WorkerDied(f"the tracer failed: {trace.strip().splitlines()[-1]}", 1, trace)
+            if whole is not None:
+                log.error("what was to follow the answer for %s failed inside fx-lsp\n%s", request.name, trace)
+                break
+            raise TracerFailed(trace.strip().splitlines()[-1], trace)
         if "stage" in header:
             stages[header["stage"]] = body
         elif "done" in header:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from fx_lsp.errors import WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
+from fx_lsp.errors import TracerFailed, WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, FailureKind, Span, TraceRequest
 from fx_lsp.tracing.workers.launch import Limits
 from fx_lsp.tracing.workers.stack import stopped_at
@@ -56,9 +56,12 @@ def _stopped(request: TraceRequest, error: WorkerError) -> tuple[str, Span | Non
     return f"tracing {request.name}", stopped_at(error.output, request.file, request.source)
 
 
-def our_fault(what: str, error: Exception, span: Span | None) -> Failure:
-    """fx-lsp itself failed; `what` says at what."""
-    return Failure("crash", f"{what}: {type(error).__name__}: {error}", span, "The server's log says more.")
+def internal_error(what: str, error: Exception, span: Span | None) -> Failure:
+    """Return the failure for a bug of fx-lsp itself that ended the work on `what`, a target or a file."""
+    said = str(error) if isinstance(error, TracerFailed) else f"{type(error).__name__}: {error}"
+    message = f"internal error in fx-lsp, please report it: {said} (in the work on {what})"
+    output = error.output[-_OUTPUT_BYTES:] if isinstance(error, TracerFailed) else ""
+    return Failure("internal", message, span, "The log has the traceback; your code need not be wrong.", output=output)
 
 
 def gave_up(python: str, times: int, error: WorkerDied) -> WorkerStartError:

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fx_lsp.errors import NotTrusted, WorkerDied, WorkerStartError, WorkerTimeout
+from fx_lsp.errors import NotTrusted, TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
-from fx_lsp.tracing.workers.failures import died, gave_up, timed_out
+from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.workers.launch import Limits
 from fx_lsp.tracing.workers.pool import Workers
@@ -121,6 +121,9 @@ class TracingInterpreter:
                 reply = await tracers.run(request, early=early)
             except WorkerTimeout as error:
                 reply = TraceReply(timed_out(request, self._limits, error, name_span))
+            except TracerFailed as error:
+                log.error("tracing %s::%s failed inside fx-lsp\n%s", request.file, request.name, error.output)
+                reply = TraceReply(internal_error(request.name, error, name_span))
             except WorkerDied as error:
                 if self._backend.forks and pid != tracers.pid:
                     self._note_death(pid, error)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fx_lsp.model import Remark
+from fx_lsp.tracer.compat import FakeTensor
 from fx_lsp.tracer.source.provenance import Chain
 
 _KINDS = UserWarning, FutureWarning, DeprecationWarning
@@ -22,14 +23,15 @@ def warnings_told(
     """Inside, tell of each warning of PyTorch's, and whether it is about the shapes of the call's `operands`.
 
     `chain` gives the user's expressions of a warning, none of others' warnings. Those that a call gives each time, and
-    those that it gives once, are told alike.
+    those that it gives once, are told alike. A warning about fake tensors is never told: only the tracer makes them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         show: Callable[..., Any] = warnings.showwarning
 
         def told(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
-            spans = chain() if issubclass(category, _KINDS) else ()
+            is_about_tracing = FakeTensor.__name__ in str(message)
+            spans = chain() if issubclass(category, _KINDS) and not is_about_tracing else ()
             if not spans:
                 show(message, category, *rest, **options)
                 return
