@@ -39,6 +39,7 @@ from fx_lsp.tracer.analyses.hand_built import graph_reply
 from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.analyses.untrained import untrained_layers
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
+from fx_lsp.tracer.capture.autograd_functions import GradientError
 from fx_lsp.tracer.capture.graphs import Names, saved_values
 from fx_lsp.tracer.capture.modules import modules_of
 from fx_lsp.tracer.capture.partial_trace import partial_trace
@@ -279,7 +280,8 @@ def _trace(
         infos, shown, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
         remarks += _of_operators(captured)
-    remarks += captured.remarks
+    if captured.wrong_gradient is not None:
+        remarks.append(_of_gradient(captured.wrong_gradient, prepared.inputs))
     if not request.work:
         remarks += [*_of_annotations(request, loaded, tree, prepared), *_of_training(request, loaded, tree, captured)]
     saved = _saved(captured)
@@ -463,6 +465,12 @@ def _of_training(request: TraceRequest, loaded: Loaded, tree: ast.Module, captur
         return iter(())
     parameters = [item.name for item in captured.inputs if item.kind == "parameter"]
     return untrained_layers(cls, definition, request.file, captured.untrained, parameters)
+
+
+def _of_gradient(error: GradientError, inputs: Sequence[InputSpec]) -> Remark:
+    """Return the remark on a wrong gradient; a guess may be what a `backward` does not expect."""
+    is_guessed = error.depends_on_inputs and any(item.guessed or item.source == "search" for item in inputs)
+    return replace(error.remark, severity="information") if is_guessed else error.remark
 
 
 def _of_operators(captured: Captured) -> list[Remark]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from fx_lsp.model import Remark, Stage
-from fx_lsp.tracer.capture.autograd_functions import GradientCountError, counted_gradients
+from fx_lsp.model import Stage
+from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_gradients
 from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.capture.untrained import Untrained, untrained_parameters
@@ -28,7 +28,8 @@ class Captured:
     """The graphs of one call. `saved` are the forward nodes whose values backward reads.
 
     `forward` and `backward` are None for an inference graph, `inference` is None otherwise. It is `refused` where
-    PyTorch cannot differentiate the call. `untrained` are parameters that the joint graph has no gradient for.
+    PyTorch cannot differentiate the call, perhaps because of a `wrong_gradient`. `untrained` are parameters that the
+    joint graph has no gradient for.
     """
 
     inputs: list[FlatInput]
@@ -41,14 +42,13 @@ class Captured:
     saved: list[torch.fx.Node] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     refused: bool = False
-    remarks: tuple[Remark, ...] = ()
+    wrong_gradient: GradientError | None = None
     untrained: list[Untrained] = field(default_factory=list[Untrained])
 
     def refuse(self, error: Exception) -> None:
         """Note why there is no backward graph."""
         self.refused = True
-        if isinstance(error, GradientCountError):
-            self.remarks = (error.remark,)
+        self.wrong_gradient = error if isinstance(error, GradientError) else None
         self.notes = (f"it has no backward graph: {sentence(error)}", *self.notes)
 
 
@@ -138,7 +138,7 @@ def capture(
         preserve_node_meta(),
         tagged_checkpoints(),
         annotated_backwards(sources),
-        counted_gradients(),
+        checked_gradients(sources),
         suppress(_GraphsCaptured),
     ):
         compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))

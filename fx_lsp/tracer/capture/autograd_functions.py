@@ -1,4 +1,4 @@
-"""The number of gradients that `backward` of a user's `autograd.Function` gives: one for each argument of `forward`."""
+"""The backward of a user's `autograd.Function`: it runs, and gives one gradient for each argument of `forward`."""
 
 from __future__ import annotations
 
@@ -10,45 +10,90 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from unittest import mock
 
+import torch
 from torch.autograd.function import BackwardCFunction
 
 from fx_lsp.model import Remark, Span
+from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.run.tensors import describe
+from fx_lsp.tracer.source.provenance import Sources
 
 
-class GradientCountError(RuntimeError):
-    """A `backward` gave fewer gradients than there are arguments, or more; PyTorch raises the same."""
+class GradientError(RuntimeError):
+    """A `backward` raised, or gave gradients that do not belong to the arguments; PyTorch raises as well.
 
-    def __init__(self, remark: Remark) -> None:
-        super().__init__(remark.message)
-        self.remark = remark
+    It `depends_on_inputs` if other arguments of `forward` may get other gradients.
+    """
+
+    def __init__(self, message: str, span: Span | None, depends_on_inputs: bool = True) -> None:
+        super().__init__(message)
+        self.remark = Remark(message, span, "error")
+        self.depends_on_inputs = depends_on_inputs
 
 
 @contextmanager
-def counted_gradients() -> Generator[None, None, None]:
-    """Inside, a backward pass that gives a wrong number of gradients raises GradientCountError."""
+def checked_gradients(sources: Sources) -> Generator[None, None, None]:
+    """Inside, a backward pass raises GradientError at the code of a user's `backward` that is wrong."""
     original = BackwardCFunction.apply
 
     def apply(self: Any, *args: Any) -> Any:
-        result = original(self, *args)
-        gradients: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
-        wanted = len(self.needs_input_grad)
-        if len(gradients) < wanted or any(gradient is not None for gradient in gradients[wanted:]):
-            function: Any = type(self)._forward_cls
-            counts = f"{_count(len(gradients), 'gradient')} for {_count(wanted, 'argument')} of `forward`"
-            message = f"`{function.__name__}.backward` returns {counts}: one is needed for each, or None"
-            raise GradientCountError(Remark(message, _return_of(function.backward), "error"))
-        return result
+        function: Any = type(self)._forward_cls
+        try:
+            gradients = original(self, *args)
+        except GradientError:
+            raise
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, NameError, KeyError) as error:
+            chain = sources.traceback_chain(error.__traceback__)
+            message = f"`{function.__name__}.backward` raises: {sentence(error)}"
+            raise GradientError(message, chain[0] if chain else None) from error
+        _check(self, function, gradients if isinstance(gradients, tuple) else (gradients,))
+        return gradients
 
     with mock.patch.object(BackwardCFunction, "apply", apply):
         yield
+
+
+def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
+    """Raise GradientError unless there is a gradient for each argument of `forward`, of its sizes."""
+    count = len(node.needs_input_grad)
+    if len(gradients) < count or any(gradient is not None for gradient in gradients[count:]):
+        counts = f"{_count(len(gradients), 'gradient')} for {_count(count, 'argument')} of `forward`"
+        message = f"`{function.__name__}.backward` returns {counts}: one is needed for each, or None"
+        raise GradientError(message, _returned(function.backward), depends_on_inputs=False)
+    arguments = [number for number, is_needed in enumerate(node.needs_input_grad) if is_needed]
+    edges = [edge for edge in node.next_functions if edge[0] is not None]
+    for number, (maker, output) in zip(arguments, edges, strict=False):
+        wanted, gradient = maker._input_metadata[output].shape, gradients[number]
+        if gradient is None or (isinstance(gradient, torch.Tensor) and _is_sum_to(wanted, gradient.shape)):
+            continue
+        is_tensor = isinstance(gradient, torch.Tensor)
+        got = describe(gradient.detach()) if is_tensor else f"a {type(gradient).__name__}"
+        argument = f"`{_argument(function, number)}`, which has the shape {[*wanted]}"
+        message = f"`{function.__name__}.backward` returns {got} as the gradient of {argument}"
+        raise GradientError(message, _returned(function.backward, number), depends_on_inputs=is_tensor)
+
+
+def _is_sum_to(wanted: torch.Size, shape: torch.Size) -> bool:
+    """Return True if a gradient of `shape` is that of `wanted`, or is summed to it as after a broadcast."""
+    pairs = zip(reversed(wanted), reversed(shape), strict=False)
+    return len(wanted) <= len(shape) and all(size in (1, other) for size, other in pairs)
+
+
+def _argument(function: Any, number: int) -> str:
+    """Return the name of an argument of `forward`, or its number where it has none."""
+    names = [*inspect.signature(function.forward).parameters.values()]
+    has_context = function.setup_context is torch.autograd.Function.setup_context
+    names = names[1:] if has_context else names
+    is_named = number < len(names) and names[number].kind is not inspect.Parameter.VAR_POSITIONAL
+    return names[number].name if is_named else f"argument {number}"
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _return_of(function: Callable[..., Any]) -> Span | None:
-    """Return where a function ends, as far as its text is known."""
+def _returned(function: Callable[..., Any], number: int | None = None) -> Span | None:
+    """Return the expression that a function returns last, or the part of that with a number; None without its text."""
     with suppress(OSError, TypeError, SyntaxError):
         function = inspect.unwrap(function)
         lines, first = inspect.getsourcelines(function)
@@ -57,6 +102,9 @@ def _return_of(function: Callable[..., Any]) -> Span | None:
         indent = len(lines[0]) - len(lines[0].lstrip())
         if returned:
             last, file = max(returned, key=lambda node: node.lineno), inspect.getsourcefile(function) or ""
-            start, end = first + last.lineno - 1, first + (last.end_lineno or last.lineno) - 1
-            return Span(file, start, last.col_offset + indent, end, (last.end_col_offset or 0) + indent)
+            parts = last.elts if isinstance(last, ast.Tuple) else []
+            is_apart = number is not None and not any(isinstance(part, ast.Starred) for part in parts[: number + 1])
+            node = parts[number] if is_apart and number < len(parts) else last
+            start, end = first + node.lineno - 1, first + (node.end_lineno or node.lineno) - 1
+            return Span(file, start, node.col_offset + indent, end, (node.end_col_offset or 0) + indent)
     return None

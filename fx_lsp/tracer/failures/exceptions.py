@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 import torch.overrides
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
 from fx_lsp.specs import Comment, names_used, parse_comment
-from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
 from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
 from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel, missing_kernel
 from fx_lsp.tracer.program.absences import AbsentError
@@ -149,7 +150,8 @@ def sentence(error: BaseException) -> str:
         what = f" (`{operation}`)" if operation else ""
         return f"the code needs the value of a tensor here{what}, and {NO_VALUES}"
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    text = text.replace("'FakeTensor'", "'Tensor'")
+    for kind in (FakeTensor, FunctionalTensor):
+        text = text.replace(kind.__name__, "Tensor")
     for pattern, plain in _PLAINER:
         if match := re.search(pattern, text):
             return match.expand(plain)

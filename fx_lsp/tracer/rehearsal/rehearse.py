@@ -19,6 +19,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from fx_lsp.model import Failure, TraceRequest
+from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_gradients
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, is_wrong
 from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
@@ -155,11 +156,14 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
         rehearsal.line = stack.enter_context(started_as(request.file))
         stack.enter_context(one_batch_each(and_last=True))
         stack.enter_context(arrays_refuse_gradients())
+        stack.enter_context(checked_gradients(sources))
         stack.enter_context(_plain_steps())
         stack.enter_context(_no_remote_calls())
         stack.enter_context(rehearsal.turns.counting())
         watched_run(sources, whole, _run.__code__, None, run)
     error = run.error.__cause__ if isinstance(run.error, _Wrong) else None
+    if isinstance(error, GradientError):
+        return Failure("shape", error.remark.message, error.remark.span, severity="error")
     if error is not None:
         return failure_of(error, sources, run.failed, lines, "error")
     return next(_of_pairs(rehearsal), None)
