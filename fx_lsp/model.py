@@ -300,6 +300,7 @@ FindingCode = Literal[
     "no-gradient",  # a parameter that no loss can train
     "one-element",  # a reduction over a single element
     "pytorch-warning",  # what PyTorch itself warns of
+    "unregistered",  # a parameter that its module does not know of
     "upcast",  # operands of several precisions, computed in the widest
 ]
 

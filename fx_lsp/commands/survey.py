@@ -27,6 +27,7 @@ from fx_lsp.model import (
     TargetKind,
 )
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.open_file import FileState
 from fx_lsp.tracing.source.project import project_root
 
 WEAKNESS: tuple[InputSource, ...] = (
@@ -140,6 +141,14 @@ class _Work:
     targets: list[TargetReport] = field(default_factory=list[TargetReport])
     comments: list[Problem] = field(default_factory=list[Problem])
 
+    def take_errors_of_scripts(self, state: FileState | None) -> None:
+        """Replace the reports on steps that were traced, and in which a script turned out to go wrong."""
+        known = {target.target.name: target.outcome for target in state.targets} if state is not None else {}
+        for place, report in enumerate(self.targets):
+            outcome = known.get(report.target.name)
+            if report.target.kind == "step" and report.failure is None and isinstance(outcome, Failure):
+                self.targets[place] = report_target(report.target, outcome, report.seconds)
+
     def report(self) -> FileReport:
         ordered = sorted(self.targets, key=lambda t: (t.target.span.line, t.target.span.col))
         failures = (t.failure for t in ordered if t.failure is not None and t.failure.kind == "comment")
@@ -192,6 +201,7 @@ async def _look(
             if names is None:
                 work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
             await asyncio.gather(*(trace(target) for target in wanted))
+            work.take_errors_of_scripts(engine.state(file))
         finally:
             engine.close(file)
 

@@ -33,6 +33,7 @@ FINDINGS: dict[FindingCode, FindingKind] = {
     "no-gradient": FindingKind("a layer that the module's results do not train"),
     "one-element": FindingKind("a softmax, norm or spread of a single element"),
     "pytorch-warning": FindingKind("what PyTorch itself warns of, where it warns"),
+    "unregistered": FindingKind("a layer or a parameter in a list, a dictionary or a plain attribute of its module"),
     "upcast": FindingKind("operands of several precisions, computed in the widest"),
 }
 TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FINDINGS.items() if kind.is_told)

@@ -37,6 +37,7 @@ from fx_lsp.tracer.analyses.breaks import graph_breaks
 from fx_lsp.tracer.analyses.cross_reference import disagreements
 from fx_lsp.tracer.analyses.hand_built import graph_reply
 from fx_lsp.tracer.analyses.node_origins import marked
+from fx_lsp.tracer.analyses.unregistered import unregistered
 from fx_lsp.tracer.analyses.untrained import untrained_layers
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
 from fx_lsp.tracer.capture.autograd_functions import GradientError
@@ -284,6 +285,7 @@ def _trace(
         remarks.append(_of_gradient(captured.wrong_gradient, prepared.inputs))
     if not request.work:
         remarks += [*_of_annotations(request, loaded, tree, prepared), *_of_training(request, loaded, tree, captured)]
+        remarks += _of_registration(request, tree, prepared, captured)
     saved = _saved(captured)
     if saved and symbols is not None and (counted := symbols.counted()):
         notes.append(f"sizes in bytes count {counted}")
@@ -465,6 +467,12 @@ def _of_training(request: TraceRequest, loaded: Loaded, tree: ast.Module, captur
         return iter(())
     parameters = [item.name for item in captured.inputs if item.kind == "parameter"]
     return untrained_layers(cls, definition, request.file, captured.untrained, parameters)
+
+
+def _of_registration(request: TraceRequest, tree: ast.Module, prepared: Prepared, captured: Captured) -> list[Remark]:
+    used = {id(item.tensor) for item in captured.inputs} if captured.joint is not None else set[int]()
+    roots = prepared.call.modules.values()
+    return [remark for root in roots for remark in unregistered(root, used, tree, request.file)]
 
 
 def _of_gradient(error: GradientError, inputs: Sequence[InputSpec]) -> Remark:

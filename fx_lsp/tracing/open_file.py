@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
@@ -343,7 +343,23 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
         key = keys[TargetQuestion(name)] if keys is not None else None
         progress = open_file.progress(name, tracing)
         targets.append(TargetState(moved, outcome, progress, key, answer.seconds if answer else None))
-    return FileState(open_file.file, text, tuple(targets), trouble_of(open_file))
+    return FileState(open_file.file, text, tuple(_with_errors_of_scripts(targets)), trouble_of(open_file))
+
+
+def _with_errors_of_scripts(targets: Sequence[TargetState]) -> Iterator[TargetState]:
+    """Yield the targets; a step in which a script goes wrong fails likewise, even if its graphs could be captured.
+
+    The graphs do not have what the script does between them, such as a step of its optimizer.
+    """
+    failures = [s.outcome for s in targets if s.target.kind == "script" and isinstance(s.outcome, Failure)]
+    errors = [failure for failure in failures if failure.severity == "error" and failure.span is not None]
+    for state in targets:
+        trace, span = state.outcome, state.target.span
+        inside = [error for error in errors if error.span is not None and span.contains(error.span)]
+        if state.target.kind == "step" and isinstance(trace, Trace) and inside:
+            yield replace(state, outcome=replace(inside[0], inputs=trace.inputs, partial=trace))
+        else:
+            yield state
 
 
 def _move_target(target: Target, mapping: Mapping[int, int], lines: int) -> Target:

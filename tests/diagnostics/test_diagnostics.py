@@ -78,10 +78,13 @@ async def outcomes_of(engine: Engine, file: str, text: str) -> list[tuple[Target
     try:
         targets = await engine.targets(file)
         assert not isinstance(targets, Failure), targets
-        outcomes = [(target, await engine.outcome(file, target.name, final=True)) for target in targets]
+        for target in targets:
+            await engine.outcome(file, target.name, final=True)
+        state = engine.state(file)
+        assert state is not None
+        return [(t.target, t.outcome) for t in state.targets if t.outcome is not None]
     finally:
         engine.close(file)
-    return [(t, o) for t, o in outcomes if not (isinstance(o, Failure) and o.kind == "nothing")]
 
 
 def with_comments(text: str, targets: Sequence[Target], shown: Sequence[Problem], folder: str) -> str:

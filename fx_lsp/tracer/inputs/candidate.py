@@ -72,6 +72,13 @@ class Candidate:
     others: dict[_Made, tuple[Any, Subject]] = field(default_factory=dict["_Made", "tuple[Any, Subject]"])
     demands: dict[Plans, list[Remark]] = field(default_factory=dict[Plans, "list[Remark]"])
 
+    @property
+    def constructor(self) -> Plans | None:
+        """Return the plans for what its object was constructed with; None if a program made it somewhere else."""
+        if self.offer.instance is None:
+            return self.constructed.plans
+        return None if self.offer.init is None else Plans(tuple(self.offer.init.items()))
+
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
         """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
         return self._bound_with(plans.init, plans).call(plans, sizes)

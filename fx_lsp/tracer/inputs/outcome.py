@@ -44,7 +44,7 @@ class Prepared:
     """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
 
     `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`; `constructor`
-    are the plans for the constructor of the object whose method it is, where it was made for the call.
+    are the plans for the constructor of the object whose method it is, None if they are unknown.
     """
 
     call: Call
@@ -56,7 +56,7 @@ class Prepared:
     remarks: tuple[Remark, ...] = ()
     unreached: tuple[Unreached, ...] = ()
     variants: tuple[TargetVariant, ...] = ()
-    constructor: Plans = field(default_factory=lambda: Plans(()))
+    constructor: Plans | None = None
 
 
 def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:
@@ -145,10 +145,8 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
     code = unreached(task.tree, task.request.file, run.coverage)
     notes = [*mode, *settled.notes]
     remarks = (_drawn(failure),) if settled.conditions.drawn and failure is not None else ()
-    constructor = candidate.constructed.plans
-    return Prepared(
-        call, inputs, run, notes, settled.conditions, otherwise, remarks, unreached=code, constructor=constructor
-    )
+    conditions, made = settled.conditions, candidate.constructor
+    return Prepared(call, inputs, run, notes, conditions, otherwise, remarks, unreached=code, constructor=made)
 
 
 def _drawn(failure: Failure) -> Remark:

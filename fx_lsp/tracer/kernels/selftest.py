@@ -153,6 +153,8 @@ def _subject(traced: TracedCall, parameters: Signature) -> str:
         raise _Missing("the original is no module")
     if not _is_class(traced, owner):
         return owner
+    if traced.constructor is None:
+        raise _Missing(f"a program made the {owner}, and its constructor's arguments are unknown")
     mode = ".eval()" if isinstance(receiver, nn.Module) and not receiver.training else ""
     return f"{owner}({_constructor_arguments(traced.constructor, request.module)}){mode}"
 

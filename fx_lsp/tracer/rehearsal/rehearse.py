@@ -8,7 +8,7 @@ import linecache
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 from unittest.mock import patch
@@ -30,11 +30,13 @@ from fx_lsp.tracer.program.load import codes_of, empty_module
 from fx_lsp.tracer.program.time_limit import time_limit
 from fx_lsp.tracer.program.weights import are_weights_left_out
 from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, Turns, rehearsed
+from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.observation import Run, watched_run
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.run.values import constants
 from fx_lsp.tracer.run.values.constants import arrays_refuse_gradients
 from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
+from fx_lsp.tracer.source.expressions import shown_expression
 from fx_lsp.tracer.source.provenance import Sources
 
 SECONDS = 10.0
@@ -165,8 +167,32 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
     if isinstance(error, GradientError):
         return Failure("shape", error.remark.message, error.remark.span, severity="error")
     if error is not None:
-        return failure_of(error, sources, run.failed, lines, "error")
+        failure = failure_of(error, sources, run.failed, lines, "error")
+        return _of_overwritten(rehearsal, error, lines, failure) or failure
     return next(_of_pairs(rehearsal), None)
+
+
+def _of_overwritten(rehearsal: _Rehearsal, error: BaseException, lines: list[str], failure: Failure) -> Failure | None:
+    """Return the failure of a backward pass whose values were changed in place: what changed them, and where."""
+    failed = rehearsal.run.failed
+    losses = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
+    for write in overwritten(losses, rehearsal.run.writes):
+        change = write.chain[0]
+        name = next(_names_of(write.parameter, error), "") if write.parameter is not None else ""
+        needed = f"`{name}`" if name else f"what {write.saved_by.lower()} saved"
+        where = f"`{shown_expression(change, lines)}` in line {change.line}"
+        message = f"backward needs {needed} as the forward pass read it, but {where} has changed it in place since"
+        hint = "Call `backward()` before what changes the value, or compute the forward pass again."
+        return replace(failure, kind="error", message=message, hint=hint)
+    return None
+
+
+def _names_of(parameter: torch.Tensor, error: BaseException) -> Iterator[str]:
+    """Yield what the functions that an error passed through call a parameter: `net.weight`."""
+    for frame, _ in _frames(error.__traceback__):
+        for variable, value in frame.f_locals.items():
+            parts = value.named_parameters(variable) if isinstance(value, nn.Module) else [(variable, value)]
+            yield from (name for name, part in parts if part is parameter)
 
 
 def _of_pairs(rehearsal: _Rehearsal) -> Iterator[Failure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 
 from fx_lsp.tracer.source.provenance import Chain
 
@@ -18,7 +20,10 @@ MAX_NODES = 20_000
 
 @dataclass(frozen=True)
 class Write:
-    """A torch call that changed a tensor in place; `node` is what made the tensor, as autograd knows it."""
+    """A torch call that changed a tensor in place; `node` is what made the tensor, as autograd knows it.
+
+    Of a parameter, `node` is what adds to its gradient.
+    """
 
     chain: Chain
     node: Any
@@ -26,20 +31,29 @@ class Write:
 
 @dataclass(frozen=True)
 class Overwritten:
-    """A write to what the operation `saved_by` keeps for backward; `trains` if a parameter's gradient is lost."""
+    """A write to what the operation `saved_by` saves for backward; `trains` if a parameter's gradient is lost.
+
+    `parameter` is what was written to, if that is a leaf of autograd's graph.
+    """
 
     chain: Chain
     saved_by: str
     trains: bool
+    parameter: torch.Tensor | None = None
 
 
 def written_tensor(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    """Return the tensor that a torch call changes in place, if autograd follows it."""
+    """Return the tensor that a torch call changes in place, if autograd follows it or differentiates by it."""
     name = getattr(func, "__name__", "")
     is_method = name == "__setitem__" or name in _AUGMENTED or (name.endswith("_") and not name.startswith("_"))
     if not (is_method or kwargs.get("inplace") is True) or not args or not isinstance(args[0], torch.Tensor):
         return None
-    return args[0] if args[0].grad_fn is not None else None
+    return args[0] if args[0].requires_grad else None
+
+
+def maker_of(tensor: torch.Tensor) -> Any:
+    """Return the node of autograd's graph that made a tensor; of a leaf, the one that adds to its gradient."""
+    return tensor.grad_fn if tensor.grad_fn is not None else get_gradient_edge(tensor).node
 
 
 _AUGMENTED = frozenset(
@@ -54,14 +68,35 @@ def overwritten(outputs: Iterable[torch.Tensor], writes: Iterable[Write]) -> Ite
         return
     told: set[Chain] = set()
     for node in _graph(t.grad_fn for t in outputs):
-        if not _has_lost_a_value(node):
-            continue
-        makers = node, *(maker for maker, _ in node.next_functions)
+        lost = _lost_value(node)
+        makers = _makers(node, lost) if lost is not None else ()
         write = next((by_node[id(maker)] for maker in makers if id(maker) in by_node), None)
         if write is not None and write.chain and write.chain not in told:
             told.add(write.chain)
             trains = any(isinstance(getattr(n, "variable", None), nn.Parameter) for n in _graph([node]))
-            yield Overwritten(write.chain, node.name().removesuffix("0").removesuffix("Backward"), trains)
+            yield Overwritten(write.chain, _operation(node), trains, getattr(write.node, "variable", None))
+
+
+def _makers(node: Any, lost: str) -> Iterator[Any]:
+    """Yield the nodes that may have made the value that `node` saved as `lost`, first the one of the operand so called.
+
+    A parameter may be read through a view, such as the transpose of a weight.
+    """
+    edges = [maker for maker, _ in node.next_functions]
+    packet = getattr(torch.ops.aten, re.sub(r"(?<!^)(?=[A-Z])", "_", _operation(node)).lower(), None)
+    overload = getattr(packet, "default", None)
+    operands = [a.name for a in overload._schema.arguments if "Tensor" in str(a.type)] if overload is not None else []
+    if lost in operands and len(operands) == len(edges):
+        edges.insert(0, edges[operands.index(lost)])
+    for maker in (node, *edges):
+        if maker is not None:
+            yield maker
+            yield from (leaf for leaf, _ in maker.next_functions if maker is not node)
+
+
+def _operation(node: Any) -> str:
+    """Return the name of the operation of a node, `Addmm` of `AddmmBackward0`."""
+    return node.name().rstrip("0123456789").removesuffix("Backward")
 
 
 def _graph(roots: Iterable[Any]) -> Iterator[Any]:
@@ -76,14 +111,14 @@ def _graph(roots: Iterable[Any]) -> Iterator[Any]:
             waiting += [following for following, _ in node.next_functions if following is not None]
 
 
-def _has_lost_a_value(node: Any) -> bool:
-    """Return True if a value that a node has saved was changed since then."""
+def _lost_value(node: Any) -> str | None:
+    """Return the name of a value that a node has saved and that was changed since then, `mat2`; None without any."""
     for name in _saved_names(type(node)):
         try:
             getattr(node, name)
         except RuntimeError as error:
-            return "inplace" in str(error)
-    return False
+            return name.removeprefix("_saved_") if "inplace" in str(error) else None
+    return None
 
 
 @cache

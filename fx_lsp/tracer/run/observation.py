@@ -18,6 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from fx_lsp.model import InputSpec, ObservedValue, Remark, Span
+from fx_lsp.tracer.compat import HAS_COLUMNS
 from fx_lsp.tracer.run.branches import Branches, Coverage
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.checks.following import Findings
@@ -25,7 +26,7 @@ from fx_lsp.tracer.run.checks.pairs import ELEMENTWISE
 from fx_lsp.tracer.run.checks.waits import reads_told
 from fx_lsp.tracer.run.checks.warned import warnings_told
 from fx_lsp.tracer.run.conditions import Conditions
-from fx_lsp.tracer.run.in_place import Write, written_tensor
+from fx_lsp.tracer.run.in_place import Write, maker_of, written_tensor
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.run.tensors import describe
 from fx_lsp.tracer.run.torch_calls import Caller, FailedCall, TorchCall, tensors_among
@@ -123,7 +124,7 @@ class Watch(TorchFunctionMode):
         if _is_unbatched(func, args):
             self._run.unbatched.append(self.chain(sys._getframe(1)))
         written = written_tensor(func, args, kwargs)
-        maker = written.grad_fn if written is not None else None
+        maker = maker_of(written) if written is not None else None
         tracer = sys.gettrace()
         if tracer is not None:
             sys.settrace(None)
@@ -253,10 +254,14 @@ def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
 
 
 class Values:
-    """Collects `ObservedValue`s of tensors and whole numbers: the first of a place, and whether later ones differed."""
+    """Collects `ObservedValue`s of tensors and whole numbers: the first of a place, and whether later ones differed.
+
+    What a call of Python's returned is the value of its expression; before it, torch calls inside have others there.
+    """
 
     def __init__(self) -> None:
         self._specs: dict[tuple[Span, str], str] = {}
+        self._returned: dict[tuple[Span, str], str] = {}
         self._varying: set[tuple[Span, str]] = set()
 
     def add(self, span: Span, name: str, value: Any, last: bool = False) -> None:
@@ -269,12 +274,24 @@ class Values:
             return
         if last:
             self._specs[span, name] = spec
-        elif self._specs.setdefault((span, name), spec) != spec:
+        else:
+            self._keep_first(self._specs, span, name, spec)
+
+    def add_returned(self, span: Span, value: Any) -> None:
+        """Record that the call at `span` returned `value`."""
+        spec = describe(value)
+        if spec is not None and len(self._specs) < MAX_VALUES:
+            self._specs[span, ""] = spec  # keeps its place in the order
+            self._keep_first(self._returned, span, "", spec)
+
+    def _keep_first(self, specs: dict[tuple[Span, str], str], span: Span, name: str, spec: str) -> None:
+        if specs.setdefault((span, name), spec) != spec:
             self._varying.add((span, name))
 
     def collected(self) -> list[ObservedValue]:
         """All values in the order first seen."""
-        return [ObservedValue(s, n, spec, (s, n) in self._varying) for (s, n), spec in self._specs.items()]
+        specs = {**self._specs, **self._returned}
+        return [ObservedValue(s, n, spec, (s, n) in self._varying) for (s, n), spec in specs.items()]
 
 
 def watched_run(
@@ -381,12 +398,15 @@ def _dotted_names(node: ast.Attribute) -> list[str]:
 
 
 def _stored_attribute(value: Any, name: str) -> Any:
-    """Return what an object, a submodule included, has under a name; runs nothing of it, and None without any.
+    """Return what an object has under a name; runs nothing of it, and None without any.
 
-    A module whose constructor has just begun has no submodules yet, nor a place for them.
+    A module keeps submodules, parameters and buffers in places of their own, which one that is just being constructed
+    does not have yet.
     """
-    submodules = vars(value).get("_modules", {}) if isinstance(value, torch.nn.Module) else {}
-    return submodules[name] if name in submodules else inspect.getattr_static(value, name, None)
+    for store in ("_modules", "_parameters", "_buffers") if isinstance(value, torch.nn.Module) else ():
+        if name in (registered := vars(value).get(store, {})):
+            return registered[name]
+    return inspect.getattr_static(value, name, None)
 
 
 def _binding_heads(node: ast.AST) -> list[ast.stmt | ast.expr]:
@@ -405,6 +425,11 @@ def _stored_names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
+_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_NOT_CALLED = frozenset({"__init__", "__iter__", "__next__", "__enter__", "__exit__", "__setattr__", "__setitem__"})
+"""Methods that statements call by themselves, so that no expression has the value that they return."""
+
+
 def _locals_tracer(sources: Sources, statements: Statements, values: Values, coverage: Coverage) -> Callable[..., Any]:
     lines, branches = coverage.lines, statements.branches
     headers: set[Span] = set()
@@ -412,8 +437,19 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values, cov
     def record_attributes(frame: FrameType, header: Span) -> None:
         for span, (first, *names) in statements.attributes(header):
             value = reduce(_stored_attribute, names, frame.f_locals.get(first))
-            if type(value) is int:
+            if type(value) is int or isinstance(value, torch.Tensor):
                 values.add(span, "", value)
+
+    def only_returning(frame: FrameType, call: Span) -> Callable[..., Any]:
+        """Return the trace function of a frame elsewhere of which only the result matters."""
+        frame.f_trace_lines = False
+
+        def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
+            if event == "return":
+                values.add_returned(call, arg)
+            return step
+
+        return step
 
     def record_changes(frame: FrameType, line: int, before: dict[str, int]) -> None:
         for name, value in frame.f_locals.items():
@@ -424,9 +460,20 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values, cov
             if span is not None:
                 values.add(span, name, value)
 
-    def enter(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
-        if event != "call" or frame.f_code.co_filename != sources.file:
+    def called(frame: FrameType) -> Span | None:
+        """Return the expression of the target's file that calls a frame, if it has what that returns for its value."""
+        caller, code = frame.f_back, frame.f_code
+        is_call = not code.co_flags & _SUSPENDED and code.co_name not in _NOT_CALLED
+        if not HAS_COLUMNS or caller is None or caller.f_code.co_filename != sources.file or not is_call:
             return None
+        return sources.span(caller.f_code, caller.f_lasti, caller.f_lineno)
+
+    def enter(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
+        if event != "call":
+            return None
+        call = called(frame)
+        if frame.f_code.co_filename != sources.file:
+            return None if call is None else only_returning(frame, call)
         held = {name: id(value) for name, value in frame.f_locals.items()}
         header = statements.function(frame.f_code.co_firstlineno)
         resumed = frame.f_lineno != frame.f_code.co_firstlineno  # a generator or a coroutine that goes on
@@ -455,6 +502,8 @@ def _locals_tracer(sources: Sources, statements: Statements, values: Values, cov
                 span = statements.returning(last)
                 if span is not None and not failed:
                     values.add(span, "return", arg)
+                if call is not None:
+                    values.add_returned(call, arg)
             return step
 
         return step

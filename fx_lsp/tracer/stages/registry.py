@@ -24,7 +24,7 @@ class TracedCall:
 
     `symbolic` where sizes are symbols; `inputs` are how its arguments read to the user, `result` is what the call gave,
     `ran` the part of the file that was executed; `options` are those of the work, `constructor` the plans for the
-    constructor of the object whose method it is.
+    constructor of the object whose method it is, None if they are unknown.
     """
 
     request: TraceRequest
@@ -40,7 +40,7 @@ class TracedCall:
     result: Any = None
     ran: str = ""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
-    constructor: Plans = field(default_factory=lambda: Plans(()))
+    constructor: Plans | None = None
 
 
 WORKS = {

@@ -1,0 +1,131 @@
+"""Layers and parameters that a module holds where PyTorch does not look: in lists, dictionaries, plain attributes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from fx_lsp.model import Remark, Span
+
+_OWN = frozenset(vars(nn.Module()))
+_COLLECTIONS = frozenset({"list", "tuple", "dict", "set", "sorted", "reversed", "zip"})
+"""Calls that only put together what there is."""
+
+
+def unregistered(root: nn.Module, used: Collection[int], tree: ast.Module, file: str) -> Iterator[Remark]:
+    """Yield a remark for each attribute with tensors that a result is differentiated by and `root` does not register.
+
+    `used` are the ids of the tensors that the call read. Code of the file that reads the attribute, but is not what
+    constructs or calls its module, may hand the tensors to an optimizer: then nothing is said, nor of what the
+    constructor was given.
+    """
+    registered = set(map(id, root.parameters()))
+    for part in root.modules():
+        for attribute, value in vars(part).items():
+            if attribute in _OWN or not any(_is_hidden(tensor, used, registered) for tensor in _tensors(value)):
+                continue
+            for definition in _definitions(type(part), tree):
+                target = _assignment(definition, attribute)
+                if target is not None:
+                    if not _is_given(definition, attribute) and not _is_read_elsewhere(attribute, definition, tree):
+                        yield Remark(_message(attribute, value), _span(target, file), "warning", code="unregistered")
+                    break
+
+
+def _is_hidden(tensor: torch.Tensor, used: Collection[int], registered: Collection[int]) -> bool:
+    return tensor.requires_grad and tensor.is_leaf and id(tensor) in used and id(tensor) not in registered
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield what a value holds, however deep its lists, tuples, sets and dictionaries are; itself if it is none."""
+    if isinstance(value, (list, tuple, set, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _parts(part)
+    else:
+        yield value
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    for part in _parts(value):
+        if isinstance(part, nn.Module):
+            yield from part.parameters()
+        elif isinstance(part, torch.Tensor):
+            yield part
+
+
+def _message(attribute: str, value: Any) -> str:
+    do_not_reach = "`parameters()`, `to()` and `state_dict()` do not reach"
+    if isinstance(value, torch.Tensor):
+        return f"`self.{attribute}` is a plain tensor: {do_not_reach} it; make it an `nn.Parameter`"
+    kind = "Dict" if isinstance(value, dict) else "List"
+    what = "Module" if any(isinstance(part, nn.Module) for part in _parts(value)) else "Parameter"
+    inside = "layers" if what == "Module" else "parameters"
+    container = f"a plain {type(value).__name__}"
+    return f"`self.{attribute}` is {container}: {do_not_reach} its {inside}; make it an `nn.{what}{kind}`"
+
+
+def _definitions(cls: type, tree: ast.Module) -> Iterator[ast.ClassDef]:
+    """Yield the definitions in a file of a class and of its bases."""
+    by_name = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    return (by_name[base.__name__] for base in cls.__mro__ if base.__name__ in by_name)
+
+
+def _assignment(definition: ast.ClassDef, attribute: str) -> ast.Attribute | None:
+    """Return where a class assigns an attribute of `self` first."""
+    stores = (node for node in ast.walk(definition) if _is_of_self(node, attribute, ast.Store))
+    return min(stores, key=lambda node: (node.lineno, node.col_offset), default=None)
+
+
+def _is_of_self(node: ast.AST, attribute: str, context: type[ast.expr_context]) -> bool:
+    is_named = isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, context)
+    return is_named and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _is_given(definition: ast.ClassDef, attribute: str) -> bool:
+    """Return True if a method stores what it was passed: whoever passes it may have registered it."""
+    for method in (node for node in definition.body if isinstance(node, ast.FunctionDef)):
+        parameters = {argument.arg for argument in (*method.args.args, *method.args.kwonlyargs)} - {"self"}
+        for node in ast.walk(method):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if any(_is_of_self(target, attribute, ast.Store) for target in targets):
+                return not parameters.isdisjoint(_names_put_together(node.value))
+    return False
+
+
+def _names_put_together(node: ast.AST) -> set[str]:
+    """Return the variables of an expression, but not those that a call computes something of."""
+    if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _COLLECTIONS):
+        return set()
+    names = {node.id} if isinstance(node, ast.Name) else set[str]()
+    return names.union(*map(_names_put_together, ast.iter_child_nodes(node)))
+
+
+def _is_read_elsewhere(attribute: str, definition: ast.ClassDef, tree: ast.Module) -> bool:
+    """Return True if code reads the attribute that neither `__init__` nor `forward` reaches within the class.
+
+    What `self` is in another class has attributes of its own.
+    """
+    methods = {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}
+    reached, waiting = set[str](), ["__init__", "forward"]
+    while waiting:
+        name = waiting.pop()
+        if name in methods and name not in reached:
+            reached.add(name)
+            waiting += [node.attr for node in ast.walk(methods[name]) if isinstance(node, ast.Attribute)]
+    inside = {id(node) for name in reached for node in ast.walk(methods[name])}
+    own = {id(node) for node in ast.walk(definition)}
+    reads = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
+    return any(
+        node.attr == attribute
+        and id(node) not in inside
+        and (id(node) in own or not _is_of_self(node, attribute, ast.Load))
+        for node in reads
+    )
+
+
+def _span(node: ast.Attribute, file: str) -> Span:
+    return Span(file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
