@@ -143,9 +143,9 @@ class _Work:
 
     def take_errors_of_scripts(self, state: FileState | None) -> None:
         """Replace the reports on steps that were traced, and in which a script turned out to go wrong."""
-        known = {target.target.name: target.outcome for target in state.targets} if state is not None else {}
+        outcomes = {target.target.name: target.outcome for target in state.targets} if state is not None else {}
         for place, report in enumerate(self.targets):
-            outcome = known.get(report.target.name)
+            outcome = outcomes.get(report.target.name)
             if report.target.kind == "step" and report.failure is None and isinstance(outcome, Failure):
                 self.targets[place] = report_target(report.target, outcome, report.seconds)
 

@@ -40,7 +40,6 @@ from fx_lsp.tracer.analyses.node_origins import marked
 from fx_lsp.tracer.analyses.unregistered import unregistered
 from fx_lsp.tracer.analyses.untrained import untrained_layers
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
-from fx_lsp.tracer.capture.autograd_functions import GradientError
 from fx_lsp.tracer.capture.graphs import Names, saved_values
 from fx_lsp.tracer.capture.modules import modules_of
 from fx_lsp.tracer.capture.partial_trace import partial_trace
@@ -281,8 +280,7 @@ def _trace(
         infos, shown, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
         remarks += _of_operators(captured)
-    if captured.wrong_gradient is not None:
-        remarks.append(_of_gradient(captured.wrong_gradient, prepared.inputs))
+    remarks += _of_gradient(captured, prepared.inputs)
     if not request.work:
         remarks += [*_of_annotations(request, loaded, tree, prepared), *_of_training(request, loaded, tree, captured)]
         remarks += _of_registration(request, tree, prepared, captured)
@@ -475,10 +473,12 @@ def _of_registration(request: TraceRequest, tree: ast.Module, prepared: Prepared
     return [remark for root in roots for remark in unregistered(root, used, tree, request.file)]
 
 
-def _of_gradient(error: GradientError, inputs: Sequence[InputSpec]) -> Remark:
-    """Return the remark on a wrong gradient; a guess may be what a `backward` does not expect."""
-    is_guessed = error.depends_on_inputs and any(item.guessed or item.source == "search" for item in inputs)
-    return replace(error.remark, severity="information") if is_guessed else error.remark
+def _of_gradient(captured: Captured, inputs: Sequence[InputSpec]) -> Iterator[Remark]:
+    """Yield what is wrong with a gradient; a guessed input may be one that its `backward` does not expect."""
+    error = captured.wrong_gradient
+    if error is not None:
+        is_guessed = error.depends_on_inputs and any(item.guessed or item.source == "search" for item in inputs)
+        yield replace(error.remark, severity="information") if is_guessed else error.remark
 
 
 def _of_operators(captured: Captured) -> list[Remark]:

@@ -76,13 +76,15 @@ def _definitions(cls: type, tree: ast.Module) -> Iterator[ast.ClassDef]:
 
 def _assignment(definition: ast.ClassDef, attribute: str) -> ast.Attribute | None:
     """Return where a class assigns an attribute of `self` first."""
-    stores = (node for node in ast.walk(definition) if _is_of_self(node, attribute, ast.Store))
+    attributes = (node for node in ast.walk(definition) if isinstance(node, ast.Attribute))
+    stores = (node for node in attributes if _is_of_self(node, attribute, ast.Store))
     return min(stores, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
 def _is_of_self(node: ast.AST, attribute: str, context: type[ast.expr_context]) -> bool:
-    is_named = isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, context)
-    return is_named and isinstance(node.value, ast.Name) and node.value.id == "self"
+    if not isinstance(node, ast.Attribute) or node.attr != attribute or not isinstance(node.ctx, context):
+        return False
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def _is_given(definition: ast.ClassDef, attribute: str) -> bool:
@@ -90,8 +92,7 @@ def _is_given(definition: ast.ClassDef, attribute: str) -> bool:
     for method in (node for node in definition.body if isinstance(node, ast.FunctionDef)):
         parameters = {argument.arg for argument in (*method.args.args, *method.args.kwonlyargs)} - {"self"}
         for node in ast.walk(method):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if any(_is_of_self(target, attribute, ast.Store) for target in targets):
+            if isinstance(node, ast.Assign) and any(_is_of_self(t, attribute, ast.Store) for t in node.targets):
                 return not parameters.isdisjoint(_names_put_together(node.value))
     return False
 

@@ -92,8 +92,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _returned(function: Callable[..., Any], number: int | None = None) -> Span | None:
-    """Return the expression that a function returns last, or the part of that with a number; None without its text."""
+def _returned(function: Callable[..., Any], number: int = -1) -> Span | None:
+    """Return the expression that a function returns last, or the part of that with a number from 0; None without its text."""
     with suppress(OSError, TypeError, SyntaxError):
         function = inspect.unwrap(function)
         lines, first = inspect.getsourcelines(function)
@@ -103,8 +103,8 @@ def _returned(function: Callable[..., Any], number: int | None = None) -> Span |
         if returned:
             last, file = max(returned, key=lambda node: node.lineno), inspect.getsourcefile(function) or ""
             parts = last.elts if isinstance(last, ast.Tuple) else []
-            is_apart = number is not None and not any(isinstance(part, ast.Starred) for part in parts[: number + 1])
-            node = parts[number] if is_apart and number < len(parts) else last
+            is_apart = not any(isinstance(part, ast.Starred) for part in parts[: number + 1])
+            node = parts[number] if is_apart and 0 <= number < len(parts) else last
             start, end = first + node.lineno - 1, first + (node.end_lineno or node.lineno) - 1
             return Span(file, start, node.col_offset + indent, end, (node.end_col_offset or 0) + indent)
     return None

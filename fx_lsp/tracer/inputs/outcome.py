@@ -145,8 +145,8 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
     code = unreached(task.tree, task.request.file, run.coverage)
     notes = [*mode, *settled.notes]
     remarks = (_drawn(failure),) if settled.conditions.drawn and failure is not None else ()
-    conditions, made = settled.conditions, candidate.constructor
-    return Prepared(call, inputs, run, notes, conditions, otherwise, remarks, unreached=code, constructor=made)
+    conditions, constructor = settled.conditions, candidate.constructor
+    return Prepared(call, inputs, run, notes, conditions, otherwise, remarks, unreached=code, constructor=constructor)
 
 
 def _drawn(failure: Failure) -> Remark:

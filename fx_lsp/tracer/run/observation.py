@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -308,7 +308,7 @@ def watched_run(
     values = Values() if statements is not None else None
     tracer = None
     if statements is not None and values is not None:
-        tracer = _locals_tracer(sources, statements, values, run.coverage)
+        tracer = _FrameTracer(sources, statements, values, run.coverage).enter
     previous = sys.gettrace()
     watch = Watch(sources, stop, run, values)
     try:
@@ -430,82 +430,97 @@ _NOT_CALLED = frozenset({"__init__", "__iter__", "__next__", "__enter__", "__exi
 """Methods that statements call by themselves, so that no expression has the value that they return."""
 
 
-def _locals_tracer(sources: Sources, statements: Statements, values: Values, coverage: Coverage) -> Callable[..., Any]:
-    lines, branches = coverage.lines, statements.branches
-    headers: set[Span] = set()
+@dataclass
+class _FrameTracer:
+    """Records what expressions and variables of the target's file hold while frames run, for `sys.settrace`."""
 
-    def record_attributes(frame: FrameType, header: Span) -> None:
-        for span, (first, *names) in statements.attributes(header):
-            value = reduce(_stored_attribute, names, frame.f_locals.get(first))
-            if type(value) is int or isinstance(value, torch.Tensor):
-                values.add(span, "", value)
+    sources: Sources
+    statements: Statements
+    values: Values
+    coverage: Coverage
+    headers: set[Span] = field(default_factory=set[Span])
 
-    def only_returning(frame: FrameType, call: Span) -> Callable[..., Any]:
-        """Return the trace function of a frame elsewhere of which only the result matters."""
-        frame.f_trace_lines = False
-
-        def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
-            if event == "return":
-                values.add_returned(call, arg)
-            return step
-
-        return step
-
-    def record_changes(frame: FrameType, line: int, before: dict[str, int]) -> None:
-        for name, value in frame.f_locals.items():
-            if before.get(name) == id(value):
-                continue
-            before[name] = id(value)
-            span = statements.binding(line, name)
-            if span is not None:
-                values.add(span, name, value)
-
-    def called(frame: FrameType) -> Span | None:
-        """Return the expression of the target's file that calls a frame, if it has what that returns for its value."""
-        caller, code = frame.f_back, frame.f_code
-        is_call = not code.co_flags & _SUSPENDED and code.co_name not in _NOT_CALLED
-        if not HAS_COLUMNS or caller is None or caller.f_code.co_filename != sources.file or not is_call:
-            return None
-        return sources.span(caller.f_code, caller.f_lasti, caller.f_lineno)
-
-    def enter(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
+    def enter(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        """Begin to trace a frame: of the target's file all of it, of others what calls from that file return."""
         if event != "call":
             return None
-        call = called(frame)
-        if frame.f_code.co_filename != sources.file:
-            return None if call is None else only_returning(frame, call)
-        held = {name: id(value) for name, value in frame.f_locals.items()}
-        header = statements.function(frame.f_code.co_firstlineno)
+        call = self._calling_expression(frame)
+        if frame.f_code.co_filename == self.sources.file:
+            self._record_arguments(frame)
+            self.coverage.functions.add(frame.f_code.co_firstlineno)
+            return _TracedFrame(self, frame, call).step
+        if call is None:
+            return None
+        frame.f_trace_lines = False
+        return partial(self._step_elsewhere, call)
+
+    def _step_elsewhere(self, call: Span, frame: FrameType, event: str, value: Any) -> Callable[..., Any]:
+        if event == "return":
+            self.values.add_returned(call, value)
+        return partial(self._step_elsewhere, call)
+
+    def _calling_expression(self, frame: FrameType) -> Span | None:
+        """Return the expression of the target's file that has what a frame returns for its value, if there is one."""
+        caller, code = frame.f_back, frame.f_code
+        is_call = not code.co_flags & _SUSPENDED and code.co_name not in _NOT_CALLED
+        if not HAS_COLUMNS or caller is None or caller.f_code.co_filename != self.sources.file or not is_call:
+            return None
+        return self.sources.span(caller.f_code, caller.f_lasti, caller.f_lineno)
+
+    def _record_arguments(self, frame: FrameType) -> None:
+        header = self.statements.function(frame.f_code.co_firstlineno)
         resumed = frame.f_lineno != frame.f_code.co_firstlineno  # a generator or a coroutine that goes on
-        if header is not None and not resumed:
-            for name, value in list(frame.f_locals.items()):
-                values.add(header, name, value)
-            if header not in headers:
-                headers.add(header)
-                record_attributes(frame, header)
-        last = frame.f_lineno
-        failed = False
-        coverage.functions.add(frame.f_code.co_firstlineno)
+        if header is None or resumed:
+            return
+        for name, value in list(frame.f_locals.items()):
+            self.values.add(header, name, value)
+        if header not in self.headers:
+            self.headers.add(header)
+            self._record_attributes(frame, header)
 
-        def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
-            nonlocal last, failed
-            if event == "line":
-                record_changes(frame, last, held)
-                last, failed = frame.f_lineno, False
-                lines.add(last)
-                if last in branches.deciders:
-                    branches.note(last, frame, coverage)
-            elif event == "exception":
-                failed = True
-            elif event == "return":
-                record_changes(frame, last, held)
-                span = statements.returning(last)
-                if span is not None and not failed:
-                    values.add(span, "return", arg)
-                if call is not None:
-                    values.add_returned(call, arg)
-            return step
+    def _record_attributes(self, frame: FrameType, header: Span) -> None:
+        for span, (first, *names) in self.statements.attributes(header):
+            value = reduce(_stored_attribute, names, frame.f_locals.get(first))
+            if type(value) is int or isinstance(value, torch.Tensor):
+                self.values.add(span, "", value)
 
-        return step
 
-    return enter
+class _TracedFrame:
+    """A frame of the target's file: what its variables held when they were recorded last, and its last line."""
+
+    def __init__(self, tracer: _FrameTracer, frame: FrameType, call: Span | None) -> None:
+        self._tracer, self._call = tracer, call
+        self._held = {name: id(value) for name, value in frame.f_locals.items()}
+        self._line, self._failed = frame.f_lineno, False
+
+    def step(self, frame: FrameType, event: str, value: Any) -> Callable[..., Any]:
+        """Record what the last line changed, and what is returned."""
+        coverage, branches = self._tracer.coverage, self._tracer.statements.branches
+        if event == "line":
+            self._record_changes(frame)
+            self._line, self._failed = frame.f_lineno, False
+            coverage.lines.add(self._line)
+            if self._line in branches.deciders:
+                branches.note(self._line, frame, coverage)
+        elif event == "exception":
+            self._failed = True
+        elif event == "return":
+            self._record_changes(frame)
+            self._record_result(value)
+        return self.step
+
+    def _record_changes(self, frame: FrameType) -> None:
+        for name, value in frame.f_locals.items():
+            if self._held.get(name) == id(value):
+                continue
+            self._held[name] = id(value)
+            span = self._tracer.statements.binding(self._line, name)
+            if span is not None:
+                self._tracer.values.add(span, name, value)
+
+    def _record_result(self, value: Any) -> None:
+        span = self._tracer.statements.returning(self._line)
+        if span is not None and not self._failed:
+            self._tracer.values.add(span, "return", value)
+        if self._call is not None:
+            self._tracer.values.add_returned(self._call, value)
