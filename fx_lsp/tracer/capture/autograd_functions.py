@@ -93,7 +93,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _returned(function: Callable[..., Any], number: int = -1) -> Span | None:
-    """Return the expression that a function returns last, or the part of that with a number from 0; None without its text."""
+    """Return the expression that a function returns last, or its part with a number; None without the text."""
     with suppress(OSError, TypeError, SyntaxError):
         function = inspect.unwrap(function)
         lines, first = inspect.getsourcelines(function)
