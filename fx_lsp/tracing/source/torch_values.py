@@ -82,8 +82,8 @@ class TorchValues:
             namespace, _, name = (dotted(called, self.imports) or "").rpartition(".")
             return namespace in _OF_FUNCTIONS and name[:1].islower()
         if isinstance(called, ast.Attribute):  # most methods of modules and optimizers compute nothing
-            known = is_tensor_method(called.attr) or any(called.attr in names for names in self.modules.values())
-            return known and self.has(called.value)
+            computes = is_tensor_method(called.attr) or any(called.attr in names for names in self.modules.values())
+            return computes and self.has(called.value)
         return self.has(called)
 
     def _is_imported(self, node: ast.expr) -> bool:
