@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from fx_lsp import __version__, wire
-from fx_lsp.commands.listing import Listing, Progress, list_summary, one_line_summary
+from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
 from fx_lsp.commands.options import add_tracing_options, cache_path
 from fx_lsp.commands.sarif import to_sarif
 from fx_lsp.commands.sources import Source, find_sources
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
     reports: list[FileReport] = []
-    progress, listing = Progress(sys.stderr, len(sources)), Listing(sys.stdout.isatty())
+    progress, listing = Progress(sys.stderr, len(sources)), CheckListing(sys.stdout.isatty())
     listed = not (arguments.json or arguments.sarif)
 
     def hear(report: FileReport) -> None:

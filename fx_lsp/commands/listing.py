@@ -19,7 +19,7 @@ _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
 _COLOURS = {"error": _RED, "warning": _YELLOW}
 
 
-class Listing:
+class CheckListing:
     """The files that are listed one after another: each fault once, with the targets that reach it."""
 
     def __init__(self, colour: bool) -> None:
