@@ -10,7 +10,8 @@ from pathlib import Path
 from fx_lsp import files
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
-from fx_lsp.tracing.source.targets import discover
+from fx_lsp.tracing.calls.documents import notebook_code
+from fx_lsp.tracing.source.targets import discover, names_like
 
 _OUTPUT = frozenset({"build", "dist"})
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
@@ -56,6 +57,14 @@ def python_files(directory: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
 
 
+def read_source(file: str) -> str:
+    """Return the text of a Python file, or the code of a notebook's cells, one below the other.
+
+    Raises OSError, SyntaxError and ValueError (of which UnicodeDecodeError is one) for a file that cannot be read.
+    """
+    return notebook_code(files.read_text(file)) if file.endswith(".ipynb") else files.read_python(file)
+
+
 def shown_path(file: str) -> str:
     """Return a path as people want to read it: relative where it is below the working directory."""
     try:
@@ -66,11 +75,12 @@ def shown_path(file: str) -> str:
 
 def _require(file: str, name: str, asked: str) -> None:
     try:
-        discovered = discover(file, files.read_python(file))
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        discovered = discover(file, read_source(file))
+    except (OSError, SyntaxError, ValueError) as error:
         raise TargetError(f"cannot read {asked}: {getattr(error, 'strerror', None) or error}") from error
-    if not isinstance(discovered.failure, Failure) and name not in {target.name for target in discovered.targets}:
-        raise TargetError(f"`{asked}` names no function or module that can be traced")
+    names = [target.name for target in discovered.targets]
+    if not isinstance(discovered.failure, Failure) and name not in names:
+        raise TargetError(f"`{asked}` names no function or module that can be traced. {names_like(name, names)}")
 
 
 def _is_source(directory: Path) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fx_lsp import files, wire
-from fx_lsp.commands.sources import Source
+from fx_lsp import wire
+from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.features.comments import comment_problems, elsewhere
 from fx_lsp.features.findings import TOLD, told_outcome, unknown_codes
 from fx_lsp.features.problems import Cause, Occurrence, Problem, by_cause, is_failure, reached_failure, reached_remark
@@ -178,8 +178,8 @@ async def _look(
 
     async with opened:
         try:
-            text = files.read_python(file)
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            text = read_source(file)
+        except (OSError, SyntaxError, ValueError) as error:
             message = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
             work.failure = Failure("syntax", message, severity="error")
             return

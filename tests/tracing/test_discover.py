@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from fx_lsp.tracing.source.parsing import split_lines
-from fx_lsp.tracing.source.targets import discover
+from fx_lsp.tracing.source.parsing import python_of, split_lines
+from fx_lsp.tracing.source.targets import discover, names_like
 
 HEADER = """\
 import torch
@@ -285,6 +285,29 @@ def test_text_that_does_not_parse_is_a_failure(text: str, message: str, position
     assert discovery.failure.span is not None
     if position:
         assert (discovery.failure.span.line, discovery.failure.span.col) == position
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        ("%matplotlib inline\nx = 1", "None\nx = 1"),
+        ("if a:\n    !ls 'it\nb = (7\n% 4)", "if a:\n    None\nb = (7\n% 4)"),
+        ('names = !ls\nt = """\n%no\n"""', 'names = None\nt = """\n%no\n"""'),
+        ("a = (7\n% 4)", "a = (7\n% 4)"),
+        ("%%time\nf(", "None\nf("),
+    ],
+)
+def test_commands_of_ipython_are_skipped(text: str, python: str) -> None:
+    assert python_of(text) == python
+
+
+def test_suggestions_for_a_name_that_is_none() -> None:
+    names = ["LM", "train.step", "attention", *(f"f{number}" for number in range(9))]
+    assert names_like("LM.forward", names).startswith("Did you mean `LM`? The file has `LM`, `train.step`, ")
+    assert names_like("train", names).startswith("Did you mean `train.step`?")
+    assert names_like("atention", names).startswith("Did you mean `attention`?")
+    assert names_like("zzz", names).endswith("`f3`, `f4` and 4 more.")
+    assert names_like("zzz", []) == "The file has no function or module that can be traced."
 
 
 def test_a_long_chain_of_branches_is_read() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
@@ -20,6 +21,8 @@ from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, 
 from fx_lsp.tracing.source.tensor_code import Look, is_number, look_at, receives_parameter
 from fx_lsp.tracing.source.torch_values import TorchValues
 
+MAX_SUGGESTIONS = 8
+"""How many names are suggested in place of one that is no target."""
 _WORD = re.compile(rb"[\w\x80-\xff]+")
 _COLLATE = re.compile(r"(^|[._])collate(_|\d|$)[^.]*$|Collat(e|or|ion)\w*\.__call__$")
 
@@ -65,6 +68,18 @@ def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Coll
     driver = driver_of(index) if outline.uses_torch else None
     targets += [_script_target(file, driver)] if driver is not None else []
     return Discovery(tuple(sorted(targets, key=_start)), None, steps)
+
+
+def names_like(name: str, names: Sequence[str]) -> str:
+    """Return a sentence that suggests names of targets in place of one that is none: the closest first."""
+    inside = [other for other in names if other.startswith(f"{name}.") or name.startswith(f"{other}.")]
+    close = [*inside, *get_close_matches(name, names, MAX_SUGGESTIONS, 0.5)]
+    ordered = list(dict.fromkeys([*close, *names]))
+    if not ordered:
+        return "The file has no function or module that can be traced."
+    more = f" and {len(ordered) - MAX_SUGGESTIONS} more" if len(ordered) > MAX_SUGGESTIONS else ""
+    listed = ", ".join(f"`{other}`" for other in ordered[:MAX_SUGGESTIONS])
+    return f"Did you mean `{close[0]}`? The file has {listed}{more}." if close else f"The file has {listed}{more}."
 
 
 def _targets(
