@@ -339,6 +339,19 @@ def test_a_notebook_is_checked(tmp_path: Path):
     assert lines[5] == "  none.ipynb: error (syntax): the file cannot be read: it is no notebook of format 4."
 
 
+def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
+    texts = {
+        "code/models/net.py": "import torch\nfrom utils.constants import WIDTH\n\n"
+        "def f(x: torch.Tensor):\n    return x.view(-1, WIDTH)\n",
+        "code/utils/constants.py": "WIDTH = 7\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = check(tmp_path, "code")
+    assert " · 1 traced · 0 not · 0 problems · " in done.stdout
+
+
 def test_a_check_without_torch(project: Path, tmp_path: Path):
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')
     (tmp_path / "python").chmod(0o755)

@@ -25,7 +25,6 @@ from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
-from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.capacity import parallel_traces
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.workers.launch import Limits
@@ -143,7 +142,7 @@ def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:
 
 
 def _roots(sources: Sequence[Source]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(project_root(source.file) for source in sources))
+    return tuple(dict.fromkeys(source.root for source in sources))
 
 
 def _positive(text: str) -> int:

@@ -11,6 +11,7 @@ from fx_lsp import files
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
 from fx_lsp.tracing.calls.documents import notebook_code
+from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.source.targets import discover, names_like
 
 _OUTPUT = frozenset({"build", "dist"})
@@ -19,10 +20,19 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 
 @dataclass(frozen=True)
 class Source:
-    """A file to look at; `names` are the targets that were asked for, or None for all."""
+    """A file to look at; `names` are the targets that were asked for, or None for all.
+
+    `folder` is the directory that was asked for and has the file, or "".
+    """
 
     file: str
     names: frozenset[str] | None = None
+    folder: str = ""
+
+    @property
+    def root(self) -> str:
+        """Return the directory of the file's project."""
+        return project_root(self.file, self.folder)
 
 
 def find_sources(paths: Iterable[str]) -> list[Source]:
@@ -31,6 +41,7 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
     Raises TargetError for a path or a name that is not there.
     """
     names_by_file: dict[str, frozenset[str] | None] = {}
+    folders: dict[str, str] = {}
     for path in paths:
         before, separator, name = path.rpartition("::")
         start = Path(before if separator else path)
@@ -44,7 +55,9 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
         else:
             for file in python_files(start) if start.is_dir() else [start]:
                 names_by_file[str(file.resolve())] = None
-    return [Source(file, names) for file, names in names_by_file.items()]
+                if start.is_dir():
+                    folders.setdefault(str(file.resolve()), str(start.resolve()))
+    return [Source(file, names, folders.get(file, "")) for file, names in names_by_file.items()]
 
 
 def python_files(directory: Path) -> Iterator[Path]:

@@ -27,7 +27,6 @@ from fx_lsp.model import (
     TargetKind,
 )
 from fx_lsp.tracing.engine import Engine
-from fx_lsp.tracing.source.project import project_root
 
 WEAKNESS: tuple[InputSource, ...] = (
     "default",  # what the code itself says: no guess, so that it is no weaker than what the others name
@@ -183,7 +182,7 @@ async def _look(
             message = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
             work.failure = Failure("syntax", message, severity="error")
             return
-        engine.open(file, text, (project_root(file),))
+        engine.open(file, text, (work.source.root,))
         try:
             targets = await engine.targets(file)
             if isinstance(targets, Failure):
