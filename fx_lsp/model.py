@@ -430,6 +430,7 @@ class Failure:
     `message` is one clear sentence, `hint` says what to do about it (may be empty). `severity` is "error" only
     where the code is wrong whatever it is called with, or with the inputs that its program gives; "warning" where it
     runs with no inputs that were tried, and what stops it does not depend on them.
+    `raised` is the place where it is raised, if that is in another file than `span`.
     `output` is the tail of what the user's code printed. `partial` is what ran before it failed, where something did:
     its values, and as the stage `torch` the operations as they are written.
     """
@@ -442,6 +443,7 @@ class Failure:
     output: str = ""
     inputs: tuple[InputSpec, ...] = ()
     partial: Trace | None = None
+    raised: Span | None = None
 
 
 Outcome: TypeAlias = Trace | Failure

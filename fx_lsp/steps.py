@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import keyword
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from fx_lsp.syntax import parse
 Region: TypeAlias = "ast.For | ast.While | ast.FunctionDef"
 BACKWARD = " backward"
 """The function that a step hands its losses to, which is to be in its module."""
+STEP = " {}"
+"""The variable that holds the function of a loop's step; no variable of the program has a blank in its name."""
 BATCHES = "batches"
 """The attribute of a step's function that gives what its loop goes through, by the names of its parameters."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -358,8 +361,9 @@ def wanted_by(region: Region) -> Callable[[ast.stmt], set[str]]:
 def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str] = ()) -> ast.Module:
     """Return a copy of a module in which the step at `line` is a function that returns its losses.
 
-    The function is named as the last part of `name`; what is around it returns it instead of running it. Of the names
-    that it reads or gets from data, `inputs` are parameters: what binds them from data is left out.
+    The function is named as the last part of `name`, after a blank where it was a loop; what is around it returns it
+    instead of running it. Of the names that it reads or gets from data, `inputs` are parameters: what binds them from
+    data is left out.
     """
     tree = copy.deepcopy(tree)
     path = _path_to(tree.body, line)
@@ -382,10 +386,12 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
         region.args.kw_defaults += [None for name in inputs if name not in parameters]
         statements: list[ast.stmt] = [region]
     else:
-        statements = _function_of(region, around, name.rpartition(".")[2], inputs)
+        statements = _function_of(region, around, STEP.format(name.rpartition(".")[2]), inputs)
     outer = [position for position, node in enumerate(around) if isinstance(node, ast.FunctionDef)]
     if outer:
-        returned = ast.Return(ast.Name(name.rpartition(".")[2], ast.Load()))
+        (function, *_) = statements
+        assert isinstance(function, ast.FunctionDef)
+        returned = ast.Return(ast.Name(function.name, ast.Load()))
         statements.append(ast.copy_location(returned, region))
     elif isinstance(region, ast.FunctionDef):
         statements += block[index + 1 :]
@@ -592,8 +598,9 @@ def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict
     A batch of which the body takes nothing but parts (`x, y = batch`, `batch["image"]`) is these parts.
     """
     parts: dict[str, ast.expr] = {}
+    parameters = {part.arg for part in ast.walk(region) if isinstance(part, ast.arg)}
     for batch in batches:
-        names_by_key = _taken_apart(body, batch)
+        names_by_key = _taken_apart(body, batch, parameters)
         if names_by_key is None:
             parts[batch] = ast.copy_location(ast.Name(batch, ast.Load()), region)
             continue
@@ -605,14 +612,17 @@ def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict
     return parts
 
 
-def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | None:
-    """Put variables in place of the parts of a batch in a body; return the key of each. None where it is read whole."""
+def _taken_apart(body: list[ast.stmt], batch: str, parameters: Collection[str]) -> dict[int | str, str] | None:
+    """Put variables in place of the parts of a batch in a body; return the key of each. None where it is read whole.
+
+    No variable has the name of one of the `parameters`.
+    """
     reads = [part for node in body for part in ast.walk(node) if isinstance(part, ast.Name) and part.id == batch]
     unpacked = [node for node in _statements(body) if _unpacks(node, batch)]
     selected = [part for node in body for part in ast.walk(node) if _selects(part, batch)]
     if not reads or len(unpacked) + len(selected) < len(reads):
         return None
-    names = _names_of_parts(body, batch, unpacked, [_key_of(part) for part in selected])
+    names = _names_of_parts(body, batch, unpacked, [_key_of(part) for part in selected], parameters)
     replacement = _PartsByName(batch, names)
     body[:] = [replacement.visit(node) for node in body if node not in unpacked]
     for node in _statements(body):
@@ -622,7 +632,11 @@ def _taken_apart(body: list[ast.stmt], batch: str) -> dict[int | str, str] | Non
 
 
 def _names_of_parts(
-    body: Sequence[ast.stmt], batch: str, unpacked: Sequence[ast.stmt], keys: Sequence[int | str]
+    body: Sequence[ast.stmt],
+    batch: str,
+    unpacked: Sequence[ast.stmt],
+    keys: Sequence[int | str],
+    parameters: Collection[str],
 ) -> dict[int | str, str]:
     """Return a variable for each part of a batch, by its key: the one that the body has for it, or one that is free.
 
@@ -632,7 +646,7 @@ def _names_of_parts(
     for node in unpacked:
         assert isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List))
         names |= {number: element.id for number, element in enumerate(node.targets[0].elts) if _is_store(element)}
-    bound = _read_names(body) | _bound_names(body)
+    bound = _read_names(body) | _bound_names(body) | {*parameters}
     for node in _statements(body):
         for target, value in _pairs(node):
             part = _without_casts(value)
@@ -641,9 +655,18 @@ def _names_of_parts(
         here = (part for part in _header(node) if isinstance(part, ast.Subscript) and _selects(part, batch))
         own = [_key_of(part) for part in sorted(here, key=lambda part: (part.lineno, part.col_offset))]
         for key in own:
-            named = isinstance(key, str) and key.isidentifier() and key not in bound
-            names.setdefault(key, str(key) if named else f"{batch}_{key}")
+            if key not in names:
+                names[key] = _free_variable(key, batch, bound | {*names.values()})
     return names
+
+
+def _free_variable(key: int | str, batch: str, bound: Collection[str]) -> str:
+    """Return a variable for a part of a batch: its key where that is a name and no other variable has it."""
+    is_name = isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
+    name = key if is_name else f"{batch}_{key}"
+    while name in bound:
+        name = f"{batch}_{name}"
+    return name
 
 
 def _without_casts(node: ast.expr) -> ast.expr:

@@ -101,6 +101,7 @@ def test_json_of_a_check(checked: dict[str, Any], project: Path):
             "sources": {"convention": 1, "search": 1},
             "failures": {"syntax": 1, "shape": 1},
             "warnings": 0,
+            "information": 0,
             "internal_errors": 0,
         }
     )
@@ -135,6 +136,42 @@ def outer(x: torch.Tensor, b):
     _, mixed, outer, *_ = check(tmp_path, "m.py").stdout.splitlines()
     assert mixed.startswith("  mixed  m.py:4: not traced (inputs): AttributeError: ") and "`# fx: a=f32[" in mixed
     assert outer == "  outer  not traced (inputs): as mixed"
+
+
+def test_a_fault_that_targets_of_several_files_reach_is_one(tmp_path: Path):
+    model = """\
+import torch
+from torch import nn
+
+
+class Wrong(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 8), nn.Linear(5, 4)
+
+    def forward(self, x):
+        return self.down(self.up(x))
+
+
+def run(x: torch.Tensor):
+    return Wrong()(x)
+"""
+    script = "import torch\nfrom a_model import Wrong\n\ndef call(x: torch.Tensor):\n    return Wrong()(x)\n"
+    (tmp_path / "a_model.py").write_text(model)
+    (tmp_path / "b_script.py").write_text(script)
+    said = [line for line in check(tmp_path, ".").stdout.splitlines() if line.startswith("  ")]
+    assert [line[:43] for line in said if " error" in line] == ["  Wrong  a_model.py:11: error (shape): matr"]
+    assert "  run    not traced (shape): as Wrong" in said
+    assert "  call  not traced (shape): as a_model.py::Wrong" in said
+    (log,) = json.loads(check(tmp_path, ".", "--sarif").stdout)["runs"]
+    (result,) = log["results"]
+    assert [r["message"]["text"] for r in result["relatedLocations"]] == [
+        "also reached from run.",
+        "also reached from call.",
+    ]
+    checked = json.loads(check(tmp_path, ".", "--json").stdout)
+    assert checked["summary"]["problems"] == 1
+    assert [target["failure"]["kind"] for file in checked["files"] for target in file["targets"]] == ["shape"] * 3
 
 
 def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
@@ -255,7 +292,7 @@ def test_what_is_wrong_with_comments_is_said_once(tmp_path: Path):
     assert document["summary"]["problems"] == 2
     lines = check(tmp_path, "model.py").stdout.splitlines()
     assert lines[3] == "  model.py:3: error (comment): `x` is given twice."
-    assert lines[4].startswith("  model.py:11: note (comment): This comment belongs to no definition")
+    assert lines[4].startswith("  model.py:11: information (comment): This comment belongs to no definition")
 
 
 @pytest.mark.parametrize(
@@ -289,6 +326,31 @@ def test_usage_of_check(project: Path, arguments: list[str], said: str):
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_notebook_is_checked(tmp_path: Path):
+    cells = [["%%bash\n", "ls | wc"], ["!pip install x\n", "import torch"], CHECKED.splitlines(keepends=True)[3:10]]
+    code = [{"cell_type": "code", "source": cell, "metadata": {}, "outputs": []} for cell in cells]
+    (tmp_path / "book.ipynb").write_text(json.dumps({"cells": code, "metadata": {}, "nbformat": 4}))
+    (tmp_path / "none.ipynb").write_text("[]")
+    done = check(tmp_path, "book.ipynb", "none.ipynb")
+    lines = done.stdout.splitlines()
+    assert lines[1].startswith("  shifted  1 op forward")
+    assert lines[2].startswith("  wrong    book.ipynb:11: error (shape): ")
+    assert lines[5] == "  none.ipynb: error (syntax): the file cannot be read: it is no notebook of format 4."
+
+
+def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
+    texts = {
+        "code/models/net.py": "import torch\nfrom utils.constants import WIDTH\n\n"
+        "def f(x: torch.Tensor):\n    return x.view(-1, WIDTH)\n",
+        "code/utils/constants.py": "WIDTH = 7\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = check(tmp_path, "code")
+    assert " · 1 traced · 0 not · 0 problems · " in done.stdout
 
 
 def test_a_check_without_torch(project: Path, tmp_path: Path):
@@ -392,7 +454,10 @@ def test_warnings_are_told_and_end_with_0(tmp_path: Path):
     (tmp_path / "model.py").write_text(ACCIDENT)
     listed = check(tmp_path, "model.py")
     assert listed.returncode == 0
-    assert "    warning: line 7: c equals h * w here: `torch.bmm(flat, flat)` works only so\n" in listed.stdout
+    assert (
+        "    warning: line 7: c equals h * w here: `torch.bmm(flat, flat)` works only so. [dimension]\n"
+        in listed.stdout
+    )
     assert "model.py:11: warning (dtype): Subtraction, the `-` operator" in listed.stdout
     assert " · 0 problems · 2 warnings · " in listed.stdout
     (run,) = json.loads(check(tmp_path, "model.py", "--sarif").stdout)["runs"]

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.steps import as_functions, steps_of
+from fx_lsp.steps import STEP, as_functions, steps_of
 
 TRAINING = """
     for epoch in range(epochs):
@@ -30,7 +30,7 @@ def function_of(source: str, line: int, name: str = "step", inputs: tuple[str, .
     tree = as_functions(ast.parse(textwrap.dedent(source)), line, name, inputs)
     compile(tree, "<step>", "exec")
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == line)
-    return ast.unparse(next(functions))
+    return ast.unparse(next(functions)).replace(f"def {STEP.format('')}", "def ")
 
 
 def test_the_loop_over_batches_is_a_step_and_that_over_epochs_is_none() -> None:

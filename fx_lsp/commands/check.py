@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from fx_lsp import __version__, wire
-from fx_lsp.commands.listing import Progress, list_file, list_summary, one_line_summary
+from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
 from fx_lsp.commands.options import add_tracing_options, cache_path
 from fx_lsp.commands.sarif import to_sarif
 from fx_lsp.commands.sources import Source, find_sources
@@ -25,7 +25,6 @@ from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
-from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.capacity import parallel_traces
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.workers.launch import Limits
@@ -76,14 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
     reports: list[FileReport] = []
-    progress = Progress(sys.stderr, len(sources))
+    progress, listing = Progress(sys.stderr, len(sources)), CheckListing(sys.stdout.isatty())
     listed = not (arguments.json or arguments.sarif)
 
     def hear(report: FileReport) -> None:
         reports.append(report)
         if listed:
             progress.clear()
-            print(list_file(report, sys.stdout.isatty()), end="", flush=True)
+            print(listing.file(report), end="", flush=True)
         progress.file()
 
     interrupted = False
@@ -143,7 +142,7 @@ def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:
 
 
 def _roots(sources: Sequence[Source]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(project_root(source.file) for source in sources))
+    return tuple(dict.fromkeys(source.root for source in sources))
 
 
 def _positive(text: str) -> int:

@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from fx_lsp.commands.sources import shown_path
-from fx_lsp.commands.survey import FileReport, Summary, TargetReport, is_problem
+from fx_lsp.commands.survey import FileReport, Summary, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.lenses import saved_text, why_no_backward
-from fx_lsp.features.problems import describe, remark_text
+from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.text import count, one_line
-from fx_lsp.model import Failure, Remark, Span
+from fx_lsp.model import Failure, Span, Target
 
 _NAME_WIDTH = 32
 _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
+_COLOURS = {"error": _RED, "warning": _YELLOW}
 
 
-def list_file(report: FileReport, colour: bool) -> str:
-    """Return the lines about one file, each with its end; "" where nothing in it can be traced."""
-    lines = [_paint(shown_path(report.file), _BOLD, colour)]
-    if report.failure is not None:
-        lines.append(f"  {_why(report.failure, report.file, True, colour)}")
-    width = min(max((len(t.target.name) for t in report.targets), default=0), _NAME_WIDTH)
-    owners = _owners(report)
-    for target in report.targets:
-        owner = owners.get(target.target.name, "")
-        lines.append(f"  {_line(target, width, colour, owner)}")
-        lines += [_remark(remark, colour) for remark in target.remarks]
-    lines += [f"  {_why(comment, report.file, False, colour, otherwise='note')}" for comment in report.comments]
-    return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
+class CheckListing:
+    """The files that are listed one after another: each fault once, with the targets that reach it."""
+
+    def __init__(self, colour: bool) -> None:
+        self._colour = colour
+        self._listed: dict[Cause, Target] = {}
+
+    def file(self, report: FileReport) -> str:
+        """Return the lines about one file, each with its end; "" where nothing in it can be traced."""
+        lines = [_paint(shown_path(report.file), _BOLD, self._colour)]
+        if report.failure is not None:
+            lines.append(f"  {_why(report.failure, report.file, True, self._colour)}")
+        faults = faults_of([report])
+        for cause, several in faults.items():
+            self._listed.setdefault(cause, several[0].target)
+        width = min(max((len(t.target.name) for t in report.targets), default=0), _NAME_WIDTH)
+        for target in report.targets:
+            lines += self._target(target, width, faults)
+        comments = (_why(c, report.file, False, self._colour, otherwise="information") for c in report.comments)
+        lines += [f"  {comment}" for comment in comments]
+        return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
+
+    def _target(self, report: TargetReport, width: int, faults: Mapping[Cause, Sequence[Occurrence]]) -> Iterator[str]:
+        """Yield the line about a target, and one for each remark that is not listed at another."""
+        if report.failure is None:
+            yield f"  {_traced(report, width, self._colour)}"
+        for one in reached_by(report):
+            first = self._listed[one.cause]
+            also = ", ".join(other.name for other in other_targets(faults[one.cause]))
+            others = f" (also reached from {also})" if also else ""
+            if not is_failure(one.code):
+                yield from [f"    {_remark(one, self._colour)}{others}"] if first == one.target else []
+                continue
+            assert report.failure is not None, "a code of a failure"
+            name, span = report.target.name.ljust(width), report.target.name_span
+            shown = _why(report.failure, report.target.file, False, self._colour, span) + others
+            yield f"  {name}  {shown if first == one.target else _as(report, first, self._colour)}"
 
 
 def list_summary(summary: Summary, seconds: float, colour: bool) -> str:
@@ -51,6 +76,7 @@ def one_line_summary(summary: Summary, seconds: float) -> str:
         f"{summary.found - summary.traced:,} not",
         count("problem", summary.problems),
         *([count("warning", summary.warnings)] if summary.warnings else []),
+        *([f"{summary.information:,} information"] if summary.information else []),
         *([count("internal error", summary.internal_errors)] if summary.internal_errors else []),
         f"{seconds:.1f} s",
     ]
@@ -92,32 +118,20 @@ class Progress:
             self._stream.flush()
 
 
-def _remark(remark: Remark, colour: bool) -> str:
-    text = one_line(remark_text(remark), 200)
-    colours = {"error": _RED, "warning": _YELLOW}
-    style = colours.get(remark.severity)
-    text += f" [{remark.code}]" if remark.code is not None else ""
-    return f"    {text}" if style is None else f"    {_paint(f'{remark.severity}:', style, colour)} {text}"
+def _remark(one: Occurrence, colour: bool) -> str:
+    place = f"line {one.span.line}: " if one.span is not None else ""
+    label = _paint(f"{one.severity}:", _COLOURS.get(one.severity, ""), colour)
+    return f"{label} {one_line(place + one.message, 200)} [{one.code}]"
 
 
-def _owners(report: FileReport) -> dict[str, str]:
-    """For each target that failed inside another one that failed on the same line, the name of that one."""
-    failed = [(t.target, t.failure, t.failure.span) for t in report.targets if t.failure and t.failure.span]
-    inside = {span.line: target.name for target, _, span in failed if target.span.contains(span)}
-    outside = [(target, span) for target, failure, span in failed if not is_problem(failure)]
-    return {
-        target.name: inside[span.line]
-        for target, span in outside
-        if span.file == report.file and span.line in inside and not target.span.contains(span)
-    }
+def _as(report: TargetReport, first: Target, colour: bool) -> str:
+    """Return what is said of a target that ends where another one does, which is listed with the reason."""
+    kind = f" ({report.failure.kind})" if report.failure is not None and report.failure.kind != "error" else ""
+    place = first.name if first.file == report.target.file else shown_path(first.id)
+    return f"{_paint(f'not traced{kind}:', _YELLOW, colour)} as {place}"
 
 
-def _line(report: TargetReport, width: int, colour: bool, owner: str) -> str:
-    name = report.target.name.ljust(width)
-    if report.failure is not None and owner:
-        return f"{name}  {_paint(f'not traced ({report.failure.kind}):', _YELLOW, colour)} as {owner}"
-    if report.failure is not None:
-        return f"{name}  {_why(report.failure, report.target.file, False, colour, report.target.name_span)}"
+def _traced(report: TargetReport, width: int, colour: bool) -> str:
     ops, saved = count("op", report.forward or 0), saved_text(report.activation_bytes or 0, Guesses(report.inputs))
     if report.target.kind == "graph":
         graphs = f"{ops} · built by hand"
@@ -125,7 +139,8 @@ def _line(report: TargetReport, width: int, colour: bool, owner: str) -> str:
         graphs = f"{ops} · {why_no_backward(report.refused)}"
     else:
         graphs = f"{ops} forward · {report.backward:,} backward · {saved}"
-    return f"{_paint(name, _GREEN, colour)}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
+    name = _paint(report.target.name.ljust(width), _GREEN, colour)
+    return f"{name}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
 
 
 def _why(
@@ -150,4 +165,4 @@ def _counts(numbers: Iterable[tuple[str, int]]) -> str:
 
 
 def _paint(text: str, style: str, colour: bool) -> str:
-    return f"\x1b[{style}m{text}\x1b[0m" if colour else text
+    return f"\x1b[{style}m{text}\x1b[0m" if colour and style else text

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fx_lsp import __version__, files
-from fx_lsp.commands.survey import FileReport, TargetReport, is_problem
-from fx_lsp.features.problems import code_of, describe
+from fx_lsp.commands.survey import FileReport, TargetReport, faults_of, is_problem, reached_by
+from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.text import sentence
-from fx_lsp.model import Failure, ProblemSeverity, Remark, Severity, Span
+from fx_lsp.model import Failure, ProblemSeverity, Related, Severity, Span
 from fx_lsp.tracing.source.parsing import split_lines
 
 _TOLD = ("error", "warning")
@@ -26,12 +26,13 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
     other place as related.
     """
     results: list[dict[str, Any]] = []
-    for report in reports:
+    surveyed = list(reports)
+    faults = faults_of(surveyed)
+    for report in surveyed:
         if report.failure is not None:
             start = report.failure.span or Span(report.file, 1, 0, 1, 0)
             results.append(_failure(report.failure, sentence(describe(report.failure)), start, base, whole_file=True))
-        results += [_target_result(target, target.failure, base) for target in report.targets if target.failure]
-        results += [_remark(t, r, base) for t in report.targets for r in t.remarks if r.severity in _TOLD]
+        results += [result for target in report.targets for result in _target_results(target, faults, base)]
         results += [_failure(c, sentence(c.message), c.span, base) for c in report.comments if c.span is not None]
     kinds = sorted({result["ruleId"] for result in results})
     driver = {"name": "fx-lsp", "version": __version__, "rules": [{"id": kind} for kind in kinds]}
@@ -49,26 +50,25 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
     }
 
 
-def _target_result(report: TargetReport, failure: Failure, base: Path) -> dict[str, Any]:
-    target, span = report.target, failure.span
-    message = f"{target.name} was not traced: {describe(failure)}"
-    here = span if span is not None and span.file == target.file else target.name_span
-    result = _failure(failure, message, here, base)
-    result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": target.name}]
-    if span is not None and span is not here:
-        result["relatedLocations"] = [{**_location(span, base), "message": {"text": sentence(failure.message)}}]
-    return result
-
-
-def _remark(report: TargetReport, remark: Remark, base: Path) -> dict[str, Any]:
-    span = remark.span or report.target.name_span
-    rule = code_of(remark, report.target.kind == "graph")
-    result = _result(rule, remark.severity, sentence(remark.message), span, base)
-    result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": report.target.name}]
-    if remark.related:
-        others = [(_location(other.span, base), sentence(other.message)) for other in remark.related]
-        result["relatedLocations"] = [{**location, "message": {"text": text}} for location, text in others]
-    return result
+def _target_results(
+    report: TargetReport, faults: Mapping[Cause, Sequence[Occurrence]], base: Path
+) -> Iterator[dict[str, Any]]:
+    """Yield what is wrong with a target, but for the faults that are another one's as well and stand there."""
+    for one in reached_by(report):
+        several = faults[one.cause]
+        if several[0].target != one.target or not (is_failure(one.code) or one.severity in _TOLD):
+            continue
+        is_elsewhere = is_failure(one.code) and one.span is not None and one.span.file != one.target.file
+        here = one.target.name_span if one.span is None or is_elsewhere else one.span
+        message = f"{one.target.name} was not traced: {one.message}" if is_failure(one.code) else one.message
+        result = _result(one.code, one.severity, message, here, base)
+        result["locations"][0]["logicalLocations"] = [{"fullyQualifiedName": one.target.name}]
+        there = [Related(one.span, one.message)] if is_elsewhere and one.span is not None else []
+        also = (Related(other.name_span, f"also reached from {other.name}") for other in other_targets(several))
+        if related := [*there, *one.related, *also]:
+            others = [(_location(other.span, base), sentence(other.message)) for other in related]
+            result["relatedLocations"] = [{**location, "message": {"text": text}} for location, text in others]
+        yield result
 
 
 def _failure(failure: Failure, message: str, span: Span, base: Path, whole_file: bool = False) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from pathlib import Path
 from fx_lsp import files
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
-from fx_lsp.tracing.source.targets import discover
+from fx_lsp.tracing.calls.documents import notebook_code
+from fx_lsp.tracing.source.project import project_root
+from fx_lsp.tracing.source.targets import discover, names_like
 
 _OUTPUT = frozenset({"build", "dist"})
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
@@ -18,10 +20,19 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 
 @dataclass(frozen=True)
 class Source:
-    """A file to look at; `names` are the targets that were asked for, or None for all."""
+    """A file to look at; `names` are the targets that were asked for, or None for all.
+
+    `folder` is the directory that was asked for and has the file, or "".
+    """
 
     file: str
     names: frozenset[str] | None = None
+    folder: str = ""
+
+    @property
+    def root(self) -> str:
+        """Return the directory of the file's project."""
+        return project_root(self.file, self.folder)
 
 
 def find_sources(paths: Iterable[str]) -> list[Source]:
@@ -30,6 +41,7 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
     Raises TargetError for a path or a name that is not there.
     """
     names_by_file: dict[str, frozenset[str] | None] = {}
+    folders: dict[str, str] = {}
     for path in paths:
         before, separator, name = path.rpartition("::")
         start = Path(before if separator else path)
@@ -43,7 +55,9 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
         else:
             for file in python_files(start) if start.is_dir() else [start]:
                 names_by_file[str(file.resolve())] = None
-    return [Source(file, names) for file, names in names_by_file.items()]
+                if start.is_dir():
+                    folders.setdefault(str(file.resolve()), str(start.resolve()))
+    return [Source(file, names, folders.get(file, "")) for file, names in names_by_file.items()]
 
 
 def python_files(directory: Path) -> Iterator[Path]:
@@ -56,6 +70,14 @@ def python_files(directory: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
 
 
+def read_source(file: str) -> str:
+    """Return the text of a Python file, or the code of a notebook's cells, one below the other.
+
+    Raises OSError, SyntaxError and ValueError (of which UnicodeDecodeError is one) for a file that cannot be read.
+    """
+    return notebook_code(files.read_text(file)) if file.endswith(".ipynb") else files.read_python(file)
+
+
 def shown_path(file: str) -> str:
     """Return a path as people want to read it: relative where it is below the working directory."""
     try:
@@ -66,11 +88,12 @@ def shown_path(file: str) -> str:
 
 def _require(file: str, name: str, asked: str) -> None:
     try:
-        discovered = discover(file, files.read_python(file))
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        discovered = discover(file, read_source(file))
+    except (OSError, SyntaxError, ValueError) as error:
         raise TargetError(f"cannot read {asked}: {getattr(error, 'strerror', None) or error}") from error
-    if not isinstance(discovered.failure, Failure) and name not in {target.name for target in discovered.targets}:
-        raise TargetError(f"`{asked}` names no function or module that can be traced")
+    names = [target.name for target in discovered.targets]
+    if not isinstance(discovered.failure, Failure) and name not in names:
+        raise TargetError(f"`{asked}` names no function or module that can be traced. {names_like(name, names)}")
 
 
 def _is_source(directory: Path) -> bool:

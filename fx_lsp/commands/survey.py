@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fx_lsp import files, wire
-from fx_lsp.commands.sources import Source
+from fx_lsp import wire
+from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.features.comments import comment_problems, elsewhere
 from fx_lsp.features.findings import TOLD, told_outcome, unknown_codes
-from fx_lsp.features.problems import Problem
+from fx_lsp.features.problems import Cause, Occurrence, Problem, by_cause, is_failure, reached_failure, reached_remark
 from fx_lsp.model import (
     Failure,
     FailureKind,
@@ -28,7 +28,6 @@ from fx_lsp.model import (
 )
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.open_file import FileState
-from fx_lsp.tracing.source.project import project_root
 
 WEAKNESS: tuple[InputSource, ...] = (
     "default",  # what the code itself says: no guess, so that it is no weaker than what the others name
@@ -87,8 +86,9 @@ class FileReport:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts over all files. `problems` are errors in the code and in comments, and whole files that cannot be read;
-    `warnings` are what runs only by accident, or with nothing; `internal_errors` are bugs of fx-lsp."""
+    """Counts over all files; what several targets reach counts once. `problems` are errors in the code and in comments,
+    and whole files that cannot be read; `warnings` are what runs only by accident, or with nothing; `information` is
+    what else is worth a look in code that is traced; `internal_errors` are bugs of fx-lsp."""
 
     files: int
     found: int
@@ -97,6 +97,7 @@ class Summary:
     sources: dict[InputSource, int]
     failures: dict[FailureKind, int]
     warnings: int = 0
+    information: int = 0
     internal_errors: int = 0
 
 
@@ -186,12 +187,12 @@ async def _look(
 
     async with opened:
         try:
-            text = files.read_python(file)
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            text = read_source(file)
+        except (OSError, SyntaxError, ValueError) as error:
             message = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
             work.failure = Failure("syntax", message, severity="error")
             return
-        engine.open(file, text, (project_root(file),))
+        engine.open(file, text, (work.source.root,))
         try:
             targets = await engine.targets(file)
             if isinstance(targets, Failure):
@@ -248,23 +249,43 @@ def is_problem(failure: Failure, whole_file: bool = False) -> bool:
     return whole_file or failure.severity == "error" or failure.kind in _WHOLE_FILE
 
 
+def reached_by(report: TargetReport) -> Iterator[Occurrence]:
+    """Yield the faults that a target reaches: why it is not traced, or the remarks of its trace."""
+    failure = report.failure
+    if failure is not None:
+        severity = "error" if is_problem(failure) else failure.severity
+        yield reached_failure(report.target, failure, severity)
+    yield from (reached_remark(report.target, remark) for remark in report.remarks)
+
+
+def faults_of(reports: Iterable[FileReport]) -> dict[Cause, list[Occurrence]]:
+    """Return the faults in all files, each with the targets that reach it; the first is where it is listed."""
+    return by_cause(one for report in reports for target in report.targets for one in reached_by(target))
+
+
 def summarize(reports: Iterable[FileReport]) -> Summary:
     """Count over `reports`; sources and kinds that did not occur are left out, the most frequent kind is first."""
-    number = targets = problems = warnings = 0
-    sources: Counter[InputSource] = Counter()
-    failures: Counter[FailureKind] = Counter()
-    for report in reports:
-        number, targets = number + 1, targets + len(report.targets)
-        sources.update(t.source for t in report.targets if t.failure is None and t.source is not None)
-        failures.update(f.kind for f in report.failures)
-        problems += sum(is_problem(f, whole_file=f is report.failure) for f in (*report.failures, *report.comments))
-        remarks = [remark for target in report.targets for remark in target.remarks]
-        problems += sum(remark.severity == "error" for remark in remarks)
-        warnings += sum(item.severity == "warning" for item in (*remarks, *report.failures))
+    surveyed = list(reports)
+    targets = [target for report in surveyed for target in report.targets]
+    sources = Counter(t.source for t in targets if t.failure is None and t.source is not None)
+    failures = Counter[FailureKind](f.kind for report in surveyed for f in report.failures)
+    listed = [several[0] for several in faults_of(surveyed).values()]
+    severities = Counter(one.severity for one in listed)
+    whole = sum(report.failure is not None for report in surveyed)
+    comments = Counter(is_problem(comment) for report in surveyed for comment in report.comments)
+    remarks = sum(not is_failure(one.code) for one in listed if one.severity not in ("error", "warning"))
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
-    ordered: dict[InputSource, int] = {source: sources[source] for source in order if sources[source]}
-    by_kind = dict[FailureKind, int](failures.most_common())
-    return Summary(number, targets, sources.total(), problems, ordered, by_kind, warnings, failures["internal"])
+    return Summary(
+        files=len(surveyed),
+        found=len(targets),
+        traced=sources.total(),
+        problems=severities["error"] + whole + comments[True],
+        sources={source: sources[source] for source in order if sources[source]},
+        failures=dict[FailureKind, int](failures.most_common()),
+        warnings=severities["warning"],
+        information=remarks + comments[False],
+        internal_errors=failures["internal"],
+    )
 
 
 def to_json(report: FileReport) -> dict[str, Any]:

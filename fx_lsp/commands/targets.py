@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fx_lsp import files
 from fx_lsp.commands.options import cache_path
+from fx_lsp.commands.sources import read_source
 from fx_lsp.errors import TargetError
 from fx_lsp.features.documents import Document
 from fx_lsp.model import Failure, Span, Stage, Work
@@ -36,8 +37,8 @@ def read_target(target: str) -> Chosen:
         raise TargetError(f"`{target}` names no function: write it as path/to/file.py::function")
     file = Path(path).resolve()
     try:
-        return Chosen(str(file), name, files.read_python(file))
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        return Chosen(str(file), name, read_source(str(file)))
+    except (OSError, SyntaxError, ValueError) as error:
         raise TargetError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
-from typing import get_args
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, get_args
 
 from fx_lsp.features.text import one_line, sentence
-from fx_lsp.model import Failure, FindingCode, Outcome, ProblemSeverity, Related, Remark, Span, Target, Trace
+from fx_lsp.model import (
+    Failure,
+    FailureKind,
+    FindingCode,
+    Outcome,
+    ProblemSeverity,
+    Related,
+    Remark,
+    Span,
+    Target,
+    Trace,
+)
 
 _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
-_SEVERAL = frozenset({"dimension", "graph", "comment", "syntax", *get_args(FindingCode)})
+_FAILURES = frozenset(get_args(FailureKind))
+_FINDINGS = frozenset(get_args(FindingCode))
+_SEVERAL = frozenset({"dimension", "graph", "comment", "syntax"}) | _FINDINGS
 """Codes of which there may be several on one line."""
 _WORST_FIRST: tuple[ProblemSeverity, ...] = ("error", "warning", "information", "hint")
 
@@ -31,51 +44,141 @@ class Problem:
     page: str = ""
 
 
+Cause: TypeAlias = tuple[object, str]
+"""What tells a fault from others."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A fault as one target reaches it: `span` is where the code is wrong, in whatever file, None for no place.
+
+    `raised` is the place of a failure in another file that `span` leads to.
+    """
+
+    target: Target
+    severity: ProblemSeverity
+    code: str
+    span: Span | None
+    message: str
+    related: tuple[Related, ...] = ()
+    page: str = ""
+    raised: Span | None = None
+
+    @property
+    def place(self) -> Span | None:
+        """Return where the fault itself is."""
+        return self.raised or self.span
+
+    @property
+    def cause(self) -> Cause:
+        """Return what tells the fault from others: the expression and the code, or the line of a failure.
+
+        What a trace demands of sizes is as many faults as sentences. A fault without a place is its target's own.
+        """
+        if self.code in _WHOLE_FILE:
+            return None, self.message
+        if self.place is None:
+            return self.target.id, f"{self.code} {self.message}"
+        if self.code in _FINDINGS:
+            return self.place, self.code
+        return (self.place, self.message) if self.code in _SEVERAL else ((self.place.file, self.place.line), "")
+
+    @property
+    def rank(self) -> tuple[int, bool, int]:
+        """Return what sorts those that reach a fault: the worst first, then the innermost that the fault is in."""
+        target = self.target.span
+        is_outside = self.place is None or not target.contains(self.place)
+        return _WORST_FIRST.index(self.severity), is_outside, 0 if is_outside else target.end_line - target.line
+
+
+def reached_by(target: Target, outcome: Outcome | None) -> Iterator[Occurrence]:
+    """Yield the faults that a target reaches: why it is not traced, or the remarks of its trace."""
+    if isinstance(outcome, Failure):
+        yield reached_failure(target, outcome, outcome.severity)
+    for remark in outcome.remarks if isinstance(outcome, Trace) else ():
+        yield reached_remark(target, remark)
+
+
+def reached_failure(target: Target, failure: Failure, severity: ProblemSeverity) -> Occurrence:
+    """Return a failure as a fault that a target reaches."""
+    return Occurrence(target, severity, failure.kind, failure.span, describe(failure), raised=failure.raised)
+
+
+def reached_remark(target: Target, remark: Remark) -> Occurrence:
+    """Return a remark as a fault that a target reaches."""
+    code, message = code_of(remark, target.kind == "graph"), sentence(remark.message)
+    return Occurrence(target, remark.severity, code, remark.span, message, remark.related, remark.page)
+
+
+def by_cause(reached: Iterable[Occurrence]) -> dict[Cause, list[Occurrence]]:
+    """Return those that reach each fault; the first is the one whose words are shown."""
+    faults: dict[Cause, list[Occurrence]] = {}
+    for one in reached:
+        faults.setdefault(one.cause, []).append(one)
+    return {cause: sorted(several, key=lambda one: one.rank) for cause, several in faults.items()}
+
+
+def other_targets(several: Sequence[Occurrence]) -> tuple[Target, ...]:
+    """Return the targets that reach a fault besides the first, each once."""
+    return tuple(dict.fromkeys(one.target for one in several if one.target != several[0].target))
+
+
 def problems(
     file: str, outcomes: Iterable[tuple[Target, Outcome | None]], whole: Failure | None
 ) -> tuple[Problem, ...]:
-    """Return the problems of a file in order of place; a cause that several targets share stands once.
+    """Return the problems of a file in order of place; a fault that several targets reach stands once.
 
-    Of failures on one line the worst is said, and of those the one of the target that the line is in. A failure in
-    another file stands at the target's name, with the other place as related. `whole` is a failure of the whole file:
-    it does not parse, or there is nothing to trace it with.
+    Of failures on one line the worst is shown, and of those the one of the target that the line is in; the other
+    targets are related. A failure in another file stands at the target's name, with the other place as related.
+    `whole` is a failure of the whole file: it does not parse, or there is nothing to trace it with.
     """
     reported = list(outcomes)
-    failed = [(t, o) for t, o in reported if t.kind != "script" and isinstance(o, Failure)]
-    listed = [_target_problem(target, outcome) for target, outcome in failed]
-    listed += [
-        _remark(t, remark) for t, outcome in reported if isinstance(outcome, Trace) for remark in outcome.remarks
-    ]
-    listed += _of_scripts(reported, {p.span.line for p in listed if p.severity in ("error", "warning")})
+    reached = [one for target, outcome in reported for one in reached_by(target, outcome) if not _is_stopped(one)]
+    marked = {_line_of(one) for one in reached if one.target.kind != "script" and one.severity in ("error", "warning")}
+    listed: list[Problem] = []
+    for several in by_cause(reached).values():
+        if any(one.target.kind != "script" for one in several) or _line_of(several[0]) not in marked:
+            first = dict.fromkeys(one for one in several if one.target == several[0].target)
+            listed += [_problem(one, other_targets(several)) for one in first]
     if whole is not None:
         listed.append(_file_problem(file, whole, stale=any(outcome is not None for _, outcome in reported)))
-    merged: dict[tuple[object, str], Problem] = {}
-    for problem in listed:
-        key = _cause(problem)
-        first = merged.setdefault(key, problem)
-        if first is not problem:
-            said, other = sorted((first, problem), key=lambda p: (_WORST_FIRST.index(p.severity), len(p.related)))
-            merged[key] = replace(said, related=tuple(dict.fromkeys((*said.related, *other.related))))
-    return tuple(sorted(merged.values(), key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
+    return tuple(sorted(listed, key=lambda p: (p.span.line, p.span.col, p.span.end_line, p.span.end_col)))
 
 
-def _of_scripts(outcomes: Iterable[tuple[Target, Outcome | None]], told: Collection[int]) -> list[Problem]:
-    """Return what is wrong with scripts, but for the lines that are `told`; one that is stopped is not wrong."""
-    programs = [(t, o) for t, o in outcomes if t.kind == "script" and isinstance(o, Failure)]
-    wrong = [_target_problem(t, o) for t, o in programs if o.severity != "information"]
-    return [problem for problem in wrong if problem.span.line not in told]
+def _is_stopped(one: Occurrence) -> bool:
+    """Return True for a script that cannot be followed to its end, which is not wrong."""
+    return one.target.kind == "script" and one.code not in _SEVERAL and one.severity == "information"
 
 
-def _cause(problem: Problem) -> tuple[object, str]:
-    """Return what tells the cause of a problem from others: its line, or its place and its words."""
-    if problem.code in _WHOLE_FILE:
-        return None, problem.message
-    return (problem.span, problem.message) if problem.code in _SEVERAL else (problem.span.line, "")
+def _line_of(one: Occurrence) -> tuple[str, int] | None:
+    return None if one.span is None else (one.span.file, one.span.line)
+
+
+def _problem(one: Occurrence, others: Iterable[Target]) -> Problem:
+    """Return a fault as a problem of its target's file; the targets `others` reach it too."""
+    target, span, message, related = one.target, one.span, one.message, one.related
+    if one.code in _WHOLE_FILE:
+        return Problem(target.name_span, one.severity, message, one.code)
+    if span is None or span.file != target.file:
+        message = message if is_failure(one.code) else f"{target.name}: {message}"
+        related = () if span is None else (Related(span, one_line(one.message, 200)),)
+        span = target.name_span
+    elif one.raised is not None:
+        related = (Related(one.raised, "raised here"),)
+    elif not target.span.contains(span):
+        related = (*related, Related(target.name_span, f"traced {target.name}"))
+    also = (Related(other.name_span, f"also reached from {other.name}") for other in others)
+    return Problem(span, one.severity, message, one.code, tuple(dict.fromkeys((*related, *also))), page=one.page)
 
 
 def describe(failure: Failure) -> str:
     """Return a failure in one or two sentences: what happened, and what to do about it."""
     return " ".join(sentence(part) for part in (failure.message, failure.hint) if part.strip())
+
+
+def is_failure(code: str) -> bool:
+    """Return whether a code is that of a failure, not of a remark of a trace."""
+    return code in _FAILURES
 
 
 def remark_text(remark: Remark) -> str:
@@ -92,28 +195,6 @@ def code_of(remark: Remark, is_built: bool) -> str:
 def all_notes(trace: Trace) -> tuple[str, ...]:
     """Return what is to be known of a whole trace: its notes, and what it demands; mistakes stand where they are."""
     return (*trace.notes, *(remark_text(remark) for remark in trace.remarks if remark.code is None))
-
-
-def _target_problem(target: Target, failure: Failure) -> Problem:
-    message, span = describe(failure), failure.span
-    if failure.kind in _WHOLE_FILE:
-        return Problem(target.name_span, failure.severity, message, failure.kind)
-    if span is None or span.file != target.file:
-        related = () if span is None else (Related(span, one_line(failure.message, 200)),)
-        return Problem(target.name_span, failure.severity, message, failure.kind, related)
-    if target.span.contains(span):
-        return Problem(span, failure.severity, message, failure.kind)
-    return Problem(span, failure.severity, message, failure.kind, (Related(target.name_span, f"traced {target.name}"),))
-
-
-def _remark(target: Target, remark: Remark) -> Problem:
-    message, span = sentence(remark.message), remark.span
-    severity, code = remark.severity, code_of(remark, target.kind == "graph")
-    if span is None or span.file != target.file:
-        related = () if span is None else (Related(span, one_line(remark.message, 200)),)
-        return Problem(target.name_span, severity, f"{target.name}: {message}", code, related, page=remark.page)
-    related = () if target.span.contains(span) else (Related(target.name_span, f"traced {target.name}"),)
-    return Problem(span, severity, message, code, (*remark.related, *related), page=remark.page)
 
 
 def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:

@@ -101,7 +101,7 @@ class Analysis:
     def _slice(self, target: Target, names: Collection[str]) -> Slice:
         assert self.graph is not None, "a text with targets has been parsed"
         if target.kind == "script":
-            return self.graph.slice_of(dict(enumerate(split_lines(self.text), 1)))
+            return self.graph.slice_of(dict(enumerate(split_lines(self.graph.text), 1)))
         return self.graph.slice(target.name, names) if target.kind != "step" else self._step_slice(target.name, names)
 
     def key(self, name: str, interpreter: str, search_seconds: float) -> str:
@@ -140,7 +140,7 @@ class Analysis:
             file=self.file,
             name=name,
             kind=self._kind(plan.target),
-            source=self.text,
+            source=self.graph.text if self.graph is not None else self.text,
             sliced=plan.slice.text,
             module=self.module,
             package=self.package,

@@ -20,6 +20,7 @@ from fx_lsp.tracing.answers.relocation import line_map, relocate_span
 from fx_lsp.tracing.background_tasks import Delayed
 from fx_lsp.tracing.scheduler import Urgency
 from fx_lsp.tracing.source.parsing import split_lines
+from fx_lsp.tracing.source.targets import names_like
 from fx_lsp.tracing.workers.interpreter import TracingInterpreter
 
 T = TypeVar("T")
@@ -314,7 +315,8 @@ def known_outcome(open_file: OpenFile, question: TargetQuestion) -> tuple[Outcom
         return failure, ""
     if open_file.key_of(question) is None:
         message = f"{open_file.file} has no function or module {question.target!r} that can be traced"
-        return Failure("unsupported", message), ""
+        names = [*open_file.good.targets] if open_file.good is not None else []
+        return Failure("unsupported", message, hint=names_like(question.target, names)), ""
     answer = open_file.current(question)
     return None if answer is None else (answer.outcome, answer.key)
 

@@ -46,7 +46,7 @@ def test_a_failure_in_another_file_stands_at_the_name_and_points_there():
 def test_a_cause_that_targets_share_stands_once():
     shared = Failure("import", "there is no package einops", Span(FILE, 1, 0, 1, 12))
     (problem,) = problems(FILE, [(F, shared), (BROKEN, shared)], None)
-    assert [r.message for r in problem.related] == ["traced f", "traced broken"]
+    assert [r.message for r in problem.related] == ["traced f", "also reached from broken"]
 
 
 def test_a_failure_inside_a_target_is_that_target_s():
@@ -55,11 +55,31 @@ def test_a_failure_inside_a_target_is_that_target_s():
     for known in ([(F, through), (BROKEN, own)], [(BROKEN, own), (F, through)]):
         (problem,) = problems(FILE, known, None)
         assert (problem.span, problem.message) == (own.span, "128 and 8 differ. `# fx: x=f32[8, 8]`.")
-        assert [r.message for r in problem.related] == ["traced f"]
+        assert [r.message for r in problem.related] == ["also reached from f"]
     line = replace(own.span, col=own.span.col - 4, end_col=own.span.end_col + 9)
     assert len(problems(FILE, [(F, replace(through, span=line)), (BROKEN, own)], None)) == 1
     (problem,) = problems(FILE, [(F, replace(through, severity="error")), (BROKEN, own)], None)
     assert (problem.severity, problem.message) == ("error", "64 and 8 differ. `# fx: y=f32[8, 64]`.")
+
+
+def test_a_finding_that_targets_reach_with_other_shapes_stands_once():
+    own, wide = (Remark(f"f32[{n}] is copied", MATMUL, "warning", code="pytorch-warning") for n in (4, 8))
+    other = Remark("the mean of no element", MATMUL, "warning", code="one-element")
+    around = replace(BROKEN, name="around", span=replace(BROKEN.span, line=1, end_line=99))
+    inner = replace(F, span=replace(MATMUL, line=MATMUL.line - 1))
+    known = [(around, replace(TRACE, remarks=(wide,))), (inner, replace(TRACE, remarks=(own, other)))]
+    for outcomes in (known, known[::-1]):
+        found = problems(FILE, outcomes, None)
+        assert [(p.message, [r.message for r in p.related]) for p in found] == [
+            ("f32[4] is copied.", ["also reached from around"]),
+            ("the mean of no element.", []),
+        ]
+
+
+def test_a_failure_in_another_file_that_targets_share_stands_once():
+    elsewhere = replace(FAILURE, span=Span("/project/other.py", 3, 0, 3, 5))
+    (problem,) = problems(FILE, [(F, elsewhere), (BROKEN, elsewhere)], None)
+    assert (problem.span, problem.related[1].message) == (F.name_span, "also reached from broken")
 
 
 def test_an_interpreter_without_torch_is_one_problem():

@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from fx_lsp.tracing.source.parsing import split_lines
-from fx_lsp.tracing.source.targets import discover
+from fx_lsp.tracing.source.parsing import python_of, split_lines
+from fx_lsp.tracing.source.targets import discover, names_like
 
 HEADER = """\
 import torch
@@ -287,6 +287,29 @@ def test_text_that_does_not_parse_is_a_failure(text: str, message: str, position
         assert (discovery.failure.span.line, discovery.failure.span.col) == position
 
 
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        ("%matplotlib inline\nx = 1", "None\nx = 1"),
+        ("if a:\n    !ls 'it\nb = (7\n% 4)", "if a:\n    None\nb = (7\n% 4)"),
+        ('names = !ls\nt = """\n%no\n"""', 'names = None\nt = """\n%no\n"""'),
+        ("a = (7\n% 4)", "a = (7\n% 4)"),
+        ("%%time\nf(", "None\nf("),
+    ],
+)
+def test_commands_of_ipython_are_skipped(text: str, python: str) -> None:
+    assert python_of(text) == python
+
+
+def test_suggestions_for_a_name_that_is_none() -> None:
+    names = ["LM", "train.step", "attention", *(f"f{number}" for number in range(9))]
+    assert names_like("LM.forward", names).startswith("Did you mean `LM`? The file has `LM`, `train.step`, ")
+    assert names_like("train", names).startswith("Did you mean `train.step`?")
+    assert names_like("atention", names).startswith("Did you mean `attention`?")
+    assert names_like("zzz", names).endswith("`f3`, `f4` and 4 more.")
+    assert names_like("zzz", []) == "The file has no function or module that can be traced."
+
+
 def test_a_long_chain_of_branches_is_read() -> None:
     code = "if a == 0: pass\n" + "elif a: pass\n" * 200 + "else:\n  def f(x: 'Tensor'): return x\n"
     assert [target.name for target in discover("/m.py", code).targets] == ["f"]
@@ -476,3 +499,65 @@ def test_what_builds_a_graph_by_hand(code: str) -> None:
 )
 def test_what_builds_no_graph_of_its_own(code: str) -> None:
     assert found(code, FX) == {"body": "function"}
+
+
+VALUES = """
+from torch.func import grad, vmap
+from functools import partial
+model, config = build(3), {"width": 3}
+layers = [nn.Linear(3, 3)]
+device, name = torch.device("cpu"), "a"
+class Net(nn.Module):
+    def __init__(self): super().__init__()
+    def forward(self, x): return torch.relu(x)
+    def log_prob(self, x): return x
+def build(dim):
+    net = Net()
+    return net.to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x): return grad(g)(x)",
+        "def f(x): return vmap(grad(g), in_dims=0)(x)",
+        "def f(x):\n  slope = grad(g)\n  return slope(x)",
+        "slopes = vmap(grad(g))\ndef f(x): return slopes(x)",
+        "soft = partial(F.softmax, dim=-1)\ndef f(x): return soft(x)",
+        "def f(x): return model(x)",
+        "def f(x): return build(4)(x)",
+        "def f(x): return model.body[0](x)",
+        "def f(x): return layers[0](x)",
+        "def f(x): return model.log_prob(x)",
+        "table = torch.arange(9)\ndef f(x): return table.gather(0, x)",
+        "def f(x): return nn.Softmax(dim=-1)(x)",
+        "def f(x):\n  for layer in layers: x = layer(x)\n  return x",
+        "def f(g, x): return torch.func.jvp(g, (x,), (x,))",
+        "if __name__ == '__main__': net = Net()\ndef f(x): return net(x)",
+    ],
+)
+def test_a_function_that_calls_a_value_from_torch_is_a_target(code: str) -> None:
+    targets = {target.name: target for target in discover("/m.py", HEADER + VALUES + code).targets}
+    assert not targets["f"].evident
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(model, x): return model(x)",
+        "def f(x):\n  layers = load(x)\n  return layers[0](x)",
+        "def f(key): return config.get(key)",
+        "def f(text): return name.replace(text, '')",
+        "def f(dim): return build(dim)",
+        "def f(x: str): return model(x)",
+        "def f(state): model.load_state_dict(state)",
+        "def f(state): return model.load_state_dict(state)",
+        "def f(name): return model.get_parameter(name)",
+        "def f(path): return model(torch.load(path))",
+        "def f(dim): return nn.Linear(dim, dim)",
+        "def f(dim): return nn.Sequential(build(dim), Net())",
+    ],
+)
+def test_a_function_that_calls_other_values_is_none(code: str) -> None:
+    assert "f" not in found(VALUES + code)

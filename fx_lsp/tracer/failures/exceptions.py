@@ -61,8 +61,9 @@ def failure_of(
     )
     if operands:
         message = f"{message} ({operands})"
-    if chain and span is not None and chain[0].file != span.file:
-        message = f"{message}, raised in {chain[0].file}:{chain[0].line}"
+    raised = chain[0] if chain and span is not None and chain[0].file != span.file else None
+    if raised is not None:
+        message = f"{message}, raised in {raised.file}:{raised.line}"
     if not is_wrong(error, failed):
         severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
@@ -72,7 +73,7 @@ def failure_of(
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
             message, hint = f"{need.message}, and {NO_VALUES}", need.hint
-    return Failure(kind, message, span, hint, severity, inputs=inputs)
+    return Failure(kind, message, span, hint, severity, inputs=inputs, raised=raised)
 
 
 _NOT_WRONG = frozenset({"effect", "unsupported", "exit", "memory", "data-dependent", "import"})

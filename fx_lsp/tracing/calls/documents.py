@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from fx_lsp.model import Failure
-from fx_lsp.tracing.source.parsing import parse, split_lines
+from fx_lsp.tracing.source.parsing import parse, python_of, split_lines
 
 DOCUMENTS = (".ipynb", ".md", ".rst")
 """What such documents are called."""
 _FENCE = re.compile(r"\s*(```+|~~~+)\s*(\w*)")
 _PYTHON = ("python", "py", "python3", "pycon")
 _IMPORT = re.compile(r"^\s*(import|from)\s+\w", re.MULTILINE)
-_COMMAND = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
 def code_in(path: str, text: str) -> Iterator[str]:
@@ -36,17 +35,40 @@ def code_in(path: str, text: str) -> Iterator[str]:
         yield "\n".join(piece.get(number, "") for number in range(1, max(piece, default=0) + 1))
 
 
+def notebook_code(text: str) -> str:
+    """Return the code of a notebook, one cell below the other. Raises ValueError for a text that is no notebook.
+
+    A cell in another language (`%%bash`) is left empty.
+    """
+    return "\n".join(_blank(source) if _is_foreign(source) else source for source in _sources(text))
+
+
+def _sources(text: str) -> list[str]:
+    """Return the cells of code of a notebook. Raises ValueError for a text that is no notebook."""
+    try:
+        notebook: Any = json.loads(text)
+        return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError("it is no notebook of format 4") from error
+
+
+def _is_foreign(cell: str) -> bool:
+    return cell.lstrip().startswith("%%") and isinstance(parse("<cell>", cell), Failure)
+
+
+def _blank(cell: str) -> str:
+    return "\n" * (len(split_lines(cell)) - 1)
+
+
 def _cells(text: str) -> Iterator[tuple[int, str]]:
     """Yield the cells of code of a notebook, one below the other, without commands of the notebook itself."""
     try:
-        notebook: Any = json.loads(text)
-        cells: list[Any] = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-        sources = ["".join(cell["source"]) for cell in cells]
-    except (ValueError, KeyError, TypeError):
+        sources = _sources(text)
+    except ValueError:
         return
     line = 1
     for source in sources:
-        yield line, _COMMAND.sub("", source)
+        yield line, python_of(source)
         line += len(split_lines(source))
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from fx_lsp.model import Failure
 from fx_lsp.tracing.slicing.entry_point import Entry
 from fx_lsp.tracing.source.index import ModuleIndex
-from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
+from fx_lsp.tracing.source.parsing import end_of, parse, python_of, split_lines, start_of, walk
 from fx_lsp.tracing.source.scopes import binds_of
 
 CONVENTIONS = ("get_inputs", "get_init_inputs", "example_inputs")
@@ -59,8 +59,8 @@ class SourceGraph:
     """One text, indexed once, and sliced for every target."""
 
     def __init__(self, text: str, tree: ast.Module) -> None:
-        self.text = text
-        self._lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
+        self.text = python_of(text)
+        self._lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(self.text.removeprefix("\ufeff"))]
         self._statements = tree.body
         self.index = ModuleIndex(tree)
 

@@ -82,6 +82,12 @@ class Outline:
             if name.startswith("torch.nn.") or name in self.modules or name in imported
         )
 
+    def members_of_modules(self) -> dict[str, frozenset[str]]:
+        """Return the names of the methods and layers of each class of modules."""
+        classes = ((name, self.classes[name]) for name in self.modules)
+        methods = {name: [m.name for m in class_.node.body if isinstance(m, FUNCTIONS)] for name, class_ in classes}
+        return {name: frozenset({*names, *self.classes[name].layers}) for name, names in methods.items()}
+
     def forwards(self) -> dict[str, Function]:
         """Return the `forward` of each module, which is no target by itself."""
         methods = ((f"{name}.forward", name, self.classes[name].forward) for name in self.modules)

@@ -21,7 +21,7 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 def parse(file: str, text: str) -> ast.Module | Failure:
     """Return the syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse.
 
-    A text that is longer than people write is not parsed.
+    Commands of IPython are skipped. A text that is longer than people write is not parsed.
     """
     if len(text) > MAX_TEXT:
         message = f"the file has {len(text):,} characters, and no more than {MAX_TEXT:,} are parsed"
@@ -29,7 +29,7 @@ def parse(file: str, text: str) -> ast.Module | Failure:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return parse_python(text.removeprefix("\ufeff"), file)
+            return parse_python(python_of(text).removeprefix("\ufeff"), file)
     except SyntaxError as error:
         return Failure("syntax", f"syntax error: {error.msg}", _error_span(file, text, error), severity="error")
     except UnicodeEncodeError as error:
@@ -42,6 +42,37 @@ def parse(file: str, text: str) -> ast.Module | Failure:
     except ValueError as error:
         line = len(split_lines(text.partition("\0")[0]))
         return Failure("syntax", f"syntax error: {error}", Span(file, line, 0, line, 0), severity="error")
+
+
+_COMMAND = re.compile(r"([ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?)[%!].*")
+"""A line that is a command of IPython (`%matplotlib inline`, `!pip install x`), or assigns what one returns."""
+MAX_COMMANDS = 200
+
+
+@lru_cache(maxsize=8)
+def python_of(text: str) -> str:
+    """Return the text without its commands of IPython, each line where it was; a text without any as it is.
+
+    A line is a command only if Python's parser stops there: one that begins with `%` may go on with an expression.
+    """
+    lines = split_lines(text)
+    if not any(_COMMAND.fullmatch(line) for line in lines):
+        return text
+    for _ in range(MAX_COMMANDS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                parse_python("\n".join(lines).removeprefix("\ufeff"))
+            break
+        except SyntaxError as error:
+            number = (error.lineno or 0) - 1
+            match = _COMMAND.fullmatch(lines[number]) if 0 <= number < len(lines) else None
+            if match is None:
+                break
+            lines[number] = f"{match[1]}None"
+        except (ValueError, RecursionError, MemoryError):
+            break
+    return "\n".join(lines)
 
 
 def split_lines(text: str) -> list[str]:

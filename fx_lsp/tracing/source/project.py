@@ -52,10 +52,10 @@ class Project:
         return () if text is None else (WrittenInputs(text, "settings", detail=PYPROJECT),)
 
 
-def project_root(file: str) -> str:
-    """The directory of the project that a file is part of: the nearest with a project marker, else the one to import
-    the file from."""
-    return _marked(Path(file).parent) or module_name(file)[2]
+def project_root(file: str, folder: str = "") -> str:
+    """Return the directory of the project that a file is part of: the nearest with a project marker, else the `folder`
+    that a user names, else the one to import the file from."""
+    return _marked(Path(file).parent) or folder or module_name(file)[2]
 
 
 def import_roots(file: str, index: ModuleIndex, roots: Sequence[str]) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
@@ -17,8 +18,11 @@ from fx_lsp.tracing.source.graph_builders import find_builders
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.outline import Function, Outline, outline_of, target_classes
 from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
-from fx_lsp.tracing.source.tensor_code import Look, look_at, receives_parameter
+from fx_lsp.tracing.source.tensor_code import Look, is_number, look_at, receives_parameter
+from fx_lsp.tracing.source.torch_values import TorchValues
 
+MAX_SUGGESTIONS = 8
+"""How many names are suggested in place of one that is no target."""
 _WORD = re.compile(rb"[\w\x80-\xff]+")
 _COLLATE = re.compile(r"(^|[._])collate(_|\d|$)[^.]*$|Collat(e|or|ion)\w*\.__call__$")
 
@@ -50,7 +54,7 @@ def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Coll
     outline = outline_of(index)
     lines = split_lines(text)
     wanted = _asked_for(outline, lines) | {*asked}
-    looks = _looks(outline)
+    looks = _looks(outline, tree)
     programs = _programs(outline, tree, looks)
     builders = find_builders(outline, tree, text)
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
@@ -64,6 +68,18 @@ def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Coll
     driver = driver_of(index) if outline.uses_torch else None
     targets += [_script_target(file, driver)] if driver is not None else []
     return Discovery(tuple(sorted(targets, key=_start)), None, steps)
+
+
+def names_like(name: str, names: Sequence[str]) -> str:
+    """Return a sentence that suggests names of targets in place of one that is none: the closest first."""
+    inside = [other for other in names if other.startswith(f"{name}.") or name.startswith(f"{other}.")]
+    close = [*inside, *get_close_matches(name, names, MAX_SUGGESTIONS, 0.5)]
+    ordered = list(dict.fromkeys([*close, *names]))
+    if not ordered:
+        return "The file has no function or module that can be traced."
+    more = f" and {len(ordered) - MAX_SUGGESTIONS} more" if len(ordered) > MAX_SUGGESTIONS else ""
+    listed = ", ".join(f"`{other}`" for other in ordered[:MAX_SUGGESTIONS])
+    return f"Did you mean `{close[0]}`? The file has {listed}{more}." if close else f"The file has {listed}{more}."
 
 
 def _targets(
@@ -106,8 +122,10 @@ def _asked_for(outline: Outline, lines: list[str]) -> set[str]:
     return asked
 
 
-def _looks(outline: Outline) -> dict[str, Look]:
+def _looks(outline: Outline, tree: ast.Module) -> dict[str, Look]:
     uses_torch = outline.uses_torch
+    functions = {name: function.node for name, function in outline.functions.items() if "." not in name}
+    values = TorchValues(outline.imports, outline.members_of_modules(), functions).inside(tree.body)
     looks: dict[str, Look] = {}
     for name, function in outline.functions.items():
         others = strangers(function.node, function.params, outline.imports)
@@ -115,10 +133,23 @@ def _looks(outline: Outline) -> dict[str, Look]:
         looks[name] = look_at(
             function.node, function.params, outline.imports, layers, uses_torch, others.certain, others.doubtful
         )
+        if uses_torch and not looks[name].tensors:
+            names = {p.arg for p in function.params if not is_number(p.annotation)} - others.certain - others.doubtful
+            around = _values_around(function, outline, values)
+            looks[name] = replace(looks[name], tensors=around.applied_in(function.node, names))
         required = {p.arg for p in function.params[: len(function.params) - len(function.node.args.defaults)]}
         foreign = bool(required) and required <= others.certain
         looks[name] = replace(looks[name], program=looks[name].program or bool(others.images), foreign=foreign)
     return looks
+
+
+def _values_around(function: Function, outline: Outline, values: TorchValues) -> TorchValues:
+    """Return the values from torch that a function sees by name, those of the functions around it among them."""
+    outer = {**outline.forwards(), **outline.functions}.get(function.outer or "")
+    if outer is None:
+        return values
+    names = {node.arg for node in walk(outer.node.args) if isinstance(node, ast.arg)}
+    return _values_around(outer, outline, values).inside(outer.node.body, names)
 
 
 def _accept(outline: Outline, tree: ast.Module, looks: Mapping[str, Look], programs: Collection[str]) -> set[str]:

@@ -6,7 +6,7 @@ from helpers.kinds import Kind
 #  information[import]: the package `helpers` is not installed in the interpreter that fx-lsp uses. Install it there,
 #  or choose another interpreter (`fx-lsp.interpreter`).
 #  line 29: traced Computes
-#  line 46: traced OnlyThroughWhatIsMissing
+#  line 46: also reached from OnlyThroughWhatIsMissing
 
 
 class Base(nn.Module):

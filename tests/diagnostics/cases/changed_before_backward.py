@@ -15,6 +15,7 @@ def fit(data):
        #  error[error]: backward needs `b.weight` as the forward pass read it, but `of_b.step()` in line 11 has
        #  changed it in place since. Call `backward()` before what changes the value, or compute the forward pass
        #  again.
+       #  line 25: also reached from __main__
 
 
 def ok(data):

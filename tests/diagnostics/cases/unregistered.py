@@ -102,13 +102,13 @@ class Appended(nn.Module):
        #^^^^^^^^^^^ …
        #  warning[unregistered]: `self.blocks` is a plain list: `parameters()`, `to()` and `state_dict()` do not reach
        #  its layers; make it an `nn.ModuleList`.
-       #  line 105: traced Trunk
+       #  line 105: also reached from Trunk
         self._build(depth)
         self.branches = {"left": (nn.Linear(8, 4), nn.GELU()), "right": (nn.Linear(8, 4), nn.SiLU())}
        #^^^^^^^^^^^^^ …
        #  warning[unregistered]: `self.branches` is a plain dict: `parameters()`, `to()` and `state_dict()` do not
        #  reach its layers; make it an `nn.ModuleDict`.
-       #  line 105: traced Trunk
+       #  line 105: also reached from Trunk
 
     def _build(self, depth):
         for _ in range(depth):

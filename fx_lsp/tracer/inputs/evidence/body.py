@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from fx_lsp.steps import STEP
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
@@ -432,11 +433,11 @@ def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:
 
 
 def find_function(tree: ast.Module, name: str) -> FunctionNode | None:
-    """The definition of a qualified name, or None. A lambda that is bound to the name counts as one."""
+    """Return the definition of a qualified name, or None; a lambda that is bound to it and a step count as one."""
     body: Sequence[ast.stmt] = tree.body
     function: FunctionNode | None = None
     for part in name.split("."):
-        match = [n for n in _definitions(body) if n.name == part]
+        match = [n for n in _definitions(body) if n.name in (part, STEP.format(part))]
         if not match:
             return None
         body = match[-1].body

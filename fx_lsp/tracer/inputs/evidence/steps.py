@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 
 from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
-from fx_lsp.steps import BATCHES, bound_from_data, calls_by_name, draws_of
+from fx_lsp.steps import BATCHES, STEP, bound_from_data, calls_by_name, draws_of
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of, sentence
 from fx_lsp.tracer.inputs.evidence.body import shaped_like
@@ -228,22 +228,31 @@ def _found(search: _Search) -> FunctionType | None:
 
 def _made_in(module: ModuleType, request: TraceRequest) -> FunctionType | None:
     """The function where a module has it at its top level."""
-    function = vars(module).get(request.name)
-    return function if isinstance(function, FunctionType) else None
+    names = (STEP.format(request.name), request.name)
+    functions = (vars(module).get(name) for name in names)
+    return next((_renamed(f) for f in functions if isinstance(f, FunctionType) and _is_step(f, request)), None)
+
+
+def _is_step(function: FunctionType, request: TraceRequest) -> bool:
+    """Return True if a function is the step of a request, whatever variable holds it."""
+    code, name = function.__code__, request.name.rpartition(".")[2]
+    is_named = code.co_name in (name, STEP.format(name))
+    return is_named and code.co_filename == request.file and code.co_firstlineno == request.step
+
+
+def _renamed(function: FunctionType) -> FunctionType:
+    """Return the function of a step, named as users see it."""
+    function.__name__, function.__qualname__ = function.__name__.strip(), function.__qualname__.replace(" ", "")
+    return function
 
 
 def _made_at(search: _Search, site: CallSite, absences: Absences) -> FunctionType | None:
     """The function as it is made where a call site gets to its loop, with what was absent on the way."""
     request, seen = search.request, list[FunctionType]()
-    name = request.name.rpartition(".")[2]
-
-    def is_it(function: FunctionType) -> bool:
-        code = function.__code__
-        return code.co_name == name and code.co_filename == request.file and code.co_firstlineno == request.step
 
     def look(frame: FrameType, event: str, value: Any) -> None:
-        if event == "return" and isinstance(value, FunctionType) and is_it(value):
-            seen.append(value)
+        if event == "return" and isinstance(value, FunctionType) and _is_step(value, request):
+            seen.append(_renamed(value))
             raise Reached
 
     module = new_module(request, site)
