@@ -60,6 +60,8 @@ def failure_of(
     )
     if operands:
         message = f"{message} ({operands})"
+    if failed is not None and failed.pairing is not None:
+        message = f"{message}; line {failed.pairing.span.line}: {failed.pairing.message}"
     if chain and span is not None and chain[0].file != span.file:
         message = f"{message}, raised in {chain[0].file}:{chain[0].line}"
     if not is_wrong(error, failed):

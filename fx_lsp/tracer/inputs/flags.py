@@ -11,6 +11,8 @@ from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.evidence.body import find_class
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 
+ANOTHER_VALUE = "another value of a flag"
+"""The detail of a flag's value in a variant."""
 _OPEN = ("default", "annotation", "search")
 """The sources of values that no program and no author gave."""
 
@@ -52,7 +54,7 @@ def flags(candidate: Candidate, plans: Plans, code: Sequence[Unreached]) -> Iter
 
 
 def _plan(other: bool | str) -> Plan:
-    return value(other, "annotation", "another value of a flag")
+    return value(other, "annotation", ANOTHER_VALUE)
 
 
 def _shown(plan: Plan) -> str:
@@ -63,7 +65,9 @@ def _other_values(node: ast.AST, texts: set[str], plan: Plan, deciding: set[str]
     """Return the values besides that of `plan` which branches of `node` ask for: of a truth the other one, of a text
     those that it is compared with. `texts` are the expressions that have the value, `deciding` those that decided what
     a run did not reach."""
-    if not isinstance(plan, ValuePlan) or plan.source not in _OPEN or plan.kind not in ("bool", "str", "NoneType"):
+    if not isinstance(plan, ValuePlan) or plan.source not in _OPEN or plan.detail == ANOTHER_VALUE:
+        return []
+    if plan.kind not in ("bool", "str", "NoneType"):
         return []
     tests = list(_tests(node))
     if plan.kind == "bool":
