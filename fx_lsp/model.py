@@ -241,7 +241,8 @@ class Unreached:
 
 @dataclass(frozen=True)
 class TargetVariant:
-    """A target with one more of its arguments, an optional tensor: `name` is that parameter.
+    """A target with one more of its arguments, an optional tensor whose `name` that is, or with another value of a
+    flag: `balance=True`.
 
     `inputs` are all those that it runs with, none where that was not tried; `values` are those of code that the target
     does not reach without the argument.

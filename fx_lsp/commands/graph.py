@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which graph (default: forward, or inference where there is no backward); of one that is built by hand: "
         "graph (default), table or code; torchscript of either; of a target that fails: torch, what ran before",
     )
-    parser.add_argument("--variant", metavar="PARAMETER", help="with this argument too, a tensor that is optional")
+    parser.add_argument("--variant", metavar="NAME", help="with this optional tensor, or this flag: balance=True")
     parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the graph before functionalization and in core operations, aliases and mutations, fake against real",
     )
-    parser.add_argument("--variant", metavar="PARAMETER", help="with this argument too, a tensor that is optional")
+    parser.add_argument("--variant", metavar="NAME", help="with this optional tensor, or this flag: balance=True")
     parser.add_argument("--on", metavar="G", help="its graph: inference, core, torch, joint, forward or backward")
     add_tracing_options(parser)
 

@@ -370,3 +370,25 @@ def test_what_a_value_was_needed_for(trace: TraceFixture, case: str) -> None:
         assert (failure.kind, failure.severity) == ("data-dependent", "information")
         told = [traced.at(failure.span), failure.message.removesuffix(NO_VALUES), failure.hint]
     assert "\n".join(told) == expected
+
+
+ALIKE = """
+import torch
+
+# fx: out=f32[4, 8], batch=f32[4, 8]
+def alike(out, batch):
+    return out[(batch > 0) & (out < 1)] - batch.masked_select((batch > 0) & (out < 1))
+
+# fx: out=f32[4, 8], batch=f32[4, 8]
+def changed(out, batch):
+    mask = batch > 0
+    first = out[mask.clone()]
+    mask[0] = True
+    return first.sum() + batch[mask].sum()
+"""
+
+
+def test_equal_masks_select_equally_many(trace: TraceFixture) -> None:
+    assert trace(ALIKE, "alike").trace.remarks == ()
+    assert trace(ALIKE, "alike").graph("forward").count("f32[num_nonzero]") == 3
+    assert "f32[num_nonzero_1]" in trace(ALIKE, "changed").graph("forward")

@@ -88,4 +88,34 @@ def test_a_variant_that_fails_has_a_partial_graph(trace: TraceFixture) -> None:
 def test_an_argument_that_is_given_or_that_is_no_tensor_makes_none(trace: TraceFixture) -> None:
     assert trace(SOURCE, "given").trace.variants == ()
     failure = trace(SOURCE, "given", work="variant=mask").failure
-    assert failure.message == snapshot("given has no optional tensor 'mask' that it was traced without")
+    assert failure.message == snapshot("given has no variant 'mask': it is neither an optional tensor nor a flag")
+
+
+FLAGS = """
+import torch
+from torch import nn
+
+class Mixed(nn.Module):
+    def __init__(self, width: int, mode: str = "mean", gated: bool = False):
+        super().__init__()
+        self.mode = mode
+        self.gate = nn.Linear(width, width) if gated else None
+
+    def forward(self, x):
+        if self.gate is not None:
+            x = x * self.gate(x)
+        if self.mode == "sum":
+            return x.sum(1)
+        return x.mean(1)
+"""
+
+
+def test_the_values_of_flags_that_code_branches_on_are_variants(trace: TraceFixture) -> None:
+    traced = trace(FLAGS, "Mixed")
+    assert [variant.name for variant in traced.trace.variants] == snapshot(["mode=sum", "gated=True"])
+    assert [(traced.at(u.span), u.variants) for u in traced.trace.unreached] == snapshot(
+        [("x = x * self.gate(x)", ("gated=True",)), ("return x.sum(1)", ("mode=sum",))]
+    )
+    summed = trace(FLAGS, "Mixed", work="variant=mode=sum")
+    assert "aten.sum.dim_IntList" in summed.graph("forward")
+    assert summed.trace.notes == snapshot(("with mode=sum, which is 'mean' by default",))

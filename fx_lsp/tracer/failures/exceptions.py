@@ -61,6 +61,8 @@ def failure_of(
     )
     if operands:
         message = f"{message} ({operands})"
+    if failed is not None and failed.pairing is not None:
+        message = f"{message}; line {failed.pairing.span.line}: {failed.pairing.message}"
     raised = chain[0] if chain and span is not None and chain[0].file != span.file else None
     if raised is not None:
         message = f"{message}, raised in {raised.file}:{raised.line}"

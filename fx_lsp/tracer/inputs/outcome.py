@@ -20,7 +20,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.plan.start import is_given
 from fx_lsp.tracer.inputs.reconstruct import reconstructions
 from fx_lsp.tracer.inputs.remarks import demands_of
-from fx_lsp.tracer.inputs.search import Found, search
+from fx_lsp.tracer.inputs.search import MAX_ATTEMPTS, Found, search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.conditions import is_check
@@ -59,7 +59,13 @@ class Prepared:
     constructor: Plans | None = None
 
 
-def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier: Plans | None = None) -> Found:
+def search_candidate(
+    candidate: Candidate,
+    start: Plans,
+    seconds: float,
+    earlier: Plans | None = None,
+    attempts: int = MAX_ATTEMPTS,
+) -> Found:
     """Search for inputs that a candidate runs with, from `start` on, as `search` does."""
 
     def demanding(attempt: Attempt) -> bool:
@@ -67,7 +73,7 @@ def search_candidate(candidate: Candidate, start: Plans, seconds: float, earlier
 
     evaluate = partial(with_few_steps, candidate.evaluate)
     reconstructed = partial(reconstructions, candidate.task, candidate.constructed.instance)
-    return search(start, evaluate, seconds, earlier, candidate.explore, demanding, reconstructed)
+    return search(start, evaluate, seconds, earlier, candidate.explore, demanding, reconstructed, attempts)
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:

@@ -28,7 +28,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, lacks
 from fx_lsp.tracer.inputs.solve.operands import runs_without_gradient
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
-from fx_lsp.tracer.inputs.variants import prepared_variant, with_optional_arguments
+from fx_lsp.tracer.inputs.variants import prepared_variant, with_variants
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.torch_calls import tensors_among
 
@@ -65,9 +65,10 @@ def prepare_with(
         if variant := variant_of(task.request.work):
             return prepared_variant(candidate, settled.attempt, variant)
         prepared = prepared_call(candidate, settled, otherwise)
-        optional = with_optional_arguments(candidate, settled.attempt, prepared.unreached)
-        remarks = prepared.remarks + remarks_of(candidate, settled.attempt, outcome.failures) + optional.remarks
-        return dataclasses.replace(prepared, remarks=remarks, variants=optional.variants, unreached=optional.unreached)
+        remarks = prepared.remarks + remarks_of(candidate, settled.attempt, outcome.failures)
+        more = with_variants(candidate, settled.attempt, prepared.unreached, remarks)
+        remarks += more.remarks
+        return dataclasses.replace(prepared, remarks=remarks, variants=more.variants, unreached=more.unreached)
     for instance, note in _with_other_parameters(candidate, outcome) if not is_copy else ():
         again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
         if isinstance(again, Prepared):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
 from fx_lsp.tracer.inputs.evidence.named_numbers import met_halfway, unlike_docstring, with_named_sizes
+from fx_lsp.tracer.inputs.flags import flags
 from fx_lsp.tracer.inputs.plan.plans import (
     TensorPlan,
     fresh_sizes,
@@ -23,12 +25,15 @@ from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
+from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.source.expressions import shown_expression
 
 MAX_CALLS_RETRACED = 500
 """Up to how many torch calls a run is repeated on symbols to see what it demands of sizes."""
+MAX_FLAGS = 4
+"""How many other values of flags may lift a demand."""
 
 
 def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> tuple[Remark, ...]:
@@ -94,7 +99,20 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
         other = with_sizes(init, exploration, sizes, INIT)
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
-    return forced(exploration, candidate.node, task.lines, again, set(_known_sizes(candidate, ran)))
+    def lifted(sizes: Sizes) -> bool:
+        if unreached(task.tree, task.request.file, ran.run.coverage):
+            return True
+        others = (flag.plans for flag in islice(flags(candidate, ran.plans, ()), MAX_FLAGS))
+        inits = ((plans, plans.init or init) for plans in others)
+        return any(
+            candidate.evaluate(
+                with_sizes(plans, exploration, sizes), with_sizes(made_with, exploration, sizes, INIT)
+            ).run.error
+            is None
+            for plans, made_with in inits
+        )
+
+    return forced(exploration, candidate.node, task.lines, again, lifted, set(_known_sizes(candidate, ran)))
 
 
 def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]]:

@@ -75,6 +75,7 @@ def search(
     explore: Explore | None = None,
     fits_by_accident: Callable[[Attempt], bool] = lambda attempt: False,
     reconstruct: Reconstruct = lambda attempt: iter(()),
+    attempts: int = MAX_ATTEMPTS,
 ) -> Found:
     """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
 
@@ -88,7 +89,7 @@ def search(
             return Found(attempt)
     deadline = time.process_time() + seconds
     solver = Solver(explore, reconstruct) if explore is not None else None
-    result = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, MAX_ATTEMPTS, solver)
+    result = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, attempts, solver)
     seen = {start}
     while result.best.run.error is None and (accidents := _accidents(result.best)):
 

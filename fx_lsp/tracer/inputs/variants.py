@@ -1,17 +1,19 @@
-"""The target with an optional tensor that a call leaves out: what is wrong with that, and its own call."""
+"""The target with an optional tensor, or with another value of a flag: what is wrong with that, and its own call."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain as concat
 from itertools import islice
 
-from fx_lsp.model import Failure, Remark, TargetVariant, Unreached
+from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.evidence.requirements import compared_with_none
+from fx_lsp.tracer.inputs.flags import flags
 from fx_lsp.tracer.inputs.outcome import Prepared, note_stopped, prepared_call, search_candidate, severity_of
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
@@ -20,102 +22,156 @@ from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
 from fx_lsp.tracer.inputs.remarks import MAX_CALLS_RETRACED, remarks_of
-from fx_lsp.tracer.inputs.search import search_failure
+from fx_lsp.tracer.inputs.search import Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
+from fx_lsp.tracer.inputs.solve.verdict import reads_none
 from fx_lsp.tracer.inputs.task import MIN_SECONDS
+from fx_lsp.tracer.run.branches import unreached
 
-MAX_VARIANTS = 2
-"""With how many of its optional tensors a target is run besides."""
-VARIANT_SECONDS = 1.0
-"""The seconds of the search for what such a tensor may be."""
+MAX_VARIANTS = 6
+"""With how many of its optional tensors and other values of flags a target is run besides."""
+VARIANT_ATTEMPTS, VARIANT_SECONDS = 40, 1.0
+"""The most attempts, and the seconds, of the search for inputs that a variant runs with."""
 
 
 @dataclass(frozen=True)
 class Optional:
-    """Hold what a run of a target with its optional tensors shows: what is wrong with that, its variants, and which of
-    the code that was not reached they reach."""
+    """Hold what runs of the variants of a target show: what is wrong with those, and which of the code that was not
+    reached they reach."""
 
     unreached: tuple[Unreached, ...]
     remarks: tuple[Remark, ...] = ()
     variants: tuple[TargetVariant, ...] = ()
 
 
-def with_optional_arguments(candidate: Candidate, ran: Attempt, code: tuple[Unreached, ...]) -> Optional:
-    """Look at the code behind `if targets is not None`, which a call without targets does not reach."""
+@dataclass(frozen=True)
+class _Variant:
+    """One more way to call a target: `candidate` begins with its plans, and `default` is the value that it replaces.
+
+    With `is_flag` it is another value of a flag. What a program passes besides, it passes with the value by default.
+    """
+
+    name: str
+    candidate: Candidate
+    default: str
+    is_flag: bool = False
+
+    def search(self, seconds: float) -> Found:
+        """Search for inputs that it runs with, from those of the target on."""
+        candidate = self.candidate
+        if self.is_flag and candidate.evaluate(candidate.start).run.error is not None:
+            guessed = candidate.start.map_tensors(lambda _, plan: dataclasses.replace(plan, source="search"))
+            candidate = dataclasses.replace(candidate, start=guessed)
+        return search_candidate(candidate, candidate.start, seconds, attempts=VARIANT_ATTEMPTS)
+
+    def severity(self, outcome: Found) -> Severity:
+        """Tell how sure it is that the code is wrong, where a search for its inputs ended.
+
+        Code behind a flag may read arguments that are None without it.
+        """
+        candidate = dataclasses.replace(self.candidate, start=outcome.best.plans)
+        bad = severity_of(candidate.with_object_of(outcome.best.plans), outcome)
+        return "information" if self.is_flag and reads_none(outcome.best) else bad
+
+    def shown(self, inputs: Sequence[InputSpec]) -> str:
+        """Return what it is called with: `balance=True`, `targets i64[4, 8]`."""
+        specs = (f"{self.name} {spec.spec}" for spec in inputs if spec.name.partition("[")[0] == self.name)
+        return next(specs, self.name)
+
+
+def with_variants(
+    candidate: Candidate, ran: Attempt, code: tuple[Unreached, ...], remarks: Sequence[Remark]
+) -> Optional:
+    """Look at the code behind `if targets is not None` and `if balance`, which a call without those does not reach.
+
+    `remarks` are those on the target itself.
+    """
     optional = Optional(code)
     if candidate.node is None or candidate.task.request.work:
         return optional
-    asked = compared_with_none(candidate.node)
-    for name, tensor in islice(_optional_tensors(candidate, ran.plans, asked), MAX_VARIANTS):
-        more = _with_optional_argument(candidate, ran, name, tensor, optional.unreached)
-        remarks = (remark for remark in more.remarks if remark not in optional.remarks)
-        variants = (*optional.variants, *more.variants)
-        optional = Optional(more.unreached, (*optional.remarks, *remarks), variants)
+    for variant in islice(_variants(candidate, ran.plans, code), MAX_VARIANTS):
+        more = _traced_variant(variant, ran, optional.unreached)
+        said = {remark.span for remark in (*remarks, *optional.remarks)}
+        new = (remark for remark in more.remarks if remark.span not in said)
+        optional = Optional(more.unreached, (*optional.remarks, *new), (*optional.variants, *more.variants))
     return optional
 
 
-def _with_optional_argument(
-    candidate: Candidate, ran: Attempt, name: str, tensor: TensorPlan, code: tuple[Unreached, ...]
-) -> Optional:
-    """Look at what a target does with one more argument; without time for that, the variant has a name alone."""
-    task, untried = candidate.task, Optional(code, variants=(TargetVariant(name),))
+def _variants(candidate: Candidate, plans: Plans, code: Sequence[Unreached]) -> Iterator[_Variant]:
+    """Yield the variants of a target: with an optional tensor that the code asks about, and with another value of a
+    flag."""
+    if candidate.node is not None:
+        yield from _optional_tensors(candidate, plans, compared_with_none(candidate.node))
+    for flag in flags(candidate, plans, code):
+        varied = dataclasses.replace(candidate, start=flag.plans)
+        yield _Variant(flag.name, varied.with_object_of(flag.plans), flag.default, True)
+
+
+def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]) -> Optional:
+    """Look at what a target does as a variant; without time for that, the variant has a name alone."""
+    task, name = variant.candidate.task, variant.name
+    untried = Optional(code, variants=(TargetVariant(name),))
     if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
         return untried
     budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
-    outcome = search_candidate(_with_argument(candidate, name), ran.plans.with_plan(name, tensor), budget)
-    run = outcome.best.run
+    outcome = variant.search(budget)
+    candidate, run = variant.candidate.with_object_of(outcome.best.plans), outcome.best.run
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     if run.error is None:
         reached = [u.span for u in code if u.span.line in run.coverage.lines]
         values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
         code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
-        return Optional(
-            code, remarks_of(candidate, outcome.best, outcome.failures), (TargetVariant(name, inputs, values),)
+        remarks = (
+            dataclasses.replace(remark, message=f"{remark.message}, with {variant.shown(inputs)}")
+            for remark in remarks_of(candidate, outcome.best, outcome.failures)
         )
-    bad, run = severity_of(candidate, outcome), outcome.best.run
+        is_shown = bool(reached) or not variant.is_flag
+        return Optional(code, tuple(remarks), (TargetVariant(name, inputs, values),) if is_shown else ())
+    bad, run = variant.severity(outcome), outcome.best.run
     assert run.error is not None
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
     if bad != "information" and failure.span is not None:
-        spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
-        remark = Remark(f"{failure.message}, with {name} {spec}", failure.span, bad)
+        remark = Remark(f"{failure.message}, with {variant.shown(inputs)}", failure.span, bad)
         return Optional(code, (remark,), (TargetVariant(name, inputs),))
     return untried if time.process_time() - started >= budget else Optional(code)
 
 
-def _with_argument(candidate: Candidate, name: str) -> Candidate:
-    """A candidate whose argument `name` may be anything but the None that it is by default."""
-    others = [plan for plan in candidate.alternatives.get(name, ()) if not _is_none(plan)]
-    return dataclasses.replace(candidate, alternatives={**candidate.alternatives, name: others})
-
-
 def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared | Failure:
-    """Find a call with one more argument than a target was run with, an optional tensor; if there is none, say why."""
+    """Find a call of a variant of a target; if there is none, say why."""
     task = candidate.task
-    tensor = dict(_optional_tensors(candidate, ran.plans, {name})).get(name)
-    if tensor is None:
-        return Failure("unsupported", f"{task.request.name} has no optional tensor {name!r} that it was traced without")
-    candidate = _with_argument(candidate, name)
-    outcome = search_candidate(candidate, ran.plans.with_plan(name, tensor), task.seconds)
+    code = unreached(task.tree, task.request.file, ran.run.coverage)
+    everything = concat(_optional_tensors(candidate, ran.plans, {name}), _variants(candidate, ran.plans, code))
+    variant = next((variant for variant in everything if variant.name == name), None)
+    if variant is None:
+        return Failure(
+            "unsupported", f"{task.request.name} has no variant {name!r}: it is neither an optional tensor nor a flag"
+        )
+    outcome = variant.search(task.seconds)
+    candidate = variant.candidate.with_object_of(outcome.best.plans)
     settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)
     if settled is None:
-        bad = severity_of(candidate, outcome)
+        bad = variant.severity(outcome)
         inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
         failure = search_failure(task, outcome, bad, inputs)
         note_stopped(candidate, outcome.best, inputs, failure)
         return failure
     prepared = prepared_call(candidate, settled, None)
-    return dataclasses.replace(prepared, notes=[f"with {name}, which is None by default", *prepared.notes])
+    note = f"with {name}, which is {variant.default} by default"
+    return dataclasses.replace(prepared, notes=[note, *prepared.notes])
 
 
-def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[tuple[str, TensorPlan]]:
-    """The parameters that are None by default and may be a tensor, which the code asks about."""
+def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[_Variant]:
+    """Yield a variant for each parameter that is None by default and may be a tensor, which the code asks about."""
     for name, plan in plans.items:
         is_default = _is_none(plan) and getattr(plan, "source", "") == "default"
         tensor = next((p for p in candidate.alternatives.get(name, []) if isinstance(p, TensorPlan)), None)
         if name in asked and is_default and tensor is not None:
-            yield name, tensor
+            others = [plan for plan in candidate.alternatives[name] if not _is_none(plan)]
+            alternatives = {**candidate.alternatives, name: others}
+            start = plans.with_plan(name, tensor)
+            yield _Variant(name, dataclasses.replace(candidate, alternatives=alternatives, start=start), "None")
 
 
 def _is_none(plan: Plan) -> bool:

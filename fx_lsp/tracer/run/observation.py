@@ -128,12 +128,14 @@ class Watch(TorchFunctionMode):
         tracer = sys.gettrace()
         if tracer is not None:
             sys.settrace(None)
+        pairing = self.findings.columns.pairing_of(tensors_among(args, kwargs))
         try:
-            self._run.calling = FailedCall(func, args, kwargs, ())
+            self._run.calling = FailedCall(func, args, kwargs, (), pairing)
             result = checked_call(func, args, kwargs)
         except BaseException:
             if self._run.failed is None:
-                self._run.failed = FailedCall(func, args, kwargs, self.chain(sys._getframe(1)))
+                chain = self.chain(sys._getframe(1))
+                self._run.failed = FailedCall(func, args, kwargs, chain, pairing)
             raise
         finally:
             self._run.calling = None

@@ -8,17 +8,22 @@ from typing import Any, Literal
 
 import torch
 
+from fx_lsp.model import Related
 from fx_lsp.tracer.source.provenance import Chain
 
 
 @dataclass
 class FailedCall:
-    """The torch call that raised: its function, its arguments, and the user's expressions it came from."""
+    """The torch call that raised: its function, its arguments, and the user's expressions it came from.
+
+    `pairing` is where an operand came from that has all pairs of a column and a row, perhaps by accident.
+    """
 
     func: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     chain: Chain
+    pairing: Related | None = None
 
 
 Caller = Literal["code", "layer", "library"]

@@ -38,12 +38,17 @@ MAX_SIZES, MAX_SIZE = 4, 130
 
 @dataclass(frozen=True)
 class Demand:
-    """`text` says what has to hold at `span`; without it, `symbols` may have another size, and `others` with them."""
+    """`text` says what has to hold at `span`; without it, `symbols` may have another size, and `others` with them.
+
+    `condition` asked for it. With `is_of_option` another argument may lift it.
+    """
 
     text: str
     span: Span
     symbols: tuple[sympy.Symbol, ...]
     others: tuple[sympy.Symbol, ...] = ()
+    condition: Condition | None = None
+    is_of_option: bool = False
 
 
 def forced(
@@ -51,20 +56,24 @@ def forced(
     function: FunctionNode | None,
     lines: list[str],
     again: Again,
+    lifted: Callable[[Sizes], bool],
     fixed: Collection[tuple[str, int]] = (),
 ) -> list[Remark]:
     """Find the demands of a run on symbols, each on the expression that makes it.
 
-    `fixed` are dimensions, by path and index, whose sizes were not guessed: the layers that take them say them.
+    `lifted` tells whether the target runs with other sizes where it gets other arguments besides. `fixed` are
+    dimensions, by path and index, whose sizes were not guessed: the layers that take them say them.
     """
     remarks: dict[Span, Remark] = {}
     for demand in _suspected(exploration, dimension_names(function)):
         places = ((exploration.dimensions[s].path, exploration.dimensions[s].index) for s in demand.symbols)
         if all(place in fixed for place in places) or _is_taken(demand, exploration):
             continue
-        if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again):
+        if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again, lifted):
             told = f"{demand.text} here: `{shown_expression(demand.span, lines)}` works only so"
-            remarks[demand.span] = Remark(told, demand.span, "warning")
+            pairing = demand.condition.call.pairing if demand.condition and demand.condition.call else None
+            related = () if pairing is None else (pairing,)
+            remarks[demand.span] = Remark(told, demand.span, "warning", related)
     return list(remarks.values())
 
 
@@ -73,16 +82,17 @@ def _is_taken(demand: Demand, exploration: Exploration) -> bool:
     return any(symbol in exploration.taken and exploration.dimensions[symbol].rank for symbol in demand.symbols)
 
 
-def _is_needed(demand: Demand, exploration: Exploration, again: Again) -> bool:
+def _is_needed(demand: Demand, exploration: Exploration, again: Again, lifted: Callable[[Sizes], bool]) -> bool:
     """Return True if the target fails at the demand's expression where the sizes are others: larger, or smaller where
     larger ones fit nowhere else. Sizes that are the same number may have to be another one as well."""
     for symbols in (demand.symbols, (*demand.symbols, *demand.others))[: 1 + bool(demand.others)]:
         for factor in (2, Fraction(1, 2)):
-            attempt = again({symbol: max(int(exploration.hints[symbol] * factor), 1) for symbol in symbols})
+            sizes = {symbol: max(int(exploration.hints[symbol] * factor), 1) for symbol in symbols}
+            attempt = again(sizes)
             if attempt.run.error is None:
                 return False
             if place_of(attempt) == demand.span:
-                return True
+                return not (demand.is_of_option and lifted(sizes))
     return False
 
 
@@ -173,11 +183,12 @@ def _of_classes(
     elif not any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
         dimensions = exploration.dimensions
         are_numbers = [not any(dimensions[s].rank for s in side) for side in (mine, others) if side]
-        if constant is None and all(are_numbers):
-            yield from _of_numbers(condition, mine, dimensions[others[0]], exploration)
-        else:
+        if constant is not None or not all(are_numbers):
             numbered = constant is not None or any(are_numbers)
             yield from _of_dimensions(condition, (first, second), numbered, exploration, classes, names)
+        if constant is None:
+            crosses = _crosses(condition, first, second, True, classes)
+            yield from _of_numbers(condition, mine, others, exploration, crosses)
 
 
 def _passed_sizes(plans: Plans) -> set[int | str]:
@@ -186,12 +197,23 @@ def _passed_sizes(plans: Plans) -> set[int | str]:
 
 
 def _of_numbers(
-    condition: Condition, mine: Sequence[sympy.Symbol], other: Dimension, exploration: Exploration
+    condition: Condition,
+    mine: Sequence[sympy.Symbol],
+    others: Sequence[sympy.Symbol],
+    exploration: Exploration,
+    crosses: bool,
 ) -> Iterator[Demand]:
-    """Find the demand that two numbers of a constructor are one, where their tensors are joined."""
-    if condition.function in _JOINING:
-        text = f"{exploration.dimensions[mine[0]].path} equals {other.path}"
-        yield Demand(text, condition.chain[0], tuple(mine))
+    """Find the demand of an operation that two numbers of a constructor are one.
+
+    Unless an operand has both at different places (`crosses`), or tensors are joined, it may be one of an option: `x +
+    self.conv(x)` without the layer that else changes the channels of `x`.
+    """
+    dimensions = exploration.dimensions
+    first, second = ([dimensions[s].path for s in side if not dimensions[s].rank] for side in (mine, others))
+    if condition.function is not None and first and second:
+        is_of_option = condition.function not in _JOINING and not crosses
+        text = f"{first[0]} equals {second[0]}"
+        yield Demand(text, condition.chain[0], tuple(mine), (), condition, is_of_option)
 
 
 def _of_dimensions(
@@ -214,7 +236,8 @@ def _of_dimensions(
                 constant = next((int(root) for root in joined if not isinstance(root, sympy.Symbol)), None)
                 is_what = f"equals {name_of(dimensions[rest[0]], names)}" if constant is None else f"is {constant}"
                 together = () if constant is None else tuple(rest)
-                yield Demand(f"{name_of(dimension, names)} {is_what}", condition.chain[0], tuple(side), together)
+                text = f"{name_of(dimension, names)} {is_what}"
+                yield Demand(text, condition.chain[0], tuple(side), together, condition)
                 return
 
 

@@ -25,7 +25,7 @@ from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import with_shape_env
 from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
-from fx_lsp.tracer.run.torch_calls import tensors_among
+from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.source.provenance import Chain, Sources
 
 
@@ -34,15 +34,24 @@ class Condition:
     """An expression of sizes whose truth the code, or an operation, asked for, and the answer.
 
     `calls` is how many torch calls had returned by then. Of equalities that hold, `chain` says where they were asked,
-    `function` is the torch call that did, and `operands` are its tensors.
+    and `call` is the torch call that did.
     """
 
     expression: sympy.Basic
     held: bool
     calls: int
     chain: Chain = ()
-    operands: tuple[torch.Tensor, ...] = ()
-    function: Callable[..., Any] | None = None
+    call: FailedCall | None = None
+
+    @cached_property
+    def operands(self) -> tuple[torch.Tensor, ...]:
+        """Return the tensors of the torch call."""
+        return tuple(tensors_among(self.call.args, self.call.kwargs)) if self.call is not None else ()
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """Return the function of the torch call."""
+        return self.call.func if self.call is not None else None
 
 
 @dataclass(frozen=True)
@@ -223,14 +232,11 @@ class PathConditions(ShapeEnv):
             return
         self._seen.add(key)
         chain: Chain = ()
-        operands: tuple[torch.Tensor, ...] = ()
-        function = None
-        calling = self._run.calling
+        call: FailedCall | None = None
         if self._chains and held and isinstance(expression, (sympy.Eq, sympy.And)):
             chain = self._sources.chain(sys._getframe(2), RUN_CODE)
-            if calling is not None:
-                operands, function = tuple(tensors_among(calling.args, calling.kwargs)), calling.func
-        self.conditions.append(Condition(expression, held, self._run.calls, chain, operands, function))
+            call = self._run.calling
+        self.conditions.append(Condition(expression, held, self._run.calls, chain, call))
 
 
 CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]

@@ -425,6 +425,14 @@ def _values_read(attempt: Attempt) -> list[Any]:
     return [value_in(part, frame) for part in parts] if frame is not None else []
 
 
+def reads_none(attempt: Attempt) -> bool:
+    """Return True if the user's innermost expression reads a variable or an attribute that is None."""
+    frame, node = _users_innermost(attempt)
+    parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))) if node is not None else ()
+    plain = (part for part in parts if not any(isinstance(inner, ast.Call) for inner in ast.walk(part)))
+    return frame is not None and any(value_in(part, frame) is None for part in plain)
+
+
 _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch.optim")
 
 
@@ -439,6 +447,8 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> boo
     That something is 1 is asked on the way to broadcast; where that helps, an attempt came past.
     """
     if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
+        return False
+    if next(exploration.stopping(), None) is None and not _fits_no_dtypes(best, end.evaluate):
         return False
     goals = [goal for goal in islice(exploration.stopping(), MAX_GOALS) if not is_one(goal, exploration)]
     if not all(is_readable(goal, exploration) for goal in goals):

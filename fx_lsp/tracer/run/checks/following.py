@@ -20,8 +20,8 @@ MAX_FINDINGS = 200
 """How many findings of one run are kept."""
 
 
-def _checks() -> tuple[Check, ...]:
-    return Columns(), Precision(), SingleElements(), waits, copies
+def _checks(columns: Columns) -> tuple[Check, ...]:
+    return columns, Precision(), SingleElements(), waits, copies
 
 
 @dataclass
@@ -32,8 +32,11 @@ class Findings:
     """
 
     file: str
-    _checks: tuple[Check, ...] = field(default_factory=_checks)
+    columns: Columns = field(default_factory=Columns)
     _told: dict[_Key, tuple[Remark, bool]] = field(default_factory=dict["_Key", "tuple[Remark, bool]"])
+
+    def __post_init__(self) -> None:
+        self._checks = _checks(self.columns)
 
     def follow(self, call: TorchCall) -> None:
         """Have each check see a call."""

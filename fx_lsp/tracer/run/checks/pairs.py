@@ -6,13 +6,13 @@ all up means a sum of n terms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fx_lsp.model import Remark, Span
+from fx_lsp.model import Related, Remark, Span
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import TorchCall
 
@@ -44,6 +44,14 @@ class Columns:
         if pairing is not None:
             yield pairing
 
+    def pairing_of(self, tensors: Iterable[torch.Tensor]) -> Related | None:
+        """Return where one of some tensors was paired, if the code may not mean all pairs."""
+        doubtful = (self._doubtful[tensor] for tensor in tensors if tensor in self._doubtful)
+        pairing: Remark | None = next(doubtful, None) if len(self._doubtful) else None
+        if pairing is None or pairing.span is None:
+            return None
+        return Related(pairing.span, "a column and a row broadcast here to all pairs of their elements")
+
     def _pairing(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, span: Span
     ) -> Remark | None:
@@ -57,7 +65,7 @@ class Columns:
 
     def _note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Take note of a result that has a dimension of size 1 because the code says so, or stems from such a one."""
-        if not isinstance(result, torch.Tensor) or not any(type(size) is int and size == 1 for size in result.shape):
+        if not isinstance(result, torch.Tensor) or not any(_is_size(size, 1) for size in result.shape):
             return
         operands = args[:1] if name in _SELECTING else args
         tensors = [a for a in operands if isinstance(a, torch.Tensor)]
@@ -87,15 +95,21 @@ class Columns:
             return None
         row, column = sorted(tensors, key=lambda tensor: tensor.dim())
         sizes = column.shape
-        if not all(type(size) is int for size in (*sizes, *row.shape)):
+        if row.dim() != 1 or len(sizes) != 2 or not _is_size(sizes[1], 1):
             return None
-        if row.dim() != 1 or len(sizes) != 2 or sizes[1] != 1 or sizes[0] != row.shape[0] or row.shape[0] == 1:
+        if not _is_size(sizes[0], row.shape[0]) or _is_size(sizes[0], 1):
             return None
         if column in self._meant:
             return None
         specs = " and ".join(str(spec_of(tensor)) for tensor in tensors)
         told = f"{specs} broadcast to all pairs of their elements: one of them has a dimension too many"
         return Remark(told, span, "warning", code="all-pairs")
+
+
+def _is_size(one: int | torch.SymInt, other: int | torch.SymInt) -> bool:
+    """Return True for the same number, or the same symbol, of which nothing is asked."""
+    first, second = (size.node.expr if isinstance(size, torch.SymInt) else size for size in (one, other))
+    return bool(first == second)
 
 
 def _adds_axis(args: tuple[Any, ...]) -> bool:

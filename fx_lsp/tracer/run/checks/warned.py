@@ -22,8 +22,9 @@ def warnings_told(
 ) -> Generator[None, None, None]:
     """Inside, tell of each warning of PyTorch's, and whether it is about the shapes of the call's `operands`.
 
+    Nothing is reported of sizes that depend on the values of tensors, nor of fake tensors, which only the tracer makes.
     `chain` gives the user's expressions of a warning, none of others' warnings. Those that a call gives each time, and
-    those that it gives once, are told alike. A warning about fake tensors is never told: only the tracer makes them.
+    those that it gives once, are told alike.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -37,8 +38,15 @@ def warnings_told(
                 return
             text = " ".join(str(message).split()).rstrip(".")
             severity = "warning" if issubclass(category, UserWarning) else "information"
-            is_of_shapes = any(str(operand.shape) in text for operand in operands())
-            tell(Remark(f"PyTorch warns: {text}", spans[0], severity, code="pytorch-warning"), is_of_shapes)
+            shapes = [operand.shape for operand in operands() if str(operand.shape) in text]
+            if any(_depends_on_values(shape) for shape in shapes):
+                return
+            tell(Remark(f"PyTorch warns: {text}", spans[0], severity, code="pytorch-warning"), bool(shapes))
 
         warnings.showwarning = told
         yield
+
+
+def _depends_on_values(shape: torch.Size) -> bool:
+    """Return True if a size depends on the values of tensors: nobody knows whether it is another."""
+    return any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in shape)

@@ -40,7 +40,8 @@ from fx_lsp.tracer.run.values.drawn import (
 )
 from fx_lsp.tracer.run.values.numbers import NUMBER, number_of_data
 from fx_lsp.tracer.run.values.reads import reading
-from fx_lsp.tracer.run.values.symbols import size_hint
+from fx_lsp.tracer.run.values.selections import count_key, note_computed
+from fx_lsp.tracer.run.values.symbols import Symbols, size_hint
 
 MAX_ELEMENTS = 1 << 20
 """How many numbers a tensor may have for its value to be computed."""
@@ -87,7 +88,7 @@ def keep_values(mode: FakeTensorMode) -> None:
 
     def run(func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Any) -> Any:
         with drawing_nothing():  # for the operations that one is made of here
-            return plain(func, types, args, kwargs)
+            return _with_one_count(mode, plain, func, types, args, kwargs)
 
     def dispatch(func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -119,6 +120,20 @@ def keep_values(mode: FakeTensorMode) -> None:
         return _with_drawn(result, draws)
 
     mode.__dict__["dispatch"] = dispatch
+
+
+def _with_one_count(
+    mode: FakeTensorMode, plain: Dispatch, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Any
+) -> Any:
+    """Run an operation; what equal masks select has one size."""
+    symbols = mode.shape_env
+    if not isinstance(symbols, Symbols) or not isinstance(func, OpOverload):
+        return plain(func, types, args, kwargs)
+    asks = any(tag in func.tags for tag in _ASKING)
+    with symbols.counting(count_key(func, args, kwargs) if asks else None):
+        result = plain(func, types, args, kwargs)
+    note_computed(func, args, kwargs, _tensors(result))
+    return result
 
 
 def _draw_unknown(draws: Draws, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

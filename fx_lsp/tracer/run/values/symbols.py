@@ -6,7 +6,8 @@ import ast
 import linecache
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -56,6 +57,8 @@ class Symbols(ShapeEnv):
         self._demanded: dict[Chain, tuple[str, int]] = {}
         self._names: dict[tuple[Chain, int], str] = {}
         self._run: FrameType | None = None
+        self._counting: object = None
+        self._counts: dict[object, torch.SymInt] = {}
         self._occurrences: Counter[Chain] = Counter()
 
     def sizes(self, hints: Mapping[str, int]) -> dict[str, Any]:
@@ -90,8 +93,24 @@ class Symbols(ShapeEnv):
         """Say what the named sizes count as where a number is needed: "B as 16, T as 24"; "" if none is left."""
         return ", ".join(f"{name} as {hint}" for name, hint in self.hints.items() if self.value_of(name) == name)
 
+    @contextmanager
+    def counting(self, key: object) -> Generator[None, None, None]:
+        """Inside, a size that depends on values is the one that this run made for the same `key` before."""
+        before, self._counting = self._counting, key
+        try:
+            yield
+        finally:
+            self._counting = before
+
     def create_unbacked_symint(self, *args: Any, **kwargs: Any) -> torch.SymInt:
-        return self._called(super().create_unbacked_symint(*args, **kwargs))
+        run = _run_around(sys._getframe(1))
+        if run is None or self._counting is None:
+            return self._called(super().create_unbacked_symint(*args, **kwargs))
+        if run is not self._run:
+            self._counts.clear()
+        if self._counting not in self._counts:
+            self._counts[self._counting] = self._called(super().create_unbacked_symint(*args, **kwargs))
+        return self._counts[self._counting]
 
     def create_unbacked_symfloat(self, *args: Any, **kwargs: Any) -> torch.SymFloat:
         return self._called(super().create_unbacked_symfloat(*args, **kwargs))
@@ -119,12 +138,11 @@ class Symbols(ShapeEnv):
 
         AOTAutograd runs the code several times: what comes about at the same place of each run has the same name.
         """
-        frame: FrameType | None = sys._getframe(2)
+        frame = sys._getframe(2)
         chain = self.sources.chain(frame, RUN_CODE)
-        while frame is not None and frame.f_code is not RUN_CODE:
-            frame = frame.f_back
-        if frame is not self._run:
-            self._run = frame
+        run = _run_around(frame)
+        if run is not self._run:
+            self._run = run
             self._occurrences.clear()
         for symbol in number.node.expr.free_symbols:
             place = chain, self._occurrences[chain]
@@ -184,6 +202,13 @@ class Symbols(ShapeEnv):
             return None
         lines = self.lines if chain[0].file == self.sources.file else linecache.getlines(chain[0].file)
         return expression(chain[0], list(map(str.rstrip, lines)))
+
+
+def _run_around(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the run of the target that a frame is in."""
+    while frame is not None and frame.f_code is not RUN_CODE:
+        frame = frame.f_back
+    return frame
 
 
 def _reason(guard: Guard, node: ast.expr | None) -> str:
