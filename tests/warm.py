@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+import fx_lsp
 from fx_lsp.tracing.workers.launch import worker_environment
 
 # Started like Python: what is to be a zygote is forked by the server at PATH, anything else is run as it is.
@@ -54,7 +55,7 @@ def warm_python() -> str:
     launcher.chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, "-X", "utf8", "-B", __file__, str(path)],
-        env=worker_environment(os.environ),
+        env={**worker_environment(os.environ), "PYTHONPATH": str(Path(fx_lsp.__file__).parents[1])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -70,6 +71,7 @@ def serve(path: str) -> None:
     from fx_lsp.tracer.process.preload import import_torch
 
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
+    sys.path.remove(os.environ["PYTHONPATH"])
     import_torch()
     gc.collect()
     gc.freeze()
