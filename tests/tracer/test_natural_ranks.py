@@ -228,3 +228,42 @@ class Output(nn.Module):
     assert inputs(trace, source, "Output") == snapshot(
         ["hidden_states: f32[4, 8, 32]", "hidden_features: f32[4, 8, 32]"]
     )
+
+
+TIMED = """
+from torch import nn
+
+class Timed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.time, self.last = nn.Conv1d(2, 32, 3), nn.Linear(64, 32), nn.Conv1d(32, 2, 3)
+
+    def forward(self, noisy, sigma):
+        angles = sigma[:, None] * torch.linspace(0, 6, 32)
+        scale = self.time(torch.cat([angles.sin(), angles.cos()], dim=-1))
+        return self.last(self.first(noisy) * scale[:, :, None])
+"""
+SCALED = """
+from torch import nn
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3)
+
+    def forward(self, x, sigma):
+        return self.conv(x * (1 + sigma**2).sqrt()[:, None, None, None])
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "expected"),
+    [
+        (TIMED, "Timed", snapshot(["noisy: f32[4, 2, 64]", "sigma: f32[4]"])),
+        (SCALED, "Scaled", snapshot(["x: f32[4, 3, 64, 64]", "sigma: f32[4]"])),
+    ],
+)
+def test_an_input_has_the_rank_with_which_what_is_computed_of_it_meets_another(
+    trace: TraceFixture, source: str, name: str, expected: list[str]
+) -> None:
+    assert inputs(trace, source, name) == expected

@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.solve.operands import wants_other_rank
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.repairs import repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
-from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
+from fx_lsp.tracer.inputs.solve.sizes import aligned_ranks, batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import Run
@@ -162,7 +162,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         if stop == parent:
             doubt += NO_EFFECT
         fitting = concat(solver.plans(attempt), solver.reconstruct(attempt)) if solver is not None else ()
-        offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
+        offered = concat(batched(attempt), aligned_ranks(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
         children = (c for c in children if not _is_emptied(c, start))

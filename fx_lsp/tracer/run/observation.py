@@ -177,9 +177,7 @@ class Watch(TorchFunctionMode):
         tensors = list(tensors_among(args, kwargs))
         self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
         self._run.touched.update(map(id, tensors))
-        ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
-        if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in ELEMENTWISE:
-            self._run.expansions += 1
+        self._run.expansions += has_different_ranks(func, args)
 
     def _keep(self, call: TorchCall) -> None:
         """Keep what a call gave, by the expressions it came from, and what is wrong with it."""
@@ -194,6 +192,12 @@ class Watch(TorchFunctionMode):
             self._run.repeats[chain[0]] += 1
             if self._run.repeats[chain[0]] == self._most_repeats:
                 raise LongLoop
+
+
+def has_different_ranks(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Return True for an element-wise call whose operands have different ranks above one."""
+    ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
+    return len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in ELEMENTWISE
 
 
 def checked_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

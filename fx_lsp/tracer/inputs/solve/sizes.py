@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from fx_lsp.syntax import FUNCTIONS
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.evidence.body import body_facts
 from fx_lsp.tracer.inputs.plan.plans import (
+    FROM_DOCSTRING,
     Plans,
     SequencePlan,
     TensorPlan,
@@ -35,6 +36,7 @@ from fx_lsp.tracer.inputs.solve.operands import (
     of_other_sizes,
     wants_other_rank,
 )
+from fx_lsp.tracer.run.observation import has_different_ranks
 from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.run.values.symbols import size_hint
@@ -60,15 +62,53 @@ def wanted_ranks(attempt: Attempt) -> Iterator[Plans]:
 
 
 def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with as many dimensions as the failing call takes of its operands."""
-    for change in of_other_ranks(attempt.question) if attempt.question is not None else ():
+    """Yield plans with as many dimensions as the failing call takes of its operands.
+
+    If no other sizes help, the inputs that an operand is computed from get as many more dimensions, or fewer.
+    """
+    question = attempt.question
+    if question is None:
+        return
+    for change in of_other_ranks(question):
         path, rank = path_of(attempt, change.operand), len(change.shape)
         if path is None:
+            if not question.runs_with(of_other_sizes(question)):
+                yield from _of_other_difference(attempt, change.operand, rank - change.operand.dim())
             continue
         if change.shape != _of_rank(change.operand, rank):
             of_rank = with_rank(attempt.plans, path, rank)
             yield resized(of_rank, lambda _, shape=change.shape: shape, RERANKED, path)
         yield from _with_rank_of_all(attempt.plans, path, rank)
+
+
+def aligned_ranks(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with which the operands of an element-wise call have as many dimensions as each other.
+
+    The inputs that the larger operand is computed from lose dimensions, or those of the smaller one get more, if the
+    ranks of all inputs behind the other operand are fixed.
+    """
+    if attempt.question is None or not has_different_ranks(attempt.question.call.func, attempt.question.call.args):
+        return
+    small, large = sorted(attempt.question.tensors[:2], key=lambda tensor: tensor.dim())
+    plans = dict(attempt.plans.tensors())
+    if (behind := origins(attempt, small)) and behind.isdisjoint(origins(attempt, large)):
+        yield from _of_other_difference(attempt, large, small.dim() - large.dim())
+    if (behind := origins(attempt, large)) and not any(_has_open_rank(plans[path]) for path in behind):
+        yield from _of_other_difference(attempt, small, large.dim() - small.dim())
+
+
+def _of_other_difference(attempt: Attempt, operand: torch.Tensor, difference: int) -> Iterator[Plans]:
+    """Yield plans with so many more dimensions, or fewer, for one of the inputs that an operand is computed from."""
+    sources = origins(attempt, operand)
+    for path, plan in attempt.plans.tensors():
+        rank = len(plan.spec.sizes) + difference
+        if path in sources and _has_open_rank(plan) and rank > 0:
+            yield with_rank(attempt.plans, path, rank)
+
+
+def _has_open_rank(plan: TensorPlan) -> bool:
+    """Return True if neither code nor a docstring fixes how many dimensions a tensor has."""
+    return plan.source == "search" and not plan.rank_known and plan.detail != FROM_DOCSTRING
 
 
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
@@ -259,6 +299,22 @@ def path_of(attempt: Attempt, value: Any) -> str | None:
         return None
     base = value._base if value._base is not None else value
     return attempt.paths.get(id(value)) or attempt.paths.get(id(base))
+
+
+def origins(attempt: Attempt, tensor: torch.Tensor) -> Set[str]:
+    """Return the inputs that a tensor is, or is computed from, as far as gradients follow it."""
+    path = path_of(attempt, tensor)
+    paths = {path} if path is not None else set[str]()
+    waiting, seen = [tensor.grad_fn], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        path = path_of(attempt, getattr(node, "variable", None))
+        paths |= {path} if path is not None else set()
+        waiting += [following for following, _ in node.next_functions]
+    return paths
 
 
 def with_rank(plans: Plans, path: str, rank: int) -> Plans:
