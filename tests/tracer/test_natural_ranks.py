@@ -267,3 +267,19 @@ def test_an_input_has_the_rank_with_which_what_is_computed_of_it_meets_another(
     trace: TraceFixture, source: str, name: str, expected: list[str]
 ) -> None:
     assert inputs(trace, source, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return x[keep > 0.5].sum()", "f32[4, 64]"),
+        ("mask = keep > 0.5\n    return (x * mask).sum()", "f32[4, 64]"),
+        ("late = keep > 0.5\n    return torch.sin(x) if late else torch.cos(x)", "0.5"),
+        ("return torch.sin(x) if keep > 0.5 else torch.cos(x)", "0.5"),
+        ("return torch.sin(x)[keep:-keep].mean()", "1"),
+    ],
+)
+def test_what_is_compared_is_a_number_where_its_truth_decides_and_a_tensor_elsewhere(
+    trace: TraceFixture, body: str, expected: str
+) -> None:
+    assert inputs(trace, f"def f(x, keep):\n    {body}\n")[1] == f"keep: {expected}"
