@@ -283,3 +283,34 @@ def test_what_is_compared_is_a_number_where_its_truth_decides_and_a_tensor_elsew
     trace: TraceFixture, body: str, expected: str
 ) -> None:
     assert inputs(trace, f"def f(x, keep):\n    {body}\n")[1] == f"keep: {expected}"
+
+
+RAISED = """
+def raised(t):
+    return t.float() if t.dtype not in (torch.float32, torch.float64) else t
+
+def distance(first: torch.Tensor, second: torch.Tensor):
+    first, second = raised(first), raised(second)
+    x, y, w, h = first.unbind(-1)
+    a, b, c, d = second.unbind(-1)
+    return (x - a) ** 2 + (y - b) ** 2 + (w - c) ** 2 + (h - d) ** 2
+
+def overlap(first: torch.Tensor, second: torch.Tensor):
+    first, second = raised(first), raised(second)
+    x, y = first.T
+    a, b = second.T
+    common = torch.zeros_like(x)
+    meets = (x < b) & (a < y)
+    common[meets] = (torch.min(y, b) - torch.max(x, a))[meets]
+    return common.sum()
+"""
+
+
+@pytest.mark.parametrize(("name", "width"), [("distance", 4), ("overlap", 2)])
+def test_a_tensor_has_as_many_parts_as_what_is_computed_of_it_is_unpacked_into(
+    trace: TraceFixture, name: str, width: int
+) -> None:
+    traced = trace(HEAD + RAISED, name)
+    specs = [i.spec for i in traced.trace.inputs]
+    assert len(set(specs)) == 1 and specs[0].startswith("f32[") and specs[0].endswith(f", {width}]")
+    assert "backward" in [stage.name for stage in traced.trace.stages]

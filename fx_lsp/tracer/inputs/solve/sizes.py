@@ -18,13 +18,21 @@ from fx_lsp.tracer.inputs.plan.plans import (
     SequencePlan,
     TensorPlan,
     ValuePlan,
+    fresh_sizes,
     reranked,
     resized,
     value,
     with_size,
 )
 from fx_lsp.tracer.inputs.plan.values import MASK_NAME
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_of_sizes, mentioned_names, mentioned_tensors
+from fx_lsp.tracer.inputs.solve.attempt import (
+    Attempt,
+    involved,
+    is_data_dependent,
+    is_of_sizes,
+    mentioned_names,
+    mentioned_tensors,
+)
 from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
 from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.operands import (
@@ -112,13 +120,14 @@ def _has_open_rank(plan: TensorPlan) -> bool:
 
 
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with the dtypes that the failing call takes of its operands."""
+    """Yield plans with the dtypes that the failing call takes of its operands, for the inputs that these are, then for
+    any input, unless a value is wanted: that is no question of the dtype of what it is computed from."""
     changes = list(of_other_dtypes(attempt.question)) if attempt.question is not None else []
     for change in sorted(changes, key=lambda change: _is_mask(attempt, change) and change.dtype != torch.bool):
         path = path_of(attempt, change.operand)
         if path is not None:
             yield _with_dtype(attempt.plans, path, short_name(change.dtype))
-    for dtype in dict.fromkeys(short_name(change.dtype) for change in changes):
+    for dtype in dict.fromkeys(short_name(change.dtype) for change in changes if not is_data_dependent(attempt)):
         for path, _ in attempt.plans.tensors():
             yield _with_dtype(attempt.plans, path, dtype)
 
@@ -194,10 +203,11 @@ def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
     for frame, node in statements_raising(attempt):
         match node:
             case ast.Assign([ast.Tuple(elements) | ast.List(elements)], whole):
-                path = path_of(attempt, value_in(whole, frame))
+                path = attempt.paths.get(id(value_in(whole, frame)))
             case _:
                 continue
         if path is None:
+            yield from _with_parts(attempt, len(elements))
             continue
         code = code_of(frame)
         facts = body_facts(code).get(ast.unparse(whole)) if isinstance(code, FUNCTIONS) else None
@@ -205,6 +215,21 @@ def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
         for kept in (slice(-1, None), slice(1, None)):
             plans = resized(attempt.plans, lambda sizes, k=kept: (len(elements), *sizes[k]), RERANKED, path)
             yield _with_dtype(plans, path, "i64") if are_indices else plans
+
+
+def _with_parts(attempt: Attempt, count: int) -> Iterator[Plans]:
+    """Yield plans in which the last torch call gives as many tensors as they are unpacked into: inputs that its tensor
+    is computed from have that size in place of the number of tensors, `x, y = boxes.unbind(-1)`."""
+    last = attempt.run.last
+    tensor = next(tensors_among(last.args, last.kwargs), None) if last is not None else None
+    if last is None or tensor is None or not isinstance(last.result, list | tuple):
+        return
+    have, sources = len(last.result), origins(attempt, tensor)
+    for path, plan in attempt.plans.tensors():
+        other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]  # what has that size by accident is no part
+        changes = {have: count, count: other}
+        if path in sources and have in plan.spec.sizes:
+            yield resized(attempt.plans, lambda sizes, c=changes: tuple(c.get(s, s) for s in sizes), RESIZED, path)
 
 
 def _asked_ranks(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:
