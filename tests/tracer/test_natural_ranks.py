@@ -228,3 +228,89 @@ class Output(nn.Module):
     assert inputs(trace, source, "Output") == snapshot(
         ["hidden_states: f32[4, 8, 32]", "hidden_features: f32[4, 8, 32]"]
     )
+
+
+TIMED = """
+from torch import nn
+
+class Timed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.time, self.last = nn.Conv1d(2, 32, 3), nn.Linear(64, 32), nn.Conv1d(32, 2, 3)
+
+    def forward(self, noisy, sigma):
+        angles = sigma[:, None] * torch.linspace(0, 6, 32)
+        scale = self.time(torch.cat([angles.sin(), angles.cos()], dim=-1))
+        return self.last(self.first(noisy) * scale[:, :, None])
+"""
+SCALED = """
+from torch import nn
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3)
+
+    def forward(self, x, sigma):
+        return self.conv(x * (1 + sigma**2).sqrt()[:, None, None, None])
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "expected"),
+    [
+        (TIMED, "Timed", snapshot(["noisy: f32[4, 2, 64]", "sigma: f32[4]"])),
+        (SCALED, "Scaled", snapshot(["x: f32[4, 3, 64, 64]", "sigma: f32[4]"])),
+    ],
+)
+def test_an_input_has_the_rank_with_which_what_is_computed_of_it_meets_another(
+    trace: TraceFixture, source: str, name: str, expected: list[str]
+) -> None:
+    assert inputs(trace, source, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return x[keep > 0.5].sum()", "f32[4, 64]"),
+        ("mask = keep > 0.5\n    return (x * mask).sum()", "f32[4, 64]"),
+        ("late = keep > 0.5\n    return torch.sin(x) if late else torch.cos(x)", "0.5"),
+        ("return torch.sin(x) if keep > 0.5 else torch.cos(x)", "0.5"),
+        ("return torch.sin(x)[keep:-keep].mean()", "1"),
+    ],
+)
+def test_what_is_compared_is_a_number_where_its_truth_decides_and_a_tensor_elsewhere(
+    trace: TraceFixture, body: str, expected: str
+) -> None:
+    assert inputs(trace, f"def f(x, keep):\n    {body}\n")[1] == f"keep: {expected}"
+
+
+RAISED = """
+def raised(t):
+    return t.float() if t.dtype not in (torch.float32, torch.float64) else t
+
+def distance(first: torch.Tensor, second: torch.Tensor):
+    first, second = raised(first), raised(second)
+    x, y, w, h = first.unbind(-1)
+    a, b, c, d = second.unbind(-1)
+    return (x - a) ** 2 + (y - b) ** 2 + (w - c) ** 2 + (h - d) ** 2
+
+def overlap(first: torch.Tensor, second: torch.Tensor):
+    first, second = raised(first), raised(second)
+    x, y = first.T
+    a, b = second.T
+    common = torch.zeros_like(x)
+    meets = (x < b) & (a < y)
+    common[meets] = (torch.min(y, b) - torch.max(x, a))[meets]
+    return common.sum()
+"""
+
+
+@pytest.mark.parametrize(("name", "width"), [("distance", 4), ("overlap", 2)])
+def test_a_tensor_has_as_many_parts_as_what_is_computed_of_it_is_unpacked_into(
+    trace: TraceFixture, name: str, width: int
+) -> None:
+    traced = trace(HEAD + RAISED, name)
+    specs = [i.spec for i in traced.trace.inputs]
+    assert len(set(specs)) == 1 and specs[0].startswith("f32[") and specs[0].endswith(f", {width}]")
+    assert "backward" in [stage.name for stage in traced.trace.stages]

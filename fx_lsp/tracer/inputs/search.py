@@ -19,9 +19,9 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.operands import wants_other_rank
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
-from fx_lsp.tracer.inputs.solve.repairs import repairs
+from fx_lsp.tracer.inputs.solve.repairs import other_values, repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
-from fx_lsp.tracer.inputs.solve.sizes import batched, with_rank
+from fx_lsp.tracer.inputs.solve.sizes import aligned_ranks, batched, with_rank
 from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import Run
@@ -100,6 +100,8 @@ def search(
         if better is None:
             break
         result.best = better
+    if result.best.run.error is None and result.best.run.emptied:
+        result.best = _of_other_values(result.best, evaluate, deadline, seen, solver) or result.best
     if result.best.run.error is None and fits_by_accident(result.best):
 
         def fits(attempt: Attempt) -> bool:
@@ -163,7 +165,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
         if stop == parent:
             doubt += NO_EFFECT
         fitting = concat(solver.plans(attempt), solver.reconstruct(attempt)) if solver is not None else ()
-        offered = concat(batched(attempt), of_one_shape(attempt), fitting, repairs(attempt))
+        offered = concat(batched(attempt), aligned_ranks(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
         children = (c for c in children if not _is_emptied(c, start))
@@ -282,6 +284,20 @@ def _of_other_rank(
         seen.add(plans)
         attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
         if attempt.run.error is None and is_better(attempt):
+            return attempt
+    return None
+
+
+def _of_other_values(
+    best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+) -> Attempt | None:
+    """An attempt with something else in place of a guessed number or flag, with which no tensor loses all elements."""
+    for plans in other_values(best):
+        if plans in seen or time.process_time() > deadline:
+            continue
+        seen.add(plans)
+        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
+        if attempt.run.error is None and not attempt.run.emptied:
             return attempt
     return None
 

@@ -61,14 +61,15 @@ class Run:
     """Hold what one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
 
     `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
-    accident; `unbatched` are calls of layers with one example without a batch, which is one as well; `writes` are
-    changes in place. `touched` are the ids of the tensors that torch calls were given. `repeats` counts the torch calls
-    of each of the user's expressions, where values were recorded. `calling` is the torch call that is under way;
+    accident; `unbatched` are calls of layers with one example without a batch, which is one as well, and `emptied`
+    counts calls that left nothing of their operands; `writes` are changes in place. `touched` are the ids of the
+    tensors that torch calls were given. `repeats` counts the torch calls of each of the user's expressions, where
+    values were recorded. `calling` is the torch call that is under way;
     `findings` are mistakes in the target's file that run, where values were recorded or it is `checked`, and
     `findings_of_shapes` those that are none where operands have other shapes. `coverage`
     tells which lines of that file ran, where values were recorded. `recorded` are the torch calls that returned, for a
-    run that begins with an empty list of them. `made_up` is the place of the first number that stands for one of a
-    tensor's.
+    run that begins with an empty list of them, and `last` is the last of all, without its expressions. `made_up` is the
+    place of the first number that stands for one of a tensor's.
     """
 
     result: Any = None
@@ -76,6 +77,7 @@ class Run:
     failed: FailedCall | None = None
     calls: int = 0
     expansions: int = 0
+    emptied: int = 0
     unbatched: list[Chain] = field(default_factory=list[Chain])
     writes: list[Write] = field(default_factory=list[Write])
     touched: set[int] = field(default_factory=set[int])
@@ -86,6 +88,7 @@ class Run:
     findings_of_shapes: tuple[Remark, ...] = ()
     coverage: Coverage = field(default_factory=Coverage)
     recorded: list[TorchCall] | None = None
+    last: TorchCall | None = None
     checked: bool = False
     made_up: TracebackType | None = None
 
@@ -177,12 +180,13 @@ class Watch(TorchFunctionMode):
 
     def _count(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Count a call that returned, and take note of what is no sign of inputs as they are meant."""
+        self._run.last = TorchCall(func, args, kwargs, result, ())
         tensors = list(tensors_among(args, kwargs))
         self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
         self._run.touched.update(map(id, tensors))
-        ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
-        if len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in ELEMENTWISE:
-            self._run.expansions += 1
+        self._run.expansions += has_different_ranks(func, args)
+        if tensors and not any(map(_is_empty, tensors)):
+            self._run.emptied += isinstance(result, torch.Tensor) and _is_empty(result)
 
     def _keep(self, call: TorchCall) -> None:
         """Keep what a call gave, by the expressions it came from, and what is wrong with it."""
@@ -197,6 +201,17 @@ class Watch(TorchFunctionMode):
             self._run.repeats[chain[0]] += 1
             if self._run.repeats[chain[0]] == self._most_repeats:
                 raise LongLoop
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    """Return True for a tensor without elements; symbols are not asked."""
+    return any(type(size) is int and size == 0 for size in tensor.shape)
+
+
+def has_different_ranks(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Return True for an element-wise call whose operands have different ranks above one."""
+    ranks = {a.dim() for a in args if isinstance(a, torch.Tensor)}
+    return len(ranks) > 1 and min(ranks) > 1 and getattr(func, "__name__", "") in ELEMENTWISE
 
 
 def checked_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

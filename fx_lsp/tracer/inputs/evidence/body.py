@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -17,6 +17,10 @@ from fx_lsp.tracer.inputs.plan.facts import Facts, Use
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Of: TypeAlias = "Callable[[ast.expr], Facts | None]"
+"""Finds the facts of the parameter that an expression is."""
+_Named: TypeAlias = "Callable[[str, int], Facts | None]"
+"""Finds the facts of the parameter that a name means on a line."""
 
 
 def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
@@ -31,12 +35,11 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
     rebound = rebound_lines(function, facts)
     elements = _elements(function, facts)
     _visit_items_by_number(function, lambda node: facts.get(node.id) if isinstance(node, ast.Name) else None)
-    for node in ast.walk(function):
-        _visit(node, facts, rebound, variables=elements)
+    masks = _masks(function)
+    for of, named in (_by_name(facts, rebound, elements), _by_attribute(facts, _kept_by_objects(function, facts))):
+        for node in ast.walk(function):
+            _visit(node, of, named, masks)
     visit_views(function, facts)
-    by_attribute = _kept_by_objects(function, facts)
-    for node in ast.walk(function) if by_attribute else ():
-        _visit(node, facts, rebound, by_attribute)
     for demand in requirements(function):
         if demand.name in facts:
             _demand(facts[demand.name], demand)
@@ -103,8 +106,9 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
     for method in methods:
         held = kept | _held_by_variables(method, kept)
         _visit_items_by_number(method, lambda node, held=held: _kept(node, facts, held))
+        of, named = _by_attribute(facts, held)
         for node in ast.walk(method):
-            _visit(node, facts, {}, held)
+            _visit(node, of, named)
     for name, parameter in facts.items():
         if "called" in parameter.uses and name not in called_by_constructor:
             parameter.uses.add("applied")
@@ -228,32 +232,67 @@ _KEEP_SHAPE = frozenset(
 )
 
 
-def _visit(
-    node: ast.AST,
-    facts: dict[str, Facts],
-    rebound: dict[str, int],
-    kept: Mapping[str, str] | None = None,
-    variables: Mapping[str, Facts] | None = None,
-) -> None:
-    """Take in what one node shows; with `kept` only of parameters, by the expression that holds each: `self.blocks`.
-
-    `variables` stand for elements of parameters.
-    """
+def _by_name(
+    facts: Mapping[str, Facts], rebound: Mapping[str, int], variables: Mapping[str, Facts]
+) -> tuple[_Of, _Named]:
+    """Return what finds the facts of a parameter where its name stands; `variables` hold elements of parameters."""
 
     def named(name: str, line: int) -> Facts | None:
-        if kept is not None:
-            return None
         return facts.get(name) if line <= rebound.get(name, line) else None
 
-    def variable(expression: ast.expr) -> Facts | None:
+    def of(expression: ast.expr) -> Facts | None:
         name = expression.id if isinstance(expression, ast.Name) else ""
-        return named(name, expression.lineno) or (variables or {}).get(name)
+        return named(name, expression.lineno) or variables.get(name) or _part(expression, of)
+
+    return of, named
+
+
+def _by_attribute(facts: Mapping[str, Facts], kept: Mapping[str, str]) -> tuple[_Of, _Named]:
+    """Return what finds the facts of a parameter where an expression stands that keeps it: `self.blocks`."""
 
     def of(expression: ast.expr) -> Facts | None:
-        if kept is None:
-            return variable(expression) or _part(expression, of)
         return _kept(expression, facts, kept) or _part(expression, of)
 
+    return of, lambda name, line: None
+
+
+def _masks(function: FunctionNode) -> Set[ast.AST]:
+    """Return the comparisons whose truth decides nothing: `x[keep > 0.5]` selects elements, `if keep > 0.5` does not.
+
+    What a variable holds decides where the variable does.
+    """
+    compared = {node for node in ast.walk(function) if isinstance(node, ast.Compare) and not _compares_words(node)}
+    deciding = [test for node in ast.walk(function) for test in _tests(node)]
+    names = {test.id for test in deciding if isinstance(test, ast.Name)}
+    bound = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
+    values = (node.value for node in bound for target in node.targets if getattr(target, "id", None) in names)
+    return compared - {*deciding, *values}
+
+
+def _tests(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions of which a node takes the truth."""
+    match node:
+        case ast.If() | ast.IfExp() | ast.While() | ast.Assert():
+            yield node.test
+        case ast.comprehension():
+            yield from node.ifs
+        case ast.BoolOp():
+            yield from node.values
+        case ast.UnaryOp(ast.Not(), operand):
+            yield operand
+        case _:
+            pass
+
+
+def _compares_words(node: ast.Compare) -> bool:
+    """Return True if something is compared with a word, None, True or False, or looked for in several things."""
+    constants = (side.value for side in (node.left, *node.comparators) if isinstance(side, ast.Constant))
+    is_membership = any(isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot) for operator in node.ops)
+    return is_membership or any(type(constant) not in (int, float) for constant in constants)
+
+
+def _visit(node: ast.AST, of: _Of, named: _Named, masks: Set[ast.AST] = frozenset()) -> None:
+    """Take in what one node shows."""
     visit_loop(node, of)
     match node:
         case ast.Assert():
@@ -270,6 +309,9 @@ def _visit(
             _visit_branch(node, named)
         case ast.For() | ast.comprehension():
             _visit_iterated(node, of)
+        case ast.Compare() if node in masks:
+            for side in (node.left, *node.comparators):
+                _note_use(of(side), "operand")
         case ast.Compare():
             _visit_comparison(node, of)
         case ast.BinOp():
@@ -277,10 +319,6 @@ def _visit(
                 _visit_operand(node.op, of(side), other)
         case _:
             pass
-
-
-_Of: TypeAlias = "Callable[[ast.expr], Facts | None]"
-_Named: TypeAlias = "Callable[[str, int], Facts | None]"
 
 
 def _visit_iterated(node: ast.For | ast.comprehension, of: _Of) -> None:

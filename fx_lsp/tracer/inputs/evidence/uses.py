@@ -391,7 +391,9 @@ def _counts(node: ast.Call, name: str) -> list[ast.expr]:
     return node.args[1 if function else 0 :]
 
 
-_COUNT_ALONE = frozenset({"range", "arange", "zeros", "ones", "empty", "rand", "randn", "eye", "int", "linspace"})
+_COUNT_ALONE = frozenset(
+    {"range", "arange", "zeros", "ones", "empty", "rand", "randn", "eye", "int", "linspace", "slice"}
+)
 _COUNT_ON_A_TENSOR = frozenset(
     {"view", "reshape", "expand", "repeat", "tile", "unflatten", "new_zeros", "new_ones", "new_empty", "topk", "chunk"}
     | {"split", "tensor_split", "unfold", "repeat_interleave", "roll", "narrow"}

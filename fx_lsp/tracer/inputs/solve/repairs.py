@@ -249,6 +249,14 @@ def _other_kind(attempt: Attempt) -> Iterator[Plans]:
             yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))
 
 
+def other_values(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with something else in place of a guess that is no tensor."""
+    for name, guess in attempt.plans.items:
+        if isinstance(guess, ValuePlan) and guess.source == "search":
+            for plan in attempt.alternatives.get(name, []):
+                yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))
+
+
 def _with_values(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with values for one of the whole numbers that nobody gave, where values are asked for.
 

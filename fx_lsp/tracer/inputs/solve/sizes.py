@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
 import torch
@@ -13,17 +13,26 @@ from fx_lsp.syntax import FUNCTIONS
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.evidence.body import body_facts
 from fx_lsp.tracer.inputs.plan.plans import (
+    FROM_DOCSTRING,
     Plans,
     SequencePlan,
     TensorPlan,
     ValuePlan,
+    fresh_sizes,
     reranked,
     resized,
     value,
     with_size,
 )
 from fx_lsp.tracer.inputs.plan.values import MASK_NAME
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, involved, is_of_sizes, mentioned_names, mentioned_tensors
+from fx_lsp.tracer.inputs.solve.attempt import (
+    Attempt,
+    involved,
+    is_data_dependent,
+    is_of_sizes,
+    mentioned_names,
+    mentioned_tensors,
+)
 from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
 from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.operands import (
@@ -35,6 +44,7 @@ from fx_lsp.tracer.inputs.solve.operands import (
     of_other_sizes,
     wants_other_rank,
 )
+from fx_lsp.tracer.run.observation import has_different_ranks
 from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.run.values.symbols import size_hint
@@ -60,10 +70,18 @@ def wanted_ranks(attempt: Attempt) -> Iterator[Plans]:
 
 
 def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with as many dimensions as the failing call takes of its operands."""
-    for change in of_other_ranks(attempt.question) if attempt.question is not None else ():
+    """Yield plans with as many dimensions as the failing call takes of its operands.
+
+    If no other sizes help, the inputs that an operand is computed from get as many more dimensions, or fewer.
+    """
+    question = attempt.question
+    if question is None:
+        return
+    for change in of_other_ranks(question):
         path, rank = path_of(attempt, change.operand), len(change.shape)
         if path is None:
+            if not question.runs_with(of_other_sizes(question)):
+                yield from _of_other_difference(attempt, change.operand, rank - change.operand.dim())
             continue
         if change.shape != _of_rank(change.operand, rank):
             of_rank = with_rank(attempt.plans, path, rank)
@@ -71,14 +89,45 @@ def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
         yield from _with_rank_of_all(attempt.plans, path, rank)
 
 
+def aligned_ranks(attempt: Attempt) -> Iterator[Plans]:
+    """Yield plans with which the operands of an element-wise call have as many dimensions as each other.
+
+    The inputs that the larger operand is computed from lose dimensions, or those of the smaller one get more, if the
+    ranks of all inputs behind the other operand are fixed.
+    """
+    if attempt.question is None or not has_different_ranks(attempt.question.call.func, attempt.question.call.args):
+        return
+    small, large = sorted(attempt.question.tensors[:2], key=lambda tensor: tensor.dim())
+    plans = dict(attempt.plans.tensors())
+    if (behind := origins(attempt, small)) and behind.isdisjoint(origins(attempt, large)):
+        yield from _of_other_difference(attempt, large, small.dim() - large.dim())
+    if (behind := origins(attempt, large)) and not any(_has_open_rank(plans[path]) for path in behind):
+        yield from _of_other_difference(attempt, small, large.dim() - small.dim())
+
+
+def _of_other_difference(attempt: Attempt, operand: torch.Tensor, difference: int) -> Iterator[Plans]:
+    """Yield plans with so many more dimensions, or fewer, for one of the inputs that an operand is computed from."""
+    sources = origins(attempt, operand)
+    for path, plan in attempt.plans.tensors():
+        rank = len(plan.spec.sizes) + difference
+        if path in sources and _has_open_rank(plan) and rank > 0:
+            yield with_rank(attempt.plans, path, rank)
+
+
+def _has_open_rank(plan: TensorPlan) -> bool:
+    """Return True if neither code nor a docstring fixes how many dimensions a tensor has."""
+    return plan.source == "search" and not plan.rank_known and plan.detail != FROM_DOCSTRING
+
+
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with the dtypes that the failing call takes of its operands."""
+    """Yield plans with the dtypes that the failing call takes of its operands, for the inputs that these are, then for
+    any input, unless a value is wanted: that is no question of the dtype of what it is computed from."""
     changes = list(of_other_dtypes(attempt.question)) if attempt.question is not None else []
     for change in sorted(changes, key=lambda change: _is_mask(attempt, change) and change.dtype != torch.bool):
         path = path_of(attempt, change.operand)
         if path is not None:
             yield _with_dtype(attempt.plans, path, short_name(change.dtype))
-    for dtype in dict.fromkeys(short_name(change.dtype) for change in changes):
+    for dtype in dict.fromkeys(short_name(change.dtype) for change in changes if not is_data_dependent(attempt)):
         for path, _ in attempt.plans.tensors():
             yield _with_dtype(attempt.plans, path, dtype)
 
@@ -154,10 +203,11 @@ def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
     for frame, node in statements_raising(attempt):
         match node:
             case ast.Assign([ast.Tuple(elements) | ast.List(elements)], whole):
-                path = path_of(attempt, value_in(whole, frame))
+                path = attempt.paths.get(id(value_in(whole, frame)))
             case _:
                 continue
         if path is None:
+            yield from _with_parts(attempt, len(elements))
             continue
         code = code_of(frame)
         facts = body_facts(code).get(ast.unparse(whole)) if isinstance(code, FUNCTIONS) else None
@@ -165,6 +215,21 @@ def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
         for kept in (slice(-1, None), slice(1, None)):
             plans = resized(attempt.plans, lambda sizes, k=kept: (len(elements), *sizes[k]), RERANKED, path)
             yield _with_dtype(plans, path, "i64") if are_indices else plans
+
+
+def _with_parts(attempt: Attempt, count: int) -> Iterator[Plans]:
+    """Yield plans in which the last torch call gives as many tensors as they are unpacked into: inputs that its tensor
+    is computed from have that size in place of the number of tensors, `x, y = boxes.unbind(-1)`."""
+    last = attempt.run.last
+    tensor = next(tensors_among(last.args, last.kwargs), None) if last is not None else None
+    if last is None or tensor is None or not isinstance(last.result, list | tuple):
+        return
+    have, sources = len(last.result), origins(attempt, tensor)
+    for path, plan in attempt.plans.tensors():
+        other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]  # what has that size by accident is no part
+        changes = {have: count, count: other}
+        if path in sources and have in plan.spec.sizes:
+            yield resized(attempt.plans, lambda sizes, c=changes: tuple(c.get(s, s) for s in sizes), RESIZED, path)
 
 
 def _asked_ranks(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:
@@ -259,6 +324,22 @@ def path_of(attempt: Attempt, value: Any) -> str | None:
         return None
     base = value._base if value._base is not None else value
     return attempt.paths.get(id(value)) or attempt.paths.get(id(base))
+
+
+def origins(attempt: Attempt, tensor: torch.Tensor) -> Set[str]:
+    """Return the inputs that a tensor is, or is computed from, as far as gradients follow it."""
+    path = path_of(attempt, tensor)
+    paths = {path} if path is not None else set[str]()
+    waiting, seen = [tensor.grad_fn], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        path = path_of(attempt, getattr(node, "variable", None))
+        paths |= {path} if path is not None else set()
+        waiting += [following for following, _ in node.next_functions]
+    return paths
 
 
 def with_rank(plans: Plans, path: str, rank: int) -> Plans:

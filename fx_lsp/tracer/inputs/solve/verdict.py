@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import combinations, islice
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
@@ -166,8 +166,8 @@ def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[
         return True
     if depends and not exploration.ends_like(best):
         return False  # what it asks of sizes was not seen
-    if isinstance(best.run.error, TypeError) and _hands_a_guess(best):
-        return False  # a tensor may be meant
+    if isinstance(best.run.error, TypeError) and (_hands_a_guess(best) or _fits_another_kind(best, evaluate)):
+        return False  # a tensor may be meant, or a number
     return _is_refused(best) and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
 
 
@@ -209,6 +209,25 @@ def _fits_here(attempt: Attempt, best: Attempt) -> bool:
         return True
     stops = [(place_of(a), kind_of(a.run.error, a.run.failed)) for a in (attempt, best) if a.run.error is not None]
     return attempt.run.calls >= best.run.calls and len({*stops}) > 1
+
+
+def _fits_another_kind(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
+    """Return True if an attempt comes past with something else than tensors in place of one or two that were
+    guessed."""
+    others = {
+        name: next((other for other in best.alternatives.get(name, ()) if isinstance(other, ValuePlan)), None)
+        for name, plan in best.plans.items
+        if isinstance(plan, TensorPlan)
+    }
+    numbers = [(name, other) for name, other in others.items() if other is not None]
+    for changed in (*combinations(numbers, 1), *combinations(numbers, 2)):
+        plans = best.plans
+        for name, other in changed:
+            plans = plans.with_plan(name, other)
+        attempt = evaluate(plans)
+        if attempt.run.error is None or _fits_here(attempt, best):
+            return True
+    return False
 
 
 def _is_made_elsewhere(best: Attempt) -> bool:
