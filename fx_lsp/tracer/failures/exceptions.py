@@ -56,13 +56,8 @@ def failure_of(
     span = inside[0] if inside else (chain[0] if chain else None)
     kind = kind_of(error, failed)
     message = sentence(error)
-    operands = (
-        _operands(failed, span, lines) if failed is not None and kind in ("shape", "dtype", "device", "error") else ""
-    )
-    if operands:
-        message = f"{message} ({operands})"
-    if failed is not None and failed.pairing is not None:
-        message = f"{message}; line {failed.pairing.span.line}: {failed.pairing.message}"
+    if failed is not None:
+        message += _about_operands(failed, span, lines, kind)
     raised = chain[0] if chain and span is not None and chain[0].file != span.file else None
     if raised is not None:
         message = f"{message}, raised in {raised.file}:{raised.line}"
@@ -193,6 +188,13 @@ _PLAINER = (
     ),
 )
 """Messages of fake tensors, and sentences that a person would say."""
+
+
+def _about_operands(failed: FailedCall, span: Span | None, lines: list[str], kind: FailureKind) -> str:
+    """Return what a message says of the operands of a call: their specs, and where two of them were paired."""
+    operands = _operands(failed, span, lines) if kind in ("shape", "dtype", "device", "error") else ""
+    paired = f"; line {failed.pairing.span.line}: {failed.pairing.message}" if failed.pairing is not None else ""
+    return (f" ({operands})" if operands else "") + paired
 
 
 def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:

@@ -109,7 +109,7 @@ def inner(x, flip=False):
         #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
         #  error[dimension]: matrices of 448×5 and 4×4 cannot be multiplied: the inner sizes 5 and 4 differ
         #  (x.reshape(-1, 7, 5): f32[64, 7, 5], torch.ones(4, 4): f32[4, 4]), with flip=True.
-        #  line 102: traced outer
+        #  line 102: also reached from outer
     return x * 2
 
 
