@@ -2,6 +2,7 @@
 
 import tempfile
 
+import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.features.lenses import summarize
@@ -49,6 +50,20 @@ class Net(nn.Module):
     assert (traced.failure.kind, traced.failure.severity) == ("shape", "error")
     assert where(traced) == "self.b(h)"
     assert "input: f32[4, 8, 128]" in traced.failure.message and "weight: f32[10, 64]" in traced.failure.message
+
+
+@pytest.mark.parametrize(
+    ("mask", "part"),
+    [
+        ("torch.zeros(4, 8, 5).bool()", "[4, 8, 5] at index 2"),
+        ("slice(None), torch.zeros(8, 3).bool()", "[8, 3] at index 1"),
+        ("torch.zeros(5).bool()", "[5] at index 0"),
+        ("torch.zeros(4, 8, 12, 3, 2).bool()", "too many indices"),
+    ],
+)
+def test_a_mask_that_does_not_fit_is_reported_by_the_dimension_that_differs(trace, mask: str, part: str):
+    traced = trace(PRELUDE + f"# fx: x=f32[4, 8, 12, 3]\ndef f(x: Tensor):\n    return x[{mask}].sum()\n")
+    assert part in traced.failure.message
 
 
 def test_a_dtype_error_that_no_input_can_mend(trace):

@@ -232,10 +232,13 @@ def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
         if isinstance(part, torch.Tensor) and part.dtype is torch.bool:
             there = shape[position : position + part.dim()]
             are_numbers = all(type(size) is int for size in (*part.shape, *there))
+            if are_numbers and len(there) < part.dim():
+                raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
             if are_numbers and part.shape != there:
+                index = next(index for index, size in enumerate(there) if part.shape[index] != size)
                 raise IndexError(
-                    f"The shape of the mask {list(part.shape)} at index 0 does not match the shape of the indexed "
-                    f"tensor {list(shape)} at index {position}"
+                    f"The shape of the mask {list(part.shape)} at index {index} does not match the shape of the "
+                    f"indexed tensor {list(shape)} at index {position + index}"
                 )
             position += part.dim()
         elif part is not None:
