@@ -100,8 +100,7 @@ def search(
         if better is None:
             break
         result.best = better
-    if result.best.run.error is None and result.best.run.emptied:
-        result.best = _of_other_values(result.best, evaluate, deadline, seen, solver) or result.best
+    result.best = _of_other_values(result.best, evaluate, deadline, seen, solver)
     if result.best.run.error is None and fits_by_accident(result.best):
 
         def fits(attempt: Attempt) -> bool:
@@ -290,16 +289,19 @@ def _of_other_rank(
 
 def _of_other_values(
     best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
-) -> Attempt | None:
-    """An attempt with something else in place of a guessed number or flag, with which no tensor loses all elements."""
-    for plans in other_values(best):
+) -> Attempt:
+    """Return an attempt with something else in place of a guessed number or flag, if a tensor loses all elements.
+
+    With what it returns no tensor does, if there is such a plan.
+    """
+    for plans in other_values(best) if best.run.error is None and best.run.emptied else ():
         if plans in seen or time.process_time() > deadline:
             continue
         seen.add(plans)
         attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
         if attempt.run.error is None and not attempt.run.emptied:
             return attempt
-    return None
+    return best
 
 
 def _of_other_ranks(
