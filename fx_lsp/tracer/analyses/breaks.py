@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ import torch
 import torch._dynamo
 from torch import fx, nn
 
+import fx_lsp
 from fx_lsp.model import Related, Remark, Span, Stage
 from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
 from fx_lsp.tracer.compat import BreakReason, exact_positions, page_of_break, watched_breaks
@@ -33,16 +35,23 @@ MAX_FLOPS = 20_000_000_000
 """A target that computes more is not run on real tensors; nor one that moves more than `MAX_BYTES`."""
 BREAKS = "breaks"
 """The page of graphs and breaks in their order, and the work that makes it."""
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(fx_lsp.__file__) + os.sep
 _GRAPH = "compiled"
 _INDENT, _WIDTH = 15, 110
 
 
 @dataclass(frozen=True)
 class GraphBreak:
-    """An expression that Dynamo does not trace; `chain` leads from it to the target, innermost first."""
+    """An expression that Dynamo does not trace; `chain` leads from it to the target, innermost first.
+
+    It is `inside_torch` if PyTorch's own code, called by that expression, is what cannot be traced. That may be due to
+    this machine, which has no GPU.
+    """
 
     chain: Chain
     reason: BreakReason
+    inside_torch: bool = False
 
 
 @dataclass
@@ -88,9 +97,9 @@ def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
     result, sources = Compilation(), traced.sources
 
     def on_break(reason: BreakReason) -> None:
-        chain = _chain(reason, sources)
-        if chain:
-            result.add(GraphBreak(chain, reason))
+        chain, inside = _chain(reason, sources), _called_last(reason, sources)
+        if chain and not any(file.startswith(_OURS) for file in inside):
+            result.add(GraphBreak(chain, reason, any(file.startswith(_TORCH) for file in inside)))
 
     def backend(graph: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         names = traced.new_names()
@@ -131,9 +140,9 @@ def _remarks(compilation: Compilation, traced: TracedCall) -> Iterator[Remark]:
     """Tell of the breaks of a target, in its own file where there is a place; what is compiled whole has an error, or a
     warning where inputs are guessed."""
     whole, is_guessed = traced.request.compiled == "whole", any(item.guessed for item in traced.inputs)
-    severity = "information" if not whole else "warning" if is_guessed else "error"
     what = "torch.compile(fullgraph=True) raises here" if whole else "torch.compile breaks the graph here"
     for item in compilation.breaks():
+        severity = "information" if not whole or item.inside_torch else "warning" if is_guessed else "error"
         number, url = page_of_break(item.reason.kind)
         span = next((span for span in item.chain if span.file == traced.request.file), item.chain[0])
         inside = [span for span in item.chain[: item.chain.index(span)]][:1]
@@ -153,12 +162,20 @@ def _chain(reason: BreakReason, sources: Sources) -> Chain:
     return own or tuple(span for rank, span in spans if rank == 1)
 
 
+def _called_last(reason: BreakReason, sources: Sources) -> list[str]:
+    """Return the files of the frames that the user's innermost expression called, up to the break."""
+    files = [frame.filename for frame in reason.stack]
+    last = max((place for place, file in enumerate(files) if sources.rank(file) == 0), default=-1)
+    return files[last + 1 :]
+
+
 def _span(frame: Any) -> Span:
-    """Return the expression that a frame runs; a whole line (columns 0 to 0) where Python keeps no columns."""
+    """Return the expression that a frame runs, or its line without the indentation if its columns are unknown."""
     line, end_line = frame.lineno or 1, getattr(frame, "end_lineno", None)
     col, end_col = getattr(frame, "colno", None), getattr(frame, "end_colno", None)
-    if end_line is None or col is None or end_col is None:
-        return Span(frame.filename, line, 0, line, 0)
+    if end_line is None or col is None or end_col is None or (line, col) >= (end_line, end_col):
+        text = linecache.getline(frame.filename, line).rstrip()
+        return Span(frame.filename, line, len(text) - len(text.lstrip()), line, len(text.encode()))
     return Span(frame.filename, line, col, end_line, end_col)
 
 

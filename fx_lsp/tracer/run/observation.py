@@ -37,6 +37,7 @@ from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 MAX_VALUES = 20_000
 _BETWEEN = "fx_lsp.", "warnings"
 """Modules whose frames lie between a warning and the code that warns."""
+_ASKS_IF_COMPILED = frozenset(name for name in dir(torch.compiler) if name.endswith("compiling"))
 _FORWARDING = frozenset({"torch.overrides", "torch.functional", "torch.nn.functional", "torch._tensor"})
 """Modules whose functions are torch calls themselves: who calls them makes the call."""
 _most_repeats: ContextVar[int | None] = ContextVar("most repeats", default=None)
@@ -166,12 +167,20 @@ class Watch(TorchFunctionMode):
         return self._sources.chain(frame, self._stop)
 
     def warned(self) -> Chain:
-        """Return the expressions that PyTorch is warning of; none where the warning is another's."""
+        """Return the expressions that PyTorch is warning of; none where the warning is another's.
+
+        Nor are there any if the code that warns asks whether it is compiled: here it never is.
+        """
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
             frame = frame.f_back
-        is_ours = self._run.calling is not None or frame.f_globals.get("__name__", "").startswith("torch.")
-        return self.chain(frame) if is_ours else ()
+        is_of_torch = self._run.calling is not None or frame.f_globals.get("__name__", "").startswith("torch.")
+        chain = self.chain(frame) if is_of_torch else ()
+        while frame is not None and self._sources.rank(frame.f_code.co_filename) == 2:
+            if not _ASKS_IF_COMPILED.isdisjoint(frame.f_code.co_names):
+                return ()
+            frame = frame.f_back
+        return chain
 
     def operands(self) -> Iterator[torch.Tensor]:
         """Return the tensors of the torch call that is under way."""
