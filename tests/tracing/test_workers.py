@@ -17,7 +17,9 @@ import pytest_asyncio
 
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
+from fx_lsp.tracing.workers import pool
 from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
+from fx_lsp.tracing.workers.processes import starved_seconds
 
 HERE = str(Path(__file__).parent)
 LIMITS = Limits(seconds=30, memory_bytes=256 << 20)
@@ -640,3 +642,20 @@ trial(lambda: open('/dev/full', 'w').close())"""
         "2",
         "done",
     )
+
+
+async def test_a_process_that_waits_for_a_processor_keeps_its_time(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = asking("import time\ntime.sleep(1.0)")
+    with pytest.raises(WorkerTimeout):
+        await workers.run(slow, seconds=0.5)
+    monkeypatch.setattr(pool, "starved_seconds", lambda pid: 60.0)
+    await workers.run(slow, seconds=0.5)
+    with pytest.raises(WorkerTimeout):
+        await workers.run(asking("while True: pass"), seconds=0.1)
+
+
+def test_starved_seconds_are_those_that_the_system_counts() -> None:
+    assert starved_seconds(os.getpid()) >= 0.0
+    assert starved_seconds(-1) == 0.0

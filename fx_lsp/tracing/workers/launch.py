@@ -33,7 +33,10 @@ _UNSET = ("PYTHONPATH", "PYTHONINSPECT", "PYTHONPROFILEIMPORTTIME", "TORCH_LOGS"
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may use: wall-clock `seconds`, and `memory_bytes` beyond what the warm process has."""
+    """What one request may use: `seconds`, and `memory_bytes` beyond what the warm process has.
+
+    Seconds in which its process waits for a processor do not count.
+    """
 
     seconds: float = 60
     memory_bytes: int = 4 << 30

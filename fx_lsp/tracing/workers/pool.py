@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from fx_lsp.errors import WorkerDied, WorkerTimeout
 from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.launch import Launch, Limits
+from fx_lsp.tracing.workers.processes import starved_seconds
 from fx_lsp.tracing.workers.spare import start_spare
 from fx_lsp.tracing.workers.zygote import start_zygote
 
 __all__ = ["Limits", "Mode", "Workers"]
 
 Mode = Literal["fork", "spawn"]
+MAX_STARVED = 3
+"""How many times its limit a process may wait for a processor beside it."""
 
 
 class Warm(Protocol):
@@ -85,9 +89,10 @@ class Workers:
     ) -> TraceReply:
         """Trace in a process of its own. Cancelling kills that process's whole group before it returns.
 
-        `seconds` (default: the limit's) count from when the process is there; `early` is given replies that are not
-        final, the last of which stands where the time is over. Raises WorkerStartError, WorkerDied (with the exit
-        status) or WorkerTimeout; the next call starts what is missing.
+        `seconds` (default: the limit's) count from when the process is there, without those in which it waits for a
+        processor; `early` is given replies that are not final, the last of which is the answer if the time is over.
+        Raises WorkerStartError, WorkerDied (with the exit status) or WorkerTimeout; the next call starts what is
+        missing.
         """
         limit = self._limits.seconds if seconds is None else seconds
         if self._closed:
@@ -102,7 +107,7 @@ class Workers:
                 early(reply)
 
         try:
-            reply = await asyncio.wait_for(child.answer(request, self._limits.memory_bytes, note), limit)
+            reply = await _within(limit, child, child.answer(request, self._limits.memory_bytes, note))
         except asyncio.TimeoutError:
             if earlier:
                 await self._end(child)
@@ -201,6 +206,21 @@ class Workers:
         self._starting = None
         if not task.cancelled():
             task.exception()
+
+
+async def _within(seconds: float, child: Child, answer: Coroutine[Any, Any, TraceReply]) -> TraceReply:
+    """Return an answer. Raises TimeoutError after so many seconds; those in which the child was starved do not count."""
+    started, task = time.monotonic(), asyncio.create_task(answer)
+    try:
+        while not task.done():
+            granted = seconds + min(starved_seconds(child.pid), MAX_STARVED * seconds)
+            left = granted - (time.monotonic() - started)
+            if left <= 0:
+                raise asyncio.TimeoutError
+            await asyncio.wait({task}, timeout=left)
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _shut_down() -> WorkerDied:

@@ -21,6 +21,14 @@ SETTING_HINT = f"Set {_SETTING}"
 TORCH_HINT = f"Install torch into it, or set {_SETTING}"
 
 
+def starved_seconds(pid: int) -> float:
+    """Return how long a process has been ready to run and waited for a processor; 0.0 if the system does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 @dataclass(frozen=True)
 class Process:
     """A started process in a group of its own; `exited` gives its code, or the negated signal.
