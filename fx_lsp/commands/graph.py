@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from fx_lsp import wire
+from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
 from fx_lsp.features.dimensions import STYLES
@@ -62,7 +63,7 @@ async def _graph(arguments: argparse.Namespace) -> int:
             answer = await stages_of(engine, chosen, (info.name for info in trace.stages), work)
             outcome, stages = (answer, []) if isinstance(answer, Failure) else (outcome, answer)
     if arguments.json:
-        print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
+        print(json.dumps(in_characters(to_contract(arguments.target, outcome, stages)), indent=2))
     elif isinstance(outcome, Failure):
         print(failure_text(outcome, chosen), file=sys.stderr)
         if trace is not None and stages and arguments.stage in (None, EXECUTED):
