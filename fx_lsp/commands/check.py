@@ -54,7 +54,9 @@ The exit code is 0 without problems, 1 with some, 2 for wrong usage, 130 when in
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fx-lsp check`."""
     parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, SEVERITIES
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, a notebook, a directory, or path/to/file.py::name")
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a file, a notebook, a directory, or path/to/file.py::name"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON document")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and CI")

@@ -23,6 +23,7 @@ from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
 from fx_lsp.features.partial import EXECUTED, shown_trace
 from fx_lsp.model import Failure, Node, Outcome, Stage, Trace, variant_work
+from fx_lsp.tracing.source.targets import stages_like
 
 STAGES = ("forward", "backward", "joint", "inference", "graph", "table", "code", EXECUTED, TORCHSCRIPT)
 
@@ -79,7 +80,7 @@ def _print_stage(
 ) -> int:
     by_name = {s.name: s for s in stages}
     if name not in by_name:
-        print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(by_name)}", file=sys.stderr)
+        print(f"fx-lsp: {trace.target} has no stage {name}. {stages_like(name, [*by_name])}", file=sys.stderr)
         return 1
     stage, line = by_name[name], partial(source_line, texts=texts)
     document = render_stage(trace, stage, line, arguments.full, arguments.sizes)
