@@ -373,6 +373,16 @@ def test_the_counts_are_those_of_what_is_listed(tmp_path: Path):
     assert json.loads(check(tmp_path, "model.py", "--json").stdout)["summary"]["information"] == 2
 
 
+def test_what_is_checked_is_not_traced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    text = "import torch\n\ndef f(x: torch.Tensor):\n    B, T = x.shape\n    return x.reshape(B * T).exp()\n"
+    (tmp_path / "model.py").write_text(text)
+    command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--json", "--python", warm_python()]
+    for _ in range(2):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert json.loads(done.stdout)["files"][0]["targets"][0]["seconds"] < 0.05
+
+
 def test_a_check_without_torch(project: Path, tmp_path: Path):
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')
     (tmp_path / "python").chmod(0o755)
