@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from limits import output_of
+
+CHECK_SECONDS = 7200.0
+"""The longest that the check of a whole package may take."""
 
 MODELS = ("llama", "gpt2", "bert", "t5", "vit", "whisper", "mixtral", "mamba", "clip")
 LIBRARIES = ("torchvision", "timm", "einops", "diffusers", "torch_geometric", "kornia", "torchaudio")
@@ -67,7 +71,7 @@ def locate(name: str, python: str) -> str | None:
     """The directory or file of a package or module, found without importing it; None where it is not installed."""
     top, *rest = name.split(".")
     code = "import importlib.util as u, sys; s = u.find_spec(sys.argv[1]); print(s.origin if s and s.origin else '')"
-    origin = subprocess.run([python, "-c", code, top], capture_output=True, text=True, check=True).stdout.strip()
+    origin = output_of([python, "-c", code, top], 60)[0].strip()
     if not origin:
         return None
     path = Path(origin).parent.joinpath(*rest) if Path(origin).name == "__init__.py" else Path(origin)
@@ -99,10 +103,10 @@ def measure(suite: Suite, python: str, jobs: int | None) -> Result:
     command = [sys.executable, "-m", "fx_lsp", "check", *suite.paths, "--json", "--no-cache", "--python", python]
     command += ["--only", suite.only] if suite.only else []
     command += ["--jobs", str(jobs)] if jobs else []
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"fx-lsp check ended with code {done.returncode}")
-    answer: dict[str, Any] = json.loads(done.stdout)
+    printed, code = output_of(command, CHECK_SECONDS)
+    if code not in (0, 1):
+        raise SystemExit(f"fx-lsp check ended with code {code}")
+    answer: dict[str, Any] = json.loads(printed)
     files: list[dict[str, Any]] = answer["files"]
     if suite.convention:
         return Result(suite.title, [counted(file) for file in files], [], answer["seconds"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import difflib
 import gc
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from limits import output_of
 
 from fx_lsp.cli import GARBAGE
 from fx_lsp.features.diffs import render_diff
@@ -31,6 +32,7 @@ from fx_lsp.wire import decode_stage, encode_stage
 GOAL = 300
 PROCESSES = 7
 OPEN = "--open"
+OPEN_SECONDS = 300.0
 OPS = ("aten.mm.default", "aten.add.Tensor", "aten.relu.default", "aten.mul.Tensor", "aten.view.default")
 
 
@@ -113,7 +115,7 @@ def opened(before: Stage, after: Stage) -> list[float]:
         for name, stage in (("before", before), ("after", after)):
             (Path(folder) / name).write_bytes(encode_stage(stage))
         command = [sys.executable, __file__, OPEN, folder]
-        found = [json.loads(subprocess.check_output(command)) for _ in range(PROCESSES)]
+        found = [json.loads(output_of(command, OPEN_SECONDS)[0]) for _ in range(PROCESSES)]
     rows = [(d1 + r1, d2 + r2, d1, r1) for d1, r1, d2, r2 in found]
     return [1000 * median(column) for column in zip(*rows, strict=True)]
 

@@ -13,13 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
+
+from limits import output_of
 
 from fx_lsp.measured import Clock, Cost, Measured, Report, What
 from fx_lsp.wire import from_json, to_json
 
+BENCH_SECONDS = 3600.0
+"""The longest that the measurement of one function may take, its wait in a queue included."""
 TARGETS = Path(__file__).parent / "targets" / "kernels.py"
 NAMES = (
     "bias_gelu",
@@ -66,12 +69,12 @@ def measured(name: str, arguments: argparse.Namespace) -> Report | None:
     command = [sys.executable, "-m", "fx_lsp", "bench", f"{TARGETS}::{name}", "--json", "--host", arguments.host]
     command += [part for variant in (*PEERS, OURS) for part in ("--variant", variant)]
     command += ["--python", arguments.python] if arguments.python else []
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    printed, _ = output_of(command, BENCH_SECONDS)
     try:
-        found = json.loads(done.stdout)
+        found = json.loads(printed)
         (report,) = found["reports"].values()
     except (ValueError, KeyError):
-        print(f"{name}: not measured: {done.stdout[-500:]}", file=sys.stderr)
+        print(f"{name}: not measured: {printed[-500:]}", file=sys.stderr)
         return None
     return from_json(Report, report)
 

@@ -22,12 +22,17 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+T = TypeVar("T")
+
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers.py"
+LIMIT_SECONDS = 120.0
+"""How long anything is waited for that a server is to send."""
 PAUSE = 0.6
 """Seconds between two edits: nobody types faster than that and then waits."""
 
@@ -47,6 +52,7 @@ class Editor:
 
     client: LanguageClient
     pid: int
+    quiescent: asyncio.Event
     version: int = 1
 
     async def open(self, target: Target) -> str:
@@ -66,21 +72,35 @@ class Editor:
         command = types.ExecuteCommandParams(
             command="fxLsp.showStage", arguments=[target.path.as_uri(), target.name, "forward"]
         )
-        answer = await self.client.workspace_execute_command_async(command)
+        answer = await within("a graph", self.client.workspace_execute_command_async(command))
         uri = answer["uri"] if isinstance(answer, dict) else answer.uri
-        shown = await self.client.workspace_text_document_content_async(types.TextDocumentContentParams(uri=uri))
+        content = self.client.workspace_text_document_content_async(types.TextDocumentContentParams(uri=uri))
+        shown = await within("the text of a graph", content)
         assert "def forward(" in shown.text, shown.text
         return shown.text
 
     async def lenses(self, target: Target) -> list[types.CodeLens]:
         document = types.TextDocumentIdentifier(uri=target.path.as_uri())
-        return list(await self.client.text_document_code_lens_async(types.CodeLensParams(document)) or [])
+        answer = self.client.text_document_code_lens_async(types.CodeLensParams(document))
+        return list(await within("an answer about lenses", answer) or [])
+
+    async def stored(self) -> None:
+        """Wait until nothing is traced any more: what the server knows by then is in its cache."""
+        await asyncio.sleep(PAUSE)
+        await within("the end of all traces", self.quiescent.wait())
 
     async def hover(self, target: Target, line: int, character: int) -> object:
         document = types.TextDocumentIdentifier(uri=target.path.as_uri())
-        return await self.client.text_document_hover_async(
-            types.HoverParams(text_document=document, position=types.Position(line, character))
-        )
+        params = types.HoverParams(text_document=document, position=types.Position(line, character))
+        return await within("a hover", self.client.text_document_hover_async(params))
+
+
+async def within(what: str, answer: Awaitable[T]) -> T:
+    """Return what a server answers; ends the benchmark with a sentence where that does not come."""
+    try:
+        return await asyncio.wait_for(answer, LIMIT_SECONDS)
+    except asyncio.TimeoutError:
+        raise SystemExit(f"{what} did not come within {LIMIT_SECONDS:.0f} s: the server hangs") from None
 
 
 async def start(cache: Path) -> tuple[Editor, float]:
@@ -91,6 +111,12 @@ async def start(cache: Path) -> tuple[Editor, float]:
     def show(params: types.ShowDocumentParams) -> types.ShowDocumentResult:
         return types.ShowDocumentResult(success=True)
 
+    quiescent = asyncio.Event()
+
+    @client.feature("fxLsp/status")
+    def note(params: Any) -> None:
+        (quiescent.set if params.quiescent else quiescent.clear)()
+
     started = time.perf_counter()
     await client.start_io(sys.executable, "-m", "fx_lsp", "serve")
     options = {"interpreter": sys.executable, "cache": {"path": str(cache)}, "traceOnOpen": False}
@@ -100,16 +126,17 @@ async def start(cache: Path) -> tuple[Editor, float]:
             text_document_content=types.TextDocumentContentClientCapabilities(dynamic_registration=False)
         ),
     )
-    await client.initialize_async(types.InitializeParams(capabilities, initialization_options=options))
+    parameters = types.InitializeParams(capabilities, initialization_options=options)
+    await within("the answer to `initialize`", client.initialize_async(parameters))
     ready = time.perf_counter() - started
     client.initialized(types.InitializedParams())
     process = client._server
     assert process is not None
-    return Editor(client, process.pid), ready
+    return Editor(client, process.pid, quiescent), ready
 
 
 async def stop(editor: Editor) -> None:
-    await editor.client.shutdown_async(None)
+    await within("the answer to `shutdown`", editor.client.shutdown_async(None))
     editor.client.exit(None)
     await editor.client.stop()
 
@@ -161,10 +188,13 @@ async def edits(target: Target, runs: int) -> list[float]:
 def peer(how: str, name: str, runs: int) -> float:
     """Seconds: the median of a warm trace, or one fresh process under TORCH_LOGS."""
     environment = {**os.environ, "TORCH_LOGS": "aot_graphs"} if how == "logs" else dict(os.environ)
+    command = [sys.executable, str(PEERS), how, name, str(runs)]
+    limit = LIMIT_SECONDS * max(runs, 1)
     started = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, str(PEERS), how, name, str(runs)], env=environment, capture_output=True, text=True, check=True
-    )
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"{PEERS.name} {how} {name} did not end within {limit:.0f} s") from None
     return time.perf_counter() - started if how == "logs" else json.loads(done.stdout.splitlines()[-1])["p50"]
 
 
@@ -183,6 +213,7 @@ async def startup(target: Target) -> list[tuple[str, str, str]]:
         editor, _ = await start(cache)
         await editor.open(target)
         cold = await timed(lambda: editor.graph(target))
+        await editor.stored()
         await stop(editor)
         rows.append(_row("first graph, torch not yet loaded", cold, "TORCH_LOGS run", peer("logs", "small", 1)))
         reopened: list[float] = []
@@ -191,14 +222,19 @@ async def startup(target: Target) -> list[tuple[str, str, str]]:
             await editor.open(target)
 
             async def lenses_and_hover(editor: Editor = editor) -> None:
-                while not await editor.lenses(target):
-                    await asyncio.sleep(0.005)
+                await within(f"the lenses of {target.path.name}, from the cache,", shown_lenses(editor, target))
                 await editor.hover(target, 5, 6)
 
             reopened.append(await timed(lenses_and_hover))
             await stop(editor)
         rows.append(("reopened: lenses and hover from the disk cache", _ms(statistics.median(reopened)), "–"))
     return rows
+
+
+async def shown_lenses(editor: Editor, target: Target) -> None:
+    """Ask for the lenses of a file until there are some."""
+    while not await editor.lenses(target):
+        await asyncio.sleep(0.005)
 
 
 def _import_pygls() -> float:

@@ -28,6 +28,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from limits import output_of
+
+CHECK_SECONDS = 7200.0
+"""The longest that the check of all mistakes may take."""
+
 CASES = Path(__file__).with_suffix("")
 KINDS = ("crash", "silent")
 EVIDENCE = ("none", "call", "config")
@@ -225,10 +230,10 @@ def check(folder: Path, python: str, jobs: int | None) -> dict[str, Report]:
     """Run `fx-lsp check` over a folder: its reports, by the names of the files."""
     command = [sys.executable, "-m", "fx_lsp", "check", str(folder), "--json", "--no-cache", "--python", python]
     command += ["--jobs", str(jobs)] if jobs else []
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"fx-lsp check ended with code {done.returncode}")
-    files: list[Report] = json.loads(done.stdout)["files"]
+    printed, code = output_of(command, CHECK_SECONDS)
+    if code not in (0, 1):
+        raise SystemExit(f"fx-lsp check ended with code {code}")
+    files: list[Report] = json.loads(printed)["files"]
     return {Path(file["file"]).stem: file for file in files}
 
 

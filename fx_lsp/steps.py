@@ -663,7 +663,7 @@ def _names_of_parts(
 def _free_variable(key: int | str, batch: str, bound: Collection[str]) -> str:
     """Return a variable for a part of a batch: its key where that is a name and no other variable has it."""
     is_name = isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
-    name = key if is_name else f"{batch}_{key}"
+    name = str(key) if is_name else f"{batch}_{key}"
     while name in bound:
         name = f"{batch}_{name}"
     return name

@@ -200,7 +200,7 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
     assert wrong["failure"] == snapshot(
         {
             "kind": "shape",
-            "span": {"line": 10, "col": 19, "end_line": 10, "end_col": 24},
+            "span": {"line": 10, "col": 16, "end_line": 10, "end_col": 21},
             "hint": "",
             "severity": "error",
         }
@@ -223,7 +223,7 @@ def test_sarif(project: Path):
     done = check(project, "model.py", "broken.py", "--sarif")
     assert done.returncode == 1
     (run,) = json.loads(done.stdout)["runs"]
-    assert run["columnKind"] == "utf16CodeUnits"
+    assert run["columnKind"] == "unicodeCodePoints"
     for result in run["results"]:
         del result["message"]
     assert run["results"] == snapshot(
@@ -235,7 +235,7 @@ def test_sarif(project: Path):
                     {
                         "physicalLocation": {
                             "artifactLocation": {"uri": "model.py", "uriBaseId": "%SRCROOT%"},
-                            "region": {"startLine": 10, "startColumn": 18, "endLine": 10, "endColumn": 23},
+                            "region": {"startLine": 10, "startColumn": 17, "endLine": 10, "endColumn": 22},
                         },
                         "logicalLocations": [{"fullyQualifiedName": "wrong"}],
                     }
@@ -351,6 +351,37 @@ def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
         (tmp_path / name).write_text(text)
     done = check(tmp_path, "code")
     assert " · 1 traced · 0 not · 0 problems · " in done.stdout
+
+
+BREAKING = """\
+import torch
+
+
+@torch.compile
+def breaking(x: torch.Tensor):
+    print("a")
+    y = torch.relu(x)
+    print("b")
+    return y
+"""
+
+
+def test_the_counts_are_those_of_what_is_listed(tmp_path: Path):
+    (tmp_path / "model.py").write_text(BREAKING)
+    listed = check(tmp_path, "model.py").stdout
+    assert listed.count("    information: line ") == listed.count("[graph-break]") == 2
+    assert " · 0 problems · 2 information · " in listed
+    assert json.loads(check(tmp_path, "model.py", "--json").stdout)["summary"]["information"] == 2
+
+
+def test_what_is_checked_is_not_traced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    text = "import torch\n\ndef f(x: torch.Tensor):\n    B, T = x.shape\n    return x.reshape(B * T).exp()\n"
+    (tmp_path / "model.py").write_text(text)
+    command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--json", "--python", warm_python()]
+    for _ in range(2):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert json.loads(done.stdout)["files"][0]["targets"][0]["seconds"] < 0.05
 
 
 def test_a_check_without_torch(project: Path, tmp_path: Path):

@@ -125,7 +125,7 @@ def test_stages(folder: Path):
 def test_a_stage_that_the_target_has_not(folder: Path):
     done = graph(folder, "model.py::scaled", "--stage", "inference")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "it has" in done.stderr
+    assert "It has:" in done.stderr
 
 
 def test_a_graph_that_is_built_by_hand(folder: Path):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from fx_lsp import __version__, wire
+from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
 from fx_lsp.commands.options import add_tracing_options, cache_path
 from fx_lsp.commands.sarif import to_sarif
@@ -39,9 +40,23 @@ KINDS: dict[str, TargetKind] = {
 }
 
 
+SEVERITIES = """\
+severities:
+  problem (error)  the code is wrong whatever it is called with, or with the inputs that its program gives
+  warning          the code runs only by accident, or with no inputs that were tried
+  information      worth a look, and may be right: a graph break, a value that the trace does not know
+
+A fault that several targets reach is listed and counted once; the others say `as NAME`.
+The exit code is 0 without problems, 1 with some, 2 for wrong usage, 130 when interrupted.
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fx-lsp check`."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, a directory, or path/to/file.py::name")
+    parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, SEVERITIES
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a file, a notebook, a directory, or path/to/file.py::name"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON document")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and CI")
@@ -125,7 +140,7 @@ def _print_end(
             "summary": wire.to_json(summary),
             "files": [to_json(report) for report in reports],
         }
-        print(json.dumps(document, indent=1))
+        print(json.dumps(in_characters(document), indent=1))
     elif arguments.sarif:
         print(json.dumps(to_sarif(reports, Path.cwd()), indent=1))
     else:

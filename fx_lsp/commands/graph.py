@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from fx_lsp import wire
+from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
 from fx_lsp.features.dimensions import STYLES
@@ -22,6 +23,7 @@ from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
 from fx_lsp.features.partial import EXECUTED, shown_trace
 from fx_lsp.model import Failure, Node, Outcome, Stage, Trace, variant_work
+from fx_lsp.tracing.source.targets import stages_like
 
 STAGES = ("forward", "backward", "joint", "inference", "graph", "table", "code", EXECUTED, TORCHSCRIPT)
 
@@ -62,7 +64,7 @@ async def _graph(arguments: argparse.Namespace) -> int:
             answer = await stages_of(engine, chosen, (info.name for info in trace.stages), work)
             outcome, stages = (answer, []) if isinstance(answer, Failure) else (outcome, answer)
     if arguments.json:
-        print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
+        print(json.dumps(in_characters(to_contract(arguments.target, outcome, stages)), indent=2))
     elif isinstance(outcome, Failure):
         print(failure_text(outcome, chosen), file=sys.stderr)
         if trace is not None and stages and arguments.stage in (None, EXECUTED):
@@ -78,7 +80,7 @@ def _print_stage(
 ) -> int:
     by_name = {s.name: s for s in stages}
     if name not in by_name:
-        print(f"fx-lsp: {trace.target} has no stage {name}; it has {', '.join(by_name)}", file=sys.stderr)
+        print(f"fx-lsp: {trace.target} has no stage {name}. {stages_like(name, [*by_name])}", file=sys.stderr)
         return 1
     stage, line = by_name[name], partial(source_line, texts=texts)
     document = render_stage(trace, stage, line, arguments.full, arguments.sizes)

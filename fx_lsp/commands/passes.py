@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from fx_lsp import wire
+from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.graph import to_json
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
@@ -88,7 +89,7 @@ async def _passes(arguments: argparse.Namespace) -> int:
             answer = await stages_of(engine, chosen, _wanted(arguments, outcome), work)
             outcome, stages = (answer, []) if isinstance(answer, Failure) else (outcome, answer)
     if arguments.json:
-        print(json.dumps(to_contract(arguments.target, outcome, stages), indent=2))
+        print(json.dumps(in_characters(to_contract(arguments.target, outcome, stages)), indent=2))
     elif isinstance(outcome, Failure):
         print(failure_text(outcome, chosen), file=sys.stderr)
     elif arguments.diff:

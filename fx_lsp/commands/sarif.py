@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fx_lsp import __version__, files
+from fx_lsp import __version__
+from fx_lsp.commands.columns import character_column
 from fx_lsp.commands.survey import FileReport, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.text import sentence
 from fx_lsp.model import Failure, ProblemSeverity, Related, Severity, Span
-from fx_lsp.tracing.source.parsing import split_lines
 
 _TOLD = ("error", "warning")
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -42,7 +41,7 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
         "runs": [
             {
                 "tool": {"driver": driver},
-                "columnKind": "utf16CodeUnits",
+                "columnKind": "unicodeCodePoints",
                 "originalUriBaseIds": {"%SRCROOT%": {"uri": f"{base.as_uri().rstrip('/')}/"}},
                 "results": results,
             }
@@ -92,17 +91,11 @@ def _result(rule: str, severity: ProblemSeverity, message: str, span: Span, base
 def _location(span: Span, base: Path) -> dict[str, Any]:
     region = {
         "startLine": span.line,
-        "startColumn": utf16_column(_line(span.file, span.line), span.col),
+        "startColumn": character_column(span.file, span.line, span.col) + 1,
         "endLine": span.end_line,
-        "endColumn": utf16_column(_line(span.file, span.end_line), span.end_col),
+        "endColumn": character_column(span.file, span.end_line, span.end_col) + 1,
     }
     return {"physicalLocation": {"artifactLocation": _artifact(span.file, base), "region": region}}
-
-
-def utf16_column(line: str, column: int) -> int:
-    """Return a column in UTF-8 bytes from 0 as one in UTF-16 code units from 1."""
-    before = line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace")
-    return len(before.encode("utf-16-le", "surrogatepass")) // 2 + 1
 
 
 def _artifact(file: str, base: Path) -> dict[str, Any]:
@@ -110,16 +103,3 @@ def _artifact(file: str, base: Path) -> dict[str, Any]:
     if path.is_relative_to(base):
         return {"uri": quote(path.relative_to(base).as_posix()), "uriBaseId": "%SRCROOT%"}
     return {"uri": path.as_uri()}
-
-
-def _line(file: str, number: int) -> str:
-    lines = _lines(file)
-    return lines[number - 1] if number <= len(lines) else ""
-
-
-@lru_cache(maxsize=4)
-def _lines(file: str) -> list[str]:
-    try:
-        return split_lines(files.read_python(file))
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return []

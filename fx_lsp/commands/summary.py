@@ -11,6 +11,7 @@ import json
 import sys
 from functools import partial
 
+from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.graph import to_contract
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
@@ -44,14 +45,15 @@ async def _summary(arguments: argparse.Namespace) -> int:
     line = partial(source_line, texts={chosen.file: chosen.text})
     if isinstance(outcome, Failure):
         if arguments.json:
-            print(json.dumps(to_contract(arguments.target, outcome, ()), indent=2))
+            print(json.dumps(in_characters(to_contract(arguments.target, outcome, ())), indent=2))
         else:
             print(failure_text(outcome, chosen), file=sys.stderr)
         return 1
     if arguments.json:
         inputs = [input_data(i) for i in outcome.inputs]
         data = summary_to_json(summary_of(outcome, stages), line)
-        print(json.dumps({"target": arguments.target, "inputs": inputs, **data, "seconds": outcome.seconds}, indent=2))
+        document = {"target": arguments.target, "inputs": inputs, **data, "seconds": outcome.seconds}
+        print(json.dumps(in_characters(document), indent=2))
     else:
         print_document(render_summary(outcome, stages, line, arguments.full))
     return 0

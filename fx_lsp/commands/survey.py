@@ -177,7 +177,7 @@ async def _look(
     async def trace(target: Target) -> None:
         async with traces:
             started = time.perf_counter()
-            outcome = await engine.outcome(file, target.name, final=bool(target.compiled))
+            outcome = await engine.outcome(file, target.name, final=True)
             waited = time.perf_counter() - started
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return

@@ -33,6 +33,7 @@ from fx_lsp.tracing.open_file import (
 )
 from fx_lsp.tracing.scheduler import Job, Scheduler, Urgency
 from fx_lsp.tracing.source.project import concerns
+from fx_lsp.tracing.source.targets import stages_like
 from fx_lsp.tracing.status import EngineStatus, Reporter, summarize
 from fx_lsp.tracing.trace_request import ask
 from fx_lsp.tracing.workers.failures import internal_error
@@ -160,8 +161,8 @@ class Engine:
             if isinstance(outcome, Failure) and kept is None:
                 return outcome
             if trace is None or kept is None:
-                there = ", ".join(info.name for info in trace.stages) if trace is not None else ""
-                return Failure("unsupported", f"{name} has no stage {stage!r}; it has: {there or 'none'}")
+                there = [info.name for info in trace.stages] if trace is not None else []
+                return Failure("unsupported", f"{name} has no stage {stage!r}", hint=stages_like(stage, there))
             open_file = self._files.get(file)
             decoded = await self._answers.stage(key, kept)
             if decoded is not None and open_file is not None:

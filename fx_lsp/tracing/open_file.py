@@ -244,6 +244,12 @@ class OpenFile:
         answer = self.answers.get(question)
         return answer if answer and self.settled and answer.key == self.key_of(question) else None
 
+    def is_partly_known(self, question: TargetQuestion, key: str) -> bool:
+        """Return whether the trace `key` has answered the question, and is still to add to that: its answer is stored
+        once it has ended."""
+        answer = self.answers.get(question)
+        return answer is not None and answer.key == key and not answer.answer.final
+
     def progress(self, target: str, tracing: Container[str]) -> TraceProgress:
         """Return how far the trace of a target is; `tracing` tells which keys are being traced or wait for it.
 
@@ -270,7 +276,7 @@ def urgency(files: Iterable[OpenFile], focus: Focus | None, key: str, unasked: b
     """Return how urgent the trace `key` is: asked for, at the cursor, in the focused file, elsewhere, a variant of a
     target or a script as a whole; quick first.
 
-    None where nobody wants it; without `unasked`, only what is asked for is wanted.
+    None where nobody wants it; without `unasked`, only what is asked for is wanted, to its end.
     """
     wanted: list[Urgency] = []
     for open_file in files:
@@ -280,7 +286,7 @@ def urgency(files: Iterable[OpenFile], focus: Focus | None, key: str, unasked: b
             continue
         if question in open_file.requests:
             rank = 0
-        elif not unasked:
+        elif not unasked and not open_file.is_partly_known(question, key):
             continue
         elif question.variant or (target := keys.analysis.targets[question.target]).kind == "script":
             rank = 4

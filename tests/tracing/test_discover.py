@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from fx_lsp.tracing.source.parsing import python_of, split_lines
-from fx_lsp.tracing.source.targets import discover, names_like
+from fx_lsp.tracing.source.targets import discover, names_like, stages_like
 
 HEADER = """\
 import torch
@@ -308,6 +308,14 @@ def test_suggestions_for_a_name_that_is_none() -> None:
     assert names_like("atention", names).startswith("Did you mean `attention`?")
     assert names_like("zzz", names).endswith("`f3`, `f4` and 4 more.")
     assert names_like("zzz", []) == "The file has no function or module that can be traced."
+
+
+def test_suggestions_for_a_stage_that_is_none() -> None:
+    names = ["forward", "backward", *(f"joint:pass_{number:03}" for number in range(50))]
+    first, *lines = stages_like("forwards", names).split("\n")
+    assert first.startswith("Did you mean `forward`")
+    assert len(lines) > 5 and max(map(len, lines)) <= 102
+    assert "".join(lines).count("joint:") == 50
 
 
 def test_a_long_chain_of_branches_is_read() -> None:

@@ -263,6 +263,25 @@ async def test_nothing_is_traced_on_open_unless_asked_for(bench: Bench) -> None:
     assert bench.tracers.asked == ["g"]
 
 
+async def test_what_was_known_early_is_traced_to_its_end_and_stored(bench: Bench) -> None:
+    bench.tracers.first = traced
+    bench.tracers.gate.clear()
+    first = bench.engine(trace_on_open=False)
+    first.open(bench.file, TEXT, ())
+    assert isinstance(await first.outcome(bench.file, "g"), Trace)
+    await asyncio.sleep(0.05)
+    assert bench.tracers.ended == []
+    bench.tracers.gate.set()
+    await bench.quiet(first)
+    await first.shutdown()
+    bench.tracers, bench.statuses = Tracers(), []
+    engine = bench.engine(trace_on_open=False)
+    engine.open(bench.file, TEXT, ())
+    await bench.quiet(engine)
+    assert line_of(engine, bench.file, "g") == 7
+    assert bench.tracers.asked == []
+
+
 async def test_in_a_workspace_that_is_not_trusted_texts_are_read_and_nothing_runs(bench: Bench) -> None:
     bench.probe_error = WorkerStartError("an interpreter was started", "interpreter", "")
     engine = bench.engine(trusted=False)
@@ -513,7 +532,7 @@ async def test_what_does_not_exist_is_a_failure(bench: Bench) -> None:
     engine.open(bench.file, TEXT, ())
     assert isinstance(await engine.outcome(bench.file, "nothing"), Failure)
     missing = await engine.stage(bench.file, "f", "backward")
-    assert isinstance(missing, Failure) and "it has: forward" in missing.message
+    assert isinstance(missing, Failure) and missing.hint.endswith("It has:\n  forward")
 
 
 async def test_a_stage_that_was_lost_is_traced_again(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -80,6 +81,14 @@ def names_like(name: str, names: Sequence[str]) -> str:
     more = f" and {len(ordered) - MAX_SUGGESTIONS} more" if len(ordered) > MAX_SUGGESTIONS else ""
     listed = ", ".join(f"`{other}`" for other in ordered[:MAX_SUGGESTIONS])
     return f"Did you mean `{close[0]}`? The file has {listed}{more}." if close else f"The file has {listed}{more}."
+
+
+def stages_like(name: str, names: Sequence[str]) -> str:
+    """Return a text that suggests names of stages in place of one that is none: the closest, then all, in lines."""
+    close = get_close_matches(name, names, 3, 0.5)
+    first = f"Did you mean {' or '.join(f'`{other}`' for other in close)}? " if close else ""
+    lines = textwrap.wrap(", ".join(names) or "none", 100, break_long_words=False, break_on_hyphens=False)
+    return "\n  ".join([f"{first}It has:", *lines])
 
 
 def _targets(

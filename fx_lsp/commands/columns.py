@@ -1,0 +1,40 @@
+"""Columns in what commands print for programs: characters, as Python's `str` counts them, in place of UTF-8 bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, cast
+
+from fx_lsp.commands.sources import read_source
+from fx_lsp.tracing.source.parsing import split_lines
+
+_SPAN = {"file", "line", "col", "end_line", "end_col"}
+
+
+def in_characters(data: Any) -> Any:
+    """Return JSON data in which the columns of all spans, from 0, count characters."""
+    if isinstance(data, list):
+        return [in_characters(item) for item in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    fields = {key: in_characters(value) for key, value in cast("dict[str, Any]", data).items()}
+    if fields.keys() >= _SPAN:
+        fields["col"] = character_column(fields["file"], fields["line"], fields["col"])
+        fields["end_col"] = character_column(fields["file"], fields["end_line"], fields["end_col"])
+    return fields
+
+
+def character_column(file: str, number: int, column: int) -> int:
+    """Return a column in UTF-8 bytes of a line of a file as one in characters, both from 0."""
+    lines = _lines(file)
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    before = line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace")
+    return len(before) if line else column
+
+
+@lru_cache(maxsize=16)
+def _lines(file: str) -> list[str]:
+    try:
+        return split_lines(read_source(file).removeprefix("\ufeff"))
+    except (OSError, SyntaxError, ValueError):
+        return []
