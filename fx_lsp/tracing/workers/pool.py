@@ -209,7 +209,7 @@ class Workers:
 
 
 async def _within(seconds: float, child: Child, answer: Coroutine[Any, Any, TraceReply]) -> TraceReply:
-    """Return an answer. Raises TimeoutError after so many seconds; those in which the child was starved do not count."""
+    """Return an answer. Raises TimeoutError after so many seconds, but for those in which the child was starved."""
     started, task = time.monotonic(), asyncio.create_task(answer)
     try:
         while not task.done():
