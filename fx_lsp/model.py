@@ -311,7 +311,8 @@ class Remark:
     """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code.
 
     `code` says what kind of mistake it is of those that run; None of what the trace demands of sizes and values.
-    `page` is the address of a page of PyTorch's about it, or "".
+    `page` is the address of a page of PyTorch's about it, or "". `rests_on` is what it would be otherwise without, of
+    inputs: where that was guessed, it is information.
     """
 
     message: str
@@ -320,6 +321,7 @@ class Remark:
     related: tuple[Related, ...] = ()
     code: FindingCode | None = None
     page: str = ""
+    rests_on: Literal["", "dtypes"] = ""
 
 
 @dataclass(frozen=True)

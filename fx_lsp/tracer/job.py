@@ -297,11 +297,13 @@ def _trace(
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note(), *numbers_note()),
-        remarks=(
-            *(symbols.remarks() if symbols is not None else ()),
-            *decisions.remarks(),
-            *prepared.remarks,
-            *remarks,
+        remarks=prepared.reported(
+            (
+                *(symbols.remarks() if symbols is not None else ()),
+                *decisions.remarks(),
+                *prepared.remarks,
+                *remarks,
+            )
         ),
         refused=captured.refused,
         unreached=prepared.unreached,

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_iter, tree_map_only
 
-from fx_lsp.model import Remark
+from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.capture.graphs import Names, target_name, value_spec
 from fx_lsp.tracer.capture.node_values import value_of
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -149,9 +149,8 @@ def disagreements(graph: fx.Graph, names: Names) -> list[Remark]:
         for node in graph.nodes:
             if not _runs_here(node.target) or node.target.name() in remarks:
                 continue
-            if (said := _disagreement(node)) is not None:
-                chain = names.chain(node)
-                remarks[node.target.name()] = Remark(said, chain[0] if chain else None, "warning")
+            if (remark := _disagreement(node, next(iter(names.chain(node)), None))) is not None:
+                remarks[node.target.name()] = remark
     return list(remarks.values())
 
 
@@ -163,7 +162,7 @@ def _runs_here(target: Any) -> bool:
     return any(has_kernel(target.name(), key) for key in ("CPU", "CompositeExplicitAutograd"))
 
 
-def _disagreement(node: fx.Node) -> str | None:
+def _disagreement(node: fx.Node, span: Span | None) -> Remark | None:
     operands = [value_of(operand) for operand in node.all_input_nodes]
     if sum(map(bytes_of, operands)) > MAX_OPERAND_BYTES:
         return None
@@ -172,7 +171,9 @@ def _disagreement(node: fx.Node) -> str | None:
     if real is None or real == fake:
         return None
     name = node.target.name()  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
-    return f"the fake kernel of `{name}` gives {', '.join(fake)}, the operator itself {', '.join(real)}"
+    message = f"the fake kernel of `{name}` gives {', '.join(fake)}, the operator itself {', '.join(real)}"
+    alike = [spec.partition("[")[2] for spec in fake] == [spec.partition("[")[2] for spec in real]
+    return Remark(message, span, "warning", rests_on="dtypes" if alike else "")
 
 
 def _real_specs(node: fx.Node, fill: Fill) -> list[str] | None:

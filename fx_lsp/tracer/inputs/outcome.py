@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -44,7 +44,8 @@ class Prepared:
     """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
 
     `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`; `constructor`
-    are the plans for the constructor of the object whose method it is, None if they are unknown.
+    are the plans for the constructor of the object whose method it is, None if they are unknown. `guessed` is what
+    remarks may rest on and nobody gave.
     """
 
     call: Call
@@ -57,6 +58,14 @@ class Prepared:
     unreached: tuple[Unreached, ...] = ()
     variants: tuple[TargetVariant, ...] = ()
     constructor: Plans | None = None
+    guessed: frozenset[str] = frozenset()
+
+    def reported(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+        """Return remarks, of which those that rest on a guess are information."""
+        return tuple(
+            dataclasses.replace(remark, severity="information") if remark.rests_on in self.guessed else remark
+            for remark in remarks
+        )
 
 
 def search_candidate(
@@ -151,8 +160,21 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
     code = unreached(task.tree, task.request.file, run.coverage)
     notes = [*mode, *settled.notes]
     remarks = (_drawn(failure),) if settled.conditions.drawn and failure is not None else ()
-    conditions, constructor = settled.conditions, candidate.constructor
-    return Prepared(call, inputs, run, notes, conditions, otherwise, remarks, unreached=code, constructor=constructor)
+    constructor = candidate.constructor
+    is_open = any(p.source == "search" and not p.dtype_known for _, p in settled.attempt.plans.tensors())
+    guessed = frozenset({"dtypes"} if is_open else ())
+    return Prepared(
+        call,
+        inputs,
+        run,
+        notes,
+        settled.conditions,
+        otherwise,
+        remarks,
+        unreached=code,
+        constructor=constructor,
+        guessed=guessed,
+    )
 
 
 def _drawn(failure: Failure) -> Remark:

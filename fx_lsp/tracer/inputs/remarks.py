@@ -11,6 +11,7 @@ from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
+from fx_lsp.tracer.inputs.evidence.gradients import runs_without_gradients
 from fx_lsp.tracer.inputs.evidence.named_numbers import met_halfway, unlike_docstring, with_named_sizes
 from fx_lsp.tracer.inputs.flags import flags
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -44,7 +45,10 @@ def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
     demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran, failures))
     is_guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
     of_shapes = () if is_guessed else ran.run.findings_of_shapes
-    return (*ran.run.findings, *of_shapes, *_overwritten(ran), *demands)
+    name, is_module = candidate.subject.definition.rpartition(".")[2], bool(candidate.bound.modules)
+    is_off = not is_module and runs_without_gradients(candidate.task.tree, name)
+    writes = () if is_off else _overwritten(ran)
+    return (*ran.run.findings, *of_shapes, *writes, *demands)
 
 
 def _overwritten(ran: Attempt) -> Iterator[Remark]:

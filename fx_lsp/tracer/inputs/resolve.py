@@ -5,22 +5,25 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from fx_lsp.model import Caller, Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS
+from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
 from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.evidence.steps import offers_of_step, wrong_batch
+from fx_lsp.tracer.inputs.guessed_variables import GuessedVariables
 from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.configs import completed, constructor, modules_with, namespaces
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
@@ -32,7 +35,9 @@ from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.load import find, load
 from fx_lsp.tracer.run.conditions import under
+from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.observation import Statements, Stopped
+from fx_lsp.tracer.run.state import variables_around
 from fx_lsp.tracer.source.provenance import Sources
 
 
@@ -145,13 +150,35 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
         elif seen.function is not None:
             subject = Subject(task.request.name, seen.function)
             offers = [seen.offer] if seen.offer is not None else []
-            return _prepare_subject(
-                task, subject, dataclasses.replace(written, recorded=(*written.recorded, *offers)), observe
-            )
+            written = dataclasses.replace(written, recorded=(*written.recorded, *offers))
+            prepared = _prepare_subject(task, subject, written, observe)
+            return _on_guesses_around(task, subject, prepared, seen.guessed)
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
         return Failure("unsupported", f"{name} is not there after {outer} ran: the code that makes it was not reached")
     return dataclasses.replace(failure, message=f"{failure.message} (running {outer}, which makes {name})")
+
+
+def _on_guesses_around(
+    task: Task, subject: Subject, prepared: Prepared | Failure, guessed: frozenset[str]
+) -> Prepared | Failure:
+    """Return what came of a function inside another one; what rests on that one's guessed arguments is no mistake."""
+    node, function = find_function(task.tree, subject.definition), innermost(subject.described)
+    names = guessed & variables_around(function).keys() if isinstance(function, FunctionType) else frozenset[str]()
+    if node is None or not names:
+        return prepared
+    outer, named = task.request.name.rpartition(".")[0], ", ".join(f"`{name}`" for name in sorted(names))
+    guesses, note = GuessedVariables.among(node, names), f"guessed in {outer}, around this function: {named}"
+    if isinstance(prepared, Prepared):
+        remarks = guesses.reported(prepared.remarks, task.lines)
+        return dataclasses.replace(prepared, remarks=remarks, notes=[*prepared.notes, note])
+    if prepared.severity == "information" or not guesses.are_read(prepared.span, task.lines):
+        return prepared
+    hint = f"The arguments of {outer}, around this function, are guessed: {named}. Write a `# fx:` comment there."
+    failure = dataclasses.replace(prepared, kind="inputs", severity="information", hint=hint)
+    if prepared in task.stopped:
+        task.stopped[failure] = task.stopped.pop(prepared)
+    return failure
 
 
 def _observed(task: Task, caller: Caller) -> Observed | Failure:
@@ -175,7 +202,10 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
     finally:
         if before is not None:
             sys.modules[request.module] = before
-    return watch.made(prepared) if isinstance(prepared, Failure) else watch.observed(result)
+    if isinstance(prepared, Failure):
+        return watch.made(prepared)
+    guessed = frozenset(re.split(r"[\[.]", i.name, maxsplit=1)[0] for i in prepared.inputs if i.guessed)
+    return dataclasses.replace(watch.observed(result), guessed=guessed)
 
 
 def _found(module: ModuleType, request: TraceRequest) -> Any:

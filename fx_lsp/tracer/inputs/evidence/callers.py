@@ -30,10 +30,14 @@ from fx_lsp.tracer.run.state import variables_around
 
 @dataclass(frozen=True)
 class Observed:
-    """The target as a caller showed it: its function (None for classes), and how it was called, if it was."""
+    """The target as a caller showed it: its function (None for classes), and how it was called, if it was.
+
+    `guessed` names the arguments of the caller that were guessed.
+    """
 
     function: Callable[..., Any] | None
     offer: Offer | None
+    guessed: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -39,7 +39,7 @@ from fx_lsp.tracer.run.values.drawn import (
     takes_long,
 )
 from fx_lsp.tracer.run.values.numbers import NUMBER, number_of_data
-from fx_lsp.tracer.run.values.reads import reading
+from fx_lsp.tracer.run.values.reads import reading, reads_whole_numbers
 from fx_lsp.tracer.run.values.selections import count_key, note_computed
 from fx_lsp.tracer.run.values.symbols import Symbols, size_hint
 
@@ -226,6 +226,7 @@ def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
         raise needed(None)
     with no_dispatch():
         numbers = value.tensor.flatten()[: _SHOWN + 1].tolist()
+    numbers = [int(number) for number in numbers] if reads_whole_numbers() else numbers
     shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
     decisions.note_value(sys._getframe(1), f"{shown}{_HOW_MADE_UP.get(origin, '')}")
 

@@ -17,6 +17,13 @@ Hear = Callable[[FrameType, str], None]
 
 _hearer: ContextVar[Hear | None] = ContextVar("who hears of values that are read", default=None)
 
+_method: ContextVar[str] = ContextVar("the method that reads values", default="")
+
+
+def reads_whole_numbers() -> bool:
+    """Return True while `int` reads a tensor's value."""
+    return _method.get() == "__int__"
+
 
 @contextmanager
 def reads_heard(hear: Hear) -> Generator[None, None, None]:
@@ -35,6 +42,10 @@ def reading(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def read(self: torch.Tensor, *args: Any, **options: Any) -> Any:
         if (hear := _hearer.get()) is not None:
             hear(sys._getframe(1), name)
-        return method(self, *args, **options)
+        token = _method.set(_method.get() or name)
+        try:
+            return method(self, *args, **options)
+        finally:
+            _method.reset(token)
 
     return read

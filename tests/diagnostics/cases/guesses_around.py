@@ -1,0 +1,58 @@
+# targets: make.init, scheduled.loss_fn, wrong.apply, rotate.inner, sized.apply
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+def make(initializer, experts, shape):
+    def init(weight):
+        size = math.prod(shape)
+        #      ^^^^^^^^^^^^^^^^ …
+        #  information[inputs]: TypeError: 'int' object is not iterable. The arguments of make, around this function,
+        #  are guessed: `experts`, `initializer`, `shape`. Write a `# fx:` comment there.
+        if weight.ndim != 2 or weight.shape[0] != experts or weight.shape[1] != size:
+            raise ValueError("weight must be [experts, prod(shape)]")
+        for i in range(experts):
+            initializer(weight[i].view(shape))
+
+    return init
+
+
+def scheduled(model, steps):
+    def loss_fn(x, target):
+        out = model.net(x)
+        return F.mse_loss(out, target) * steps[0]
+        #                                ^^^^^^^^ …
+        #  information[inputs]: TypeError: 'float' object is not subscriptable. The arguments of scheduled, around
+        #  this function, are guessed: `model`, `steps`. Write a `# fx:` comment there.
+
+    return loss_fn
+
+
+def wrong(scale):
+    def apply(x: torch.Tensor):
+        return x.view(3, 7) @ torch.ones(4, 4) * scale
+        #      ^^^^^^^^^^^^ warning[shape]: x.shape[0] is 3 here: `x.view(3, 7)` works only so.
+
+    return apply
+
+
+def rotate(angles):
+    def inner(x: torch.Tensor):
+        c, s = angles
+        return x * c + x.roll(1, -1) * s
+
+    return inner
+
+
+def sized(width):
+    def apply(x: torch.Tensor):
+        kernel = torch.ones(width, width)
+        return x.view(-1, 7) @ kernel
+        #      ^^^^^^^^^^^^^^^^^^^^^^ …
+        #  information[inputs]: matrices of 256×7 and 8×8 cannot be multiplied: the inner sizes 7 and 8 differ
+        #  (x.view(-1, 7): f32[256, 7], kernel: f32[8, 8]). The arguments of sized, around this function, are guessed:
+        #  `width`. Write a `# fx:` comment there.
+
+    return apply

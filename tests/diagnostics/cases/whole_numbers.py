@@ -1,0 +1,18 @@
+# targets: shown, compared
+import torch
+
+
+def shown(x: torch.Tensor):
+    n = int(x.sum())
+    #   ^^^^^^^^^^^^ information[dimension]: the value of `int(x.sum())` is made up: 1, of numbers drawn at random.
+    #   ^^^^^^^^^^^^ …
+    #  information[dimension]: `n = int(x.sum())` turns a tensor into a Python number: `range(n)` counts to a tensor's
+    #  value, and a trace has shapes but no values: it goes on with numbers drawn at random. Loop over a fixed number,
+    #  or pass the number as an argument.
+    print(list(range(n))[:1])
+    return x * 2
+
+
+def compared(a: torch.Tensor, x: torch.Tensor):
+    same = a.shape == (x.shape[1], x.shape[-1])
+    return x.sum() * (2 if same else 1) + a.sum()
