@@ -26,6 +26,15 @@ def lacks_fake_kernel(error: BaseException) -> bool:
     return _operator(error) is not None
 
 
+def is_internal_to_fakes(error: BaseException) -> bool:
+    """Return True for an assertion of PyTorch's about its own fake tensors, which says nothing of the code."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
+    return isinstance(error, AssertionError) and module.startswith("torch._subclasses.")
+
+
 def missing_kernel(error: BaseException) -> MissingKernel | None:
     """Return what to say of the operator that an error is about, if it lacks its fake kernel."""
     op = _operator(error)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from fx_lsp.model import Related
 from fx_lsp.tracer.source.provenance import Chain
@@ -24,6 +25,11 @@ class FailedCall:
     kwargs: dict[str, Any]
     chain: Chain
     pairing: Related | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Return whether it can be made again: a tensor that `torch.func` wraps is gone once its transformation is."""
+        return not any(is_functorch_wrapped_tensor(tensor) for tensor in tensors_among(self.args, self.kwargs))
 
 
 Caller = Literal["code", "layer", "library"]

@@ -48,7 +48,7 @@ class Attempt:
     def question(self) -> Question | None:
         """Return what asks the torch call that failed, where one did, and where its arguments are why."""
         failed = self.run.failed or refused_call(self.run.error, self.sources)
-        question = Question(failed, self.run.error) if failed is not None else None
+        question = Question(failed, self.run.error) if failed is not None and failed.is_repeatable else None
         return question if question is not None and question.refused is not None else None
 
     @cached_property

@@ -272,7 +272,7 @@ def without_digits(error: BaseException | None) -> str:
 def is_of_gradients(call: FailedCall, error: BaseException) -> bool:
     """Return True if a call raised an error only because its tensors want gradients: without them, none or another."""
     tensors = tensors_of(call)
-    if not any(tensor.requires_grad for tensor in tensors):
+    if not call.is_repeatable or not any(tensor.requires_grad for tensor in tensors):
         return False
     other = _error_of(call, {id(tensor): tensor.detach() for tensor in tensors})
     return other is None or (type(other), str(other)) != (type(error), str(error))
@@ -283,6 +283,8 @@ def runs_without_gradient(call: FailedCall) -> bool:
 
     What is told that it is `training` does change some, which no version counts.
     """
+    if not call.is_repeatable:
+        return False
     tensors = tensors_of(call)
     versions = sum(tensor._version for tensor in tensors)
     if _arguments(call).get("training") or not any(tensor.requires_grad for tensor in tensors):

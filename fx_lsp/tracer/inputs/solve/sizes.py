@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     FROM_DOCSTRING,
     Plans,
     SequencePlan,
+    Sizes,
     TensorPlan,
     ValuePlan,
     fresh_sizes,
@@ -227,9 +229,13 @@ def _with_parts(attempt: Attempt, count: int) -> Iterator[Plans]:
     have, sources = len(last.result), origins(attempt, tensor)
     for path, plan in attempt.plans.tensors():
         other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]  # what has that size by accident is no part
-        changes = {have: count, count: other}
+        changes: dict[int | str, int] = {have: count, count: other}
         if path in sources and have in plan.spec.sizes:
-            yield resized(attempt.plans, lambda sizes, c=changes: tuple(c.get(s, s) for s in sizes), RESIZED, path)
+            yield resized(attempt.plans, partial(_exchanged, changes), RESIZED, path)
+
+
+def _exchanged(changes: Mapping[int | str, int], sizes: Sizes) -> Sizes:
+    return tuple(changes.get(size, size) for size in sizes)
 
 
 def _asked_ranks(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:

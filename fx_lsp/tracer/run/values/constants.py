@@ -345,7 +345,8 @@ def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
     args, kwargs = tree_map_only((torch.Tensor, torch.device, torch.Generator), real, (args, kwargs))
     with plainly(), _seeded(func):
-        return func(*args, **kwargs)
+        # zeros that forward-mode differentiation makes have no memory
+        return tree_map_only(torch.Tensor, lambda t: t.clone() if t._is_zerotensor() else t, func(*args, **kwargs))
 
 
 @contextmanager
