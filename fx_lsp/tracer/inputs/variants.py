@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -62,7 +61,7 @@ def _with_optional_argument(
     task, untried = candidate.task, Optional(code, variants=(TargetVariant(name),))
     if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
         return untried
-    budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
+    budget, before = min(task.seconds, VARIANT_SECONDS), task.seconds
     outcome = search_candidate(_with_argument(candidate, name), ran.plans.with_plan(name, tensor), budget)
     run = outcome.best.run
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
@@ -81,7 +80,7 @@ def _with_optional_argument(
         spec = next(spec.spec for spec in inputs if spec.name.partition("[")[0] == name)
         remark = Remark(f"{failure.message}, with {name} {spec}", failure.span, bad)
         return Optional(code, (remark,), (TargetVariant(name, inputs),))
-    return untried if time.process_time() - started >= budget else Optional(code)
+    return untried if before - task.seconds >= budget else Optional(code)
 
 
 def _with_argument(candidate: Candidate, name: str) -> Candidate:
