@@ -89,15 +89,8 @@ def search(
     solver = Solver(explore, reconstruct) if explore is not None else None
     result = _first_that_runs(start, evaluate, budget.part(budget.seconds * (1 - SHARE_OF_RANKS)), MAX_ATTEMPTS, solver)
     seen = {start}
-    while result.best.run.error is None and (accidents := _accidents(result.best)):
-
-        def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
-            return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
-
-        better = _of_other_rank(result.best, start, evaluate, budget, seen, solver, has_fewer)
-        if better is None:
-            break
-        result.best = better
+    if result.best.run.error is None:
+        result.best = _with_fewest_accidents(result.best, start, evaluate, budget, seen, solver)
     if result.best.run.error is None and result.best.run.emptied:
         result.best = _of_other_values(result.best, evaluate, budget, seen, solver) or result.best
     if result.best.run.error is None and fits_by_accident(result.best):
@@ -113,6 +106,22 @@ def search(
     if result.best.run.error is None:
         result.best = with_short_loops(_simplest(start, result.best, evaluate, budget), evaluate)
     return result
+
+
+def _with_fewest_accidents(
+    best: Attempt, start: Plans, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
+) -> Attempt:
+    """Return an attempt of other ranks that runs with fewer signs of wrong ones, as long as there is one."""
+    while accidents := _accidents(best):
+
+        def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
+            return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
+
+        better = _of_other_rank(best, start, evaluate, budget, seen, solver, has_fewer)
+        if better is None:
+            break
+        best = better
+    return best
 
 
 def _accidents(attempt: Attempt) -> int:

@@ -227,7 +227,7 @@ def _with_parts(attempt: Attempt, count: int) -> Iterator[Plans]:
     have, sources = len(last.result), origins(attempt, tensor)
     for path, plan in attempt.plans.tensors():
         other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]  # what has that size by accident is no part
-        changes = {have: count, count: other}
+        changes: dict[int | str, int] = {have: count, count: other}
         if path in sources and have in plan.spec.sizes:
             yield resized(attempt.plans, lambda sizes, c=changes: tuple(c.get(s, s) for s in sizes), RESIZED, path)
 
