@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from itertools import count
+
 import pytest
 from conftest import TraceFixture
 from inline_snapshot import snapshot
@@ -314,3 +317,14 @@ def test_a_tensor_has_as_many_parts_as_what_is_computed_of_it_is_unpacked_into(
     specs = [i.spec for i in traced.trace.inputs]
     assert len(set(specs)) == 1 and specs[0].startswith("f32[") and specs[0].endswith(f", {width}]")
     assert "backward" in [stage.name for stage in traced.trace.stages]
+
+
+@pytest.mark.parametrize(("source", "name"), [(TIMED, "Timed"), (ATTENTION, "f")])
+def test_what_is_found_depends_on_no_clock(
+    trace: TraceFixture, source: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = inputs(trace, source, name)
+    seconds = count(0, 10)
+    for clock in ("process_time", "perf_counter", "monotonic"):
+        monkeypatch.setattr(time, clock, lambda: float(next(seconds)))
+    assert inputs(trace, source, name) == expected

@@ -16,6 +16,7 @@ from fx_lsp.model import Failure, Remark
 from fx_lsp.specs import MODE
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
+from fx_lsp.tracer.inputs.budget import CALLS_PER_PARAMETER
 from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, instance_of, shown_init, switch
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_class, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.layers import (
@@ -133,6 +134,8 @@ class Candidate:
         arguments = materialize(init, self.written.named)
         instance = instance_of(type(self.constructed.instance), *arguments.args, **arguments.kwargs)
         bound = self.subject.bind(instance)
+        parameters = (parameter for module in bound.modules.values() for parameter in module.parameters())
+        self.task.budget.work.spend_run(CALLS_PER_PARAMETER * sum(1 for _ in parameters))
         if self.offer.mode is not None and "" in bound.modules:
             bound.modules[""].train(self.offer.mode.make())
         _move(bound.modules, where)

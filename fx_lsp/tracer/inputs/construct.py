@@ -80,7 +80,7 @@ def construct(
         return explore(task, plans, alternatives, lambda free: call_of(free.plans(plans), free.sizes))
 
     earlier = resumed(start, alternatives, task.request.previous, INIT)
-    result = search(start, evaluate, task.seconds / 2, earlier, explored)
+    result = search(start, evaluate, task.budget.part(task.seconds / 2), earlier, explored)
     if result.best.run.error is not None:
         lenient = _lenient(task, cls) if isinstance(result.best.run.error, _NOT_HERE) and not is_lenient else None
         if lenient is not None:

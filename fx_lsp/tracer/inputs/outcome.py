@@ -75,14 +75,16 @@ def search_candidate(
     earlier: Plans | None = None,
     attempts: int = MAX_ATTEMPTS,
 ) -> Found:
-    """Search for inputs that a candidate runs with, from `start` on, as `search` does."""
+    """Search for inputs that a candidate runs with, from `start` on, as `search` does, with the work of so many
+    seconds."""
 
     def demanding(attempt: Attempt) -> bool:
         return bool(demands_of(candidate.with_object_of(attempt.plans), attempt))
 
     evaluate = partial(with_few_steps, candidate.evaluate)
     reconstructed = partial(reconstructions, candidate.task, candidate.constructed.instance)
-    return search(start, evaluate, seconds, earlier, candidate.explore, demanding, reconstructed, attempts)
+    budget = candidate.task.budget.part(seconds)
+    return search(start, evaluate, budget, earlier, candidate.explore, demanding, reconstructed, attempts)
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:

@@ -16,6 +16,7 @@ from typing import Any
 from fx_lsp.model import Caller, Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
+from fx_lsp.tracer.inputs.budget import Budget, Work
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
@@ -49,13 +50,16 @@ def prepare(
     tree: ast.Module,
     mode: FakeTensorMode,
     stopped: dict[Failure, Stopped],
+    work: Work | None = None,
 ) -> Prepared | Failure:
-    """Resolve the inputs of `target`; call it inside the fake mode.
+    """Resolve the inputs of `target`; call it inside the fake mode. It adds to the `work` of another target, if given.
 
     `target` is None for a function inside another one: it exists only once that one runs. `stopped` takes the run of
     a target that fails, under its failure.
     """
     lines = request.source.splitlines()
+    work = work or Work()
+    budget = Budget(work, work.seconds + request.seconds)
     deadline = time.process_time() + request.seconds
     construct_class = constructor(module)
     fits = fitting_plans(request, module, construct_class)
@@ -69,7 +73,7 @@ def prepare(
         modules=modules_with(module, construct_class),
     )
     statements = Statements(tree, request.file)
-    task = Task(request, module, sources, lines, tree, statements, deadline, context, mode, stopped)
+    task = Task(request, module, sources, lines, tree, statements, budget, deadline, context, mode, stopped)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
@@ -81,7 +85,7 @@ def prepare(
 
 
 SHARE_OF_CALLER = 0.6
-"""The share of the time left that one caller may use: what it shows is tried afterwards."""
+"""The share of the work left that one caller may use: what it shows is tried afterwards."""
 Observe = Callable[[Caller], "Observed | Failure"]
 
 
@@ -191,7 +195,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
         watch = watcher(task.request, module, task.tree)
         target = _found(module, request)
         with watch.watching():
-            prepared = prepare(request, module, target, task.sources, task.tree, task.mode, {})
+            prepared = prepare(request, module, target, task.sources, task.tree, task.mode, {}, task.budget.work)
             watch.seen = None
             if isinstance(prepared, Prepared):
                 watch.look_inside(prepared.call.function)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up
+from fx_lsp.tracer.inputs.budget import Budget
 from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
@@ -41,9 +41,9 @@ PATIENCE_WITH_VALUES = 20
 REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
 """The attempts that another rank gets to prove a better fit than plans that already run; a combination gets fewer."""
 SHARE_OF_RANKS = 0.3
-"""The share of its time that a search keeps for other ranks than those that it begins with."""
+"""The share of its work that a search keeps for other ranks than those that it begins with."""
 LATEST = 3.0
-"""The seconds that a search goes on for longer if its last attempt came further than any before."""
+"""The seconds of work that a search goes on for longer if its last attempt came further than any before."""
 DETOUR = 5
 """The attempts that come no further until one is made from elsewhere."""
 MAX_VISITS = 8
@@ -70,14 +70,14 @@ class Found:
 def search(
     start: Plans,
     evaluate: Evaluate,
-    seconds: float,
+    budget: Budget,
     earlier: Plans | None = None,
     explore: Explore | None = None,
     fits_by_accident: Callable[[Attempt], bool] = lambda attempt: False,
     reconstruct: Reconstruct = lambda attempt: iter(()),
     attempts: int = MAX_ATTEMPTS,
 ) -> Found:
-    """Try plans from `start` on until one runs, within about `seconds`; then see whether other ranks fit better.
+    """Try plans from `start` on until one runs, within about a budget of work; then see whether other ranks fit better.
 
     Sizes that do not fit are solved for with `explore`, where it is given. Plans fit better when fewer element-wise
     operations have to make up dimensions, and when they do not fit by accident. What an
@@ -87,20 +87,12 @@ def search(
         attempt = evaluate(earlier)
         if attempt.run.error is None:
             return Found(attempt)
-    deadline = time.process_time() + seconds
     solver = Solver(explore, reconstruct) if explore is not None else None
-    result = _first_that_runs(start, evaluate, deadline - seconds * SHARE_OF_RANKS, attempts, solver)
+    result = _first_that_runs(start, evaluate, budget.part(budget.seconds * (1 - SHARE_OF_RANKS)), attempts, solver)
     seen = {start}
-    while result.best.run.error is None and (accidents := _accidents(result.best)):
-
-        def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
-            return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
-
-        better = _of_other_rank(result.best, start, evaluate, deadline, seen, solver, has_fewer)
-        if better is None:
-            break
-        result.best = better
-    result.best = _of_other_values(result.best, evaluate, deadline, seen, solver)
+    if result.best.run.error is None:
+        result.best = _with_fewest_accidents(result.best, start, evaluate, budget, seen, solver)
+    result.best = _of_other_values(result.best, evaluate, budget, seen, solver)
     if result.best.run.error is None and fits_by_accident(result.best):
 
         def fits(attempt: Attempt) -> bool:
@@ -108,12 +100,28 @@ def search(
             is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, start)
             return is_meant and not fits_by_accident(attempt)
 
-        result.best = _of_other_rank(result.best, start, evaluate, deadline, seen, solver, fits) or result.best
+        result.best = _of_other_rank(result.best, start, evaluate, budget, seen, solver, fits) or result.best
     if result.best.run.error is not None and not is_data_dependent(result.best):
-        result = _of_other_ranks(result, start, evaluate, deadline, seen, solver)
+        result = _of_other_ranks(result, start, evaluate, budget, seen, solver)
     if result.best.run.error is None:
-        result.best = with_short_loops(_simplest(start, result.best, evaluate, deadline), evaluate)
+        result.best = with_short_loops(_simplest(start, result.best, evaluate, budget), evaluate)
     return result
+
+
+def _with_fewest_accidents(
+    best: Attempt, start: Plans, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
+) -> Attempt:
+    """Return an attempt of other ranks that runs with fewer signs of wrong ones, as long as there is one."""
+    while accidents := _accidents(best):
+
+        def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
+            return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
+
+        better = _of_other_rank(best, start, evaluate, budget, seen, solver, has_fewer)
+        if better is None:
+            break
+        best = better
+    return best
 
 
 def _accidents(attempt: Attempt) -> int:
@@ -128,17 +136,17 @@ def _has_ranks_of_docstring(attempt: Attempt, start: Plans) -> bool:
     return all(ranks.get(path, rank) == rank for path, rank in said)
 
 
-def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, deadline: float) -> Attempt:
+def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, budget: Budget) -> Attempt:
     """Take back what a repair gave to a parameter that runs with its default just as well."""
     for name, plan in start.items:
-        if getattr(plan, "source", "") == "default" and best.plans[name] != plan and time.process_time() < deadline:
+        if getattr(plan, "source", "") == "default" and best.plans[name] != plan and not budget.is_spent:
             attempt = evaluate(best.plans.with_plan(name, plan))
             if attempt.run.error is None:
                 best = attempt
     return best
 
 
-def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts: int, solver: Solver | None) -> Found:
+def _first_that_runs(start: Plans, evaluate: Evaluate, budget: Budget, attempts: int, solver: Solver | None) -> Found:
     """Best-first: what follows from the furthest run, and there the plans that took the fewest unlikely repairs."""
     order = count()
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
@@ -148,8 +156,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, deadline: float, attempts
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
-        late = time.process_time() - deadline
-        if furthest is not None and late > (0 if stagnation else LATEST):
+        if furthest is not None and -budget.seconds > (0 if stagnation else LATEST):
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
         attempt = evaluate(plans)
@@ -271,52 +278,52 @@ def _of_other_rank(
     best: Attempt,
     start: Plans,
     evaluate: Evaluate,
-    deadline: float,
+    budget: Budget,
     seen: set[Plans],
     solver: Solver | None,
     is_better: Callable[[Attempt], bool],
 ) -> Attempt | None:
     """An attempt with other ranks than `best` has, or than it started with, that runs and is better."""
     for plans in concat(_rank_combinations(start), _other_ranks(best.plans)):
-        if plans in seen or time.process_time() > deadline:
+        if plans in seen or budget.is_spent:
             continue
         seen.add(plans)
-        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
+        attempt = _first_that_runs(plans, evaluate, budget, REPAIRS_PER_RANK, solver).best
         if attempt.run.error is None and is_better(attempt):
             return attempt
     return None
 
 
 def _of_other_values(
-    best: Attempt, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+    best: Attempt, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
 ) -> Attempt:
     """Return an attempt with something else in place of a guessed number or flag, if a tensor loses all elements.
 
     With what it returns no tensor does, if there is such a plan.
     """
     for plans in other_values(best) if best.run.error is None and best.run.emptied else ():
-        if plans in seen or time.process_time() > deadline:
+        if plans in seen or budget.is_spent:
             continue
         seen.add(plans)
-        attempt = _first_that_runs(plans, evaluate, deadline, REPAIRS_PER_RANK, solver).best
+        attempt = _first_that_runs(plans, evaluate, budget, REPAIRS_PER_RANK, solver).best
         if attempt.run.error is None and not attempt.run.emptied:
             return attempt
     return best
 
 
 def _of_other_ranks(
-    result: Found, start: Plans, evaluate: Evaluate, deadline: float, seen: set[Plans], solver: Solver | None
+    result: Found, start: Plans, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
 ) -> Found:
     """Try other ranks where a search ended: they may run, or come further."""
     single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(result.best.plans))
     combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
     for plans, attempts in concat(single, combined):
-        if time.process_time() > deadline:
+        if budget.is_spent:
             return result
         if plans in seen:
             continue
         seen.add(plans)
-        other = _first_that_runs(plans, evaluate, deadline, attempts, solver)
+        other = _first_that_runs(plans, evaluate, budget, attempts, solver)
         if other.best.run.error is None:
             return other
         result.of_other_ranks += other.failures

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -161,7 +160,7 @@ def _with_other_hints(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tu
             if tuple(other.values()) in tried:
                 continue
             tried.add(tuple(other.values()))
-            if len(tried) > MAX_HINTS or time.process_time() > trial.task.deadline:
+            if len(tried) > MAX_HINTS or trial.task.budget.is_spent:
                 return best, hints
             result = trial.plain(best.plans, other)
             if result.run.error is None or result.run.calls > best.run.calls:
@@ -199,7 +198,7 @@ def _without_values(
     assert best.run.error is not None
     tried = evaluate(best.plans)
     if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
-        tried = search(best.plans, partial(with_few_steps, evaluate), trial.task.seconds).best
+        tried = search(best.plans, partial(with_few_steps, evaluate), trial.task.budget.part(trial.task.seconds)).best
     if tried.run.error is not None:
         return None, tried
     notes: list[str] = []
@@ -222,7 +221,7 @@ def _with_drawn_values(trial: _Trial, best: Attempt, hints: dict[str, int]) -> S
 
     tried = evaluate(best.plans)
     if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
-        tried = search(tried.plans, partial(with_few_steps, evaluate), trial.task.seconds).best
+        tried = search(tried.plans, partial(with_few_steps, evaluate), trial.task.budget.part(trial.task.seconds)).best
     if tried.run.error is not None:
         return None
     with under(trial.task.mode, conditions):

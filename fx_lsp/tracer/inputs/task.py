@@ -10,6 +10,7 @@ from typing import Any
 
 from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.inputs.budget import Budget
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.source.provenance import Sources
@@ -20,10 +21,11 @@ MIN_SECONDS = 0.2
 
 @dataclass
 class Task:
-    """One target whose inputs are looked for until `deadline` (`time.process_time`: other programs do not use it up).
+    """One target whose inputs are looked for within a `budget` of work.
 
-    `retried` tells whether code that needs the values of tensors was tried without them; `stopped` takes the run
-    of a target that fails, under its failure.
+    Its program is followed until `deadline`, by the clock of this process: what it does cannot be counted. `retried`
+    tells whether code that needs the values of tensors was tried without them; `stopped` takes the run of a target that
+    fails, under its failure.
     """
 
     request: TraceRequest
@@ -32,6 +34,7 @@ class Task:
     lines: list[str]
     tree: ast.Module
     statements: Statements
+    budget: Budget
     deadline: float
     context: Context
     mode: FakeTensorMode
@@ -41,6 +44,11 @@ class Task:
     @property
     def seconds(self) -> float:
         """Return what is left of the budget, but never nothing."""
+        return max(self.budget.seconds, MIN_SECONDS)
+
+    @property
+    def program_seconds(self) -> float:
+        """Return what is left of the time for its program, but never nothing."""
         return max(self.deadline - time.process_time(), MIN_SECONDS)
 
     def evaluate(self, text: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain as concat
@@ -114,7 +113,7 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
     untried = Optional(code, variants=(TargetVariant(name),))
     if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
         return untried
-    budget, started = min(task.seconds, VARIANT_SECONDS), time.process_time()
+    budget, before = min(task.seconds, VARIANT_SECONDS), task.seconds
     outcome = variant.search(budget)
     candidate, run = variant.candidate.with_object_of(outcome.best.plans), outcome.best.run
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
@@ -135,7 +134,7 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
     if bad != "information" and failure.span is not None:
         remark = Remark(f"{failure.message}, with {variant.shown(inputs)}", failure.span, bad)
         return Optional(code, (remark,), (TargetVariant(name, inputs),))
-    return untried if time.process_time() - started >= budget else Optional(code)
+    return untried if before - task.seconds >= budget else Optional(code)
 
 
 def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared | Failure:

@@ -58,16 +58,17 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
     """
     request = task.request
     for site in request.sites:
-        if task.seconds < request.seconds * KEPT:
+        if task.program_seconds < request.seconds * KEPT:
             _UNFOLLOWED.append(f"{_place(site, request)} was not followed: others took the time")
             continue
         with modules_kept((request.module, site.imported, site.module)):
             until = _time_after(task)
-            offer = first = _seen_at(request, site, task.tree, task.seconds - until, task.mode)
-            if (keys := _key_instead(first, task)) and task.seconds > until:
-                offer = first = _seen_at(request, site, task.tree, task.seconds - until, task.mode, instead=keys)
-            if not isinstance(offer, Offer) and not request.step and task.seconds > until:
-                seconds = task.seconds - _time_after(task)
+            offer = first = _seen_at(request, site, task.tree, task.program_seconds - until, task.mode)
+            if (keys := _key_instead(first, task)) and task.program_seconds > until:
+                seconds = task.program_seconds - until
+                offer = first = _seen_at(request, site, task.tree, seconds, task.mode, instead=keys)
+            if not isinstance(offer, Offer) and not request.step and task.program_seconds > until:
+                seconds = task.program_seconds - _time_after(task)
                 offer = _seen_at(request, site, task.tree, seconds, task.mode, is_tolerant=True)
                 offer = _with_guesses(offer, task) if isinstance(offer, Offer) else offer
         if not isinstance(offer, Offer):
@@ -118,7 +119,7 @@ def _place(site: CallSite, request: TraceRequest) -> str:
 
 def _time_after(task: Task) -> float:
     """Return how many seconds have to be left when a call site ends."""
-    return min(max(task.seconds * (1 - SHARE), task.request.seconds * KEPT), task.seconds - MIN_SECONDS)
+    return min(max(task.program_seconds * (1 - SHARE), task.request.seconds * KEPT), task.program_seconds - MIN_SECONDS)
 
 
 def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> bool:

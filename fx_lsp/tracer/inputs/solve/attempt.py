@@ -71,6 +71,7 @@ def attempt(
     except Exception as error:
         return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.context)
     run = watched_run(task.sources, call.run, RUN_CODE, task.statements, run)
+    task.budget.work.spend_run(run.calls)
     if is_set_for(run.error):
         return attempt(task, plans, alternatives, make)
     created = tuple(call.created)

@@ -6,7 +6,6 @@ import math
 import numbers
 import operator
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from fx_lsp.tracer.compat import ConstantSource, DimDynamic, ShapeEnv, sympy
+from fx_lsp.tracer.inputs.budget import CALLS_PER_SECOND, QUESTIONS_PER_CALL
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.operands import stretches_ones
@@ -94,7 +94,7 @@ class Exploration:
 
 
 GRACE = 1.0
-"""The seconds that a run on symbols may take that begins when the time for a search is used up."""
+"""The seconds of work that a run on symbols may do that begins when the budget of a search is spent."""
 numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one number or several
 
 
@@ -186,17 +186,17 @@ class PathConditions(ShapeEnv):
     """Symbols that answer every question with the sizes that they stand for, and note it.
 
     Unlike in a trace, an answer restricts nothing: a symbol that equals another stays a symbol of its own. After
-    `seconds` of computing there is none, and what asked raises.
+    `most` questions there is none, and what asked raises.
     """
 
-    def __init__(self, run: Run, sources: Sources, chains: bool, seconds: float = math.inf) -> None:
+    def __init__(self, run: Run, sources: Sources, chains: bool, most: float = math.inf) -> None:
         super().__init__(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.conditions: list[Condition] = []
         self.values: dict[sympy.Symbol, int] = {}
         self.taken: set[sympy.Symbol] = set()
         self._run, self._sources, self._chains = run, sources, chains
         self._seen: set[tuple[Any, int]] = set()
-        self._deadline = time.process_time() + seconds
+        self.asked, self._most = 0, most
 
     def size(self, name: str, hint: int) -> torch.SymInt:
         """A symbolic size that is taken to be `hint`."""
@@ -210,8 +210,9 @@ class PathConditions(ShapeEnv):
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer from the sizes that the symbols stand for. Numbers that depend on values are left to PyTorch."""
-        if time.process_time() > self._deadline:
-            raise TimeoutError("a run on symbols takes too long")
+        self.asked += 1
+        if self.asked > self._most:
+            raise TimeoutError("a run on symbols asks too much")
         symbols = getattr(orig_expr, "free_symbols", None)
         if orig_expr == sympy.false:
             self._note(sympy.false, False)
@@ -255,7 +256,8 @@ def explore(
     With `chains`, equalities that hold say where they were asked for.
     """
     run = Run()
-    conditions = PathConditions(run, task.sources, chains, task.seconds + GRACE)
+    most = (task.seconds + GRACE) * CALLS_PER_SECOND * QUESTIONS_PER_CALL
+    conditions = PathConditions(run, task.sources, chains, most)
     free = Free(conditions)
     with (
         with_shape_env(task.mode, conditions),
@@ -265,6 +267,7 @@ def explore(
         repeated_modules_skipped(run),
     ):
         tried = attempt(task, plans, alternatives, lambda: call_of(free), run)
+    task.budget.work.spend_exploration(conditions.asked)
     return Exploration(tried, conditions.conditions, free.dimensions, conditions.values, conditions.taken)
 
 
