@@ -44,8 +44,9 @@ def checked_gradients(sources: Sources) -> Generator[None, None, None]:
             raise
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, NameError, KeyError) as error:
             chain = sources.traceback_chain(error.__traceback__)
-            message = f"`{function.__name__}.backward` raises: {sentence(error)}"
-            raise GradientError(message, chain[0] if chain else None) from error
+            if not chain or sources.rank(inspect.unwrap(function.backward).__code__.co_filename) == 2:
+                raise  # PyTorch made the function itself, as for a custom operator
+            raise GradientError(f"`{function.__name__}.backward` raises: {sentence(error)}", chain[0]) from error
         _check(self, function, gradients if isinstance(gradients, tuple) else (gradients,))
         return gradients
 

@@ -18,7 +18,7 @@ from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
 from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
-from fx_lsp.tracer.failures.fake_kernels import is_internal_to_fakes, lacks_fake_kernel, missing_kernel
+from fx_lsp.tracer.failures.fake_kernels import is_internal_to_fakes, missing_kernel, runs_only_on_real_tensors
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.program.partial_imports import PackageRaised
@@ -87,7 +87,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
     text = str(error)
     if isinstance(error, EffectBlocked):
         return "effect"
-    if isinstance(error, Unfinished) or lacks_fake_kernel(error) or is_internal_to_fakes(error):
+    if isinstance(error, Unfinished) or runs_only_on_real_tensors(error):
         return "unsupported"
     if isinstance(error, SystemExit):
         return "exit"

@@ -21,9 +21,9 @@ class MissingKernel:
     hint: str
 
 
-def lacks_fake_kernel(error: BaseException) -> bool:
-    """Return True if an operator was called that has no fake kernel."""
-    return _operator(error) is not None
+def runs_only_on_real_tensors(error: BaseException) -> bool:
+    """Return True if an operator was called that has no fake kernel, or PyTorch's own fake tensors failed."""
+    return _operator(error) is not None or is_internal_to_fakes(error)
 
 
 def is_internal_to_fakes(error: BaseException) -> bool:

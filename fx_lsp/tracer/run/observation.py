@@ -175,8 +175,8 @@ class Watch(TorchFunctionMode):
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
             frame = frame.f_back
         is_of_torch = self._run.calling is not None or frame.f_globals.get("__name__", "").startswith("torch.")
-        chain = self.chain(frame) if is_of_torch else ()
-        while frame is not None and self._sources.rank(frame.f_code.co_filename) == 2:
+        chain, file = self.chain(frame) if is_of_torch else (), frame.f_code.co_filename
+        while frame is not None and frame.f_code.co_filename == file:
             if not _ASKS_IF_COMPILED.isdisjoint(frame.f_code.co_names):
                 return ()
             frame = frame.f_back

@@ -1,3 +1,4 @@
+# targets: energy, second, forward_over_reverse, directional, batched, guessed
 import torch
 from torch.func import hessian, jacfwd, grad, jacrev, vmap, functional_call, vjp, jvp
 
@@ -20,6 +21,9 @@ def directional(x, v):  # fx: x=f32[5], v=f32[5]
 
 def batched(xs):  # fx: xs=f32[3, 5]
     return vmap(hessian(energy))(xs)
+    #      ^^^^^^^^^^^^^^^^^^^^^^^^^ …
+    #  information[unsupported]: PyTorch cannot run this on fake tensors, which a trace needs. Keep it out of the
+    #  traced function, or pass what it needs as an argument.
 
 
 def guessed(x):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fx_lsp.tracer.failures.exceptions import kind_of
-from fx_lsp.tracer.failures.fake_kernels import lacks_fake_kernel
+from fx_lsp.tracer.failures.fake_kernels import runs_only_on_real_tensors
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -67,7 +67,7 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
     """Plans worth trying after an attempt that raised."""
     error = attempt.run.error
     assert error is not None
-    if isinstance(error, Unfinished) or lacks_fake_kernel(error) or lacks_state(attempt):
+    if isinstance(error, Unfinished) or runs_only_on_real_tensors(error) or lacks_state(attempt):
         return
     seen = {attempt.plans}
     rules = (_on_one_device,) if kind_of(error) == "device" else RULES
