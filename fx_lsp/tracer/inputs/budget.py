@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 CALLS_PER_SECOND = 750
 """How many torch calls on fake tensors take a second on an idle machine: the unit in which work is shown."""
-CALLS_PER_RUN, CALLS_PER_EXPLORATION = 4, 30
+CALLS_PER_RUN, CALLS_PER_EXPLORATION = 4, 8
 """The work of one run besides its calls, and of one on symbols with the sizes that are solved for afterwards."""
 CALLS_PER_PARAMETER = 2
 """How many torch calls make a parameter of a module."""
-QUESTIONS_PER_CALL = 2
+QUESTIONS_PER_CALL = 6
 """How many questions about symbols take as long as a torch call."""
 
 

@@ -54,13 +54,24 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
 
 
 def _item_taken(node: ast.Assign, facts: Mapping[str, Facts]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield `starts`, `start` of `start = starts[i]`, where `i` is no parameter, and `edges` with each of `rows` and
-    `columns` of `rows, columns = edges`."""
-    item, target = node.value, node.targets[0]
-    if isinstance(target, ast.Tuple):
-        yield from ((item, part) for part in target.elts)
-    elif isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id not in facts:
-        yield item.value, node.targets[0]
+    """Yield `starts`, `start` of `start = starts[i]`, where `i` is no parameter, or a number, and `edges` with each of
+    `rows` and `columns` of `rows, columns = edges` and of `rows, columns = edges[0], edges[1]`."""
+    match node:
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+            pairs = list(zip(values, targets, strict=False))
+        case ast.Assign([ast.Tuple(targets), *_], whole):
+            yield from ((whole, part) for part in targets)
+            return
+        case _:
+            pairs = [(node.value, node.targets[0])]
+    for value, part in pairs:
+        match value:
+            case ast.Subscript(whole, ast.Name(counter)) if counter not in facts:
+                yield whole, part
+            case ast.Subscript(whole, ast.Constant(int())):
+                yield whole, part
+            case _:
+                pass
 
 
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:

@@ -112,7 +112,7 @@ class Watcher:
             return
         if self.owner is not None and frame.f_code is _code_of(self.owner.__init__):
             receiver, args = _arguments(frame, self._detail(frame), method=True)
-            if isinstance(receiver, self.owner):
+            if isinstance(receiver, self.owner) and not _has_symbols(frame):
                 self.constructed[id(receiver)] = Instance(receiver, args, self._caller(frame) is not None)
         elif self.seen is None and self.matches(frame) and not _is_symbolic_trace(frame):
             method = frame.f_code.co_varnames[:1] == ("self",)
@@ -189,6 +189,11 @@ def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None
         if plan.make() is default:
             plans_by_name[name] = value(default, "default")
     return plans_by_name
+
+
+def _has_symbols(frame: FrameType) -> bool:
+    """Return True for a call with symbols, with which a search asks for sizes."""
+    return any(isinstance(value, torch.SymInt) for value in frame.f_locals.values())
 
 
 def _is_symbolic_trace(frame: FrameType) -> bool:

@@ -200,10 +200,12 @@ def tensors(name: str, facts: Facts, used_sizes: set[int], context: Context) -> 
 
 
 def _as_rows(facts: Facts) -> Facts:
-    """Return the facts of a tensor whose rows are indices, if it is unpacked into such: `rows, columns = edges`."""
-    if not facts.length or facts.element is None or "index" not in facts.element.uses:
+    """Return the facts of a tensor whose rows are indices, if it is unpacked into such, or they are read by number:
+    `rows, columns = edges`, `rows = edges[0]`."""
+    are_indices = facts.element is not None and ("index" in facts.element.uses or facts.element.dtype == "i64")
+    if not facts.item_count or not are_indices:
         return facts
-    return dataclasses.replace(facts, rank=2, dtype="i64", sizes={0: facts.length}, element=None)
+    return dataclasses.replace(facts, rank=2, dtype="i64", sizes={0: facts.item_count}, element=None)
 
 
 def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list[int]:
@@ -671,7 +673,7 @@ def _anything(name: str, facts: Facts, used_sizes: set[int], context: Context) -
         flags: list[Plan] = [value(flag, "search") for flag in (False, True)]
         first = flags if _FLAG.search(name) else floats if any(p.search(name) for p, _ in _FLOATS) else []
         return [*first, *numbers, pair, *floats, IDENTITY, *flags, *as_tensors]
-    if "tensor" in facts.uses or facts.rank or facts.min_rank or facts.dtype:
+    if facts.uses & {"tensor", "indexed"} or facts.rank or facts.min_rank or facts.dtype:
         return as_tensors
     if "index" in facts.uses:
         numbers = [value(n, "search") for n in (0, 1)]
