@@ -103,7 +103,8 @@ def _variants(candidate: Candidate, plans: Plans, code: Sequence[Unreached]) -> 
     if candidate.node is not None:
         yield from _optional_tensors(candidate, plans, compared_with_none(candidate.node))
     for flag in flags(candidate, plans, code):
-        varied = dataclasses.replace(candidate, start=flag.plans)
+        chosen = {name: [plan] for name, plan in flag.plans.items if name == flag.parameter}
+        varied = dataclasses.replace(candidate, start=flag.plans, alternatives={**candidate.alternatives, **chosen})
         yield _Variant(flag.name, varied.with_object_of(flag.plans), flag.default, True)
 
 
