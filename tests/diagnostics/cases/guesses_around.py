@@ -23,9 +23,6 @@ def scheduled(model, steps):
     def loss_fn(x, target):
         out = model.net(x)
         return F.mse_loss(out, target) * steps[0]
-        #                                ^^^^^^^^ …
-        #  information[inputs]: TypeError: 'float' object is not subscriptable. The arguments of scheduled, around
-        #  this function, are guessed: `model`, `steps`. Write a `# fx:` comment there.
 
     return loss_fn
 
