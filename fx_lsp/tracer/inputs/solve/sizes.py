@@ -74,7 +74,8 @@ def wanted_ranks(attempt: Attempt) -> Iterator[Plans]:
 def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with as many dimensions as the failing call takes of its operands.
 
-    If no other sizes help, the inputs that an operand is computed from get as many more dimensions, or fewer.
+    If no other sizes help, the inputs that an operand is computed from get fewer dimensions, or more if the ranks of
+    all inputs behind the other operands are fixed.
     """
     question = attempt.question
     if question is None:
@@ -82,7 +83,9 @@ def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
     for change in of_other_ranks(question):
         path, rank = path_of(attempt, change.operand), len(change.shape)
         if path is None:
-            if not question.runs_with(of_other_sizes(question)):
+            others = (tensor for tensor in question.tensors if tensor is not change.operand)
+            may_change = rank < change.operand.dim() or all(_is_of_fixed_rank(attempt, tensor) for tensor in others)
+            if may_change and not question.runs_with(of_other_sizes(question)):
                 yield from _of_other_difference(attempt, change.operand, rank - change.operand.dim())
             continue
         if change.shape != _of_rank(change.operand, rank):
@@ -100,11 +103,16 @@ def aligned_ranks(attempt: Attempt) -> Iterator[Plans]:
     if attempt.question is None or not has_different_ranks(attempt.question.call.func, attempt.question.call.args):
         return
     small, large = sorted(attempt.question.tensors[:2], key=lambda tensor: tensor.dim())
-    plans = dict(attempt.plans.tensors())
     if (behind := origins(attempt, small)) and behind.isdisjoint(origins(attempt, large)):
         yield from _of_other_difference(attempt, large, small.dim() - large.dim())
-    if (behind := origins(attempt, large)) and not any(_has_open_rank(plans[path]) for path in behind):
+    if _is_of_fixed_rank(attempt, large):
         yield from _of_other_difference(attempt, small, large.dim() - small.dim())
+
+
+def _is_of_fixed_rank(attempt: Attempt, operand: torch.Tensor) -> bool:
+    """Return True if an operand is computed from inputs, of which each has a rank that something fixes."""
+    plans, behind = dict(attempt.plans.tensors()), origins(attempt, operand)
+    return bool(behind) and not any(_has_open_rank(plans[path]) for path in behind)
 
 
 def _of_other_difference(attempt: Attempt, operand: torch.Tensor, difference: int) -> Iterator[Plans]:
