@@ -1,6 +1,7 @@
 """What modules hold, and when: sizes that a first call decides, hooks, computed weights, tensors in containers."""
 
 import pytest
+from conftest import in_fork
 from inline_snapshot import snapshot
 
 PRELUDE = """
@@ -513,3 +514,26 @@ def test_a_state_in_a_tuple_is_an_input(trace):
         ["f32[24, 8]", "f32[24, 8]", "f32[24]", "f32[24]", "f32[4, 8]", "f32[4, 8]", "f32[4, 8]"]
     )
     assert traced.trace.ops("backward")
+
+
+def test_a_module_that_is_held_twice_moves_with_its_own_parameters(warm_torch: None) -> None:
+    """Tensors that are replaced on the way must not lend their ids to new ones."""
+
+    def shapes() -> list[tuple[tuple[int, ...], tuple[int, ...], bool]]:
+        from torch import nn
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        from fx_lsp.tracer.run.fakes import movable_modules
+
+        class Twice(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Linear(width, width + 1) for width in range(1, 60))
+                self.net = nn.Sequential(*self.layers)
+
+        with FakeTensorMode(), movable_modules():
+            module = Twice().double().half()
+            pairs = zip(module.layers, module.net, strict=True)
+            return [(tuple(a.weight.shape), tuple(b.bias.shape), a.weight is b.weight) for a, b in pairs]
+
+    assert in_fork(shapes) == [((width + 1, width), (width + 1,), True) for width in range(1, 60)]

@@ -38,9 +38,13 @@ def fake_mode() -> FakeTensorMode:
 
 @contextmanager
 def movable_modules() -> Generator[None, None, None]:
-    """Inside, `module.to(…)`, `.half()` and the like work on modules with fake parameters, which torch cannot swap."""
+    """Inside, `module.to(…)`, `.half()` and the like work on modules with fake parameters, which torch cannot swap.
+
+    What a module holds twice is changed once. Tensors that were replaced are kept until the end: a new one with the id
+    of an old one would be taken for it.
+    """
     original = nn.Module._apply
-    done: dict[int, torch.Tensor] | None = None
+    done: dict[int, tuple[torch.Tensor, torch.Tensor]] | None = None
 
     def apply(self: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
         nonlocal done
@@ -57,8 +61,10 @@ def movable_modules() -> Generator[None, None, None]:
             for name, tensor in store.items():
                 if tensor is not None:
                     if id(tensor) not in done:
-                        done[id(tensor)] = _changed(tensor, fn)
-                    store[name] = done[id(tensor)]
+                        changed = _changed(tensor, fn)
+                        done[id(tensor)] = tensor, changed
+                        done[id(changed)] = changed, changed
+                    _, store[name] = done[id(tensor)]
         return self
 
     nn.Module._apply = apply
@@ -181,14 +187,14 @@ def _concrete(cls: type) -> type:
 
 
 def _replace_tensors(module: nn.Module, mode: FakeTensorMode) -> None:
-    fakes: dict[int, torch.Tensor] = {}
+    fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
         if isinstance(tensor, FakeTensor):
             return tensor
         if id(tensor) not in fakes:
-            fakes[id(tensor)] = mode.from_tensor(tensor)
-        return fakes[id(tensor)]
+            fakes[id(tensor)] = tensor, mode.from_tensor(tensor)
+        return fakes[id(tensor)][1]
 
     for part in module.modules():
         stores: list[dict[str, Any]] = [part._parameters, part._buffers, part.__dict__]

@@ -25,10 +25,14 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", 
 
 @dataclass(frozen=True)
 class _Result:
-    """Hold what a module gave, and how many torch calls it took."""
+    """Hold what a module gave, of which arguments, and how many torch calls it took.
+
+    The arguments stay alive, so that no other tensor has the id of one.
+    """
 
     value: Any
     calls: int
+    arguments: Any
 
 
 @contextmanager
@@ -37,14 +41,14 @@ def repeated_modules_skipped(run: Run) -> Generator[None, None, None]:
     kind: Any = nn.Module
     original: Callable[..., Any] = kind.__call__
     results: dict[Hashable, _Result] = {}
-    descriptions: dict[int, Hashable] = {}
+    descriptions: dict[int, tuple[nn.Module, Hashable]] = {}
 
     def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if next(self.children(), None) is None:
             return original(self, *args, **kwargs)
         if id(self) not in descriptions:
-            descriptions[id(self)] = _description(self)
-        module, inputs = descriptions[id(self)], _inputs(args, kwargs)
+            descriptions[id(self)] = self, _description(self)
+        (_, module), inputs = descriptions[id(self)], _inputs(args, kwargs)
         if module is None or inputs is None:
             return original(self, *args, **kwargs)
         key = (module, torch.is_grad_enabled(), inputs)
@@ -54,7 +58,7 @@ def repeated_modules_skipped(run: Run) -> Generator[None, None, None]:
         before, state = run.calls, _attributes(self)
         value = original(self, *args, **kwargs)
         if _attributes(self) == state:
-            results[key] = _Result(value, run.calls - before)
+            results[key] = _Result(value, run.calls - before, (args, kwargs))
         return value
 
     kind.__call__ = call
