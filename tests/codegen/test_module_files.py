@@ -217,6 +217,53 @@ def test_the_original_is_made_with_what_it_was_traced_with(tmp_path: Path, warm_
         assert ("right" in output) == (name != "Started"), name
 
 
+MADE_BY_A_PROGRAM = """\
+import torch
+from torch import nn
+
+
+class Norm(nn.Module):
+    def __init__(self, dim, eps=1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+class Spread(nn.Module):
+    def __init__(self, first, *dims, bias=True):
+        super().__init__()
+        self.part = nn.Linear(first, dims[-1], bias)
+
+    def forward(self, x):
+        return self.part(x).relu()
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = Norm(12)
+        self.spread = Spread(12, 8, 4, bias=False)
+
+    def forward(self, x):
+        return self.spread(self.norm(x))
+
+
+if __name__ == "__main__":
+    print(Block()(torch.randn(5, 12)).shape)
+"""
+
+
+def test_the_original_is_made_as_its_program_makes_it(tmp_path: Path, warm_torch: None) -> None:
+    files = generated(tmp_path / "program.py", MADE_BY_A_PROGRAM, ["Norm", "Spread"])
+    calls = {n: re.findall(rf"^    return {n}\((.*?)\)\n\n", text, re.M | re.S) for n, text in files.items()}
+    assert calls == {"Norm": ["dim=12"], "Spread": ["12, 8, 4, bias=False"]}
+    for name, output in outputs(tmp_path, files).items():
+        assert "right" in output and "wrong" not in output, name
+
+
 RECURRENT = """\
 from torch import nn
 

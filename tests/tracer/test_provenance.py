@@ -205,3 +205,43 @@ def f(x):
     assert ("add", "1 + x * (1 - s)") in found
     assert found[-1] == ("mul", "grad * (s * (1 + x * (1 - s)))")
     assert ("mul", "Swish.apply(x).exp()") in found
+
+
+OWN_MODULE = """
+import torch
+from torch import nn
+
+class Norm(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.register_buffer("shift", torch.zeros(dim))
+
+    def forward(self, x):
+        scaled = x * self.weight
+        return scaled[..., :1], scaled + self.shift
+
+def halves(x):
+    return [half.relu() for half in x.chunk(2, -1)]
+
+class Block(nn.Module):  # fx: init(), x=f32[4, 8]
+    def __init__(self):
+        super().__init__()
+        self.norm = Norm(8)
+
+    def forward(self, x):
+        for part in halves(x):
+            x = x + self.norm(x)[1] + part.sum()
+        return x
+"""
+
+
+def test_calls_of_the_files_own_code_have_what_they_return(trace):
+    traced = trace(OWN_MODULE, "Block")
+    values = {traced.at(value.span): value.spec for value in traced.trace.values if not value.name}
+    assert {text: values.get(text) for text in ("self.norm(x)", "self.weight", "self.shift", "halves(x)")} == {
+        "self.norm(x)": "(f32[4, 1](8, 1), f32[4, 8])",
+        "self.weight": "f32[8]",
+        "self.shift": "f32[8]",
+        "halves(x)": "[f32[4, 4], f32[4, 4]]",
+    }

@@ -35,8 +35,8 @@ from fx_lsp.tracer.inputs.plan.plans import (
     ValuePlan,
     materialize,
 )
-from fx_lsp.tracer.inputs.plan.signatures import hints_of
-from fx_lsp.tracer.inputs.plan.start import start_plans
+from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
+from fx_lsp.tracer.inputs.plan.start import passed, start_plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore
 from fx_lsp.tracer.inputs.subject import Subject
@@ -76,9 +76,11 @@ class Candidate:
     @property
     def constructor(self) -> Plans | None:
         """Return the plans for what its object was constructed with; None if a program made it somewhere else."""
+        owner, init = self.subject.owner, self.offer.init
+        signature = signature_of(owner) if owner is not None else None
         if self.offer.instance is None:
             return self.constructed.plans
-        return None if self.offer.init is None else Plans(tuple(self.offer.init.items()))
+        return passed(signature, init) if signature is not None and init is not None else None
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
         """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""

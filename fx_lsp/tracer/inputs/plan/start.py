@@ -65,6 +65,15 @@ def start_plans(
     return Plans(tuple(items), frozenset(positional), starred, takes_any(signature)), alternatives
 
 
+def passed(signature: inspect.Signature, arguments: Mapping[str, Plan]) -> Plans:
+    """Return the plans for the arguments that a program passed, by position and by name as the signature wants it."""
+    parameters = [p for p in signature.parameters.values() if p.name in arguments]
+    items = {p.name: arguments[p.name] for p in parameters} | dict(arguments)
+    starred = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    by_position = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    return Plans(tuple(items.items()), frozenset(by_position), starred, takes_any(signature))
+
+
 def _spread(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     """Return what `*args` may be: as many tensors as the body takes, two or modules where it looks at them, nothing
     where it hands them on."""
