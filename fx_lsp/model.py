@@ -303,6 +303,7 @@ FindingCode = Literal[
     "pytorch-warning",  # what PyTorch itself warns of
     "unregistered",  # a parameter that its module does not know of
     "upcast",  # operands of several precisions, computed in the widest
+    "wrong-gradient",  # a `backward` raises, or gives a gradient that is none of its argument
 ]
 
 

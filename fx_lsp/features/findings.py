@@ -35,6 +35,7 @@ FINDINGS: dict[FindingCode, FindingKind] = {
     "pytorch-warning": FindingKind("what PyTorch itself warns of, where it warns"),
     "unregistered": FindingKind("a layer or a parameter in a list, a dictionary or a plain attribute of its module"),
     "upcast": FindingKind("operands of several precisions, computed in the widest"),
+    "wrong-gradient": FindingKind("a backward that raises, or returns no gradient of its argument"),
 }
 TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FINDINGS.items() if kind.is_told)
 """The findings that are told where no setting says otherwise."""

@@ -31,6 +31,7 @@ def test_kinds_that_nobody_asked_for_are_not_told() -> None:
             "pytorch-warning",
             "unregistered",
             "upcast",
+            "wrong-gradient",
             "shape",
             "dimension",
         ]

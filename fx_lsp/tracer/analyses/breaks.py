@@ -163,8 +163,11 @@ def _chain(reason: BreakReason, sources: Sources) -> Chain:
 
 
 def _called_last(reason: BreakReason, sources: Sources) -> list[str]:
-    """Return the files of the frames that the user's innermost expression called, up to the break."""
-    files = [frame.filename for frame in reason.stack]
+    """Return the files of the frames that the user's innermost expression called, up to the break.
+
+    Modes that see every torch call are no callers.
+    """
+    files = [frame.filename for frame in reason.stack if frame.name != "__torch_function__"]
     last = max((place for place, file in enumerate(files) if sources.rank(file) == 0), default=-1)
     return files[last + 1 :]
 

@@ -27,7 +27,7 @@ class GradientError(RuntimeError):
 
     def __init__(self, message: str, span: Span | None, depends_on_inputs: bool = True) -> None:
         super().__init__(message)
-        self.remark = Remark(message, span, "error")
+        self.remark = Remark(message, span, "error", code="wrong-gradient")
         self.depends_on_inputs = depends_on_inputs
 
 

@@ -13,12 +13,10 @@ class Multiply(torch.autograd.Function):
         x, w = ctx.saved_tensors
         return grad @ w.t(), grad.t() @ x
         #                    ^^^^^^^^^^^^ …
-        #  information[dimension]: `Multiply.backward` returns f32[32, 64] as the gradient of `w`, which has the shape
-        #  [64, 32].
-        #                    ^^^^^^^^^^^^ …
-        #  error[dimension]: `Multiply.backward` returns f32[5, 12] as the gradient of `w`, which has the shape [12,
-        #  5].
+        #  error[wrong-gradient]: `Multiply.backward` returns f32[5, 12] as the gradient of `w`, which has the shape
+        #  [12, 5].
         #  line 16: traced product
+        #  line 4: also reached from Multiply
 
 
 def product(x, w):  # fx: x=f32[8, 12], w=f32[12, 5]
@@ -36,12 +34,10 @@ class Crash(torch.autograd.Function):
         x, w = ctx.saved_tensors
         return grad @ w, x.t() @ grad
         #      ^^^^^^^^ …
-        #  information[dimension]: `Crash.backward` raises: matrices of 4×32 and 64×32 cannot be multiplied: the inner
-        #  sizes 32 and 64 differ.
-        #      ^^^^^^^^ …
-        #  error[dimension]: `Crash.backward` raises: matrices of 8×5 and 12×5 cannot be multiplied: the inner sizes 5
-        #  and 12 differ.
+        #  error[wrong-gradient]: `Crash.backward` raises: matrices of 8×5 and 12×5 cannot be multiplied: the inner
+        #  sizes 5 and 12 differ.
         #  line 32: traced crash
+        #  line 20: also reached from Crash
 
 
 def crash(x, w):  # fx: x=f32[8, 12], w=f32[12, 5]
@@ -75,11 +71,10 @@ class Straight(torch.autograd.Function):
     def backward(ctx, grad):
         return grad.sum(0) * ctx.scale, None
         #      ^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  information[dimension]: `Straight.backward` returns f32[64] as the gradient of `x`, which has the shape [4,
-        #  64].
-        #      ^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[dimension]: `Straight.backward` returns f32[4] as the gradient of `x`, which has the shape [3, 4].
+        #  error[wrong-gradient]: `Straight.backward` returns f32[4] as the gradient of `x`, which has the shape [3,
+        #  4].
         #  line 64: traced Layer
+        #  line 50: also reached from Straight
 
 
 class Layer(torch.nn.Module):
@@ -102,10 +97,9 @@ class Constant(torch.autograd.Function):
             return None
         return 1.0
         #      ^^^ …
-        #  error[dimension]: `Constant.backward` returns a float as the gradient of `x`, which has the shape [4, 64].
-        #      ^^^ …
-        #  error[dimension]: `Constant.backward` returns a float as the gradient of `x`, which has the shape [8].
-        #  line 85: traced constant
+        #  error[wrong-gradient]: `Constant.backward` returns a float as the gradient of `x`, which has the shape [4,
+        #  64].
+        #  line 85: also reached from constant
 
 
 def constant(x):  # fx: x=f32[8]
