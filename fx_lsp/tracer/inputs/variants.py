@@ -84,12 +84,14 @@ def with_variants(
 ) -> Optional:
     """Look at the code behind `if targets is not None` and `if balance`, which a call without those does not reach.
 
-    `remarks` are those on the target itself.
+    `remarks` are those on the target itself. Of a large model, other values of flags are left to whoever asks for them.
     """
     optional = Optional(code)
     if candidate.node is None or candidate.task.request.work:
         return optional
-    for variant in islice(_variants(candidate, ran.plans, code), MAX_VARIANTS):
+    is_large = ran.run.calls > MAX_CALLS_RETRACED
+    variants = (v for v in _variants(candidate, ran.plans, code) if not (v.is_flag and is_large))
+    for variant in islice(variants, MAX_VARIANTS):
         more = _traced_variant(variant, ran, optional.unreached)
         said = {remark.span for remark in (*remarks, *optional.remarks)}
         new = (remark for remark in more.remarks if remark.span not in said)

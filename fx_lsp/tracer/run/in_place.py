@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd.graph import get_gradient_edge
 
 from fx_lsp.tracer.source.provenance import Chain
 
@@ -52,8 +51,15 @@ def written_tensor(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 def maker_of(tensor: torch.Tensor) -> Any:
-    """Return the node of autograd's graph that made a tensor; of a leaf, the one that adds to its gradient."""
-    return tensor.grad_fn if tensor.grad_fn is not None else get_gradient_edge(tensor).node
+    """Return the node of autograd's graph that made a tensor; of a leaf, the one that adds to its gradient.
+
+    None for a view that was made where no gradients are followed.
+    """
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn
+    with torch.enable_grad(), torch._C.DisableTorchFunction():
+        view = tensor.view_as(tensor)
+    return view.grad_fn.next_functions[0][0] if view.grad_fn is not None else None
 
 
 _AUGMENTED = frozenset(
