@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Remark, Span
+from fx_lsp.model import Remark
+from fx_lsp.tracer.analyses.untrained import assignments
 
 _OWN = frozenset(vars(nn.Module()))
+MAX_DEPTH = 4
+"""How deep collections may be in each other."""
 _COLLECTIONS = frozenset({"list", "tuple", "dict", "set", "sorted", "reversed", "zip"})
 """Calls that only put together what there is."""
 
@@ -28,23 +31,26 @@ def unregistered(root: nn.Module, used: Collection[int], tree: ast.Module, file:
         for attribute, value in vars(part).items():
             if attribute in _OWN or not any(_is_hidden(tensor, used, registered) for tensor in _tensors(value)):
                 continue
-            for definition in _definitions(type(part), tree):
-                target = _assignment(definition, attribute)
-                if target is not None:
-                    if not _is_given(definition, attribute) and not _is_read_elsewhere(attribute, definition, tree):
-                        yield Remark(_message(attribute, value), _span(target, file), "warning", code="unregistered")
-                    break
+            definition = next((d for d in _definitions(type(part), tree) if attribute in assignments(d, file)), None)
+            if (
+                definition is None
+                or _is_given(definition, attribute)
+                or _is_read_elsewhere(attribute, definition, tree)
+            ):
+                continue
+            span = assignments(definition, file)[attribute]
+            yield Remark(_message(attribute, value), span, "warning", code="unregistered")
 
 
 def _is_hidden(tensor: torch.Tensor, used: Collection[int], registered: Collection[int]) -> bool:
     return tensor.requires_grad and tensor.is_leaf and id(tensor) in used and id(tensor) not in registered
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    """Yield what a value holds, however deep its lists, tuples, sets and dictionaries are; itself if it is none."""
+def _parts(value: Any, depth: int = MAX_DEPTH) -> Iterator[Any]:
+    """Yield the items of lists, tuples, sets and dictionaries inside each other; of anything else the value itself."""
     if isinstance(value, (list, tuple, set, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _parts(part)
+        for part in (value.values() if isinstance(value, dict) else value) if depth > 0 else ():
+            yield from _parts(part, depth - 1)
     else:
         yield value
 
@@ -72,13 +78,6 @@ def _definitions(cls: type, tree: ast.Module) -> Iterator[ast.ClassDef]:
     """Yield the definitions in a file of a class and of its bases."""
     by_name = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     return (by_name[base.__name__] for base in cls.__mro__ if base.__name__ in by_name)
-
-
-def _assignment(definition: ast.ClassDef, attribute: str) -> ast.Attribute | None:
-    """Return where a class assigns an attribute of `self` first."""
-    attributes = (node for node in ast.walk(definition) if isinstance(node, ast.Attribute))
-    stores = (node for node in attributes if _is_of_self(node, attribute, ast.Store))
-    return min(stores, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
 def _is_of_self(node: ast.AST, attribute: str, context: type[ast.expr_context]) -> bool:
@@ -126,7 +125,3 @@ def _is_read_elsewhere(attribute: str, definition: ast.ClassDef, tree: ast.Modul
         and (id(node) in own or not _is_of_self(node, attribute, ast.Load))
         for node in reads
     )
-
-
-def _span(node: ast.Attribute, file: str) -> Span:
-    return Span(file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)

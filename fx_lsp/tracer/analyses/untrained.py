@@ -30,7 +30,7 @@ def untrained_layers(
     by_attribute: dict[str, list[str]] = {}
     for name in parameters:
         by_attribute.setdefault(name.partition(".")[0], []).append(name)
-    reads, places = _reads(cls), _assignments(definition, file)
+    reads, places = _reads(cls), assignments(definition, file)
     for attribute, names in by_attribute.items():
         if attribute not in places or not all(name in used for name in names):
             continue
@@ -64,7 +64,7 @@ def _codes(member: Any) -> Iterator[CodeType]:
             yield code
 
 
-def _assignments(definition: ast.ClassDef, file: str) -> dict[str, Span]:
+def assignments(definition: ast.ClassDef, file: str) -> dict[str, Span]:
     """Return where a class assigns attributes of `self`."""
     places: dict[str, Span] = {}
     for node in ast.walk(definition):

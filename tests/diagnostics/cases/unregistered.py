@@ -1,4 +1,4 @@
-# targets: Plain, Table, Registered, Frozen, Borrowed, Owner, Collected, Appended, Trunk, train.step
+# targets: Plain, Table, Registered, Frozen, Borrowed, Owner, Collected, Appended, Cyclic, Trunk, train.step
 import torch
 import torch.nn as nn
 
@@ -102,13 +102,13 @@ class Appended(nn.Module):
        #^^^^^^^^^^^ …
        #  warning[unregistered]: `self.blocks` is a plain list: `parameters()`, `to()` and `state_dict()` do not reach
        #  its layers; make it an `nn.ModuleList`.
-       #  line 105: also reached from Trunk
+       #  line 116: also reached from Trunk
         self._build(depth)
         self.branches = {"left": (nn.Linear(8, 4), nn.GELU()), "right": (nn.Linear(8, 4), nn.SiLU())}
        #^^^^^^^^^^^^^ …
        #  warning[unregistered]: `self.branches` is a plain dict: `parameters()`, `to()` and `state_dict()` do not
        #  reach its layers; make it an `nn.ModuleDict`.
-       #  line 105: also reached from Trunk
+       #  line 116: also reached from Trunk
 
     def _build(self, depth):
         for _ in range(depth):
@@ -118,6 +118,17 @@ class Appended(nn.Module):
         for block in self.blocks:
             x = x + block(x)
         return torch.cat([act(layer(x)) for layer, act in self.branches.values()], -1)
+
+
+class Cyclic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(8, 8)
+        self.tree = {"children": [], "name": "root"}
+        self.tree["children"].append(self.tree)
+
+    def forward(self, x):
+        return self.out(x)
 
 
 class Trunk(nn.Module):
