@@ -322,7 +322,7 @@ class Remark:
     related: tuple[Related, ...] = ()
     code: FindingCode | None = None
     page: str = ""
-    rests_on: Literal["", "dtypes"] = ""
+    rests_on: Literal["", "dtypes", "inputs"] = ""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Occurrence:
 
     @property
     def cause(self) -> Cause:
-        """Return what tells the fault from others: the expression and the code, or the line of a failure.
+        """Return the key of the fault, which others do not have: the expression and the code, or the line of a failure.
 
         What a trace demands of sizes is as many faults as sentences. A fault without a place is its target's own.
         """
@@ -85,7 +85,7 @@ class Occurrence:
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """Return what sorts those that reach a fault: the worst first, then the innermost that the fault is in."""
+        """Return a sort key for the targets that reach a fault: the worst first, then the innermost around it."""
         target = self.target.span
         is_outside = self.place is None or not target.contains(self.place)
         return _WORST_FIRST.index(self.severity), is_outside, 0 if is_outside else target.end_line - target.line

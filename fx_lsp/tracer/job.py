@@ -280,7 +280,7 @@ def _trace(
         infos, shown, remarks = ledger.infos, ledger.stages, list(ledger.remarks)
     else:
         remarks += _of_operators(captured)
-    remarks += _of_gradient(captured, prepared.inputs)
+    remarks += captured.remarks
     if not request.work:
         remarks += [*_of_annotations(request, loaded, tree, prepared), *_of_training(request, loaded, tree, captured)]
         remarks += _of_registration(request, tree, prepared, captured)
@@ -473,14 +473,6 @@ def _of_registration(request: TraceRequest, tree: ast.Module, prepared: Prepared
     used = {id(item.tensor) for item in captured.inputs} if captured.joint is not None else set[int]()
     roots = prepared.call.modules.values()
     return [remark for root in roots for remark in unregistered(root, used, tree, request.file)]
-
-
-def _of_gradient(captured: Captured, inputs: Sequence[InputSpec]) -> Iterator[Remark]:
-    """Yield what is wrong with a gradient; a guessed input may be one that its `backward` does not expect."""
-    error = captured.wrong_gradient
-    if error is not None:
-        is_guessed = error.depends_on_inputs and any(item.guessed or item.source == "search" for item in inputs)
-        yield replace(error.remark, severity="information") if is_guessed else error.remark
 
 
 def _of_operators(captured: Captured) -> list[Remark]:

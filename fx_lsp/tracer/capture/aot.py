@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.model import Stage
+from fx_lsp.model import Remark, Stage
 from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_gradients
 from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.capture.graphs import Names, stage_of
@@ -28,8 +28,7 @@ class Captured:
     """The graphs of one call. `saved` are the forward nodes whose values backward reads.
 
     `forward` and `backward` are None for an inference graph, `inference` is None otherwise. It is `refused` where
-    PyTorch cannot differentiate the call, perhaps because of a `wrong_gradient`. `untrained` are parameters that the
-    joint graph has no gradient for.
+    PyTorch cannot differentiate the call. `untrained` are parameters that the joint graph has no gradient for.
     """
 
     inputs: list[FlatInput]
@@ -42,13 +41,14 @@ class Captured:
     saved: list[torch.fx.Node] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     refused: bool = False
-    wrong_gradient: GradientError | None = None
+    remarks: tuple[Remark, ...] = ()
     untrained: list[Untrained] = field(default_factory=list[Untrained])
 
     def refuse(self, error: Exception) -> None:
         """Note why there is no backward graph."""
         self.refused = True
-        self.wrong_gradient = error if isinstance(error, GradientError) else None
+        if isinstance(error, GradientError):
+            self.remarks = (error.remark,)
         self.notes = (f"it has no backward graph: {sentence(error)}", *self.notes)
 
 

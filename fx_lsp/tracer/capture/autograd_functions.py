@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import torch
@@ -22,13 +22,12 @@ from fx_lsp.tracer.source.provenance import Sources
 class GradientError(RuntimeError):
     """A `backward` raised, or gave gradients that do not belong to the arguments; PyTorch raises as well.
 
-    It `depends_on_inputs` if other arguments of `forward` may get other gradients.
+    Its `remark` rests on the inputs if other arguments of `forward` may get other gradients.
     """
 
-    def __init__(self, message: str, span: Span | None, depends_on_inputs: bool = True) -> None:
+    def __init__(self, message: str, span: Span | None, rests_on: Literal["", "inputs"] = "inputs") -> None:
         super().__init__(message)
-        self.remark = Remark(message, span, "error", code="wrong-gradient")
-        self.depends_on_inputs = depends_on_inputs
+        self.remark = Remark(message, span, "error", code="wrong-gradient", rests_on=rests_on)
 
 
 @contextmanager
@@ -60,7 +59,7 @@ def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
     if len(gradients) < count or any(gradient is not None for gradient in gradients[count:]):
         counts = f"{_count(len(gradients), 'gradient')} for {_count(count, 'argument')} of `forward`"
         message = f"`{function.__name__}.backward` returns {counts}: one is needed for each, or None"
-        raise GradientError(message, _returned(function.backward), depends_on_inputs=False)
+        raise GradientError(message, _returned(function.backward), rests_on="")
     arguments = [number for number, is_needed in enumerate(node.needs_input_grad) if is_needed]
     edges = [edge for edge in node.next_functions if edge[0] is not None]
     for number, (maker, output) in zip(arguments, edges, strict=False):
@@ -71,7 +70,7 @@ def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
         got = describe(gradient.detach()) if is_tensor else f"a {type(gradient).__name__}"
         argument = f"`{_argument(function, number)}`, which has the shape {[*wanted]}"
         message = f"`{function.__name__}.backward` returns {got} as the gradient of {argument}"
-        raise GradientError(message, _returned(function.backward, number), depends_on_inputs=is_tensor)
+        raise GradientError(message, _returned(function.backward, number), "inputs" if is_tensor else "")
 
 
 def _is_sum_to(wanted: torch.Size, shape: torch.Size) -> bool:

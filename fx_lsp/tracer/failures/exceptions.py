@@ -193,7 +193,7 @@ _PLAINER = (
 
 
 def _about_operands(failed: FailedCall, span: Span | None, lines: list[str], kind: FailureKind) -> str:
-    """Return what a message says of the operands of a call: their specs, and where two of them were paired."""
+    """Return the end of a message, about the operands of a call: their specs, and where two of them were paired."""
     operands = _operands(failed, span, lines) if kind in ("shape", "dtype", "device", "error") else ""
     paired = f"; line {failed.pairing.span.line}: {failed.pairing.message}" if failed.pairing is not None else ""
     return (f" ({operands})" if operands else "") + paired

@@ -165,6 +165,7 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
     constructor = candidate.constructor
     is_open = any(p.source == "search" and not p.dtype_known for _, p in settled.attempt.plans.tensors())
     guessed = frozenset({"dtypes"} if is_open else ())
+    guessed |= {"inputs"} if any(item.guessed or item.source == "search" for item in inputs) else frozenset()
     return Prepared(
         call,
         inputs,

@@ -166,7 +166,7 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
 def _on_guesses_around(
     task: Task, subject: Subject, prepared: Prepared | Failure, guessed: frozenset[str]
 ) -> Prepared | Failure:
-    """Return what came of a function inside another one; what rests on that one's guessed arguments is no mistake."""
+    """Return the outcome for a nested function; a mistake that rests on guessed arguments around it is information."""
     node, function = find_function(task.tree, subject.definition), innermost(subject.described)
     names = guessed & variables_around(function).keys() if isinstance(function, FunctionType) else frozenset[str]()
     if node is None or not names:

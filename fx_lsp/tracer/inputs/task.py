@@ -48,7 +48,7 @@ class Task:
 
     @property
     def program_seconds(self) -> float:
-        """Return what is left of the time for its program, but never nothing."""
+        """Return the seconds that are left for its program, at least MIN_SECONDS."""
         return max(self.deadline - time.process_time(), MIN_SECONDS)
 
     def evaluate(self, text: str) -> Any:

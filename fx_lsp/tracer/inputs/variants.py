@@ -74,7 +74,7 @@ class _Variant:
         return "information" if self.is_flag and reads_none(outcome.best) else bad
 
     def shown(self, inputs: Sequence[InputSpec]) -> str:
-        """Return what it is called with: `balance=True`, `targets i64[4, 8]`."""
+        """Return its argument as a message shows it: `balance=True`, `targets i64[4, 8]`."""
         specs = (f"{self.name} {spec.spec}" for spec in inputs if spec.name.partition("[")[0] == self.name)
         return next(specs, self.name)
 

@@ -246,7 +246,7 @@ _KEEP_SHAPE = frozenset(
 def _by_name(
     facts: Mapping[str, Facts], rebound: Mapping[str, int], variables: Mapping[str, Facts]
 ) -> tuple[_Of, _Named]:
-    """Return what finds the facts of a parameter where its name stands; `variables` hold elements of parameters."""
+    """Return a lookup of the facts of a parameter by its name; `variables` hold elements of parameters."""
 
     def named(name: str, line: int) -> Facts | None:
         return facts.get(name) if line <= rebound.get(name, line) else None
@@ -259,7 +259,7 @@ def _by_name(
 
 
 def _by_attribute(facts: Mapping[str, Facts], kept: Mapping[str, str]) -> tuple[_Of, _Named]:
-    """Return what finds the facts of a parameter where an expression stands that keeps it: `self.blocks`."""
+    """Return a lookup of the facts of a parameter by an expression that keeps it: `self.blocks`."""
 
     def of(expression: ast.expr) -> Facts | None:
         return _kept(expression, facts, kept) or _part(expression, of)
