@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import linecache
 import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
-from unittest.mock import patch
 
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.optim import Optimizer
 
 from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_gradients
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, is_wrong
-from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
-from fx_lsp.tracer.program.absences import Absences, Absent, AbsentError
-from fx_lsp.tracer.program.data_loaders import one_batch_each
-from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.load import codes_of, empty_module
-from fx_lsp.tracer.program.time_limit import time_limit
+from fx_lsp.tracer.program.absences import Absent, AbsentError
+from fx_lsp.tracer.program.load import empty_module
 from fx_lsp.tracer.program.weights import are_weights_left_out
-from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, Turns, rehearsed
+from fx_lsp.tracer.rehearsal.program_run import ProgramRun
+from fx_lsp.tracer.rehearsal.script import rehearsed
 from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.observation import Run, watched_run
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.run.values import constants
 from fx_lsp.tracer.run.values.constants import arrays_refuse_gradients
-from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
 from fx_lsp.tracer.source.expressions import shown_expression
 from fx_lsp.tracer.source.provenance import Sources
 
@@ -62,40 +54,19 @@ class _Wrong(BaseException):
 
 
 @dataclass
-class _Rehearsal:
-    sources: Sources
-    run: Run
-    absences: Absences = field(default_factory=Absences)
-    turns: Turns = field(default_factory=Turns)
-    line: CommandLine = field(default_factory=CommandLine)
-    caught: int = 0
-
-    def namespace(self) -> dict[str, Any]:
-        """Return what the rehearsed code calls."""
-        names = self.absences.namespace(self.absent)
-        return {**names, TURNS: self.turns.through, AGAIN: self.turns.again, TRYING: self._trying}
-
-    @contextmanager
-    def _trying(self) -> Generator[None, None, None]:
-        self.caught += 1
-        try:
-            yield
-        finally:
-            self.caught -= 1
+class _Rehearsal(ProgramRun):
+    sources: Sources = field(kw_only=True)
+    run: Run = field(kw_only=True)
 
     def forget_failed(self) -> None:
         """Forget the torch call that failed last: something else stands for its result."""
         self.run.failed = None
 
-    def absent(self, error: BaseException, imported: bool) -> Any:
-        """Return what stands for the result of a statement that raised an error; raise that where the code catches it,
-        or is itself to blame."""
-        if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)) or _is_check(error):
-            raise error
+    def examine(self, error: BaseException) -> None:
+        """End the run with an error that is the script's own doing."""
         if self._is_own(error):
             raise _Wrong from error
         self.forget_failed()
-        return self.absences.record(error, imported)
 
     def _is_own(self, error: BaseException) -> bool:
         """Return True if an error is the script's own doing: nothing of what is not here had a part in it."""
@@ -141,28 +112,22 @@ class _Rehearsal:
 def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Failure | None:
     """Return the first thing that a script does wrong; None where nothing is."""
     run = Run(checked=True)
-    rehearsal = _Rehearsal(sources, run)
+    rehearsal = _Rehearsal(sources=sources, run=run)
     tree = rehearsed(ast.parse(request.source, request.file))
     lines = request.source.splitlines()
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(keepends=True), request.file)
     module = empty_module(request)
     vars(module).update(rehearsal.namespace())
 
-    def whole() -> None:
-        _run(request, rehearsal, tree, module)
-
     with ExitStack() as stack:
-        stack.enter_context(mode)
-        stack.enter_context(decided_by(Decisions(sources, lines, is_rehearsal=True)))
-        stack.enter_context(forbid_effects())
-        rehearsal.line = stack.enter_context(started_as(request.file))
-        stack.enter_context(one_batch_each(and_last=True))
+        stack.enter_context(rehearsal.surroundings(request.file, sources, lines, mode))
         stack.enter_context(arrays_refuse_gradients())
         stack.enter_context(checked_gradients(sources))
-        stack.enter_context(_plain_steps())
-        stack.enter_context(_no_remote_calls())
-        stack.enter_context(rehearsal.turns.counting())
-        watched_run(sources, whole, _run.__code__, None, run)
+
+        def whole() -> None:
+            rehearsal.execute(tree, request.file, module)
+
+        watched_run(sources, whole, ProgramRun.execute.__code__, None, run)
     error = run.error.__cause__ if isinstance(run.error, _Wrong) else None
     if isinstance(error, GradientError):
         return Failure("shape", error.remark.message, error.remark.span, severity="error")
@@ -202,25 +167,10 @@ def _of_pairs(rehearsal: _Rehearsal) -> Iterator[Failure]:
             yield Failure("shape", finding.message, finding.span, severity="warning")
 
 
-def _run(request: TraceRequest, rehearsal: _Rehearsal, tree: ast.Module, module: ModuleType) -> None:
-    with time_limit(SECONDS):
-        for code, imports in codes_of(tree, request.file):
-            with forbid_effects(imports=imports):
-                exec(code, module.__dict__)
-            if imports:
-                rehearsal.line.imported()
-
-
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
     while traceback is not None:
         yield traceback.tb_frame, traceback.tb_lineno
         traceback = traceback.tb_next
-
-
-def _is_check(error: BaseException) -> bool:
-    """Return True if an assertion of the statement itself does not hold."""
-    traceback = error.__traceback__
-    return isinstance(error, AssertionError) and traceback is not None and traceback.tb_next is None
 
 
 def _stems_from_absence(error: BaseException | None) -> bool:
@@ -284,45 +234,3 @@ def _statement(frame: FrameType, line: int) -> ast.stmt | None:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
     around = [node for node in nodes if node.lineno <= line <= (node.end_lineno or node.lineno)]
     return max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
-
-
-@contextmanager
-def _plain_steps() -> Generator[None, None, None]:
-    """Inside, PyTorch's optimizers change each parameter by its gradient, in place, and compute no more."""
-    with ExitStack() as stack:
-        kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type) and issubclass(kind, Optimizer)]
-        for kind in kinds:
-            if "step" in vars(kind) and kind is not Optimizer:
-                stack.enter_context(patch.object(kind, "step", _plain_step))
-        yield
-
-
-@contextmanager
-def _no_remote_calls() -> Generator[None, None, None]:
-    """Inside, there are no other processes that a script could wait for.
-
-    A target's remote calls run here; what a whole script's do to each other at the same time would not be what they do.
-    """
-    if not dist.is_available():
-        yield
-        return
-    rpc: Any = importlib.import_module("torch.distributed.rpc")
-
-    def init_rpc(*args: Any, **kwargs: Any) -> Any:
-        raise AbsentError(NotImplementedError("the other processes are not there"))
-
-    with patch.object(rpc, "init_rpc", init_rpc):
-        yield
-
-
-def _plain_step(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
-    loss = None
-    if closure is not None:
-        with torch.enable_grad():
-            loss = closure()
-    with torch.no_grad():
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None and not parameter.grad.is_sparse:
-                    parameter.add_(parameter.grad)
-    return loss

@@ -103,20 +103,20 @@ class Watcher:
     def look_inside(self, function: Callable[..., Any]) -> None:
         """Take the code of a nested target from that of the function around it which really ran."""
         if self.is_nested is not None:
-            self.code = _inner_code(_code_of(function), self.is_nested) or self.code
+            self.code = _inner_code(code_of(function), self.is_nested) or self.code
 
     def _event(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "return" and self.constructed and frame.f_code.co_name == "__init__":
             self._leave(frame)
         if event != "call" or frame.f_code.co_filename != self.file:
             return
-        if self.owner is not None and frame.f_code is _code_of(self.owner.__init__):
-            receiver, args = _arguments(frame, self._detail(frame), method=True)
-            if isinstance(receiver, self.owner) and not _has_symbols(frame):
+        if self.owner is not None and frame.f_code is code_of(self.owner.__init__):
+            receiver, args = arguments_of(frame, self._detail(frame), method=True)
+            if isinstance(receiver, self.owner) and not has_symbols(frame):
                 self.constructed[id(receiver)] = Instance(receiver, args, self._caller(frame) is not None)
-        elif self.seen is None and self.matches(frame) and not _is_symbolic_trace(frame):
+        elif self.seen is None and self.matches(frame) and not is_symbolic_trace(frame):
             method = frame.f_code.co_varnames[:1] == ("self",)
-            receiver, args = _arguments(frame, self._detail(frame), method)
+            receiver, args = arguments_of(frame, self._detail(frame), method)
             evaluates = isinstance(receiver, nn.Module) and not receiver.training
             mode = value(False, "call site", self._detail(frame)) if evaluates else None
             self.seen = Seen(args, receiver, function_of(frame.f_code, frame.f_locals), mode)
@@ -156,8 +156,8 @@ class Watcher:
         instance = self.constructed.get(id(receiver))
         init = instance.args if instance is not None and instance.receiver is receiver else None
         if init is not None:
-            init = _beside_defaults(init, self._constructor)
-        args = _beside_defaults(self.seen.args, function)
+            init = beside_defaults(init, self._constructor)
+        args = beside_defaults(self.seen.args, function)
         return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
 
     def made(self, failure: Failure) -> Observed | Failure:
@@ -173,13 +173,13 @@ class Watcher:
         for instance in reversed(self.constructed.values()):
             if instance.by_program:
                 is_kept = instance.is_whole and not isinstance(instance.receiver, nn.Module)
-                init = _beside_defaults(instance.args, self._constructor)
+                init = beside_defaults(instance.args, self._constructor)
                 return Offer({}, init, instance.receiver if is_kept else None)
         return None
 
 
-def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
-    """The same plans, of which those that say what the parameter's default says are of that source."""
+def beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
+    """Return the same plans, of which those that say what the parameter's default says are of that source."""
     signature = signature_of(function) if function is not None else None
     plans_by_name = dict(plans)
     for name, parameter in signature.parameters.items() if signature is not None else ():
@@ -191,18 +191,18 @@ def _beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None
     return plans_by_name
 
 
-def _has_symbols(frame: FrameType) -> bool:
+def has_symbols(frame: FrameType) -> bool:
     """Return True for a call with symbols, with which a search asks for sizes."""
     return any(isinstance(value, torch.SymInt) for value in frame.f_locals.values())
 
 
-def _is_symbolic_trace(frame: FrameType) -> bool:
+def is_symbolic_trace(frame: FrameType) -> bool:
     """Return True for a call with proxies, with which a transformation of graphs records what would be called."""
     return any(isinstance(value, torch.fx.Proxy) for value in frame.f_locals.values())
 
 
-def _arguments(frame: FrameType, detail: str, method: bool) -> tuple[Any, dict[str, Plan]]:
-    """The receiver of a call (None for functions), and plans for its arguments."""
+def arguments_of(frame: FrameType, detail: str, method: bool) -> tuple[Any, dict[str, Plan]]:
+    """Return the receiver of a call (None for functions), and plans for its arguments."""
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     names = list(code.co_varnames[:count])
@@ -225,11 +225,11 @@ def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watc
     except AttributeError:
         return _nested_watcher(request, module, tree)
     if not isinstance(target, type):
-        code, bound = _code_of(target), _bound(target)
+        code, bound = code_of(target), _bound(target)
         owner = find(module, request.name.rpartition(".")[0]) if request.kind == "method" else None
         owner = owner if isinstance(owner, type) else None
         return Watcher(request.file, lambda frame: frame.f_code is code and _given(frame, bound), code, owner)
-    kind, forward = target, _code_of(getattr(target, "forward", None))
+    kind, forward = target, code_of(getattr(target, "forward", None))
 
     def matches(frame: FrameType) -> bool:
         return frame.f_code is forward and isinstance(frame.f_locals.get("self"), kind)
@@ -259,11 +259,12 @@ def _nested_watcher(request: TraceRequest, module: ModuleType, tree: ast.Module)
     outer: Any = module
     for part in request.name.split(".")[:-1]:
         outer = getattr(outer, part, outer)
-    code = _inner_code(_code_of(outer), is_it)
+    code = _inner_code(code_of(outer), is_it)
     return Watcher(request.file, lambda frame: is_it(frame.f_code), code, is_nested=is_it)
 
 
-def _code_of(function: Any) -> CodeType | None:
+def code_of(function: Any) -> CodeType | None:
+    """Return the code of what a function runs below its decorators, None where it has none."""
     return getattr(innermost(function), "__code__", None)
 
 

@@ -1,0 +1,141 @@
+"""A program run whole on fake tensors: what it needs that is not here is absent, and training loops are short."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+from torch.optim import Optimizer
+
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
+from fx_lsp.tracer.program.absences import Absences, AbsentError
+from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.load import codes_of
+from fx_lsp.tracer.program.time_limit import time_limit
+from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, Turns
+from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
+from fx_lsp.tracer.source.provenance import Sources
+
+SECONDS = 10.0
+"""The time that a program may take."""
+
+
+@dataclass
+class ProgramRun:
+    """One run of a program: what was absent, how often its loops turned, and its command line.
+
+    `caught` counts the `try` blocks of its own that it is in.
+    """
+
+    absences: Absences = field(default_factory=Absences)
+    turns: Turns = field(default_factory=Turns)
+    line: CommandLine = field(default_factory=CommandLine)
+    caught: int = 0
+
+    def namespace(self) -> dict[str, Any]:
+        """Return what the code of the program calls, once it is `rehearsed`."""
+        names = self.absences.namespace(self.absent)
+        return {**names, TURNS: self.turns.through, AGAIN: self.turns.again, TRYING: self._trying}
+
+    @contextmanager
+    def _trying(self) -> Generator[None, None, None]:
+        self.caught += 1
+        try:
+            yield
+        finally:
+            self.caught -= 1
+
+    def absent(self, error: BaseException, imported: bool) -> Any:
+        """Return what stands for the result of a statement that raised an error; raise that where the code catches it,
+        or ends itself."""
+        if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)) or _is_check(error):
+            raise error
+        self.examine(error)
+        return self.absences.record(error, imported)
+
+    def examine(self, error: BaseException) -> None:
+        """Look at an error before something absent stands for its result; what this raises ends the run."""
+
+    @contextmanager
+    def surroundings(
+        self, file: str, sources: Sources, lines: list[str], mode: FakeTensorMode
+    ) -> Generator[None, None, None]:
+        """Inside, the process is as a program `file` finds it that is run on fake tensors."""
+        with ExitStack() as stack:
+            stack.enter_context(mode)
+            stack.enter_context(decided_by(Decisions(sources, lines, is_rehearsal=True)))
+            stack.enter_context(forbid_effects())
+            self.line = stack.enter_context(started_as(file))
+            stack.enter_context(one_batch_each(and_last=True))
+            stack.enter_context(_plain_steps())
+            stack.enter_context(_no_remote_calls())
+            stack.enter_context(self.turns.counting())
+            yield
+
+    def execute(self, tree: ast.Module, file: str, module: ModuleType) -> None:
+        """Run the statements of a program, which is `rehearsed`, in a module."""
+        with time_limit(SECONDS):
+            for code, imports in codes_of(tree, file):
+                with forbid_effects(imports=imports):
+                    exec(code, module.__dict__)
+                if imports:
+                    self.line.imported()
+
+
+def _is_check(error: BaseException) -> bool:
+    """Return True if an assertion of the statement itself does not hold."""
+    traceback = error.__traceback__
+    return isinstance(error, AssertionError) and traceback is not None and traceback.tb_next is None
+
+
+@contextmanager
+def _plain_steps() -> Generator[None, None, None]:
+    """Inside, PyTorch's optimizers change each parameter by its gradient, in place, and compute no more."""
+    with ExitStack() as stack:
+        kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type) and issubclass(kind, Optimizer)]
+        for kind in kinds:
+            if "step" in vars(kind) and kind is not Optimizer:
+                stack.enter_context(patch.object(kind, "step", _plain_step))
+        yield
+
+
+@contextmanager
+def _no_remote_calls() -> Generator[None, None, None]:
+    """Inside, there are no other processes that a program could wait for.
+
+    A target's remote calls run here; what a whole program's do to each other at the same time would not be what they
+    do.
+    """
+    if not dist.is_available():
+        yield
+        return
+    rpc: Any = importlib.import_module("torch.distributed.rpc")
+
+    def init_rpc(*args: Any, **kwargs: Any) -> Any:
+        raise AbsentError(NotImplementedError("the other processes are not there"))
+
+    with patch.object(rpc, "init_rpc", init_rpc):
+        yield
+
+
+def _plain_step(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+    loss = None
+    if closure is not None:
+        with torch.enable_grad():
+            loss = closure()
+    with torch.no_grad():
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and not parameter.grad.is_sparse:
+                    parameter.add_(parameter.grad)
+    return loss
