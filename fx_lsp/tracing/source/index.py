@@ -15,8 +15,8 @@ from fx_lsp.tracing.source.scopes import (
     binds_of,
     calls_of,
     changes_of,
+    effects_of,
     loads_of,
-    method_calls_of,
 )
 from fx_lsp.tracing.source.tensor_code import collect_imports
 
@@ -136,8 +136,8 @@ class ModuleIndex:
 
     @cached_property
     def method_callers(self) -> Numbers:
-        """Return the statements that call a method of a name which may alter it."""
-        return self._numbers(method_calls_of)
+        """Return the statements that make a call for its effect which may alter a name."""
+        return self._numbers(lambda statement: effects_of(statement, self.imports.keys()))
 
     @cached_property
     def module_callers(self) -> Numbers:

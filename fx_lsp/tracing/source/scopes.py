@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from fx_lsp.syntax import parse_expression
@@ -27,9 +27,18 @@ def changes_of(statement: ast.stmt) -> frozenset[str]:
     return frozenset(_changed(statement))
 
 
-def method_calls_of(statement: ast.stmt) -> frozenset[str]:
-    """Names on which the statement calls a method that may alter a container: `NAME.append(…)`."""
-    return frozenset(_called(statement))
+def effects_of(statement: ast.stmt, imported: Collection[str]) -> frozenset[str]:
+    """Return the names whose objects a statement may alter with a call that it makes for its effect.
+
+    `NAME.eval()`, `nn.init.zeros_(NAME.weight)`; of functions that are called by a name, with those `imported`.
+    """
+    names: set[str] = set()
+    for node in _own_statements(statement):
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Call) and (isinstance(call.func, ast.Attribute) or _root_name(call.func) in imported):
+            parts = [call.func, *call.args, *(keyword.value for keyword in call.keywords)]
+            names.update(name for part in parts if (name := _root_name(part)))
+    return frozenset(names)
 
 
 def alterations_of(definition: ast.stmt) -> frozenset[str]:
