@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fx_lsp.model import Failure, Remark
-from fx_lsp.specs import MODE
+from fx_lsp.specs import MODE, TensorSpec
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
 from fx_lsp.tracer.inputs.budget import CALLS_PER_PARAMETER
@@ -33,10 +33,11 @@ from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
     ValuePlan,
+    at,
     materialize,
 )
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
-from fx_lsp.tracer.inputs.plan.start import passed, start_plans
+from fx_lsp.tracer.inputs.plan.start import Alternatives, passed, start_plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explore
 from fx_lsp.tracer.inputs.subject import Subject
@@ -44,6 +45,7 @@ from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
 from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import names_seen_by
+from fx_lsp.tracer.run.tensors import spec_of
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 _Made: TypeAlias = "tuple[Plans, str | None]"
@@ -166,6 +168,7 @@ def candidate_of(
     start, alternatives = start_plans(
         signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
     )
+    start, alternatives = _at_home(bound.modules, start, alternatives)
     arguments = constructed.plans.items or tuple((offer.init or {}).items())
     named = sizes_by_name(start, facts, arguments, task.request.kind == "module")
     start = with_named_sizes(start, named)
@@ -203,6 +206,25 @@ def _modules_around(function: Any) -> Mapping[str, nn.Module]:
     if not isinstance(plain, FunctionType):
         return {}
     return {name: value for name, value in names_seen_by(plain).items() if isinstance(value, nn.Module)}
+
+
+def _at_home(modules: Mapping[str, nn.Module], start: Plans, alternatives: Alternatives) -> tuple[Plans, Alternatives]:
+    """Return plans of which the tensors that nobody has said anything of are where the parameters of modules are."""
+    home = _home_of(modules)
+    if home is None or device_of(start) is not None:
+        return start, alternatives
+    items = tuple((name, at(plan, home) if name in alternatives else plan) for name, plan in start.items)
+    tried = {name: [*(at(plan, home) for plan in plans), *plans] for name, plans in alternatives.items()}
+    return dataclasses.replace(start, items=items), tried
+
+
+def _home_of(modules: Mapping[str, nn.Module]) -> TensorSpec | None:
+    """Return the dtype and the device of all floating parameters of modules; None for several, and for the usual."""
+    parameters = [parameter for module in modules.values() for parameter in module.parameters()]
+    homes = {(p.dtype, p.device): p for p in parameters if p.is_floating_point()}
+    if len(homes) != 1 or (torch.float32, torch.device("cpu")) in homes:
+        return None
+    return dataclasses.replace(spec_of(homes.popitem()[1]), sizes=(), strides=None)
 
 
 def device_of(plans: Plans) -> str | None:

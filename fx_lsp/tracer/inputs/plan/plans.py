@@ -144,6 +144,17 @@ class Plans:
         return {s for _, t in self.tensors() for s in t.spec.sizes if isinstance(s, int)}
 
 
+def at(plan: Plan, home: TensorSpec) -> Plan:
+    """Return a plan whose tensors are on the device of another, and of its dtype where they may be of any floating."""
+
+    def moved(_: str, tensor: TensorPlan) -> TensorPlan:
+        is_free = not tensor.dtype_known and tensor.spec.dtype == "f32"
+        dtype = home.dtype if is_free else tensor.spec.dtype
+        return replace(tensor, spec=replace(tensor.spec, dtype=dtype, device=home.device))
+
+    return _map(plan, "", moved)
+
+
 def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
     """A plan for a value that every run may share."""
     return ValuePlan(lambda: constant, readable(constant), source, detail)
