@@ -571,6 +571,42 @@ def plain_work(work: Work) -> Work:
 
 
 @dataclass(frozen=True)
+class ProgramFile:
+    """A file of a project that does something when it is run, and the names that it runs under."""
+
+    file: str
+    module: str
+    package: str
+
+
+@dataclass(frozen=True)
+class WatchedFile:
+    """A file whose targets a world looks for: its text, and `targets`, by qualified name with their kinds.
+
+    It `is_program` if it does something when it is run, so that it is never imported as a whole.
+    """
+
+    file: str
+    source: str
+    module: str
+    package: str
+    targets: tuple[tuple[str, str], ...]
+    is_program: bool
+
+
+@dataclass(frozen=True)
+class WorldRequest:
+    """What a world is to know: the files whose targets it looks for, and the unsaved texts of others, by path.
+
+    `roots` go on `sys.path`, as those of a request do.
+    """
+
+    files: tuple[WatchedFile, ...]
+    roots: tuple[str, ...]
+    overlays: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
 class TraceRequest:
     """What a tracer process is asked to do.
 
@@ -581,6 +617,7 @@ class TraceRequest:
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
     the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` and
     `compiled` as in `Target`. `step` is the line at which the loop or the function begins that a step is of, or 0.
+    `programs` may call the target, and `bound` are the names that its file has to bind for it.
     """
 
     file: str
@@ -603,6 +640,8 @@ class TraceRequest:
     step: int = 0
     fits: tuple[Fit, ...] = ()
     compiled: Compiled = ""
+    programs: tuple[ProgramFile, ...] = ()
+    bound: tuple[str, ...] = ()
 
     @property
     def is_asked(self) -> bool:

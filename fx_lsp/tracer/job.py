@@ -11,9 +11,9 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -51,14 +51,13 @@ from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_class, find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import unfollowed_notes
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
+from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import has_missed, numbers_note
-from fx_lsp.tracer.program.devices import Devices, possible_devices
+from fx_lsp.tracer.program.devices import Devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
-from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
-from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
-from fx_lsp.tracer.program.lazy_modules import lazy_tensors
+from fx_lsp.tracer.program.higher_order import as_written
 from fx_lsp.tracer.program.load import (
     Loaded,
     LoadError,
@@ -71,19 +70,11 @@ from fx_lsp.tracer.program.load import (
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.processes.environment import MADE_UP
-from fx_lsp.tracer.program.processes.process_group import REPLICATED, fake_processes
-from fx_lsp.tracer.program.processes.remote_calls import remote_calls_here
-from fx_lsp.tracer.program.weights import weights_note, without_weights
+from fx_lsp.tracer.program.processes.process_group import REPLICATED
+from fx_lsp.tracer.program.weights import weights_note
 from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.fakes import (
-    copied_tensors,
-    fake_mode,
-    formatted_numbers,
-    inference_without_gradients,
-    movable_modules,
-)
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
 from fx_lsp.tracer.run.operations.lengths import ASSUMED
 from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
@@ -92,6 +83,8 @@ from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
 from fx_lsp.tracer.stages.registry import TracedCall, further_stages
+from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
+from fx_lsp.tracer.world.world import World, current
 
 Completion = Callable[[Trace], Trace]
 """Adds to a trace that was answered what takes longer."""
@@ -122,64 +115,101 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
-    before = frozenset(sys.modules)
+    process = current()
+    world = process if process is not None and process.is_entered else None
+    before = process.before if process is not None else frozenset(sys.modules)
     site_dirs = _site_dirs()
     package_dir = _package_dir(request, site_dirs)
-    forget_changed(request, package_dir, STARTED)
+    if process is None:
+        forget_changed(request, package_dir, STARTED)
     sources = Sources(request.file, package_dir)
-    mode = fake_mode()
-    whole = False
+    basis = _Basis(request, package_dir, site_dirs, before, process)
     devices = Devices()
     try:
-        with (
-            possible_devices(mode, bool(request.work), available) as devices,
-            movable_modules(),
-            copied_tensors(),
-            formatted_numbers(),
-            inference_without_gradients(),
-            lazy_tensors(),
-            without_weights(),
-            differentiable_attention() as attention,
-            triton_launches(),
-            fake_processes(request.source),
-            remote_calls_here(),
-        ):
-            builds = request.kind == "graph"
+        with _entered(request, world, available) as around:
+            devices, builds = around.devices, request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():
                 if request.kind == "script":
-                    reply = TraceReply(rehearse(request, sources, mode) or nothing(request.name))
-                    yield _with_dependencies(reply, request, package_dir, site_dirs, before, False)
+                    reply = TraceReply(rehearse(request, sources, around.mode) or nothing(request.name))
+                    yield _with_dependencies(reply, basis)
                     return
-                with forbid_effects(imports=True), started_as(request.file):
-                    loaded = load(request, mode)
-                flags_parsed()
-                whole = loaded.whole
+                loaded = _loaded(request, around.mode, world)
+                basis.whole = loaded.whole
                 if builds:
-                    reply = graph_reply(request, loaded, sources, mode, started)
+                    reply = graph_reply(request, loaded, sources, around.mode, started)
                 else:
-                    reply, later = _trace(request, loaded, sources, mode, devices, started)
-                    missing = loaded.missing
-                    if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
-                        reply = TraceReply(load_failure(missing, sources))
-                    reply = _with_notes(reply, [*attention, *REPLICATED, *ASSUMED, *MADE_UP, *_unfollowed(reply)])
-                    outcome = reply.outcome
-                    for complete in later:
-                        if not isinstance(outcome, Trace):
-                            break
-                        so_far = _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
-                        yield replace(so_far, final=False)
-                        with forbid_effects():
-                            outcome = complete(outcome)
-                        reply = replace(reply, outcome=outcome)
+                    seen = world.offers() if world is not None else ()
+                    reply = yield from _traced(request, loaded, sources, around, started, seen, basis)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
-    stops = isinstance(reply.outcome, Failure) and (request.kind == "step" or reply.outcome.kind == "device")
-    if not available and devices.undecided and stops:
+    if not available and devices.undecided and _stops(request, reply.outcome):
+        if world is not None:
+            world.leave()
         forget_project(request, before)
         yield from _replies(request, available=True)
     else:
-        yield _with_dependencies(reply, request, package_dir, site_dirs, before, whole)
+        yield _with_dependencies(reply, basis)
+
+
+def _entered(request: TraceRequest, world: World | None, available: bool) -> AbstractContextManager[Surroundings]:
+    """Return what the request runs in: what the world of this process is in already, if it is one."""
+    if world is not None:
+        return nullcontext(world.around)
+    return surroundings(request.source, bool(request.work), available)
+
+
+def _stops(request: TraceRequest, outcome: Outcome) -> bool:
+    """Return True for a failure that a machine with a GPU may not have."""
+    return isinstance(outcome, Failure) and (request.kind == "step" or outcome.kind == "device")
+
+
+def _traced(
+    request: TraceRequest,
+    loaded: Loaded,
+    sources: Sources,
+    around: Surroundings,
+    started: float,
+    seen: tuple[Offer, ...],
+    basis: _Basis,
+) -> Generator[TraceReply, None, TraceReply]:
+    """Yield what is known of the target early, and return all of it."""
+    reply, later = _trace(request, loaded, sources, around, started, seen)
+    missing = loaded.missing
+    if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
+        reply = TraceReply(load_failure(missing, sources))
+    reply = _with_notes(reply, [*around.attention, *REPLICATED, *ASSUMED, *MADE_UP, *_unfollowed(reply)])
+    outcome = reply.outcome
+    for complete in later:
+        if not isinstance(outcome, Trace):
+            break
+        yield replace(_with_dependencies(reply, basis), final=False)
+        with forbid_effects():
+            outcome = complete(outcome)
+        reply = replace(reply, outcome=outcome)
+    return reply
+
+
+@dataclass
+class _Basis:
+    """What the dependencies of a reply are read from; it is the `whole` file if more than the slice had to run."""
+
+    request: TraceRequest
+    package_dir: str | None
+    site_dirs: list[str]
+    before: frozenset[str]
+    process: World | None
+    whole: bool = False
+
+
+def _loaded(request: TraceRequest, mode: FakeTensorMode, world: World | None) -> Loaded:
+    """Return the target's module, as a program that has run has it, or as it is imported now."""
+    if world is not None:
+        return world.module_of(request)
+    with forbid_effects(imports=True), started_as(request.file):
+        loaded = load(request, mode)
+    flags_parsed()
+    return loaded
 
 
 def _unfollowed(reply: TraceReply) -> list[str]:
@@ -195,19 +225,16 @@ def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:
     return replace(reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *notes)))
 
 
-def _with_dependencies(
-    reply: TraceReply,
-    request: TraceRequest,
-    package_dir: str | None,
-    site_dirs: list[str],
-    before: frozenset[str],
-    whole: bool,
-) -> TraceReply:
-    """Add to a reply the files and packages that it depends on; `before` are modules that are none of the user's."""
-    files, packages = dependencies(request, package_dir, site_dirs, before)
+def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
+    """Add to a reply the files and packages that it depends on."""
+    request = basis.request
+    files, packages = dependencies(request, basis.package_dir, basis.site_dirs, basis.before)
+    if basis.process is not None:
+        needed = basis.process.needed(request.file, *(site.file for site in request.sites))
+        files = tuple(file for file in files if file in needed)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     seen = seen or request.step > 0
-    if whole:
+    if basis.whole:
         files = (*files, request.file)
     elif seen:
         files = (*files, f"{request.file}::{request.name}")
@@ -220,11 +247,12 @@ def _trace(
     request: TraceRequest,
     loaded: Loaded,
     sources: Sources,
-    mode: FakeTensorMode,
-    devices: Devices,
+    around: Surroundings,
     started: float,
+    seen: tuple[Offer, ...],
 ) -> tuple[TraceReply, Sequence[Completion]]:
-    """Trace the target; return the reply, and what adds to it, which takes longer."""
+    """Trace the target; return the reply, and what adds to it, which takes longer. `seen` as in `Task`."""
+    mode, devices = around.mode, around.devices
     tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
@@ -233,7 +261,7 @@ def _trace(
         notes.append(f"torch {torch.__version__} keeps no annotations: operations are not linked to expressions")
     lines = request.source.splitlines()
     stopped: dict[Failure, Stopped] = {}
-    prepared = _prepared(request, loaded, sources, tree, mode, stopped)
+    prepared = _prepared(request, loaded, sources, tree, mode, stopped, seen)
     if isinstance(prepared, Failure):
         return _failed(request, prepared, stopped, sources, tree, mode), ()
     if ran_without_tensors(request, prepared.run):
@@ -321,6 +349,7 @@ def _prepared(
     tree: ast.Module,
     mode: FakeTensorMode,
     stopped: dict[Failure, Stopped],
+    seen: tuple[Offer, ...],
 ) -> Prepared | Failure:
     """Find the target and its inputs; what a step was to get from data that is not here is among them."""
     inputs: tuple[str, ...] = ()
@@ -335,7 +364,7 @@ def _prepared(
         if isinstance(target, Failure):
             return target
         with forbid_effects(), mode, decided_by(Decisions(sources, lines)):
-            prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped)
+            prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped, seen=seen)
         run = stopped.get(prepared) if isinstance(prepared, Failure) and request.step else None
         more = inputs_from_data(request, run.run.error) if run is not None else ()
         if not {*more} - {*inputs}:

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,10 +22,12 @@ from fx_lsp.model import (
     Fit,
     InputSpec,
     Pass,
+    ProgramFile,
     Span,
     Target,
     TargetKind,
     TraceRequest,
+    WatchedFile,
     Work,
     WrittenInputs,
 )
@@ -37,14 +39,15 @@ from fx_lsp.tracing.calls.callers import callers_of
 from fx_lsp.tracing.calls.config_classes import fitting_classes
 from fx_lsp.tracing.calls.offered_names import configurations_for
 from fx_lsp.tracing.calls.parameter_reads import parameter_reads
-from fx_lsp.tracing.calls.project_files import ProjectFile
+from fx_lsp.tracing.calls.project_files import ProjectFile, read_file
 from fx_lsp.tracing.calls.recordings import recorded_calls
 from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
 from fx_lsp.tracing.slicing.passes import find_passes
 from fx_lsp.tracing.slicing.step_slice import step_sites, step_slice
 from fx_lsp.tracing.source.compiled import compiled_targets
+from fx_lsp.tracing.source.drivers import driver_of
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines
-from fx_lsp.tracing.source.project import PYPROJECT, Project, import_roots, read_project
+from fx_lsp.tracing.source.project import PYPROJECT, Project, import_roots, imports_from, read_project
 from fx_lsp.tracing.source.targets import discover
 
 T = TypeVar("T")
@@ -136,6 +139,7 @@ class Analysis:
     ) -> TraceRequest:
         """Return what to ask a tracer for the target `name`, whose earlier text was traced with `previous` inputs."""
         plan = self.plan(name)
+        sites = self._sites(plan.target, overlays) if plan.target.kind != "graph" else ()
         return TraceRequest(
             file=self.file,
             name=name,
@@ -148,7 +152,7 @@ class Analysis:
             given=plan.given,
             previous=previous,
             callers=self._callers(plan.target),
-            sites=self._sites(plan.target, overlays) if plan.target.kind != "graph" else (),
+            sites=sites,
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
             work=work,
@@ -156,7 +160,31 @@ class Analysis:
             step=self.steps[name].region.lineno if name in self.steps else 0,
             fits=self._fits(plan.target, overlays),
             compiled=plan.target.compiled,
+            programs=self._programs(sites, overlays),
+            bound=tuple(sorted(self.graph.reached(name))) if self.graph is not None else (),
         )
+
+    def _programs(self, sites: Iterable[CallSite], overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:
+        """Return the programs that may call a target: its own file, and those with calls that lead to it."""
+        own = ProgramFile(self.file, self.module, self.package)
+        others = [ProgramFile(site.file, site.module, site.package) for site in sites if site.file != self.file]
+        return tuple(program for program in dict.fromkeys((own, *others)) if self._is_run(program.file, overlays))
+
+    def _is_run(self, file: str, overlays: Mapping[str, str]) -> bool:
+        """Return whether a file does something when it is run."""
+        read = read_file(file, overlays) if file != self.file else self
+        return read is not None and read.graph is not None and driver_of(read.graph.index) is not None
+
+    def watched(self) -> WatchedFile:
+        """Return what a world is to know of the file."""
+        targets = tuple((target.name, target.kind) for target in self.targets.values())
+        source = self.graph.text if self.graph is not None else self.text
+        return WatchedFile(self.file, source, self.module, self.package, targets, self._is_run(self.file, {}))
+
+    @cached_property
+    def imports_project(self) -> bool:
+        """Return whether tracing a target of the file imports more of the project."""
+        return bool(self.package) or (self.graph is not None and imports_from(self.graph.index, self.roots))
 
     def _kind(self, target: Target) -> TargetKind:
         """Return what a tracer takes a target for: a step that is a function or a method by itself is that."""

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest
+from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.answers.disk import Dependency, read_dependencies
 from fx_lsp.tracing.answers.question import TargetQuestion
@@ -28,6 +28,28 @@ class Asked:
     seconds: float | None
     repeats: bool
     dependencies: tuple[Dependency, ...]
+
+
+def may_share(request: TraceRequest, analysis: Analysis) -> bool:
+    """Return True if a target is to be traced where its project is imported and its programs have run for others too.
+
+    A compiler asks devices itself, and what is written down of a GPU means a machine that has one.
+    """
+    if request.work or any("@cuda" in comment.text for comment in request.given):
+        return False
+    return bool(request.programs) or analysis.imports_project
+
+
+def world_of(analysis: Analysis, texts: Texts) -> WorldRequest:
+    """Return what a world is to know that has the targets of a file: those of all open files with the same roots."""
+    others = [
+        other for other in texts.analyses.values() if other.roots == analysis.roots and other.file != analysis.file
+    ]
+    together = sorted([analysis, *others], key=lambda each: each.file)
+    files = tuple(each.watched() for each in together if each.graph is not None)
+    watched = {file.file for file in files}
+    overlays = {path: text for path, text in texts.by_path.items() if path not in watched and path.endswith(".py")}
+    return WorldRequest(files, analysis.roots, overlays)
 
 
 async def ask(
@@ -54,7 +76,8 @@ async def ask(
         request = await asyncio.to_thread(prepare)
         if isinstance(request, Failure):
             return Asked(TraceReply(request), None, False, ())
-        traced: TracerAnswer = await interpreter.trace(request, span, early)
+        world = world_of(analysis, texts) if may_share(request, analysis) else None
+        traced: TracerAnswer = await interpreter.trace(request, span, early, world)
         dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, texts, started)
     except WorkerStartError:
         raise

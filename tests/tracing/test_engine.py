@@ -25,6 +25,7 @@ from fx_lsp.model import (
     TraceReply,
     TraceRequest,
     Unreached,
+    WorldRequest,
 )
 from fx_lsp.tracing.analysis import analyse, module_name
 from fx_lsp.tracing.answers.question import TargetQuestion
@@ -63,7 +64,11 @@ class Tracers:
         self.pid = self.started
 
     async def run(
-        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+        self,
+        request: TraceRequest,
+        seconds: float | None = None,
+        early: EarlyReply | None = None,
+        world: WorldRequest | None = None,
     ) -> TraceReply:
         self.asked.append(request.name)
         self.requests.append(request)

@@ -386,7 +386,9 @@ async def test_daemons_of_a_trace_that_runs_stay_until_the_workers_are_closed(tm
 
 async def test_a_zygote_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr("fx_lsp.tracing.workers.zygote._log.warning", told.append)
+    monkeypatch.setattr(
+        "fx_lsp.tracing.workers.fork_server.log.warning", lambda text, *parts: told.append(text % parts)
+    )
     workers = started("fork")
     await workers.start()
     assert workers.pid is not None

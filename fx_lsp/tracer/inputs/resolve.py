@@ -51,11 +51,12 @@ def prepare(
     mode: FakeTensorMode,
     stopped: dict[Failure, Stopped],
     work: Work | None = None,
+    seen: tuple[Offer, ...] = (),
 ) -> Prepared | Failure:
     """Resolve the inputs of `target`; call it inside the fake mode. It adds to the `work` of another target, if given.
 
     `target` is None for a function inside another one: it exists only once that one runs. `stopped` takes the run of
-    a target that fails, under its failure.
+    a target that fails, under its failure. `seen` as in `Task`.
     """
     lines = request.source.splitlines()
     work = work or Work()
@@ -73,7 +74,7 @@ def prepare(
         modules=modules_with(module, construct_class),
     )
     statements = Statements(tree, request.file)
-    task = Task(request, module, sources, lines, tree, statements, budget, deadline, context, mode, stopped)
+    task = Task(request, module, sources, lines, tree, statements, budget, deadline, context, mode, stopped, seen)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written

@@ -11,6 +11,7 @@ from typing import Any
 from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.budget import Budget
+from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.source.provenance import Sources
@@ -25,7 +26,7 @@ class Task:
 
     Its program is followed until `deadline`, by the clock of this process: what it does cannot be counted. `retried`
     tells whether code that needs the values of tensors was tried without them; `stopped` takes the run of a target that
-    fails, under its failure.
+    fails, under its failure. `seen` is what a program that ran in this process calls the target with.
     """
 
     request: TraceRequest
@@ -39,6 +40,7 @@ class Task:
     context: Context
     mode: FakeTensorMode
     stopped: dict[Failure, Stopped]
+    seen: tuple[Offer, ...] = ()
     retried: bool = False
 
     @property

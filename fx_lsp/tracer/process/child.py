@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -29,7 +30,7 @@ Job = Callable[[TraceRequest], "TraceReply | Iterator[TraceReply]"]
 """Gives one reply, or several, of which each says more than the one before."""
 GC_THRESHOLDS = 50_000, 20, 20
 """The process ends before most of its garbage is worth collecting."""
-PRIVATE_FD = 100
+_PRIVATE_FD = 100
 """The protocol's descriptors are moved here or above, away from those that user code likes to close."""
 
 
@@ -75,6 +76,30 @@ def answer(channel: Channel, job: str, watch: bool = False) -> NoReturn:
             channel.send({"error": traceback.format_exc(limit=-50)})
     finally:
         os._exit(status)
+
+
+def become_child(parent: int, wait: Callable[[], tuple[int, int]], job: str) -> NoReturn:
+    """In a fork of `parent`: answer the request whose channel and output pipe `wait()` gives, and end."""
+    try:
+        begin_child(parent)
+        channel_fd, output = wait()
+        redirect_output(output)
+        channel = socket.socket(fileno=_private(channel_fd, close=True))
+        os.close(output)
+        answer(Channel(channel.recv, channel.sendall), job)
+    finally:
+        os._exit(1)
+
+
+def begin_child(parent: int) -> None:
+    """Make a fork of `parent` a process of its own, in a group of its own, that ends with it."""
+    os.setpgid(0, 0)
+    die_with_parent()
+    adopt_orphans()
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def main(job: str, warm: bool) -> NoReturn:
@@ -141,7 +166,7 @@ def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
     logging.disable(logging.CRITICAL)
     gc.set_threshold(*GC_THRESHOLDS)
     sent: dict[str, bytes] = {}
-    with _memory_limit(header.get("memory_bytes")):
+    with memory_limit(header.get("memory_bytes")):
         replies: Any = run(request)
         for reply in replies if isinstance(replies, Iterator) else (replies,):
             if not isinstance(reply, TraceReply):
@@ -176,7 +201,7 @@ def _close_output() -> None:
     os.dup2(null, 2)
 
 
-class _memory_limit:
+class memory_limit:
     """Bound the growth of this process's address space (bytes), where the platform can; lifted again at exit."""
 
     def __init__(self, growth: int | None) -> None:
@@ -206,12 +231,16 @@ class _memory_limit:
                 resource.setrlimit(resource.RLIMIT_AS, self._before)
 
 
-def _private(fd: int) -> int:
+def _private(fd: int, close: bool = False) -> int:
+    """Return a descriptor of the protocol's, in place of `fd` where that is to `close`."""
     if sys.platform == "win32":
         return os.dup(fd)
     import fcntl
 
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PRIVATE_FD)
+    private = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
+    if close:
+        os.close(fd)
+    return private
 
 
 def _watch(read: Callable[[int], bytes]) -> None:
@@ -226,3 +255,19 @@ def _watch(read: Callable[[int], bytes]) -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def children_of(pid: int) -> set[int]:
+    """Return the processes whose parent is `pid`, as far as the kernel says (Linux)."""
+    children: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            children.update(map(int, task.read_text().split()))
+    return children
+
+
+def kill_group(pid: int) -> None:
+    """End the processes of a group at once, where there are any."""
+    if sys.platform != "win32":
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)

@@ -1,7 +1,8 @@
 """The warm process that does nothing but fork: torch is imported once, every request gets a copy of it.
 
 Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: `{"fork": id}` together with two descriptors
-(the request channel and the pipe for printed output), `{"preload": names}`, and `{"rehearse": true}` with a descriptor
+(the request channel and the pipe for printed output), with `"world": true` for a process that serves forks itself, by
+`world_server.py`, `{"preload": names}`, and `{"rehearse": true}` with a descriptor
 of an encoded stage, the graph that was traced last; to the server, once:
 `{"ready": true, "torch"}` or `{"failed": kind, "message"}`, then `{"forked": id, "pid"}` or
 `{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal) and `{"preloaded": name, "threads"}`.
@@ -20,22 +21,22 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.tracer.process.child import (
-    PRIVATE_FD,
-    Channel,
     adopt_orphans,
-    answer,
+    become_child,
+    begin_child,
+    children_of,
     die_with_parent,
     find_job,
+    kill_group,
     redirect_output,
 )
 from fx_lsp.tracer.process.preload import Unusable, count_threads, import_packages, import_torch
@@ -90,7 +91,7 @@ class _Zygote:
         self._spare_due = time.monotonic()
         self._pid = os.getpid()
         self._children: set[int] = set()
-        self._helpers = _children_of(self._pid)
+        self._helpers = children_of(self._pid)
         self._received: list[int] = []
         self._preloads: list[str] = []
         self._graph = b""
@@ -118,7 +119,7 @@ class _Zygote:
     def kill_children(self) -> None:
         self._drop_spare()
         for pid in self._children:
-            _kill_group(pid)
+            kill_group(pid)
             with suppress(OSError):
                 os.waitpid(pid, 0)
         self._children.clear()
@@ -127,7 +128,7 @@ class _Zygote:
     def _kill_orphans(self) -> None:
         """Kill what traces that have ended have started, and what that has started."""
         ours = {*self._children, *self._helpers, self._spare.pid if self._spare is not None else 0}
-        while orphans := _children_of(self._pid) - ours:
+        while orphans := children_of(self._pid) - ours:
             for pid in orphans:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
@@ -166,12 +167,15 @@ class _Zygote:
         channel, output = self._received[:2]
         del self._received[:2]
         self._spare_due = time.monotonic() + SPARE_DELAY
-        pid = self._use_spare(channel, output)
+        is_world = bool(header.get("world"))
+        pid = 0 if is_world else self._use_spare(channel, output)
         try:
             pid = pid or os.fork()
         except OSError as error:
             pid = -1
             self._send({"unforked": header["fork"], "message": str(error)})
+        if pid == 0 and is_world:
+            self._become_world(channel, output)
         if pid == 0:
             self._become_child(lambda: (channel, output))
         os.close(channel)
@@ -191,26 +195,29 @@ class _Zygote:
             self._drop_spare()
             self._spare_due = time.monotonic() + SPARE_DELAY / 2
 
-    def _become_child(self, wait: Callable[[], tuple[int, int]]) -> None:
+    def _become_child(self, wait: Callable[[], tuple[int, int]]) -> NoReturn:
         """In a fork: answer the request whose channel and output pipe `wait()` gives, and end."""
+        become_child(self._pid, partial(self._alone, wait), self._job)
+
+    def _become_world(self, control: int, output: int) -> NoReturn:
+        """In a fork: be a world that the server speaks to over the descriptor `control`, and end with that."""
         try:
-            os.setpgid(0, 0)
-            die_with_parent()
-            adopt_orphans()
-            if os.getppid() != self._pid:
-                os._exit(1)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._control.close()
-            os.close(self._wake)
-            os.close(self._waker)
-            channel_fd, output = wait()
+            begin_child(self._pid)
+            self._alone(lambda: (control, output))
             redirect_output(output)
-            channel = socket.socket(fileno=_move_up(channel_fd))
             os.close(output)
-            answer(Channel(channel.recv, channel.sendall), self._job)
+            from fx_lsp.tracer.process.world_server import serve
+
+            serve(socket.socket(fileno=control), self._job)
         finally:
             os._exit(1)
+
+    def _alone(self, wait: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+        """Return what `wait` gives, in a fork that has closed what belongs to this process alone."""
+        self._control.close()
+        os.close(self._wake)
+        os.close(self._waker)
+        return wait()
 
     def _fork_spare(self) -> None:
         ours, theirs = socket.socketpair()
@@ -254,7 +261,7 @@ class _Zygote:
     def _drop_spare(self) -> None:
         if self._spare is not None:
             self._spare.hand_over.close()
-            _kill_group(self._spare.pid)
+            kill_group(self._spare.pid)
             with suppress(OSError):
                 os.kill(self._spare.pid, signal.SIGKILL)
             os.waitpid(self._spare.pid, 0)
@@ -269,10 +276,10 @@ class _Zygote:
             if hasattr(os, "waitid") and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 continue
             if hasattr(os, "waitid"):
-                _kill_group(pid)
+                kill_group(pid)
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                _kill_group(pid)
+                kill_group(pid)
                 self._children.discard(pid)
                 self._kill_orphans()
                 self._send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
@@ -283,32 +290,9 @@ class _Zygote:
         import_packages([name])
         gc.freeze()
         self._listen_for_children()
-        self._helpers = _children_of(self._pid) - self._children
+        self._helpers = children_of(self._pid) - self._children
         self._send({"preloaded": name, "threads": count_threads()})
 
 
 def _wake_up(signum: int, frame: object) -> None:
     """SIGCHLD only has to write to the wake-up descriptor, which Python does for any handler."""
-
-
-def _move_up(fd: int) -> int:
-    import fcntl
-
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PRIVATE_FD)
-    os.close(fd)
-    return moved
-
-
-def _children_of(pid: int) -> set[int]:
-    """Return the processes whose parent is `pid`, as far as the kernel says (Linux)."""
-    children: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            children.update(map(int, task.read_text().split()))
-    return children
-
-
-def _kill_group(pid: int) -> None:
-    if sys.platform != "win32":
-        with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)

@@ -66,6 +66,17 @@ def forbid_effects(reads: bool = True, imports: bool = False) -> Generator[Effec
         _active.remove(rules)
 
 
+@contextmanager
+def effects_allowed() -> Generator[None, None, None]:
+    """Inside, in the middle of code whose effects are forbidden, fx-lsp itself may have some."""
+    rules = _active[:]
+    _active.clear()
+    try:
+        yield
+    finally:
+        _active[:] = rules
+
+
 def _audit(event: str, args: tuple[Any, ...]) -> None:
     if not _active or event not in _CHECKS:
         return

@@ -11,7 +11,7 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -60,8 +60,7 @@ def load(request: TraceRequest, mode: AbstractContextManager[object], with_stand
     Its top level runs under `mode`, so that tensors that it makes there are fake; `with_stand_ins` for packages that
     cannot be had, which raise when they are used.
     """
-    if request.overlays:
-        sys.meta_path.insert(0, _Overlays(request.overlays))
+    use_overlays(request.overlays)
     trouble = None
     try:
         trouble = import_package(request.package) if request.package else None
@@ -74,6 +73,12 @@ def load(request: TraceRequest, mode: AbstractContextManager[object], with_stand
         left_out = f"`{request.package}` was not imported as a package: {type(trouble).__name__}: {trouble}"
         return replace(loaded, notes=(*loaded.notes, left_out))
     return loaded
+
+
+def use_overlays(texts: Mapping[str, str]) -> None:
+    """Have files imported from unsaved texts, by their paths, from now on."""
+    if texts:
+        sys.meta_path.insert(0, _Overlays(texts))
 
 
 def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
@@ -185,12 +190,17 @@ def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) ->
 
 
 def empty_module(request: TraceRequest) -> ModuleType:
-    """A module for the target's file, under its name and without its contents."""
-    module = ModuleType(request.module)
-    module.__file__ = request.file
-    module.__package__ = request.package
-    module.__spec__ = importlib.machinery.ModuleSpec(request.module, None, origin=request.file)
-    sys.modules[request.module] = module
+    """Return a module for the target's file, under its name and without its contents."""
+    return new_module(request.module, request.package, request.file)
+
+
+def new_module(name: str, package: str, file: str) -> ModuleType:
+    """Return an empty module for a file under a name, by which it can be imported."""
+    module = ModuleType(name)
+    module.__file__ = file
+    module.__package__ = package
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=file)
+    sys.modules[name] = module
     return module
 
 
@@ -251,7 +261,7 @@ def as_run(sliced: ast.Module) -> Iterator[ast.stmt]:
 class _Overlays(importlib.abc.MetaPathFinder):
     """Imports files that are open in the editor from their unsaved text."""
 
-    def __init__(self, texts: dict[str, str]) -> None:
+    def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
@@ -345,7 +355,7 @@ def project_anew(request: TraceRequest, but: Collection[str]) -> Generator[None,
     Afterwards those that were loaded before are back.
     """
     modules = {name: module for name, module in list(sys.modules.items()) if name not in but}
-    kept = {name: module for name, module in modules.items() if _is_of_project(name, module, request.roots)}
+    kept = {name: module for name, module in modules.items() if is_of_project(name, module, request.roots)}
     for name in kept:
         del sys.modules[name]
     try:
@@ -354,7 +364,7 @@ def project_anew(request: TraceRequest, but: Collection[str]) -> Generator[None,
         sys.modules.update(kept)
 
 
-def _is_of_project(name: str, module: ModuleType, roots: Sequence[str]) -> bool:
+def is_of_project(name: str, module: ModuleType, roots: Sequence[str]) -> bool:
     """Return True for a module below the roots that is not installed there."""
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or name.partition(".")[0] in _NEVER_PRELOADED:

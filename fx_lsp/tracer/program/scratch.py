@@ -18,9 +18,10 @@ _active: list[_Scratch] = []
 
 @dataclass
 class _Scratch:
-    """The folder, which is there once something was written."""
+    """The folder, which is there once something was written; only the process that began removes it."""
 
     directory: str = ""
+    owner: int = field(default_factory=os.getpid)
     originals: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def place(self, path: Any) -> Any:
@@ -84,7 +85,7 @@ def scratch_files() -> Generator[None, None, None]:
         for name in replacements:
             _set(name, scratch.originals[name])
         _active.remove(scratch)
-        if scratch.directory:
+        if scratch.directory and scratch.owner == os.getpid():
             shutil.rmtree(scratch.directory, ignore_errors=True)
 
 

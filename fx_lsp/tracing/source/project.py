@@ -65,14 +65,23 @@ def import_roots(file: str, index: ModuleIndex, roots: Sequence[str]) -> list[st
     """
     outermost = [root for root in (_marked(Path(file).parent), *roots) if root is not None]
     above = [path for path in Path(file).parents if any(path.is_relative_to(root) for root in outermost)]
-    imported = {n.module for n in index.import_statements if isinstance(n, ast.ImportFrom) and n.module and not n.level}
-    imported |= {alias.name for n in index.import_statements if isinstance(n, ast.Import) for alias in n.names}
     holders: dict[str, None] = {}
-    for name in sorted(imported):
+    for name in _imported(index):
         holder = next((path for path in (*map(Path, roots), *above) if _has_module(path, name)), None)
         if holder is not None and str(holder) not in roots:
             holders[str(holder)] = None
     return list(holders)
+
+
+def imports_from(index: ModuleIndex, roots: Sequence[str]) -> bool:
+    """Return True if a file imports something that lies in one of `roots`."""
+    return any(_has_module(Path(root), name) for name in _imported(index) for root in roots)
+
+
+def _imported(index: ModuleIndex) -> list[str]:
+    """Return the dotted names of the modules that a file imports, those in its own package left out."""
+    names = {n.module for n in index.import_statements if isinstance(n, ast.ImportFrom) and n.module and not n.level}
+    return sorted(names | {a.name for n in index.import_statements if isinstance(n, ast.Import) for a in n.names})
 
 
 def _has_module(directory: Path, name: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fx_lsp.errors import NotTrusted, TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
-from fx_lsp.model import Span, Trace, TraceReply, TraceRequest
+from fx_lsp.model import Span, Trace, TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
@@ -36,7 +36,11 @@ class Tracers(Protocol):
     def ready(self) -> bool: ...
     async def start(self) -> None: ...
     async def run(
-        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+        self,
+        request: TraceRequest,
+        seconds: float | None = None,
+        early: EarlyReply | None = None,
+        world: WorldRequest | None = None,
     ) -> TraceReply: ...
     def preload(self, packages: Sequence[str]) -> None: ...
     async def rehearse(self, graph: bytes) -> None: ...
@@ -108,17 +112,23 @@ class TracingInterpreter:
             self._fail(error)
             raise
 
-    async def trace(self, request: TraceRequest, name_span: Span, early: EarlyReply | None = None) -> TracerAnswer:
+    async def trace(
+        self,
+        request: TraceRequest,
+        name_span: Span,
+        early: EarlyReply | None = None,
+        world: WorldRequest | None = None,
+    ) -> TracerAnswer:
         """Return the answer to `request`; limits and crashes are failures, at the line that ran or at `name_span`.
 
-        `early` is given replies that are not final. Raises WorkerStartError.
+        `early` is given replies that are not final, `world` as in `Workers.run`. Raises WorkerStartError.
         """
         again = True
         while True:
             tracers, pid = await self._ready()
             started = self._clock()
             try:
-                reply = await tracers.run(request, early=early)
+                reply = await tracers.run(request, early=early, world=world)
             except WorkerTimeout as error:
                 reply = TraceReply(timed_out(request, self._limits, error, name_span))
             except TracerFailed as error:

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from fx_lsp.errors import WorkerDied, WorkerTimeout
-from fx_lsp.model import TraceReply, TraceRequest
+from fx_lsp.model import TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.launch import Launch, Limits
 from fx_lsp.tracing.workers.processes import starved_seconds
 from fx_lsp.tracing.workers.spare import start_spare
-from fx_lsp.tracing.workers.zygote import start_zygote
+from fx_lsp.tracing.workers.worlds import Worlds
+from fx_lsp.tracing.workers.zygote import Zygote, start_zygote
 
 __all__ = ["Limits", "Mode", "Workers"]
 
@@ -69,6 +70,7 @@ class Workers:
         self._running: set[Child] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._worlds = Worlds()
 
     @property
     def pid(self) -> int | None:
@@ -85,9 +87,15 @@ class Workers:
         await self._live()
 
     async def run(
-        self, request: TraceRequest, seconds: float | None = None, early: EarlyReply | None = None
+        self,
+        request: TraceRequest,
+        seconds: float | None = None,
+        early: EarlyReply | None = None,
+        world: WorldRequest | None = None,
     ) -> TraceReply:
         """Trace in a process of its own. Cancelling kills that process's whole group before it returns.
+
+        With a `world`, that is a fork of the one that has what it says, where the platform can fork.
 
         `seconds` (default: the limit's) count from when the process is there, without those in which it waits for a
         processor; `early` is given replies that are not final, the last of which is the answer if the time is over.
@@ -97,7 +105,7 @@ class Workers:
         limit = self._limits.seconds if seconds is None else seconds
         if self._closed:
             raise _shut_down()
-        child = await self._child()
+        child = await self._child(request, world)
         self._running.add(child)
         earlier: list[TraceReply] = []
 
@@ -141,6 +149,7 @@ class Workers:
             self._end_soon(child)
         if self._ending:
             await asyncio.wait(set(self._ending))
+        await self._worlds.close()
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})
@@ -157,13 +166,16 @@ class Workers:
         task.add_done_callback(self._ending.discard)
         return task
 
-    async def _child(self) -> Child:
+    async def _child(self, request: TraceRequest, world: WorldRequest | None) -> Child:
         """Return a process for one request; start the next warm one where that used this one up."""
         again = True
         while True:
             warm = await self._live()
             try:
-                child = await warm.take()
+                child = None
+                if world is not None and isinstance(warm, Zygote):
+                    child = await self._worlds.take(warm, request, world)
+                child = child or await warm.take()
             except WorkerDied:
                 if warm.alive or self._closed or not again:
                     raise

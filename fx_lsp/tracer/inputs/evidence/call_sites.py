@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.machinery
 import inspect
 import linecache
 import os
@@ -37,6 +36,7 @@ from fx_lsp.tracer.program.load import (
     find,
     import_package,
     load,
+    new_module,
     project_anew,
     syntax_of,
     with_inputs,
@@ -54,10 +54,12 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
 
     Where a site raises before it gets there, it runs once more without what raised. Whatever else it does (it ends the
     process, writes files, takes too long) it is no offer. What an annotation spells out is tried before what the site
-    has in its place.
+    has in its place. Where the world of this process has seen a call, that is the only one.
     """
     request = task.request
-    for site in request.sites:
+    for offer in task.seen:
+        yield from _as_stated(_with_guesses(offer, task), signature, hints, task)
+    for site in request.sites if not task.seen else ():
         if task.program_seconds < request.seconds * KEPT:
             _UNFOLLOWED.append(f"{_place(site, request)} was not followed: others took the time")
             continue
@@ -74,10 +76,15 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
         if not isinstance(offer, Offer):
             _note_unfollowed(site, request, (first, offer))
             continue
-        rest = {name: plan for name, plan in offer.args.items() if not _is_stated(name, signature, hints, task)}
-        if len(rest) < len(offer.args):
-            yield replace(offer, args=rest)
-        yield offer
+        yield from _as_stated(offer, signature, hints, task)
+
+
+def _as_stated(offer: Offer, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> Iterator[Offer]:
+    """Yield an offer without the arguments that annotations spell out, where there are any, and the whole of it."""
+    rest = {name: plan for name, plan in offer.args.items() if not _is_stated(name, signature, hints, task)}
+    if len(rest) < len(offer.args):
+        yield replace(offer, args=rest)
+    yield offer
 
 
 def _key_instead(raised: Offer | BaseException | None, task: Task) -> Mapping[str, str]:
@@ -156,7 +163,7 @@ def _seen_at(
             stack.enter_context(project_anew(request, (request.module, site.imported)))
             if site.module and site.package:  # which may import more of the site's file than runs of it
                 import_package(site.package)
-        module = new_module(request, site)
+        module = site_module(request, site)
         vars(module).update(namespace)
         if is_tolerant:
             with forbid_effects(imports=True):
@@ -190,25 +197,26 @@ def _kept(raised: list[BaseException]) -> Generator[None, None, None]:
 
 def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tolerant: bool) -> Offer:
     """Return an offer without what is absent; it is a guess where the way to it was not complete."""
-    args = {name: plan for name, plan in offer.args.items() if not _is_absent(plan)}
+    args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
     if not is_tolerant:
         return replace(offer, args=args, guessed=bool(line.invented), unset=bool(line.unset))
     absences.tell()
-    init = {name: plan for name, plan in (offer.init or {}).items() if not _is_absent(plan)}
-    is_whole = offer.init is None or not any(map(_has_absent, offer.init.values()))
+    init = {name: plan for name, plan in (offer.init or {}).items() if not is_absent(plan)}
+    is_whole = offer.init is None or not any(map(has_absent, offer.init.values()))
     instance = offer.instance if is_whole or not isinstance(offer.instance, nn.Module) else None
     return replace(offer, args=args, init=init if offer.init is not None else None, instance=instance, guessed=True)
 
 
-def _is_absent(plan: Plan) -> bool:
+def is_absent(plan: Plan) -> bool:
     """Return True for what is absent, and for a list that has something absent in it: how long it is says nothing."""
     if isinstance(plan, SequencePlan) and plan.keys is None:
-        return any(map(_is_absent, plan.items))
+        return any(map(is_absent, plan.items))
     return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
 
 
-def _has_absent(plan: Plan) -> bool:
-    return any(map(_has_absent, plan.items)) if isinstance(plan, SequencePlan) else _is_absent(plan)
+def has_absent(plan: Plan) -> bool:
+    """Return True for what is absent, and for a list or a dictionary that has something absent in it."""
+    return any(map(has_absent, plan.items)) if isinstance(plan, SequencePlan) else is_absent(plan)
 
 
 def _with_guesses(offer: Offer, task: Task) -> Offer:
@@ -218,7 +226,7 @@ def _with_guesses(offer: Offer, task: Task) -> Offer:
         if isinstance(plan, SequencePlan):
             names = plan.keys or (name,) * len(plan.items)
             return replace(plan, items=tuple(guessed(str(n), p) for n, p in zip(names, plan.items, strict=True)))
-        return tensors(name, Facts(), set(), task.context)[0] if _is_absent(plan) else plan
+        return tensors(name, Facts(), set(), task.context)[0] if is_absent(plan) else plan
 
     args = {name: guessed(name, plan) for name, plan in offer.args.items()}
     init = {name: guessed(name, plan) for name, plan in offer.init.items()} if offer.init is not None else None
@@ -272,16 +280,12 @@ def target_module(
     return module
 
 
-def new_module(request: TraceRequest, site: CallSite) -> ModuleType:
-    """An empty module for a site to run in, under the name that its file has."""
-    name = site.module or request.module
-    module = ModuleType(name)
-    module.__file__ = site.file
-    module.__package__ = site.package if site.module else request.package
-    module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=site.file)
-    sys.modules[name] = module
+def site_module(request: TraceRequest, site: CallSite) -> ModuleType:
+    """Return an empty module for a site to run in, under the name that its file has."""
     linecache.cache[site.file] = (len(site.text), None, site.text.splitlines(keepends=True), site.file)
-    return module
+    if site.module:
+        return new_module(site.module, site.package, site.file)
+    return new_module(request.module, request.package, site.file)
 
 
 def prefer(target: ModuleType, module: ModuleType) -> None:

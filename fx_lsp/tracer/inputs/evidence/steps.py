@@ -28,7 +28,7 @@ from fx_lsp.steps import BATCHES, STEP, bound_from_data, calls_by_name, draws_of
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of, sentence
 from fx_lsp.tracer.inputs.evidence.body import shaped_like
-from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, new_module, prefer, statements_of, target_module
+from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, prefer, site_module, statements_of, target_module
 from fx_lsp.tracer.inputs.evidence.callers import Reached
 from fx_lsp.tracer.inputs.evidence.command_line import started_as
 from fx_lsp.tracer.inputs.evidence.layers import object_of
@@ -255,7 +255,7 @@ def _made_at(search: _Search, site: CallSite, absences: Absences) -> FunctionTyp
             seen.append(_renamed(value))
             raise Reached
 
-    module = new_module(request, site)
+    module = site_module(request, site)
     vars(module).update(absences.namespace())
     try:
         with ExitStack() as stack:

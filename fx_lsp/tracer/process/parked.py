@@ -1,0 +1,173 @@
+"""A process that waits in the state that a target needs, and gives forks of itself to requests."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from fx_lsp import files
+from fx_lsp.model import ProgramFile
+from fx_lsp.tracer.process.child import become_child, kill_group, memory_limit
+from fx_lsp.tracer.process.links import Link
+from fx_lsp.tracer.program.effects import effects_allowed
+from fx_lsp.tracer.world.watch import FirstCall
+from fx_lsp.tracer.world.world import World
+
+MAX_PARKED = 200
+"""How many calls of one program processes are parked at: other targets are looked for as if it did not reach them."""
+MEMORY = 4 << 30
+"""Bytes of memory that a program may use beyond what its world has."""
+
+
+class Children:
+    """The forks that a process gives; where they begin and end is told over `link`."""
+
+    def __init__(self, link: Link, job: str) -> None:
+        self._link, self._job, self._pid = link, job, os.getpid()
+        self._pids: set[int] = set()
+        self.wake, self._waker = os.pipe()
+        for descriptor in (self.wake, self._waker):
+            os.set_blocking(descriptor, False)
+        self.listen()
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Return the processes that have not ended."""
+        return frozenset(self._pids)
+
+    def listen(self) -> None:
+        """Have `wake` readable when a fork ends. Imported packages may listen themselves."""
+        signal.signal(signal.SIGCHLD, lambda number, stack: None)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+
+    def fork(self, number: int, descriptors: Sequence[int], begin: Callable[[], None]) -> None:
+        """Give a fork that answers a request, whose channel and output are the `descriptors`, after `begin`."""
+        channel, output = descriptors
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._link.send({"unforked": number, "message": str(error)})
+            return
+        if pid == 0:
+
+            def alone() -> tuple[int, int]:
+                self.close()
+                begin()
+                return channel, output
+
+            become_child(self._pid, alone, self._job)
+        self._pids.add(pid)
+        with suppress(OSError):
+            os.setpgid(pid, pid)
+        self._link.send({"forked": number, "pid": pid})
+
+    def close(self) -> None:
+        """Close what belongs to the process above, in a fork of it."""
+        self._link.close()
+        os.close(self.wake)
+        os.close(self._waker)
+
+    def reap(self) -> bool:
+        """Tell the ends of forks; return whether there were any."""
+        with suppress(OSError):
+            os.read(self.wake, 4096)
+        ended = [pid for pid in self._pids if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)]
+        for pid in ended:
+            kill_group(pid)
+            _, status = os.waitpid(pid, 0)
+            self._pids.discard(pid)
+            self._link.send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+        return bool(ended)
+
+    def kill(self) -> None:
+        """End all forks at once."""
+        for pid in self._pids:
+            kill_group(pid)
+
+
+def give_forks(world: World, link: Link, job: str, is_usable: bool = True) -> NoReturn:
+    """Give forks of this process to requests for targets of `world` until the link is closed.
+
+    A request is refused whose names are not in the target's module, and each one if it is not `is_usable`.
+    """
+    try:
+        children = Children(link, job)
+        while True:
+            ready: list[Any] = select.select([link, children.wake], [], [])[0]
+            children.reap()
+            message = link.receive() if link in ready else ({}, [])
+            if message is None:
+                children.kill()
+                break
+            header, descriptors = message
+            if header and (not is_usable or not world.has(header["file"], header["names"])):
+                link.send({"refused": header["fork"]})
+            elif header:
+                children.fork(header["fork"], descriptors, world.enter)
+            for descriptor in descriptors:
+                os.close(descriptor)
+    finally:
+        os._exit(0)
+
+
+class _Leave(BaseException):
+    """Unwinds a program in a process that is parked at a call. No `except Exception` stops it."""
+
+
+def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoReturn:
+    """Run a program in this process, and park a fork of it at the first call of each target, and at its end.
+
+    Over `link` the world server is told of each, and given the other end of its link.
+    """
+    parked: list[Link] = []
+    count = 0
+
+    def park(call: FirstCall) -> None:
+        nonlocal count
+        if parked:
+            os._exit(1)  # the program caught what was to unwind it
+        count += 1
+        if count > MAX_PARKED:
+            return
+        ours, theirs = socket.socketpair()
+        with effects_allowed():
+            pid = os.fork()
+            if pid:
+                theirs.close()
+                header = {"parked": call.target.name, "file": call.target.file, "pid": pid, "read": world.files()}
+                link.send(header, [ours.fileno()])
+                ours.close()
+                return
+        ours.close()
+        link.close()
+        os.setpgid(0, 0)
+        world.call = call
+        parked.append(Link(theirs))
+        raise _Leave
+
+    try:
+        text = files.read_python(program.file)
+    except (OSError, ValueError):
+        text = ""
+    try:
+        with memory_limit(MEMORY):
+            world.follow(program, text, park)
+    except BaseException:  # whatever ends a program, what it has called is parked
+        pass
+    try:
+        if not parked:
+            ours, theirs = socket.socketpair()
+            header = {"parked": "", "file": program.file, "pid": os.getpid(), "read": world.files()}
+            link.send(header, [ours.fileno()])
+            ours.close()
+            link.close()
+            parked.append(Link(theirs))
+        world.settle()
+        give_forks(world, parked[0], job)
+    finally:
+        os._exit(0)

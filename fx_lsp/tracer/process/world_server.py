@@ -1,0 +1,280 @@
+"""A process that has imported a project: each target gets a fork of it, or of a program that has called the target.
+
+Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: first `{"world": request}`, then
+`{"fork": id, "file", "target", "names", "programs", "whole"}` with two descriptors (the request channel and the pipe
+for printed output); to the server `{"forked": id, "pid"}` or `{"unforked": id, "message"}`, `{"exited": pid, "status"}`
+and `{"read": files}`, the files of the project that it has read besides. `names` are those that the target's module has
+to have, `programs` those that may call it: they are run first, each once.
+
+A program runs in a fork. At the first call of each target that forks in turn: the parked process has the arguments and
+the receiver as they are then, leaves the program, and gives forks to requests for that target.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+from fx_lsp.model import ProgramFile, WorldRequest
+from fx_lsp.tracer.process.child import begin_child, children_of, kill_group
+from fx_lsp.tracer.process.links import Link
+from fx_lsp.tracer.process.parked import Children, give_forks, run_program
+from fx_lsp.tracer.world.world import World
+from fx_lsp.wire import from_json
+
+PROGRAM_SECONDS = 60.0
+"""Seconds by the clock after which a program that does not end is ended."""
+Key = tuple[str, str]
+"""A file and a target of it, by name; "" for the file as it is once it was imported or has run."""
+
+
+@dataclass(eq=False)
+class _Request:
+    """A fork that the server waits for: of `number`, for the target `key`, whose module has to have some `names`.
+
+    `programs` may call the target. `is_whole` says that it is taken from a module as it is once that has run; `refused`
+    are parked processes that do not have what it needs.
+    """
+
+    number: int
+    key: Key
+    names: list[str]
+    programs: list[ProgramFile]
+    is_whole: bool
+    descriptors: list[int]
+    refused: set[int] = field(default_factory=set[int])
+
+
+@dataclass(eq=False)
+class _Parked:
+    """A process that gives forks: its link, what it was asked for and has not given, and the forks that it gave."""
+
+    pid: int
+    link: Link
+    asked: dict[int, _Request] = field(default_factory=dict[int, _Request])
+    children: set[int] = field(default_factory=set[int])
+
+
+@dataclass(eq=False)
+class _Running:
+    """A program that has run in a process since `started`, which reports over a link."""
+
+    program: ProgramFile
+    pid: int
+    link: Link
+    started: float = field(default_factory=time.monotonic)
+
+
+def serve(control: socket.socket, job: str) -> NoReturn:
+    """Be a world: serve forks on `control` until the server closes it."""
+    link = Link(control)
+    message = link.receive()
+    if message is not None:
+        _WorldServer(link, job, World.begin(from_json(WorldRequest, message[0]["world"]))).serve()
+    os._exit(0)
+
+
+class _WorldServer:
+    """Gives each request the process that fits it best: parked at the call of its target, at the end of its file's own
+    program, after the import of the file, or this one."""
+
+    def __init__(self, control: Link, job: str, world: World) -> None:
+        self._control, self._job, self._world = control, job, world
+        self._children = Children(control, job)
+        self._waiting: list[_Request] = []
+        self._parked: dict[Key, _Parked] = {}
+        self._running: _Running | None = None
+        self._begun: set[str] = set()
+        self._prepared: set[str] = set()
+
+    def serve(self) -> None:
+        """Serve until the control channel is closed, and end all that was started."""
+        while True:
+            links: list[Any] = [self._control, self._children.wake, *(p.link for p in self._parked.values())]
+            links += [self._running.link] if self._running is not None else []
+            ready, _, _ = select.select(links, [], [], 1.0)
+            if self._running is not None and self._running.link in ready:
+                self._hear_program(self._running)
+            for key, parked in list(self._parked.items()):
+                if parked.link in ready:
+                    self._hear_parked(key, parked)
+            if self._children.reap():
+                self._end_orphans()
+            if self._control in ready:
+                message = self._control.receive()
+                if message is None:
+                    break
+                self._take(*message)
+            self._stop_endless()
+            self._waiting = [request for request in self._waiting if not self._place(request)]
+        running = [self._running.pid] if self._running is not None else []
+        for pid in (*running, *(parked.pid for parked in self._parked.values())):
+            kill_group(pid)
+        self._children.kill()
+
+    def _take(self, header: dict[str, Any], descriptors: list[int]) -> None:
+        programs = [ProgramFile(**program) for program in header["programs"]]
+        key = (header["file"], header["target"])
+        self._prepare(key[0])
+        self._waiting.append(_Request(header["fork"], key, header["names"], programs, header["whole"], descriptors))
+
+    def _prepare(self, file: str) -> None:
+        """Import what a file needs, before the first fork for it."""
+        watched = self._world.watched(file)
+        if watched is not None and file not in self._prepared:
+            self._prepared.add(file)
+            self._world.import_needs(watched)
+            self._children.listen()
+            gc.collect()
+            gc.freeze()
+            self._control.send({"read": self._world.files()})
+
+    def _place(self, request: _Request) -> bool:
+        """Give a request a process, if it can be given one by now; else see to what is missing."""
+        file = request.key[0]
+        if request.is_whole:
+            if self._offer(request, request.key):
+                return True
+            if self._follows(request):
+                return False
+            watched = self._world.watched(file)
+            if watched is not None and not watched.is_program and file not in self._begun:
+                self._fork_import(file)
+            if self._offer(request, (file, "")):
+                return True
+        self._children.fork(request.number, request.descriptors, partial(self._leave_world, request))
+        self._close(request)
+        return True
+
+    def _offer(self, request: _Request, key: Key) -> bool:
+        """Hand a request to a parked process, unless there is none or that has refused it."""
+        parked = self._parked.get(key)
+        if parked is None or parked.pid in request.refused:
+            return False
+        parked.asked[request.number] = request
+        with suppress(OSError):
+            header = {"fork": request.number, "file": request.key[0], "names": request.names}
+            parked.link.send(header, request.descriptors)
+        return True
+
+    def _follows(self, request: _Request) -> bool:
+        """Return True while a program is run that may call the target; begin one if none runs."""
+        program = next((p for p in request.programs if p.file not in self._begun), None)
+        if self._running is None and program is not None:
+            self._fork_program(program)
+        return program is not None or (self._running is not None and self._running.program in request.programs)
+
+    def _fork_program(self, program: ProgramFile) -> None:
+        self._begun.add(program.file)
+        ours, theirs = socket.socketpair()
+        parent, pid = os.getpid(), os.fork()
+        if pid == 0:
+            ours.close()
+            self._begin(parent)
+            run_program(self._world, program, Link(theirs), self._job)
+        theirs.close()
+        self._running = _Running(program, pid, Link(ours))
+
+    def _fork_import(self, file: str) -> None:
+        self._begun.add(file)
+        ours, theirs = socket.socketpair()
+        parent, pid = os.getpid(), os.fork()
+        if pid == 0:
+            ours.close()
+            self._begin(parent)
+            watched = self._world.watched(file)
+            give_forks(self._world, Link(theirs), self._job, watched is not None and self._world.import_whole(watched))
+        theirs.close()
+        self._parked[file, ""] = _Parked(pid, Link(ours))
+
+    def _begin(self, parent: int) -> None:
+        """Begin a fork of this process that is no answer to a request."""
+        begin_child(parent)
+        self._close_all()
+
+    def _leave_world(self, request: _Request) -> None:
+        """Begin a fork of this process that answers a request by itself."""
+        self._waiting.remove(request)
+        self._close_all()
+        self._world.leave()
+
+    def _close_all(self) -> None:
+        """Close what belongs to this process alone, in a fork of it."""
+        with suppress(OSError):
+            self._children.close()
+        for parked in self._parked.values():
+            parked.link.close()
+        if self._running is not None:
+            self._running.link.close()
+        for request in (*self._waiting, *(r for parked in self._parked.values() for r in parked.asked.values())):
+            self._close(request)
+
+    def _hear_program(self, running: _Running) -> None:
+        message = running.link.receive()
+        if message is None:
+            running.link.close()
+            self._running = None
+            return
+        header, (descriptor,) = message
+        self._control.send({"read": header["read"]})
+        end = socket.socket(fileno=descriptor)
+        key = (header["file"], header["parked"])
+        if key in self._parked or self._world.watched(key[0]) is None:
+            end.close()
+        else:
+            self._parked[key] = _Parked(header["pid"], Link(end))
+
+    def _hear_parked(self, key: Key, parked: _Parked) -> None:
+        message = parked.link.receive()
+        if message is None:
+            del self._parked[key]
+            parked.link.close()
+            self._waiting += parked.asked.values()
+            for pid in parked.children:
+                kill_group(pid)
+                self._control.send({"exited": pid, "status": -int(signal.SIGKILL)})
+            return
+        header, _ = message
+        if "refused" in header:
+            request = parked.asked.pop(header["refused"])
+            request.refused.add(parked.pid)
+            self._waiting.append(request)
+            return
+        if "forked" in header:
+            parked.children.add(header["pid"])
+            self._close(parked.asked.pop(header["forked"]))
+        elif "unforked" in header:
+            self._close(parked.asked.pop(header["unforked"]))
+        else:
+            parked.children.discard(header["exited"])
+        self._control.send(header)
+
+    def _stop_endless(self) -> None:
+        if self._running is not None and time.monotonic() - self._running.started > PROGRAM_SECONDS:
+            kill_group(self._running.pid)
+
+    def _end_orphans(self) -> None:
+        """End what traces that have ended have started. While a program runs, a process may be parked unheard of."""
+        if self._running is not None:
+            return
+        parked = {process.pid for process in self._parked.values()}
+        for pid in children_of(os.getpid()) - self._children.pids - parked:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):
+                os.waitpid(pid, 0)
+
+    @staticmethod
+    def _close(request: _Request) -> None:
+        for descriptor in request.descriptors:
+            with suppress(OSError):
+                os.close(descriptor)
+        request.descriptors = []

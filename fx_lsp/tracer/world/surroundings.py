@@ -1,0 +1,56 @@
+"""What a process that runs the user's code is given: devices, fake tensors, other processes, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.program.devices import Devices, possible_devices
+from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
+from fx_lsp.tracer.program.higher_order import differentiable_attention
+from fx_lsp.tracer.program.lazy_modules import lazy_tensors
+from fx_lsp.tracer.program.processes.process_group import fake_processes
+from fx_lsp.tracer.program.processes.remote_calls import remote_calls_here
+from fx_lsp.tracer.program.weights import without_weights
+from fx_lsp.tracer.run.fakes import (
+    copied_tensors,
+    fake_mode,
+    formatted_numbers,
+    inference_without_gradients,
+    movable_modules,
+)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The mode that all fake tensors of a process belong to, its devices, and notes on attention that was replaced."""
+
+    mode: FakeTensorMode
+    devices: Devices
+    attention: list[str]
+
+
+@contextmanager
+def surroundings(text: str, compiles: bool = False, available: bool = False) -> Generator[Surroundings, None, None]:
+    """Inside, the user's code runs on fake tensors, as far as PyTorch can, and finds what it expects of a machine.
+
+    `text` is that of the program, `compiles` as in `possible_devices`; `available` is what it hears that asks for a
+    GPU.
+    """
+    mode = fake_mode()
+    with (
+        possible_devices(mode, compiles, available) as devices,
+        movable_modules(),
+        copied_tensors(),
+        formatted_numbers(),
+        inference_without_gradients(),
+        lazy_tensors(),
+        without_weights(),
+        differentiable_attention() as attention,
+        triton_launches(),
+        fake_processes(text),
+        remote_calls_here(),
+    ):
+        yield Surroundings(mode, devices, attention)

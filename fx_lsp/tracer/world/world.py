@@ -1,0 +1,200 @@
+"""A process that has imported what a file needs, and may have run a program: what a target finds there."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import warnings
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+
+from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest
+from fx_lsp.tracer.inputs.evidence.call_sites import has_absent, is_absent
+from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
+from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.program.absences import Absent
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.load import Loaded, LoadError, is_of_project, load, new_module, use_overlays
+from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
+from fx_lsp.tracer.rehearsal.program_run import ProgramRun
+from fx_lsp.tracer.rehearsal.script import rehearsed
+from fx_lsp.tracer.source.provenance import Sources
+from fx_lsp.tracer.world.clean_code import restore_code
+from fx_lsp.tracer.world.import_graph import ImportGraph
+from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
+from fx_lsp.tracer.world.watch import CallWatch, FirstCall
+
+IMPORT_SECONDS = 20.0
+"""The time that the imports of a file may take."""
+
+
+@dataclass
+class World:
+    """The state of one process. `before` are the modules that were there before anything of the user's.
+
+    `program` has been run as far as the `call` of a target, or to its end; without it `loaded` is a file that was
+    imported. `since` are the modules that were there when a request came, which
+    is answered by what is here if it `is_entered`.
+    """
+
+    request: WorldRequest
+    before: frozenset[str]
+    around: Surroundings
+    imports: ImportGraph
+    stack: ExitStack
+    recorder: ExitStack
+    program: ProgramFile | None = None
+    run: ProgramRun = field(default_factory=ProgramRun)
+    call: FirstCall | None = None
+    loaded: Loaded | None = None
+    since: frozenset[str] = frozenset()
+    is_entered: bool = False
+
+    @classmethod
+    def begin(cls, request: WorldRequest) -> World:
+        """Return the world of this process, which has run nothing of the user's so far."""
+        warnings.simplefilter("ignore")
+        before = frozenset(sys.modules)
+        insert_user_paths(list(request.roots))
+        use_overlays({**request.overlays, **{file.file: file.source for file in request.files}})
+        stack, recorder, imports = ExitStack(), ExitStack(), ImportGraph()
+        around = stack.enter_context(surroundings("\n".join(file.source for file in request.files)))
+        recorder.enter_context(imports.recording())
+        return cls(request, before, around, imports, stack, recorder)
+
+    def watched(self, file: str) -> WatchedFile | None:
+        """Return what is known of a file whose targets are looked for."""
+        return next((watched for watched in self.request.files if watched.file == file), None)
+
+    def import_needs(self, file: WatchedFile) -> None:
+        """Import what a file imports at its top level, as far as that can be had."""
+        namespace = {"__name__": file.module, "__package__": file.package, "__file__": file.file}
+        with forbid_effects(imports=True), suppress(TimeUp, SystemExit), time_limit(IMPORT_SECONDS):
+            for node in ast.parse(file.source, file.file).body:
+                if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "__future__":
+                    with suppress(Exception):
+                        exec(compile(ast.Module([node], []), file.file, "exec", dont_inherit=True), namespace)
+
+    def import_whole(self, file: WatchedFile) -> bool:
+        """Import a file that is no program; return False where that cannot be had without more ado."""
+        request = TraceRequest(
+            file.file, "", "module", file.source, file.source, file.module, file.package, self.request.roots
+        )
+        try:
+            with forbid_effects(imports=True), time_limit(IMPORT_SECONDS):
+                loaded = load(request, self.around.mode)
+                flags_parsed()
+        except (LoadError, SystemExit, TimeUp):
+            return False
+        self.loaded = loaded
+        return loaded.missing is None and not loaded.notes and not loaded.whole
+
+    def follow(self, program: ProgramFile, text: str, report: Callable[[FirstCall], None]) -> None:
+        """Run a program from its first statement to its last; `report` is called at the first call of each target.
+
+        What is raised ends the program, but for what `report` raises.
+        """
+        self.program, self.run = program, ProgramRun()
+        watched = self.watched(program.file)
+        text = watched.source if watched is not None else text
+        try:
+            tree = rehearsed(ast.parse(text, program.file))
+        except (SyntaxError, ValueError):
+            return
+        linecache.cache[program.file] = (len(text), None, text.splitlines(keepends=True), program.file)
+        module = new_module(program.module, program.package, program.file)
+        vars(module).update(self.run.namespace())
+        watch = CallWatch(program.file, self.request.roots, self.request.files, report)
+        sources = Sources(program.file, None)
+        around = self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode)
+        with around, watch.watching():
+            self.run.execute(tree, program.file, module)
+        for call in watch.made():
+            report(call)
+
+    def settle(self) -> None:
+        """Have the functions of the program run as they stand there, once no more of it is run."""
+        for file in self.request.files:
+            if self.program is not None and file.file == self.program.file:
+                restore_code(file.file, file.source)
+
+    def has(self, file: str, names: Collection[str]) -> bool:
+        """Return whether the module of a target has some names, none of which is absent."""
+        module = self._module(file)
+        return module is not None and all(
+            name in vars(module) and not isinstance(vars(module)[name], Absent) for name in names
+        )
+
+    def _module(self, file: str) -> ModuleType | None:
+        if self.call is not None:
+            return sys.modules.get(self.call.module)
+        if self.loaded is not None:
+            return self.loaded.module
+        is_own = self.program is not None and self.program.file == file
+        return sys.modules.get(self.program.module) if is_own and self.program is not None else None
+
+    def module_of(self, request: TraceRequest) -> Loaded:
+        """Return the module of a target as it is here."""
+        module = self._module(request.file)
+        assert module is not None, "the target was found here"
+        linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
+        return Loaded(module, whole=False)
+
+    def offers(self) -> tuple[Offer, ...]:
+        """Return what the program calls the target with; what is absent of that is not there."""
+        if self.call is None:
+            return ()
+        offer, line = self.call.offer, self.run.line
+        init = offer.init or {}
+        is_complete = not any(map(has_absent, (*offer.args.values(), *init.values())))
+        args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
+        kept = {name: plan for name, plan in init.items() if not is_absent(plan)}
+        guessed = bool(line.invented) or not is_complete
+        init_plans = kept if offer.init is not None else None
+        return (replace(offer, args=args, init=init_plans, guessed=guessed, unset=bool(line.unset)),)
+
+    def needed(self, file: str, *others: str) -> frozenset[str]:
+        """Return the files that the answer for a target of `file` depends on, which `others` call, but for its own."""
+        files = {inner for each in (file, *others) for inner in self.imports.reached(each)}
+        if self.program is not None:
+            files |= {self.program.file, *self.imports.reached(self.program.file)}
+        for name, module in list(sys.modules.items()):
+            own = getattr(module, "__file__", None)
+            if name not in self.since and isinstance(own, str):
+                files.add(own)
+        return frozenset(files - {file})
+
+    def files(self) -> list[str]:
+        """Return the files of the project that this process has read."""
+        modules = [
+            module.__file__ or ""
+            for name, module in list(sys.modules.items())
+            if name not in self.before and is_of_project(name, module, self.request.roots)
+        ]
+        return [*dict.fromkeys([*modules, *([self.program.file] if self.program is not None else [])])]
+
+    def enter(self) -> None:
+        """Give this process to a request for a target that is found here."""
+        self.recorder.close()
+        self.since = frozenset(sys.modules)
+        self.is_entered = True
+        _CURRENT[:] = [self]
+
+    def leave(self) -> None:
+        """Give this process to a request that runs by itself what it needs, with what was imported so far."""
+        self.stack.close()
+        self.since = frozenset(sys.modules)
+        self.is_entered = False
+        _CURRENT[:] = [self]
+
+
+_CURRENT: list[World] = []
+
+
+def current() -> World | None:
+    """Return the world that this process is, if it is one."""
+    return _CURRENT[0] if _CURRENT else None

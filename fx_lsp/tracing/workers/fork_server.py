@@ -1,0 +1,203 @@
+"""The server's end of a process that forks one child per request (POSIX)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fx_lsp.errors import ProtocolError, WorkerDied
+from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, receive
+from fx_lsp.tracing.workers.child import Child
+from fx_lsp.tracing.workers.processes import describe_status, kill_group
+from fx_lsp.wire import frame
+
+FORK_SECONDS = 60.0
+"""How long a fork may take: longer than any preload that may be under way."""
+STOPPED_SECONDS = 1.0
+"""How long it is waited for a fork until it is looked whether the process is stopped."""
+
+log = logging.getLogger(__name__)
+
+
+class Forking(Protocol):
+    """What is known of a process that forks; `exited` gives its exit status (negative: a signal)."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def exited(self) -> asyncio.Future[int]: ...
+    def kill(self) -> None: ...
+    def resume(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class _Fork:
+    pid: asyncio.Future[int]
+    exited: asyncio.Future[int]
+
+
+class ForkServer:
+    """A process that forks. When it dies, `alive` turns false and everything that waits for it raises WorkerDied.
+
+    `called` is what messages call it; `seconds` is how long a fork may take.
+    """
+
+    def __init__(
+        self,
+        process: Forking,
+        control: socket.socket,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        output: OutputTail,
+        called: str,
+        seconds: float = FORK_SECONDS,
+    ) -> None:
+        self.pid = process.pid
+        self.process = process
+        self.control = control
+        self.output = output
+        self._called, self._seconds = called, seconds
+        self._forks: dict[int, _Fork] = {}
+        self._count = 0
+        reader, self.writer = streams
+        self.listener = asyncio.create_task(self._listen(reader))
+
+    @property
+    def alive(self) -> bool:
+        """Return whether it can still fork."""
+        return not self.listener.done() and not self.process.exited.done()
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it has no forks, and none are waited for."""
+        return not self._forks
+
+    async def fork(self, header: dict[str, Any] | None = None) -> Child:
+        """Fork a new child as a header says. Raises WorkerDied when the process dies or does not answer."""
+        if self.listener.done():
+            raise WorkerDied(f"{self._called} is gone", -9, self.output.text())
+        loop = asyncio.get_running_loop()
+        self._count += 1
+        number, fork = self._count, _Fork(loop.create_future(), loop.create_future())
+        for future in (fork.pid, fork.exited):
+            future.add_done_callback(_retrieve)
+        ours, theirs = socket.socketpair()
+        read_end, write_end = os.pipe()
+        self._forks[number] = fork
+        try:
+            await self.send({"fork": number, **(header or {})}, [theirs.fileno(), write_end])
+        except OSError:
+            self.process.kill()
+        finally:
+            theirs.close()
+            os.close(write_end)
+        output, pipe = await _open_pipe(read_end)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=BUFFER)
+
+        def close() -> None:
+            writer.close()
+            pipe.close()
+            self._forks.pop(number, None)
+
+        try:
+            pid = await self._forked(fork)
+        except BaseException as error:
+            # A child that is forked later finds its channel closed and ends by itself.
+            output.stop()
+            close()
+            if isinstance(error, asyncio.TimeoutError):
+                self.process.kill()
+                raise WorkerDied(f"{self._called} does not answer", -9, self.output.text()) from None
+            raise
+
+        def kill() -> None:
+            if not fork.exited.done():
+                kill_group(pid)
+
+        return Child(pid, reader, writer, output, fork.exited, kill, close)
+
+    async def _forked(self, fork: _Fork) -> int:
+        """Return the child's process; a process that somebody has stopped goes on. Raises asyncio.TimeoutError."""
+        for _ in range(int(self._seconds / STOPPED_SECONDS)):
+            await asyncio.wait({fork.pid}, timeout=STOPPED_SECONDS)
+            if fork.pid.done():
+                return fork.pid.result()
+            if self.process.resume():
+                log.warning("%s was stopped by somebody, and goes on", self._called)
+        raise asyncio.TimeoutError
+
+    def kill_forks(self) -> None:
+        """End the forks that have not ended."""
+        for fork in self._forks.values():
+            if fork.pid.done() and not fork.pid.exception() and not fork.exited.done():
+                kill_group(fork.pid.result())
+
+    async def send(self, header: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Send a frame, and descriptors with it. Raises OSError where the process is gone."""
+        data = frame({**header, "descriptors": len(descriptors)})
+        while data:
+            try:
+                if descriptors:
+                    data, descriptors = data[socket.send_fds(self.control, [data], list(descriptors)) :], ()
+                else:
+                    data = data[self.control.send(data) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+
+    def hear(self, header: dict[str, Any]) -> None:
+        """Take a message that is not about forks."""
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while (message := await receive(reader)) is not None:
+                self._hear(message[0])
+        except ProtocolError:
+            log.exception("the control channel of a process that forks is broken")
+        finally:
+            await self._mourn()
+
+    def _hear(self, header: dict[str, Any]) -> None:
+        if "forked" in header:
+            if fork := self._forks.get(header["forked"]):
+                fork.pid.set_result(header["pid"])
+        elif "unforked" in header:
+            if fork := self._forks.get(header["unforked"]):
+                fork.pid.set_exception(WorkerDied(f"the tracer cannot fork: {header['message']}", 1))
+        elif "exited" in header:
+            for fork in self._forks.values():
+                is_pid = fork.pid.done() and not fork.pid.exception() and fork.pid.result() == header["exited"]
+                if is_pid and not fork.exited.done():
+                    fork.exited.set_result(header["status"])
+        else:
+            self.hear(header)
+
+    async def _mourn(self) -> None:
+        await asyncio.wait({self.process.exited}, timeout=1)
+        self.process.kill()
+        status = await self.process.exited
+        message = f"{self._called} {describe_status(status)}"
+        for fork in list(self._forks.values()):
+            error = WorkerDied(message, status, self.output.text())
+            if not fork.pid.done():
+                fork.pid.set_exception(error)
+            elif not fork.pid.exception() and not fork.exited.done():
+                kill_group(fork.pid.result())
+            if not fork.exited.done():
+                fork.exited.set_exception(error)
+
+
+async def _open_pipe(fd: int) -> tuple[OutputTail, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader(limit=BUFFER)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", 0)
+    )
+    return OutputTail(reader), transport
+
+
+def _retrieve(future: asyncio.Future[int]) -> None:
+    if not future.cancelled():
+        future.exception()
