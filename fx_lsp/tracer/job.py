@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import logging
 import os
 import site
 import sys
@@ -57,7 +56,6 @@ from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.program.absences import has_missed, numbers_note
 from fx_lsp.tracer.program.devices import Devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
-from fx_lsp.tracer.program.higher_order import as_written
 from fx_lsp.tracer.program.load import (
     Loaded,
     LoadError,
@@ -111,8 +109,6 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     """Yield the replies where code that asks for a GPU hears that one is `available`."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
-    torch.compile = as_written
-    logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
     process = current()

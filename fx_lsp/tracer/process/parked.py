@@ -96,6 +96,7 @@ def give_forks(world: World, link: Link, job: str, is_usable: bool = True) -> No
     A request is refused whose names are not in the target's module, and each one if it is not `is_usable`.
     """
     try:
+        world.instrument.restore()
         children = Children(link, job)
         while True:
             ready: list[Any] = select.select([link, children.wake], [], [])[0]
@@ -167,7 +168,6 @@ def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoR
             ours.close()
             link.close()
             parked.append(Link(theirs))
-        world.settle()
         give_forks(world, parked[0], job)
     finally:
         os._exit(0)

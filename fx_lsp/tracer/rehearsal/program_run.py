@@ -61,6 +61,7 @@ class ProgramRun:
         if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)) or _is_check(error):
             raise error
         self.examine(error)
+        self.turns.absences += 1
         return self.absences.record(error, imported)
 
     def examine(self, error: BaseException) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,10 +27,11 @@ _COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "appendl
 
 
 class Turns:
-    """Ends loops whose last turns trained. `collected` are the names of what loops added to that were ended so."""
+    """Ends loops whose last turns trained, or lacked something. `collected` are the names of what those added to."""
 
     def __init__(self) -> None:
         self.collected: set[str] = set()
+        self.absences = 0
         self._backwards = 0
 
     @contextmanager
@@ -57,12 +59,15 @@ class Turns:
 
     def again(self, *names: str) -> Callable[[], bool]:
         """Return what tells at the begin of each turn of a loop whether there is to be one."""
-        trained: list[int] = []
+        turns: list[tuple[int, int]] = []
 
         def is_wanted() -> bool:
-            trained.append(self._backwards)
-            last = trained[-TRAINING_TURNS - 1 :]
-            is_over = len(last) > TRAINING_TURNS and all(last[i] < last[i + 1] for i in range(TRAINING_TURNS))
+            turns.append((self._backwards, self.absences))
+            last = turns[-TRAINING_TURNS - 1 :]
+            steps = [*pairwise(last)]
+            trained = all(before[0] < after[0] for before, after in steps)
+            lacked = all(before[1] < after[1] for before, after in steps)
+            is_over = len(steps) == TRAINING_TURNS and (trained or lacked)
             if is_over:
                 self.collected |= set(names)
             return not is_over

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from unittest.mock import patch
+
+import torch
 
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
-from fx_lsp.tracer.program.higher_order import differentiable_attention
+from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.processes.process_group import fake_processes
 from fx_lsp.tracer.program.processes.remote_calls import remote_calls_here
@@ -39,8 +43,10 @@ def surroundings(text: str, compiles: bool = False, available: bool = False) -> 
     `text` is that of the program, `compiles` as in `possible_devices`; `available` is what it hears that asks for a
     GPU.
     """
+    logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
     mode = fake_mode()
     with (
+        patch.object(torch, "compile", as_written),
         possible_devices(mode, compiles, available) as devices,
         movable_modules(),
         copied_tensors(),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import dis
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
@@ -95,16 +93,6 @@ class CallWatch:
                 if target.owner:
                     self._by_owner.setdefault((file.file, target.owner), []).append(target)
 
-    @contextmanager
-    def watching(self) -> Generator[None, None, None]:
-        """CallWatch what runs inside."""
-        before = sys.getprofile()
-        sys.setprofile(self._event)
-        try:
-            yield
-        finally:
-            sys.setprofile(before)
-
     def made(self) -> Iterator[FirstCall]:
         """Yield the targets that were not called, with what the program constructed objects of their classes with."""
         for instance, target in reversed(self.constructed.values()):
@@ -116,19 +104,25 @@ class CallWatch:
                 offer = Offer({}, init, instance.receiver if is_kept else None)
                 yield FirstCall(target, offer, self._module_of(owner, target), frozenset(self._entered))
 
-    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
+    def entered(self) -> None:
+        """Look at the function that calls this as its first statement."""
+        frame = sys._getframe(1)
         code = frame.f_code
-        if event == "call":
-            targets = self._by_code.get(code)
-            if targets is None:
-                targets = self._by_code[code] = self._look_up(code)
-            for target in targets:
-                if target not in self.reached:
-                    self._enter(frame, target)
-            if code.co_name in ("forward", "__init__") and code.co_varnames[:1] == ("self",):
-                self._enter_method(frame)
-        elif event == "return" and code.co_name == "__init__" and self.constructed:
-            self._leave(frame)
+        targets = self._by_code.get(code)
+        if targets is None:
+            targets = self._by_code[code] = self._look_up(code)
+        for target in targets:
+            if target not in self.reached:
+                self._enter(frame, target)
+        if code.co_name in ("forward", "__init__") and code.co_varnames[:1] == ("self",):
+            self._enter_method(frame)
+
+    def left(self) -> None:
+        """Take note that the constructor which calls this has come to its end."""
+        receiver = sys._getframe(1).f_locals.get("self")
+        instance, _ = self.constructed.get(id(receiver), (None, None))
+        if instance is not None and instance.receiver is receiver:
+            instance.is_whole = True
 
     def _look_up(self, code: CodeType) -> Sequence[WatchedTarget]:
         """Return the functions and methods that a code object is, which runs for the first time."""
@@ -179,13 +173,6 @@ class CallWatch:
         offer = Offer(beside_defaults(args, function), init, receiver, mode=mode)
         module = self._module_of(type(receiver), target) if target.owner else frame.f_globals.get("__name__", "")
         self.report(FirstCall(target, offer, module, frozenset(self._entered)))
-
-    def _leave(self, frame: FrameType) -> None:
-        """Take note of whether a constructor came to its end or raised."""
-        receiver = frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
-        instance, _ = self.constructed.get(id(receiver), (None, None))
-        if instance is not None and instance.receiver is receiver:
-            instance.is_whole = dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
 
     @staticmethod
     def _module_of(kind: type, target: WatchedTarget) -> str:

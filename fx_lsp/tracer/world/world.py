@@ -17,14 +17,14 @@ from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.program.absences import Absent
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.load import Loaded, LoadError, is_of_project, load, new_module, use_overlays
+from fx_lsp.tracer.program.load import Loaded, LoadError, is_of_project, load, new_module
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
 from fx_lsp.tracer.rehearsal.script import rehearsed
 from fx_lsp.tracer.source.provenance import Sources
-from fx_lsp.tracer.world.clean_code import restore_code
 from fx_lsp.tracer.world.import_graph import ImportGraph
+from fx_lsp.tracer.world.instrument import Instrument
 from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
 from fx_lsp.tracer.world.watch import CallWatch, FirstCall
 
@@ -45,6 +45,7 @@ class World:
     before: frozenset[str]
     around: Surroundings
     imports: ImportGraph
+    instrument: Instrument
     stack: ExitStack
     recorder: ExitStack
     program: ProgramFile | None = None
@@ -60,11 +61,13 @@ class World:
         warnings.simplefilter("ignore")
         before = frozenset(sys.modules)
         insert_user_paths(list(request.roots))
-        use_overlays({**request.overlays, **{file.file: file.source for file in request.files}})
+        watched = {file.file: file.source for file in request.files}
+        instrument = Instrument(request.roots, {**request.overlays, **watched}, watched)
+        instrument.install()
         stack, recorder, imports = ExitStack(), ExitStack(), ImportGraph()
         around = stack.enter_context(surroundings("\n".join(file.source for file in request.files)))
         recorder.enter_context(imports.recording())
-        return cls(request, before, around, imports, stack, recorder)
+        return cls(request, before, around, imports, instrument, stack, recorder)
 
     def watched(self, file: str) -> WatchedFile | None:
         """Return what is known of a file whose targets are looked for."""
@@ -102,7 +105,7 @@ class World:
         watched = self.watched(program.file)
         text = watched.source if watched is not None else text
         try:
-            tree = rehearsed(ast.parse(text, program.file))
+            tree = self.instrument.compile(rehearsed(ast.parse(text, program.file)), text, program.file)
         except (SyntaxError, ValueError):
             return
         linecache.cache[program.file] = (len(text), None, text.splitlines(keepends=True), program.file)
@@ -110,17 +113,11 @@ class World:
         vars(module).update(self.run.namespace())
         watch = CallWatch(program.file, self.request.roots, self.request.files, report)
         sources = Sources(program.file, None)
-        around = self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode)
-        with around, watch.watching():
+        self.instrument.listen(watch.entered, watch.left)
+        with self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode):
             self.run.execute(tree, program.file, module)
         for call in watch.made():
             report(call)
-
-    def settle(self) -> None:
-        """Have the functions of the program run as they stand there, once no more of it is run."""
-        for file in self.request.files:
-            if self.program is not None and file.file == self.program.file:
-                restore_code(file.file, file.source)
 
     def has(self, file: str, names: Collection[str]) -> bool:
         """Return whether the module of a target has some names, none of which is absent."""
