@@ -398,7 +398,7 @@ def _bound(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.ClassDef):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names if alias.name != "*"]
     stored = (part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
     return list(dict.fromkeys(stored))
 

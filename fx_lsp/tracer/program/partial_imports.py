@@ -140,8 +140,8 @@ class _InPart(importlib.abc.Loader):
         exec(compile(tree, self._loader.path, "exec", dont_inherit=True), vars(module))
 
 
-def stand_in_for(text: str, module: ModuleType) -> None:
-    """Have imports at the top level of a text do without what cannot be had, directly or by other files.
+def stand_in_for(text: str, module: ModuleType) -> PartialImports:
+    """Have imports at the top level of a text do without what cannot be had, directly or by other files; return that.
 
     `module` is that in which the text is going to run.
     """
@@ -151,6 +151,7 @@ def stand_in_for(text: str, module: ModuleType) -> None:
             code = compile(ast.Module([node], []), module.__name__, "exec", dont_inherit=True)
             while (error := _raised(code, module)) is not None and missing.take(error):
                 pass
+    return missing
 
 
 def _raised(code: CodeType, module: ModuleType) -> Exception | None:
@@ -232,12 +233,14 @@ def _is_lacked(error: ImportError, own: str) -> bool:
 def _raising_package(error: Exception) -> str:
     """Return the installed package of which a module raised while it was imported, or "".
 
-    It is the first on the way to the error, as that is what the user's code imports.
+    It is the first on the way to the error, as that is what the user's code imports. Of a package without which nothing
+    is traced it is that module alone.
     """
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_name == "<module>" and is_installed(frame.f_code.co_filename):
-            package = str(frame.f_globals.get("__name__") or "").partition(".")[0]
-            return "" if package in NEVER_REPLACED else package
+            module = str(frame.f_globals.get("__name__") or "")
+            package = module.partition(".")[0]
+            return package if package not in NEVER_REPLACED else module if module != package else ""
     return ""
 
 

@@ -73,6 +73,7 @@ class ProgramRun:
     ) -> Generator[None, None, None]:
         """Inside, the process is as a program `file` finds it that is run on fake tensors."""
         with ExitStack() as stack:
+            stack.enter_context(self._counting(mode))
             stack.enter_context(mode)
             stack.enter_context(decided_by(Decisions(sources, lines, is_rehearsal=True)))
             stack.enter_context(forbid_effects())
@@ -83,9 +84,21 @@ class ProgramRun:
             stack.enter_context(self.turns.counting())
             yield
 
-    def execute(self, tree: ast.Module, file: str, module: ModuleType) -> None:
-        """Run the statements of a program, which is `rehearsed`, in a module."""
-        with time_limit(SECONDS):
+    @contextmanager
+    def _counting(self, mode: FakeTensorMode) -> Generator[None, None, None]:
+        """Inside, operations on tensors are counted."""
+        run: Callable[..., Any] = mode.dispatch
+
+        def dispatch(*args: Any, **options: Any) -> Any:
+            self.turns.calls += 1
+            return run(*args, **options)
+
+        with patch.dict(mode.__dict__, {"dispatch": dispatch}):
+            yield
+
+    def execute(self, tree: ast.Module, file: str, module: ModuleType, seconds: float = SECONDS) -> None:
+        """Run the statements of a program, which is `rehearsed`, in a module, within so many seconds."""
+        with time_limit(seconds):
             for code, imports in codes_of(tree, file):
                 with forbid_effects(imports=imports):
                     exec(code, module.__dict__)

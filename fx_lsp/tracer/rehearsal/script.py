@@ -20,6 +20,8 @@ TURNS, AGAIN, TRYING = " turns", " again", " trying"
 code itself catches what is raised. No identifier of the user's has a space in front."""
 TRAINING_TURNS = 2
 """The number of turns of a loop that trains: two show what goes from one training step to the next."""
+LOOP_CALLS = 5_000
+"""The number of operations on tensors after which a loop has its last turn, if it has had two."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Raise)
 _CATCHING = frozenset({"suppress", "raises", "assertRaises"})
@@ -27,11 +29,15 @@ _COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "appendl
 
 
 class Turns:
-    """Ends loops whose last turns trained, or lacked something. `collected` are the names of what those added to."""
+    """Ends loops whose last turns trained, or lacked something, and long ones.
+
+    `collected` are the names of what loops added to that were ended; `absences` and `calls` count what was lacking, and
+    operations on tensors.
+    """
 
     def __init__(self) -> None:
         self.collected: set[str] = set()
-        self.absences = 0
+        self.absences = self.calls = 0
         self._backwards = 0
 
     @contextmanager
@@ -60,6 +66,7 @@ class Turns:
     def again(self, *names: str) -> Callable[[], bool]:
         """Return what tells at the begin of each turn of a loop whether there is to be one."""
         turns: list[tuple[int, int]] = []
+        begin = self.calls
 
         def is_wanted() -> bool:
             turns.append((self._backwards, self.absences))
@@ -67,7 +74,7 @@ class Turns:
             steps = [*pairwise(last)]
             trained = all(before[0] < after[0] for before, after in steps)
             lacked = all(before[1] < after[1] for before, after in steps)
-            is_over = len(steps) == TRAINING_TURNS and (trained or lacked)
+            is_over = len(steps) == TRAINING_TURNS and (trained or lacked or self.calls - begin > LOOP_CALLS)
             if is_over:
                 self.collected |= set(names)
             return not is_over
@@ -149,7 +156,7 @@ def _catches(item: ast.withitem) -> bool:
 
 
 def _is_future(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and (node.module == "__future__" or node.names[0].name == "*")
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def _name(name: str) -> ast.Name:

@@ -18,6 +18,7 @@ from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.program.absences import Absent
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import Loaded, LoadError, is_of_project, load, new_module
+from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
@@ -28,6 +29,8 @@ from fx_lsp.tracer.world.instrument import Instrument
 from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
 from fx_lsp.tracer.world.watch import CallWatch, FirstCall
 
+PROGRAM_SECONDS = 6.0
+"""The time that a program may take to get to what it calls."""
 IMPORT_SECONDS = 20.0
 """The time that the imports of a file may take."""
 
@@ -37,8 +40,8 @@ class World:
     """The state of one process. `before` are the modules that were there before anything of the user's.
 
     `program` has been run as far as the `call` of a target, or to its end; without it `loaded` is a file that was
-    imported. `since` are the modules that were there when a request came, which
-    is answered by what is here if it `is_entered`.
+    imported. `missing` is the first of the packages that it does without, and `since` are the modules that were there
+    when a request came, which is answered by what is here if it `is_entered`.
     """
 
     request: WorldRequest
@@ -52,6 +55,7 @@ class World:
     run: ProgramRun = field(default_factory=ProgramRun)
     call: FirstCall | None = None
     loaded: Loaded | None = None
+    missing: ImportError | None = None
     since: frozenset[str] = frozenset()
     is_entered: bool = False
 
@@ -111,11 +115,13 @@ class World:
         linecache.cache[program.file] = (len(text), None, text.splitlines(keepends=True), program.file)
         module = new_module(program.module, program.package, program.file)
         vars(module).update(self.run.namespace())
+        with forbid_effects(imports=True), time_limit(IMPORT_SECONDS):
+            self.missing = stand_in_for(text, module).first
         watch = CallWatch(program.file, self.request.roots, self.request.files, report)
         sources = Sources(program.file, None)
         self.instrument.listen(watch.entered, watch.left)
         with self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode):
-            self.run.execute(tree, program.file, module)
+            self.run.execute(tree, program.file, module, PROGRAM_SECONDS)
         for call in watch.made():
             report(call)
 
@@ -139,7 +145,7 @@ class World:
         module = self._module(request.file)
         assert module is not None, "the target was found here"
         linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
-        return Loaded(module, whole=False)
+        return Loaded(module, whole=False, missing=self.missing)
 
     def offers(self) -> tuple[Offer, ...]:
         """Return what the program calls the target with; what is absent of that is not there."""
