@@ -4,6 +4,7 @@
     ├── ProtocolError        a frame or a message between two of our processes is malformed
     ├── WorkerError          a process that should have answered did not
     │   ├── WorkerDied       it ended: signal or exit code, with what it had printed
+    │   ├── WorldStale       it has run what a later text has otherwise
     │   ├── WorkerTimeout    it was ended because it ran past the limit
     │   ├── TracerFailed     its code, which is fx-lsp's own, raised
     │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
@@ -45,6 +46,10 @@ class WorkerDied(WorkerError):
     def __init__(self, message: str, status: int, output: str = "") -> None:
         super().__init__(message, output)
         self.status = status
+
+
+class WorldStale(WorkerError):
+    """A process that has run a program is not what it would be with a later text: another one has to run it."""
 
 
 class WorkerTimeout(WorkerError):

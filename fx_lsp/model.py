@@ -6,7 +6,7 @@ A *spec* is a tensor as FX prints it: `f32[8, 128]`, `i64[2]@cuda`, `f32[8, 128]
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import quote, unquote
@@ -649,14 +649,29 @@ class TraceRequest:
         return any(written.source in ("comment", "settings") for written in self.given)
 
 
+_RAN = "::ran "
+"""What comes between a file and names of its functions, in a dependency on what a program has run of it."""
+
+
+def ran(file: str, functions: Iterable[str]) -> str:
+    """Return the dependency on the text of a file but for the bodies of functions that have not run."""
+    return f"{file}{_RAN}{','.join(sorted(functions))}"
+
+
+def file_that_ran(dependency: str) -> tuple[str, frozenset[str]] | None:
+    """Return the file and the functions of it that have run, where a dependency is on that."""
+    file, separator, names = dependency.partition(_RAN)
+    return (file, frozenset(names.split(","))) if separator else None
+
+
 @dataclass(frozen=True)
 class TraceReply:
     """A tracer's answer: the outcome, its encoded stages, and what it depends on.
 
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
     the target's own whose text the answer depends on, and `file::name` where it depends on how the target's own file
-    calls it; `packages` are the dotted names of the installed modules that had to be imported, which a zygote may
-    import beforehand. One that is not `final` is right, and there is a reply to come that says more.
+    calls it, or what `ran` returns; `packages` are the dotted names of the installed modules that had to be imported,
+    which a zygote may import beforehand. One that is not `final` is right, and there is a reply to come that says more.
     """
 
     outcome: Outcome

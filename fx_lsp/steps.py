@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
-from fx_lsp.syntax import parse
+from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, FunctionNode, parse
 
 Region: TypeAlias = "ast.For | ast.While | ast.FunctionDef"
 BACKWARD = " backward"
@@ -238,6 +238,17 @@ def _names(*nodes: ast.AST) -> set[str]:
 
 def _last(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def outermost_functions(block: Sequence[ast.stmt], around: str = "") -> Iterator[tuple[FunctionNode, str]]:
+    """Yield the functions in a block that are in no other, with their qualified names."""
+    for node in block:
+        name = f"{around}.{node.name}" if isinstance(node, DEFINITIONS) and around else getattr(node, "name", "")
+        if isinstance(node, FUNCTIONS):
+            yield node, name
+        else:
+            for inner in blocks_of(node):
+                yield from outermost_functions(inner, name if isinstance(node, ast.ClassDef) else around)
 
 
 def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:

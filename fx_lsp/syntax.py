@@ -104,3 +104,14 @@ def _dimensions(term: str) -> Term:
         else:
             dimensions.append((axis,))
     return tuple(dimensions)
+
+
+def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:
+    """Return the line numbers of `old` to those of `new` for the lines before and after the edited region."""
+    shorter = min(len(old), len(new))
+    head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
+    mapping = {n: n for n in range(1, head + 1)}
+    shift = len(new) - len(old)
+    mapping.update({n: n + shift for n in range(len(old) - tail + 1, len(old) + 1)})
+    return mapping

@@ -30,6 +30,7 @@ from fx_lsp.model import (
     TraceReply,
     TraceRequest,
     plain_work,
+    ran,
 )
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.analyses.breaks import graph_breaks
@@ -223,15 +224,17 @@ def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:
 
 def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     """Add to a reply the files and packages that it depends on."""
-    request = basis.request
+    request, process = basis.request, basis.process
     files, packages = dependencies(request, basis.package_dir, basis.site_dirs, basis.before)
-    if basis.process is not None:
-        needed = basis.process.needed(request.file, *(site.file for site in request.sites))
+    if process is not None:
+        needed = process.needed(request.file, *(site.file for site in request.sites))
         files = tuple(file for file in files if file in needed)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     seen = seen or request.step > 0
     if basis.whole:
         files = (*files, request.file)
+    elif process is not None and (process.call is not None or process.ran):
+        files = (*files, ran(request.file, process.functions_run(request.file) | process.ran))
     elif seen:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))

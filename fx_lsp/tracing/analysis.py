@@ -30,9 +30,10 @@ from fx_lsp.model import (
     WatchedFile,
     Work,
     WrittenInputs,
+    file_that_ran,
 )
 from fx_lsp.specs import Comment, names_used, parse_comment
-from fx_lsp.steps import Step
+from fx_lsp.steps import Step, outermost_functions
 from fx_lsp.tracing.answers.disk import cache_key
 from fx_lsp.tracing.calls.call_sites import call_sites
 from fx_lsp.tracing.calls.callers import callers_of
@@ -234,6 +235,17 @@ class Analysis:
         sites = (site for site in self._sites(self.targets[name], overlays) if site.file == self.file)
         return "\n".join([*(caller.sliced for caller in callers), *(site.text + site.sliced for site in sites)])
 
+    def text_run(self, functions: Collection[str]) -> str:
+        """Return what a program has run of this file, whose `functions` have run, without its positions."""
+        if self.graph is None:
+            return ""
+        tree = parse(self.file, self.graph.text)
+        assert isinstance(tree, ast.Module), "it has been parsed before"
+        for function, name in outermost_functions(tree.body):
+            if name not in functions:
+                function.body = []
+        return ast.dump(tree)
+
     @property
     def trouble(self) -> str:
         """Say what is wrong with the project's settings as far as they are about this file, or ""."""
@@ -290,7 +302,10 @@ class Texts:
     analyses: Mapping[str, Analysis]
 
     def get(self, path: str, /) -> str | None:
-        """Return the text of a file or, of `file::name`, what in it says how a target is called; None for others."""
+        """Return the text of a file or, of `file::name`, what in it says how a target is called, and of what `ran`
+        returns what of it has run; None for others."""
+        if (run := file_that_ran(path)) is not None:
+            return self.analyses[run[0]].text_run(run[1]) if run[0] in self.analyses else None
         file, separator, name = path.partition("::")
         if separator and file in self.analyses:
             return self.analyses[file].use_of(name, self.by_path)

@@ -6,8 +6,9 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from fx_lsp import files
@@ -106,14 +107,27 @@ def give_forks(world: World, link: Link, job: str, is_usable: bool = True) -> No
                 children.kill()
                 break
             header, descriptors = message
-            if header and (not is_usable or not world.has(header["file"], header["names"])):
-                link.send({"refused": header["fork"]})
-            elif header:
-                children.fork(header["fork"], descriptors, world.enter)
+            if header:
+                is_fit = is_usable and world.has(header["file"], header["names"])
+                if not is_fit or not world.stands(header["edits"]):
+                    link.send({"refused": header["fork"], "stale": is_fit})
+                else:
+                    begin = partial(_enter, world, header["edits"], header["ran"])
+                    children.fork(header["fork"], descriptors, begin)
             for descriptor in descriptors:
                 os.close(descriptor)
     finally:
         os._exit(0)
+
+
+def _enter(world: World, edits: Mapping[str, str], functions: Sequence[str]) -> None:
+    """Begin a fork of a parked process that answers a request, with later texts of some files.
+
+    `functions` of the target's file have run in programs that did not call it.
+    """
+    world.ran.update(functions)
+    world.edit(edits)
+    world.enter()
 
 
 class _Leave(BaseException):
@@ -162,6 +176,7 @@ def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoR
         pass
     try:
         if not parked:
+            link.send({"ended": {file.file: [*world.functions_run(file.file)] for file in world.request.files}})
             ours, theirs = socket.socketpair()
             header = {"parked": "", "file": program.file, "pid": os.getpid(), "read": world.files()}
             link.send(header, [ours.fileno()])

@@ -1,10 +1,11 @@
 """A process that has imported a project: each target gets a fork of it, or of a program that has called the target.
 
 Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: first `{"world": request}`, then
-`{"fork": id, "file", "target", "names", "programs", "whole"}` with two descriptors (the request channel and the pipe
-for printed output); to the server `{"forked": id, "pid"}` or `{"unforked": id, "message"}`, `{"exited": pid, "status"}`
-and `{"read": files}`, the files of the project that it has read besides. `names` are those that the target's module has
-to have, `programs` those that may call it: they are run first, each once.
+`{"fork": id, "file", "target", "names", "programs", "whole", "edits"}` with two descriptors (the request channel and
+the pipe for printed output); to the server `{"forked": id, "pid"}` or `{"unforked": id, "message"}` (`"stale"` where it
+is not what it would be with the `edits`, later texts of files), `{"exited": pid, "status"}` and `{"read": files}`, the
+files of the project that it has read besides. `names` are those that the target's module has to have, `programs` those
+that may call it: they are run first, each once.
 
 A program runs in a fork. At the first call of each target that forks in turn: the parked process has the arguments and
 the receiver as they are then, leaves the program, and gives forks to requests for that target.
@@ -27,6 +28,7 @@ from fx_lsp.model import ProgramFile, WorldRequest
 from fx_lsp.tracer.process.child import begin_child, children_of, kill_group
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.process.parked import Children, give_forks, run_program
+from fx_lsp.tracer.world.edit import outermost_names
 from fx_lsp.tracer.world.world import World
 from fx_lsp.wire import from_json
 
@@ -40,8 +42,8 @@ Key = tuple[str, str]
 class _Request:
     """A fork that the server waits for: of `number`, for the target `key`, whose module has to have some `names`.
 
-    `programs` may call the target. `is_whole` says that it is taken from a module as it is once that has run; `refused`
-    are parked processes that do not have what it needs.
+    `programs` may call the target, `edits` are later texts of files. `is_whole` says that it is taken from a module as
+    it is once that has run; `refused` are parked processes that do not have what it needs.
     """
 
     number: int
@@ -49,6 +51,7 @@ class _Request:
     names: list[str]
     programs: list[ProgramFile]
     is_whole: bool
+    edits: dict[str, str]
     descriptors: list[int]
     refused: set[int] = field(default_factory=set[int])
 
@@ -93,6 +96,7 @@ class _WorldServer:
         self._parked: dict[Key, _Parked] = {}
         self._running: _Running | None = None
         self._begun: set[str] = set()
+        self._ran: dict[str, dict[str, list[str]]] = {}
         self._prepared: set[str] = set()
 
     def serve(self) -> None:
@@ -124,7 +128,9 @@ class _WorldServer:
         programs = [ProgramFile(**program) for program in header["programs"]]
         key = (header["file"], header["target"])
         self._prepare(key[0])
-        self._waiting.append(_Request(header["fork"], key, header["names"], programs, header["whole"], descriptors))
+        self._waiting.append(
+            _Request(header["fork"], key, header["names"], programs, header["whole"], header["edits"], descriptors)
+        )
 
     def _prepare(self, file: str) -> None:
         """Import what a file needs, before the first fork for it."""
@@ -150,9 +156,17 @@ class _WorldServer:
                 self._fork_import(file)
             if self._offer(request, (file, "")):
                 return True
+        if not self._world.stands(request.edits):
+            self._refuse(request)
+            return True
         self._children.fork(request.number, request.descriptors, partial(self._leave_world, request))
         self._close(request)
         return True
+
+    def _refuse(self, request: _Request) -> None:
+        """Tell that this world is not what it would be with the texts of a request."""
+        self._control.send({"unforked": request.number, "message": "its world has grown old", "stale": True})
+        self._close(request)
 
     def _offer(self, request: _Request, key: Key) -> bool:
         """Hand a request to a parked process, unless there is none or that has refused it."""
@@ -161,9 +175,20 @@ class _WorldServer:
             return False
         parked.asked[request.number] = request
         with suppress(OSError):
-            header = {"fork": request.number, "file": request.key[0], "names": request.names}
+            header = {
+                "fork": request.number,
+                "file": request.key[0],
+                "names": request.names,
+                "edits": request.edits,
+                "ran": self._functions_run(request),
+            }
             parked.link.send(header, request.descriptors)
         return True
+
+    def _functions_run(self, request: _Request) -> list[str]:
+        """Return the functions of a target's file that have run in programs which may call it."""
+        files = [self._ran.get(program.file, {}) for program in request.programs if program.file in self._begun]
+        return sorted({name for functions in files for name in functions.get(request.key[0], ())})
 
     def _follows(self, request: _Request) -> bool:
         """Return True while a program is run that may call the target; begin one if none runs."""
@@ -204,7 +229,9 @@ class _WorldServer:
         """Begin a fork of this process that answers a request by itself."""
         self._waiting.remove(request)
         self._close_all()
+        self._world.ran.update(self._functions_run(request))
         self._world.leave()
+        self._world.edit(request.edits)
 
     def _close_all(self) -> None:
         """Close what belongs to this process alone, in a fork of it."""
@@ -222,6 +249,11 @@ class _WorldServer:
         if message is None:
             running.link.close()
             self._running = None
+            every = {file.file: [*outermost_names(file.source).values()] for file in self._world.request.files}
+            self._ran.setdefault(running.program.file, every)
+            return
+        if "ended" in message[0]:
+            self._ran[running.program.file] = message[0]["ended"]
             return
         header, (descriptor,) = message
         self._control.send({"read": header["read"]})
@@ -246,7 +278,10 @@ class _WorldServer:
         if "refused" in header:
             request = parked.asked.pop(header["refused"])
             request.refused.add(parked.pid)
-            self._waiting.append(request)
+            if header["stale"]:
+                self._refuse(request)
+            else:
+                self._waiting.append(request)
             return
         if "forked" in header:
             parked.children.add(header["pid"])

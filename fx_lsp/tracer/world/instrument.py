@@ -9,11 +9,12 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any, Protocol
 
 from fx_lsp.tracer.program.paths import is_installed
+from fx_lsp.tracer.world.edit import new_codes
 
 ENTERED, LEFT = " entered", " left"
 """The names of what instrumented code calls where a function begins, and where a constructor ends."""
@@ -22,29 +23,43 @@ _METHODS = frozenset({"forward", "__init__"})
 """Methods that classes of other files may inherit, and that say what a target is called or constructed with."""
 
 
-class Instrument:
-    """Compiles files below `roots` with calls of `entered` and `left`; of those `watched` every function has one.
+class Listener(Protocol):
+    """Hears of functions of the project that begin, and of constructors that come to their end."""
 
-    `texts` are unsaved, by path.
+    def entered(self, frame: FrameType) -> None: ...
+    def left(self, frame: FrameType) -> None: ...
+
+
+class Instrument:
+    """Compiles files below `roots` so that they tell of functions that begin; of those `watched` every function does.
+
+    `texts` are unsaved, by path; `places` are the functions that have run, by file and line.
     """
 
     def __init__(self, roots: Sequence[str], texts: Mapping[str, str], watched: Collection[str]) -> None:
         self._roots = tuple(root + os.sep for root in roots)
         self._texts, self._watched = texts, watched
+        self.places: set[tuple[str, int]] = set()
         self._compiled: dict[str, str] = {}
+        self._functions: list[FunctionType] = []
+        self._seen: set[CodeType] = set()
+        self._watch: Listener | None = None
+        self._is_restored = False
 
     def install(self) -> None:
         """Have modules of the project imported so from now on."""
         sys.meta_path.insert(0, _Finder(self))
-        self.listen(lambda: None, lambda: None)
+        setattr(builtins, ENTERED, self._entered)
+        setattr(builtins, LEFT, self._left)
 
-    def listen(self, entered: Callable[[], object], left: Callable[[], object]) -> None:
-        """Have these called from now on; what they look at is the frame of their caller."""
-        setattr(builtins, ENTERED, entered)
-        setattr(builtins, LEFT, left)
+    def listen(self, watch: Listener) -> None:
+        """Tell `watch` of the frames that are entered and left from now on."""
+        self._watch = watch
 
     def compile(self, tree: ast.Module, text: str, file: str) -> ast.Module:
         """Return the tree of a file with the calls in it; `text` is what it is restored to. The tree is changed."""
+        if self._is_restored:
+            return tree
         self._compiled[file] = text
         for node in ast.walk(tree):
             if isinstance(node, _FUNCTIONS) and (file in self._watched or node.name in _METHODS):
@@ -63,20 +78,43 @@ class Instrument:
         return self._texts.get(os.path.realpath(file), self._texts.get(file))
 
     def restore(self) -> None:
-        """Have the functions that exist in this process run as their files have them, from now on."""
-        self.listen(lambda: None, lambda: None)
-        plain: dict[str, Mapping[tuple[int, str], CodeType]] = {}
-        for function in [item for item in gc.get_objects() if type(item) is FunctionType]:
+        """Have the functions that exist in this process run as their files have them, and tell of nothing more."""
+        self._watch, self._is_restored = None, True
+        functions = (item for item in gc.get_objects() if type(item) is FunctionType)
+        self._functions = [function for function in functions if function.__code__.co_filename in self._compiled]
+        for file in self._compiled:
+            self._replace(file, self._compiled[file])
+
+    def edit(self, file: str, text: str) -> bool:
+        """Have the functions of a file run as a later text has them; return False where one cannot.
+
+        Only bodies of functions may differ from the text that was compiled.
+        """
+        return file not in self._compiled or self._replace(file, text)
+
+    def _replace(self, file: str, text: str) -> bool:
+        codes = new_codes(file, self._compiled[file], text)
+        for function in self._functions:
             code = function.__code__
-            file = code.co_filename
-            if file not in self._compiled or code.co_name.startswith("<"):
-                continue
-            if file not in plain:
-                module = compile(self._compiled[file], file, "exec", dont_inherit=True)
-                plain[file] = {(inner.co_firstlineno, inner.co_name): inner for inner in _codes_in(module)}
-            wanted = plain[file].get((code.co_firstlineno, code.co_name))
-            if wanted is not None and wanted.co_freevars == code.co_freevars:
+            wanted = codes.get((code.co_firstlineno, code.co_name)) if code.co_filename == file else None
+            if wanted is not None and wanted.co_freevars != code.co_freevars:
+                return False
+            if wanted is not None:
                 function.__code__ = wanted
+        return True
+
+    def _entered(self) -> None:
+        frame = sys._getframe(1)
+        code = frame.f_code
+        if code not in self._seen:
+            self._seen.add(code)
+            self.places.add((code.co_filename, code.co_firstlineno))
+        if self._watch is not None:
+            self._watch.entered(frame)
+
+    def _left(self) -> None:
+        if self._watch is not None:
+            self._watch.left(sys._getframe(1))
 
 
 def _call(name: str, near: ast.stmt) -> ast.stmt:
@@ -84,13 +122,6 @@ def _call(name: str, near: ast.stmt) -> ast.stmt:
     for part in ast.walk(call):
         ast.copy_location(part, near)
     return call
-
-
-def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _codes_in(constant)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

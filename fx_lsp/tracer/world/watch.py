@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from torch import nn
 from fx_lsp.model import WatchedFile
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.callers import (
-    Instance,
     arguments_of,
     beside_defaults,
     code_of,
@@ -24,7 +22,8 @@ from fx_lsp.tracer.inputs.evidence.callers import (
     is_symbolic_trace,
 )
 from fx_lsp.tracer.inputs.evidence.offers import Offer
-from fx_lsp.tracer.inputs.plan.plans import value
+from fx_lsp.tracer.inputs.plan.plans import Plan, value
+from fx_lsp.tracer.world.edit import first_line
 
 
 @dataclass(frozen=True)
@@ -45,31 +44,45 @@ class WatchedTarget:
 class FirstCall:
     """A target as a program calls it first, or constructs it: the offer, and the module that the target is in there.
 
-    `entered` are the functions of the watched files that ran before, by file and line.
+    `place` is where the function begins that was called, if one was. `line` is where the program calls it, and
+    `init_line` where it constructs its object, in its own file as far as the call comes from there.
     """
 
     target: WatchedTarget
     offer: Offer
     module: str
-    entered: frozenset[tuple[str, int]]
+    place: tuple[str, int] | None
+    line: int
+    init_line: int
+
+
+@dataclass
+class Construction:
+    """An object of a target's class with its constructor's arguments; `by_program` tells who constructs it.
+
+    It `is_whole` once every constructor that runs on it has come to its end.
+    """
+
+    receiver: Any
+    target: WatchedTarget
+    args: dict[str, Plan]
+    line: int
+    by_program: bool
+    is_whole: bool = False
 
 
 @dataclass
 class CallWatch:
-    """Looks at the Python calls of a program `file` for those of targets; `report` is called with the first of each.
+    """Looks at the calls of functions for those of targets; `report` is called with the first of each.
 
-    `roots` are left out of the names of files in what is told of calls.
+    The program is `file`.
     """
 
     file: str
-    roots: Sequence[str]
     files: Sequence[WatchedFile]
     report: Callable[[FirstCall], None]
     reached: set[WatchedTarget] = field(default_factory=set[WatchedTarget])
-    constructed: dict[int, tuple[Instance, WatchedTarget]] = field(
-        default_factory=dict[int, "tuple[Instance, WatchedTarget]"]
-    )
-    _entered: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    constructed: dict[int, Construction] = field(default_factory=dict[int, Construction])
     _by_line: dict[tuple[str, int], list[WatchedTarget]] = field(
         default_factory=dict[tuple[str, int], list[WatchedTarget]]
     )
@@ -88,25 +101,25 @@ class CallWatch:
                 target = WatchedTarget(file.file, name, kind)
                 node = find_function(tree, name) if kind in ("function", "method") else None
                 if node is not None:
-                    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-                    self._by_line.setdefault((file.file, first), []).append(target)
+                    self._by_line.setdefault((file.file, first_line(node)), []).append(target)
                 if target.owner:
                     self._by_owner.setdefault((file.file, target.owner), []).append(target)
 
     def made(self) -> Iterator[FirstCall]:
         """Yield the targets that were not called, with what the program constructed objects of their classes with."""
-        for instance, target in reversed(self.constructed.values()):
-            if instance.by_program and target not in self.reached:
+        for construction in reversed(self.constructed.values()):
+            target = construction.target
+            if construction.by_program and target not in self.reached:
                 self.reached.add(target)
-                owner: Any = type(instance.receiver)
-                is_kept = instance.is_whole and not isinstance(instance.receiver, nn.Module)
-                init = beside_defaults(instance.args, owner.__init__)
-                offer = Offer({}, init, instance.receiver if is_kept else None)
-                yield FirstCall(target, offer, self._module_of(owner, target), frozenset(self._entered))
+                receiver, owner = construction.receiver, type(construction.receiver)
+                is_kept = construction.is_whole and not isinstance(receiver, nn.Module)
+                init = beside_defaults(construction.args, owner.__init__)
+                offer = Offer({}, init, receiver if is_kept else None)
+                line = construction.line
+                yield FirstCall(target, offer, self._module_of(owner, target), None, line, line)
 
-    def entered(self) -> None:
-        """Look at the function that calls this as its first statement."""
-        frame = sys._getframe(1)
+    def entered(self, frame: FrameType) -> None:
+        """Look at a function that begins."""
         code = frame.f_code
         targets = self._by_code.get(code)
         if targets is None:
@@ -117,18 +130,16 @@ class CallWatch:
         if code.co_name in ("forward", "__init__") and code.co_varnames[:1] == ("self",):
             self._enter_method(frame)
 
-    def left(self) -> None:
-        """Take note that the constructor which calls this has come to its end."""
-        receiver = sys._getframe(1).f_locals.get("self")
-        instance, _ = self.constructed.get(id(receiver), (None, None))
-        if instance is not None and instance.receiver is receiver:
-            instance.is_whole = True
+    def left(self, frame: FrameType) -> None:
+        """Take note that a constructor has come to its end."""
+        receiver = frame.f_locals.get("self")
+        construction = self.constructed.get(id(receiver))
+        if construction is not None and construction.receiver is receiver:
+            construction.is_whole = True
 
     def _look_up(self, code: CodeType) -> Sequence[WatchedTarget]:
         """Return the functions and methods that a code object is, which runs for the first time."""
         place = (code.co_filename, code.co_firstlineno)
-        if any(code.co_filename == file.file for file in self.files):
-            self._entered.add(place)
         name = code.co_name
         return [t for t in self._by_line.get(place, ()) if t.name.rpartition(".")[2] == name]
 
@@ -144,9 +155,10 @@ class CallWatch:
                 if target not in self.reached:
                     self._enter(frame, target)
             elif not has_symbols(frame):
-                _, args = arguments_of(frame, self._detail(frame, target), method=True)
-                by_program = self._caller(frame) is not None
-                self.constructed[id(receiver)] = Instance(receiver, args, by_program), target
+                _, args = arguments_of(frame, "", method=True)
+                caller = self._caller(frame)
+                line = (caller or frame).f_lineno
+                self.constructed[id(receiver)] = Construction(receiver, target, args, line, caller is not None)
 
     def _of_class(self, code: CodeType, kind: type) -> Iterator[WatchedTarget]:
         for cls in kind.__mro__:
@@ -160,19 +172,20 @@ class CallWatch:
         if is_symbolic_trace(frame) or has_symbols(frame):
             return
         self.reached.add(target)
-        is_method = frame.f_code.co_varnames[:1] == ("self",)
-        receiver, args = arguments_of(frame, self._detail(frame, target), is_method)
-        function = function_of(frame.f_code, frame.f_locals)
+        code, is_method = frame.f_code, frame.f_code.co_varnames[:1] == ("self",)
+        receiver, args = arguments_of(frame, "", is_method)
+        function = function_of(code, frame.f_locals)
         evaluates = isinstance(receiver, nn.Module) and not receiver.training
-        mode = value(False, "call site", self._detail(frame, target)) if evaluates else None
-        instance, _ = self.constructed.get(id(receiver), (None, None))
-        init = None
-        if instance is not None and instance.receiver is receiver:
-            owner: Any = type(receiver)
-            init = beside_defaults(instance.args, owner.__init__)
+        mode = value(False, "call site") if evaluates else None
+        construction = self.constructed.get(id(receiver))
+        init, line = None, (self._caller(frame) or frame).f_lineno
+        if construction is not None and construction.receiver is receiver:
+            init = beside_defaults(construction.args, type(receiver).__init__)
         offer = Offer(beside_defaults(args, function), init, receiver, mode=mode)
         module = self._module_of(type(receiver), target) if target.owner else frame.f_globals.get("__name__", "")
-        self.report(FirstCall(target, offer, module, frozenset(self._entered)))
+        init_line = construction.line if construction is not None else line
+        place = (code.co_filename, code.co_firstlineno)
+        self.report(FirstCall(target, offer, module, place, line, init_line))
 
     @staticmethod
     def _module_of(kind: type, target: WatchedTarget) -> str:
@@ -189,12 +202,3 @@ class CallWatch:
         while caller is not None and caller.f_code.co_filename != self.file:
             caller = caller.f_back
         return caller
-
-    def _detail(self, frame: FrameType, target: WatchedTarget) -> str:
-        """Say where the program calls a target, as people say it."""
-        line = (self._caller(frame) or frame).f_lineno
-        if self.file == target.file:
-            return f"line {line}"
-        roots = [root for root in self.roots if self.file.startswith(root + os.sep)]
-        shown = os.path.relpath(self.file, min(roots, key=len)) if roots else os.path.basename(self.file)
-        return f"{shown}:{line}"

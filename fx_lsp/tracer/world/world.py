@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os
 import sys
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest
+from fx_lsp.syntax import edited_lines
 from fx_lsp.tracer.inputs.evidence.call_sites import has_absent, is_absent
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
 from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.plans import located
 from fx_lsp.tracer.program.absences import Absent
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import Loaded, LoadError, is_of_project, load, new_module
@@ -24,6 +27,7 @@ from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
 from fx_lsp.tracer.rehearsal.script import rehearsed
 from fx_lsp.tracer.source.provenance import Sources
+from fx_lsp.tracer.world.edit import changed_functions, outermost_names
 from fx_lsp.tracer.world.import_graph import ImportGraph
 from fx_lsp.tracer.world.instrument import Instrument
 from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
@@ -41,7 +45,8 @@ class World:
 
     `program` has been run as far as the `call` of a target, or to its end; without it `loaded` is a file that was
     imported. `missing` is the first of the packages that it does without, and `since` are the modules that were there
-    when a request came, which is answered by what is here if it `is_entered`.
+    when a request came, which is answered by what is here if it `is_entered`. `edits` are later texts of
+    files, and `ran` the functions of the target's file that have run in other processes of this world.
     """
 
     request: WorldRequest
@@ -58,6 +63,8 @@ class World:
     missing: ImportError | None = None
     since: frozenset[str] = frozenset()
     is_entered: bool = False
+    edits: Mapping[str, str] = field(default_factory=dict[str, str])
+    ran: set[str] = field(default_factory=set[str])
 
     @classmethod
     def begin(cls, request: WorldRequest) -> World:
@@ -117,9 +124,9 @@ class World:
         vars(module).update(self.run.namespace())
         with forbid_effects(imports=True), time_limit(IMPORT_SECONDS):
             self.missing = stand_in_for(text, module).first
-        watch = CallWatch(program.file, self.request.roots, self.request.files, report)
+        watch = CallWatch(program.file, self.request.files, report)
         sources = Sources(program.file, None)
-        self.instrument.listen(watch.entered, watch.left)
+        self.instrument.listen(watch)
         with self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode):
             self.run.execute(tree, program.file, module, PROGRAM_SECONDS)
         for call in watch.made():
@@ -157,8 +164,31 @@ class World:
         args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
         kept = {name: plan for name, plan in init.items() if not is_absent(plan)}
         guessed = bool(line.invented) or not is_complete
-        init_plans = kept if offer.init is not None else None
-        return (replace(offer, args=args, init=init_plans, guessed=guessed, unset=bool(line.unset)),)
+        at_call, at_constructor = self._place(self.call.line), self._place(self.call.init_line)
+        args = {name: located(plan, at_call) for name, plan in args.items()}
+        kept = {name: located(plan, at_constructor) for name, plan in kept.items()}
+        return (
+            replace(
+                offer,
+                args=args,
+                init=kept if offer.init is not None else None,
+                mode=replace(offer.mode, detail=at_call) if offer.mode is not None else None,
+                guessed=guessed,
+                unset=bool(line.unset),
+            ),
+        )
+
+    def _place(self, line: int) -> str:
+        """Say where the program calls something, as people say it, by its lines as they are now."""
+        assert self.program is not None and self.call is not None, "a program has called it"
+        file = self.program.file
+        watched = self.watched(file)
+        if watched is not None and file in self.edits:
+            line = edited_lines(watched.source.split("\n"), self.edits[file].split("\n")).get(line, line)
+        if file == self.call.target.file:
+            return f"line {line}"
+        roots = [root for root in self.request.roots if file.startswith(root + os.sep)]
+        return f"{os.path.relpath(file, min(roots, key=len)) if roots else os.path.basename(file)}:{line}"
 
     def needed(self, file: str, *others: str) -> frozenset[str]:
         """Return the files that the answer for a target of `file` depends on, which `others` call, but for its own."""
@@ -171,6 +201,13 @@ class World:
                 files.add(own)
         return frozenset(files - {file})
 
+    def functions_run(self, file: str) -> frozenset[str]:
+        """Return the functions of a watched file that have run so far, by their qualified names."""
+        watched = self.watched(file)
+        names = outermost_names(watched.source) if watched is not None else {}
+        lines = {line for of, line in self.instrument.places if of == file}
+        return frozenset(name for line, name in names.items() if line in lines)
+
     def files(self) -> list[str]:
         """Return the files of the project that this process has read."""
         modules = [
@@ -179,6 +216,30 @@ class World:
             if name not in self.before and is_of_project(name, module, self.request.roots)
         ]
         return [*dict.fromkeys([*modules, *([self.program.file] if self.program is not None else [])])]
+
+    def stands(self, edits: Mapping[str, str]) -> bool:
+        """Return whether this process is as it would be with later texts of some files.
+
+        It is if only bodies of functions differ, none of which has run, but for that whose call it stands at.
+        """
+        place = self.call.place if self.call is not None else None
+        for file, text in edits.items():
+            watched = self.watched(file)
+            try:
+                changed = changed_functions(watched.source, text) if watched is not None else None
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return False
+            if changed is None or {(file, line) for line in changed} & (self.instrument.places - {place}):
+                return False
+        return True
+
+    def edit(self, edits: Mapping[str, str]) -> None:
+        """Take later texts of files, with which this process `stands`. Raises ValueError where a function cannot."""
+        self.edits = edits
+        for file, text in edits.items():
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+            if not self.instrument.edit(file, text):
+                raise ValueError(f"a function of {file} sees other variables now")
 
     def enter(self) -> None:
         """Give this process to a request for a target that is found here."""
@@ -189,6 +250,7 @@ class World:
 
     def leave(self) -> None:
         """Give this process to a request that runs by itself what it needs, with what was imported so far."""
+        self.instrument.restore()
         self.stack.close()
         self.since = frozenset(sys.modules)
         self.is_entered = False

@@ -22,6 +22,7 @@ from fx_lsp.model import (
     Trace,
     Unreached,
 )
+from fx_lsp.syntax import edited_lines
 from fx_lsp.tracing.source.parsing import split_lines
 
 
@@ -80,17 +81,6 @@ def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage
 def line_map(old: str, new: str) -> Mapping[int, int] | None:
     """Return the lines of one text by those of an earlier one, as far as both have them; None where both are equal."""
     return None if old == new else edited_lines(split_lines(old), split_lines(new))
-
-
-def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:
-    """Line numbers of `old` to those of `new` for the lines before and after the edited region."""
-    shorter = min(len(old), len(new))
-    head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
-    tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
-    mapping = {n: n for n in range(1, head + 1)}
-    shift = len(new) - len(old)
-    mapping.update({n: n + shift for n in range(len(old) - tail + 1, len(old) + 1)})
-    return mapping
 
 
 def _text(stage: Stage, nodes: list[Node]) -> str:

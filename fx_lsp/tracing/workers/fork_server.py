@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fx_lsp.errors import ProtocolError, WorkerDied
+from fx_lsp.errors import ProtocolError, WorkerDied, WorldStale
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, receive
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.processes import describe_status, kill_group
@@ -166,7 +166,8 @@ class ForkServer:
                 fork.pid.set_result(header["pid"])
         elif "unforked" in header:
             if fork := self._forks.get(header["unforked"]):
-                fork.pid.set_exception(WorkerDied(f"the tracer cannot fork: {header['message']}", 1))
+                is_stale, message = header.get("stale", False), f"the tracer cannot fork: {header['message']}"
+                fork.pid.set_exception(WorldStale(message) if is_stale else WorkerDied(message, 1))
         elif "exited" in header:
             for fork in self._forks.values():
                 is_pid = fork.pid.done() and not fork.pid.exception() and fork.pid.result() == header["exited"]
@@ -178,7 +179,10 @@ class ForkServer:
     async def _mourn(self) -> None:
         await asyncio.wait({self.process.exited}, timeout=1)
         self.process.kill()
-        status = await self.process.exited
+        try:
+            status = await self.process.exited
+        except WorkerDied as death:  # what has forked it died before
+            status = death.status
         message = f"{self._called} {describe_status(status)}"
         for fork in list(self._forks.values()):
             error = WorkerDied(message, status, self.output.text())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fx_lsp.errors import WorkerDied
+from fx_lsp.errors import WorkerDied, WorldStale
 from fx_lsp.model import TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.fork_server import ForkServer
@@ -60,8 +61,17 @@ class WorldProcess(ForkServer):
         self._child = child
         self._read: dict[str, int | None] = {}
 
-    async def take(self, request: TraceRequest) -> Child:
-        """Return a process for a request. Raises WorkerDied."""
+    def edits(self, wanted: WorldRequest) -> dict[str, str] | None:
+        """Return the texts that are other ones in what is wanted; None where more differs than texts of files."""
+        before, after = ({file.file: file for file in each.files} for each in (self.request, wanted))
+        if before.keys() != after.keys():
+            return None
+        texts = {name: file.source for name, file in after.items() if file.source != before[name].source}
+        as_before = tuple(replace(file, source=before[name].source) for name, file in after.items())
+        return texts if replace(wanted, files=as_before) == self.request else None
+
+    async def take(self, request: TraceRequest, edits: Mapping[str, str]) -> Child:
+        """Return a process for a request, with later texts of some files. Raises WorkerDied, or WorldStale."""
         self._used = time.monotonic()
         return await self.fork(
             {
@@ -70,6 +80,7 @@ class WorldProcess(ForkServer):
                 "names": to_json(request.bound),
                 "programs": to_json(request.programs),
                 "whole": request.kind in _WHOLE,
+                "edits": dict(edits),
             }
         )
 
@@ -103,6 +114,7 @@ class Worlds:
         self._worlds: list[WorldProcess] = []
         self._starting: list[tuple[WorldRequest, asyncio.Task[WorldProcess]]] = []
         self._fatal: set[str] = set()
+        self._stale: list[WorldProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
 
     async def take(self, zygote: Zygote, request: TraceRequest, wanted: WorldRequest) -> Child | None:
@@ -111,8 +123,12 @@ class Worlds:
             return None
         world: WorldProcess | None = None
         try:
-            world = await self._world(zygote, wanted)
-            return await world.take(request)
+            while True:
+                world, edits = await self._world(zygote, wanted)
+                try:
+                    return await world.take(request, edits)
+                except WorldStale:
+                    self._stale.append(world)
         except WorkerDied:
             if world is None or not zygote.alive:
                 raise
@@ -129,21 +145,25 @@ class Worlds:
         if self._ending:
             await asyncio.wait(set(self._ending))
 
-    async def _world(self, zygote: Zygote, wanted: WorldRequest) -> WorldProcess:
-        """Return a world that knows as much; one that has grown old is ended."""
-        for world in self._worlds:
-            if world.is_idle and not (world.is_fresh() and world.seconds_idle < IDLE_SECONDS):
+    async def _world(self, zygote: Zygote, wanted: WorldRequest) -> tuple[WorldProcess, Mapping[str, str]]:
+        """Return a world that knows as much, and which texts it is to take; one that has grown old is ended."""
+        for world in list(self._worlds):
+            is_usable = world not in self._stale and world.is_fresh() and world.seconds_idle < IDLE_SECONDS
+            if world.is_idle and not is_usable:
                 self._end(world)
-        world = next((w for w in self._worlds if w.request == wanted and w.is_fresh()), None)
-        if world is None:
-            world = await asyncio.shield(self._start(zygote, wanted))
+        usable = [world for world in self._worlds if world not in self._stale and world.is_fresh()]
+        pairs = [(world, edits) for world in usable if (edits := world.edits(wanted)) is not None]
+        if pairs:
+            world, edits = min(pairs, key=lambda pair: len(pair[1]))
+        else:
+            world, edits = await asyncio.shield(self._start(zygote, wanted)), dict[str, str]()
         if world in self._worlds:
             self._worlds.remove(world)
         self._worlds.append(world)
         for old in self._worlds[:-MAX_WORLDS]:
             if old.is_idle:
                 self._end(old)
-        return world
+        return world, edits
 
     def _start(self, zygote: Zygote, wanted: WorldRequest) -> asyncio.Task[WorldProcess]:
         for request, task in self._starting:
@@ -155,8 +175,9 @@ class Worlds:
         return task
 
     def _end(self, world: WorldProcess) -> None:
-        if world in self._worlds:
-            self._worlds.remove(world)
+        for worlds in (self._worlds, self._stale):
+            if world in worlds:
+                worlds.remove(world)
         task = asyncio.ensure_future(world.end())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

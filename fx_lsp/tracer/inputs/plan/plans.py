@@ -155,6 +155,13 @@ def at(plan: Plan, home: TensorSpec) -> Plan:
     return _map(plan, "", moved)
 
 
+def located(plan: Plan, detail: str) -> Plan:
+    """Return a plan for what a program passes, with the place where it does."""
+    if isinstance(plan, SequencePlan):
+        return replace(plan, items=tuple(located(item, detail) for item in plan.items))
+    return replace(plan, detail=detail) if plan.source == "call site" else plan
+
+
 def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
     """A plan for a value that every run may share."""
     return ValuePlan(lambda: constant, readable(constant), source, detail)

@@ -1,0 +1,239 @@
+"""A program is run once for all targets that it calls, and an edit of one of them costs a trace of that."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from warm import warm_python
+
+from fx_lsp.model import Failure, Outcome, Trace
+from fx_lsp.tracing.engine import Engine, EngineSettings
+
+pytestmark = pytest.mark.torch
+
+MODEL = """
+import torch
+from torch import nn
+
+import layers
+
+
+class Block(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.to_heads = nn.Linear(dim, dim)
+        self.heads = heads
+        self.cache = None
+
+    def forward(self, x, mask=None):
+        b, t, d = x.shape
+        y = self.to_heads(x).view(b, t, self.heads, d // self.heads)
+        if self.cache is not None:
+            y = y + self.cache
+        self.cache = y
+        return y
+
+
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.embed = nn.Embedding(config["words"], config["dim"])
+        self.block = Block(config["dim"], config["heads"])
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, tokens):
+        return self.drop(self.block(self.embed(tokens)))
+
+
+def loss(y, scale):
+    return (y * scale).mean()
+
+
+def unused(x, y):
+    return x @ y
+"""
+TRAIN = """
+import torch
+
+from counts import count
+from model import Net, loss
+
+
+def main():
+    count("program run")
+    net = Net({"words": 100, "dim": 24, "heads": 3})
+    net.double()
+    net.eval()
+    text = open("missing.txt").read()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(1000):
+        tokens = torch.randint(0, 100, (2, 7))
+        value = loss(net(tokens), 3.0)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+class Project:
+    """The files of a project, and an engine that has its model open; `counted` is what was run of it how often."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.counts = folder, folder.parent / "counts.txt"
+        self.write("pyproject.toml", "")
+        self.write("counts.py", f"def count(what):\n    open({str(self.counts)!r}, 'a').write(what + '\\n')\n")
+        self.write("layers.py", "from counts import count\ncount('project imported')\n")
+        self.write("model.py", MODEL)
+        self.write("train.py", TRAIN)
+        settings = EngineSettings(interpreter=warm_python(), workers=1, trace_on_open=False)
+        self.engine = Engine(settings, lambda file: None, lambda status: None)
+
+    @property
+    def model(self) -> str:
+        return str(self.folder / "model.py")
+
+    @property
+    def counted(self) -> list[str]:
+        lines = self.counts.read_text().splitlines() if self.counts.exists() else []
+        return sorted(f"{line} {lines.count(line)}" for line in {*lines})
+
+    def write(self, name: str, text: str) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / name).write_text(text)
+
+    async def outcome(self, name: str, text: str = MODEL) -> Outcome:
+        self.engine.open(self.model, text, (str(self.folder),))
+        return await self.engine.outcome(self.model, name, final=True)
+
+    async def trace(self, name: str, text: str = MODEL) -> Trace:
+        outcome = await self.outcome(name, text)
+        assert isinstance(outcome, Trace), outcome
+        return outcome
+
+
+@pytest.fixture
+async def project(tmp_path: Path) -> AsyncIterator[Project]:
+    project = Project(tmp_path / "project")
+    yield project
+    await project.engine.shutdown()
+
+
+def inputs(trace: Trace) -> list[str]:
+    return [f"{i.name}: {i.spec} ({', '.join(filter(None, (i.source, i.detail)))})" for i in trace.inputs]
+
+
+async def test_a_program_runs_once_for_all_its_targets(project: Project) -> None:
+    assert inputs(await project.trace("Net")) == [
+        "init.config['words']: 100 (call site, train.py:10)",
+        "init.config['dim']: 24 (call site, train.py:10)",
+        "init.config['heads']: 3 (call site, train.py:10)",
+        "self.training: False (call site, train.py:17)",
+        "tokens: i64[2, 7] (call site, train.py:17)",
+    ]
+    assert inputs(await project.trace("loss")) == [
+        "y: f64[2, 7, 3, 8] (call site, train.py:17)",
+        "scale: 3.0 (call site, train.py:17)",
+    ]
+    assert inputs(await project.trace("unused"))[0].endswith("(search)")
+    assert project.counted == ["program run 1", "project imported 1"]
+
+
+async def test_a_target_finds_its_object_as_it_was_at_the_first_call(project: Project) -> None:
+    block = await project.trace("Block")
+    assert "x: f64[2, 7, 24] (call site, train.py:17)" in inputs(block)
+    assert not any("cache" in value.name for value in block.values), "the cache was empty then"
+
+
+async def test_an_edit_of_a_target_runs_no_program_again(project: Project) -> None:
+    before = await project.trace("loss")
+    edited = MODEL.replace("    return (y * scale).mean()", "    y = y * scale\n\n    return y.exp().mean()")
+    after = await project.trace("loss", edited)
+    assert [stage.ops for stage in after.stages] != [stage.ops for stage in before.stages]
+    assert inputs(after) == inputs(before)
+    assert project.counted == ["program run 1", "project imported 1"]
+
+
+async def test_an_edit_of_what_has_run_before_runs_it_again(project: Project) -> None:
+    await project.trace("Block")
+    edited = MODEL.replace("nn.Linear(dim, dim)", "nn.Linear(dim, 2 * dim)")
+    block = await project.outcome("Block", edited)
+    assert isinstance(block, Failure)
+    assert "[2, 7, 3, 8]" in block.message
+    assert project.counted == ["program run 2", "project imported 2"]
+
+
+EDITS = [
+    ("return x @ y", "return x.t() @ y"),
+    ("(y * scale).mean()", "(y / scale).sum()"),
+    ("        self.cache = y\n", "        # nothing is kept\n        pass\n"),
+    ("if self.cache is not None:", "if self.cache is None:"),
+    ("y = y + self.cache", "y = y * 2\n            y = y + 1"),
+    ("b, t, d = x.shape", "b, t, d = x.size()"),
+    ("self.drop(self.block(self.embed(tokens)))", "self.block(self.embed(tokens)).relu()"),
+    ("nn.Dropout(0.1)", "nn.Identity()"),
+    ("mask=None", "mask=1"),
+    ("def loss(y, scale):", "def loss(y, scale, power=1):"),
+    ("import layers", "import layers\n\ntorch.set_default_dtype(torch.float16)"),
+]
+
+
+async def test_edits_give_what_a_fresh_process_gives(project: Project, tmp_path: Path) -> None:
+    names, text = ("Block", "Net", "loss", "unused"), MODEL
+    for number, (old, new) in enumerate(EDITS):
+        assert old in text, old
+        text = text.replace(old, new)
+        fresh = Project(tmp_path / f"fresh{number}")
+        for name in names:
+            warm, cold = await project.outcome(name, text), await fresh.outcome(name, text)
+            assert described(warm) == described(cold), (new, name)
+        await fresh.engine.shutdown()
+
+
+def described(outcome: Outcome) -> object:
+    """Return what an outcome says, but for where its files are, and how long it took."""
+    if isinstance(outcome, Failure):
+        return outcome.kind, outcome.message, outcome.span and replace(outcome.span, file="")
+    return inputs(outcome), [(s.name, s.ops) for s in outcome.stages], outcome.outputs
+
+
+async def test_a_program_that_ends_its_process_costs_nothing_but_itself(project: Project) -> None:
+    project.write("train.py", TRAIN.replace("    text = open", "    import os; os._exit(3)\n    text = open"))
+    assert inputs(await project.trace("unused"))[0].endswith("(search)")
+    await project.trace("loss")
+
+
+async def test_what_is_written_to_disk_starts_another_world(project: Project) -> None:
+    await project.trace("loss")
+    project.write("train.py", TRAIN.replace("(2, 7)", "(5, 7)"))
+    project.engine.close(project.model)
+    assert inputs(await project.trace("loss"))[0] == "y: f64[5, 7, 3, 8] (call site, train.py:17)"
+
+
+async def test_statements_that_nobody_knows_count(project: Project) -> None:
+    project.write(
+        "train.py",
+        textwrap.dedent(
+            """
+            import torch
+            from model import Net
+
+            torch.set_default_dtype(torch.bfloat16)
+            net = Net({"words": 10, "dim": 6, "heads": 2})
+            for parameter in net.parameters():
+                parameter.requires_grad_(False)
+            for _ in range(2):
+                net(torch.zeros(3, 4, dtype=torch.long))
+            """
+        ),
+    )
+    trace = await project.trace("Net")
+    assert [stage.name for stage in trace.stages] == ["inference"]
+    assert trace.outputs == ("bf16[3, 4, 2, 3]",)
