@@ -329,8 +329,9 @@ class Remark:
 class Trace:
     """A traced target, without the nodes of its stages (those are loaded one at a time: `Stage`).
 
-    `seconds` is the time the worker took; `torch` its version; `notes` are sentences for the user
-    ("the whole module was imported, because …"); `remarks` say what the code demands of the dynamic dimensions.
+    `seconds` is the time the worker took, `capture_seconds` that of its processor for the graphs alone; `torch` is the
+    version; `notes` are sentences for the user ("the whole module was imported, because …"); `remarks` say what the
+    code demands of the dynamic dimensions.
     An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
     `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with;
     `named` are sizes that the code has names for; `modules` the target's module and those in it, each after the one
@@ -352,6 +353,7 @@ class Trace:
     variants: tuple[TargetVariant, ...] = ()
     named: tuple[NamedSizes, ...] = ()
     modules: tuple[ModuleInfo, ...] = ()
+    capture_seconds: float = 0.0
 
     @property
     def activation_bytes(self) -> int:

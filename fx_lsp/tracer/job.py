@@ -271,12 +271,14 @@ def _trace(
 
     decisions = Decisions(sources, lines)
     sources.name_modules(prepared.call.modules)
+    begun = time.process_time()
     with decided_by(decisions):
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
         recorded = _recorded(request, prepared, sources, tree, mode)
         return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode), ()
     prepared, captured = tried
+    capture_seconds = time.process_time() - begun
     captured.notes = (*captured.notes, *_notes_on_inference(captured, prepared))
     symbols = prepared.conditions.symbols
     shown = stages(captured)
@@ -336,6 +338,7 @@ def _trace(
         unreached=prepared.unreached,
         variants=prepared.variants,
         modules=tuple(modules_of(prepared.call.modules)),
+        capture_seconds=capture_seconds,
     )
     reply = TraceReply(outcome, {s.name: wire.encode_stage(s) for s in shown})
     return reply, [*_naming(loaded, prepared, tree, traced), *_breaking(traced)]
