@@ -113,6 +113,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
     process = current()
+    if process is not None and request.kind in ("function", "method", "module"):
+        request = _not_run(request)
     world = process if process is not None and process.is_entered else None
     before = process.before if process is not None else frozenset(sys.modules)
     site_dirs = _site_dirs()
@@ -187,6 +189,12 @@ def _traced(
     return reply
 
 
+def _not_run(request: TraceRequest) -> TraceRequest:
+    """Return a request without the calls in programs, which its world has run as a whole."""
+    programs = {program.file for program in request.programs}
+    return replace(request, sites=tuple(site for site in request.sites if site.file not in programs))
+
+
 @dataclass
 class _Basis:
     """What the dependencies of a reply are read from; it is the `whole` file if more than the slice had to run."""
@@ -225,9 +233,10 @@ def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:
 def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     """Add to a reply the files and packages that it depends on."""
     request, process = basis.request, basis.process
+    callers = [each.file for each in (*request.sites, *request.programs)]
     files, packages = dependencies(request, basis.package_dir, basis.site_dirs, basis.before)
     if process is not None:
-        needed = process.needed(request.file, *(site.file for site in request.sites))
+        needed = process.needed(request.file, *callers)
         files = tuple(file for file in files if file in needed)
     seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
     seen = seen or request.step > 0
@@ -238,7 +247,7 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     elif seen:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))
-    files = tuple(dict.fromkeys((*files, *(site.file for site in request.sites if site.file != request.file))))
+    files = tuple(dict.fromkeys((*files, *(file for file in callers if file != request.file))))
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 

@@ -262,6 +262,23 @@ def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast
     return ast.fix_missing_locations(tree)
 
 
+def with_numbers(tree: ast.Module) -> ast.Module:
+    """Return the module with numbers of data made up where that is absent, at its top level and in its functions.
+
+    Classes are left as they are; the tree is changed.
+    """
+    _make_up(tree.body, _Parts(passes_absent=False))
+    return ast.fix_missing_locations(tree)
+
+
+def _make_up(block: list[ast.stmt], parts: _Parts) -> None:
+    for number, node in enumerate(block):
+        for inner in blocks_of(node) if not isinstance(node, ast.ClassDef) else ():
+            _make_up(inner, parts)
+        if not blocks_of(node) and not isinstance(node, _LEFT) and not _is_import(node):
+            block[number] = parts.visit(node)
+
+
 def without_lacking_names(tree: ast.Module) -> ast.Module:
     """Return the module with each name that an import at its top level does not find left absent."""
     statements = [part for node in tree.body for part in _single_imports(node)]

@@ -18,7 +18,7 @@ from fx_lsp.tracer.inputs.evidence.call_sites import has_absent, is_absent
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import located
-from fx_lsp.tracer.program.absences import Absent
+from fx_lsp.tracer.program.absences import Absent, with_numbers
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import Loaded, LoadError, is_of_project, load, new_module
 from fx_lsp.tracer.program.partial_imports import stand_in_for
@@ -116,7 +116,7 @@ class World:
         watched = self.watched(program.file)
         text = watched.source if watched is not None else text
         try:
-            tree = self.instrument.compile(rehearsed(ast.parse(text, program.file)), text, program.file)
+            tree = self.instrument.compile(rehearsed(with_numbers(ast.parse(text, program.file))), text, program.file)
         except (SyntaxError, ValueError):
             return
         linecache.cache[program.file] = (len(text), None, text.splitlines(keepends=True), program.file)
@@ -163,7 +163,7 @@ class World:
         is_complete = not any(map(has_absent, (*offer.args.values(), *init.values())))
         args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
         kept = {name: plan for name, plan in init.items() if not is_absent(plan)}
-        guessed = bool(line.invented) or not is_complete
+        guessed = bool(line.invented or self.run.absences.numbers) or not is_complete
         at_call, at_constructor = self._place(self.call.line), self._place(self.call.init_line)
         args = {name: located(plan, at_call) for name, plan in args.items()}
         kept = {name: located(plan, at_constructor) for name, plan in kept.items()}
@@ -244,6 +244,7 @@ class World:
     def enter(self) -> None:
         """Give this process to a request for a target that is found here."""
         self.recorder.close()
+        self.run.absences.tell()
         self.since = frozenset(sys.modules)
         self.is_entered = True
         _CURRENT[:] = [self]
