@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from warm import warm_python
@@ -99,6 +101,12 @@ class Project:
     @property
     def model(self) -> str:
         return str(self.folder / "model.py")
+
+    @property
+    def processes(self) -> list[int]:
+        """The processes of its world."""
+        tracers: Any = self.engine._interpreters.all[0]._tracers
+        return [pid for world in tracers._worlds._worlds for pid in (world.pid, *processes_of(world.pid))]
 
     @property
     def counted(self) -> list[str]:
@@ -204,12 +212,6 @@ def described(outcome: Outcome) -> object:
     return inputs(outcome), [(s.name, s.ops) for s in outcome.stages], outcome.outputs
 
 
-async def test_a_program_that_ends_its_process_costs_nothing_but_itself(project: Project) -> None:
-    project.write("train.py", TRAIN.replace("    text = open", "    import os; os._exit(3)\n    text = open"))
-    assert inputs(await project.trace("unused"))[0].endswith("(search)")
-    await project.trace("loss")
-
-
 async def test_what_is_written_to_disk_starts_another_world(project: Project) -> None:
     await project.trace("loss")
     project.write("train.py", TRAIN.replace("(2, 7)", "(5, 7)"))
@@ -237,3 +239,38 @@ async def test_statements_that_nobody_knows_count(project: Project) -> None:
     trace = await project.trace("Net")
     assert [stage.name for stage in trace.stages] == ["inference"]
     assert trace.outputs == ("bf16[3, 4, 2, 3]",)
+
+
+HOSTILE = {
+    "catches everything": "    try: net(torch.zeros(1, 2, dtype=torch.long))\n    except BaseException: pass\n",
+    "closes what it has not opened": "    import os; os.closerange(3, 4096)\n",
+    "ends itself": "    import os; os._exit(3)\n",
+    "never ends": "    while True: pass\n",
+    "sleeps": "    import threading; threading.Thread(target=__import__('time').sleep, args=(99,)).start()\n",
+    "recurses": "    def again(): return again()\n    again()\n",
+    "kills its parent": "    import os, signal; os.kill(os.getppid(), signal.SIGKILL)\n",
+}
+
+
+@pytest.mark.parametrize("lines", HOSTILE.values(), ids=HOSTILE)
+async def test_a_hostile_program_keeps_nothing_from_being_traced(project: Project, lines: str) -> None:
+    project.write("train.py", TRAIN.replace("    text = open", f"{lines}    text = open"))
+    for name in ("Block", "loss", "unused"):
+        await project.trace(name)
+    processes = project.processes
+    assert processes
+    await project.engine.shutdown()
+    assert not [pid for pid in processes if is_running(pid)]
+
+
+def processes_of(pid: int) -> list[int]:
+    """Return the processes below one."""
+    children = [int(c) for task in Path(f"/proc/{pid}/task").glob("*/children") for c in task.read_text().split()]
+    return [*children, *(inner for child in children for inner in processes_of(child))]
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there and has not ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

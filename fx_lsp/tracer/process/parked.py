@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -98,6 +99,7 @@ def give_forks(world: World, link: Link, job: str, is_usable: bool = True) -> No
     """
     try:
         world.instrument.restore()
+        gc.freeze()
         children = Children(link, job)
         while True:
             ready: list[Any] = select.select([link, children.wake], [], [])[0]
@@ -134,55 +136,73 @@ class _Leave(BaseException):
     """Unwinds a program in a process that is parked at a call. No `except Exception` stops it."""
 
 
-def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoReturn:
-    """Run a program in this process, and park a fork of it at the first call of each target, and at its end.
+class _Parking:
+    """Parks forks of a process that runs a program; over `link` the world server is told of each, and given its link.
 
-    Over `link` the world server is told of each, and given the other end of its link.
+    In a fork, `parked` is the link that it serves.
     """
-    parked: list[Link] = []
-    count = 0
 
-    def park(call: FirstCall) -> None:
-        nonlocal count
-        if parked:
+    def __init__(self, world: World, link: Link) -> None:
+        self.parked: Link | None = None
+        self._world, self._link = world, link
+        self._count = 0
+
+    def at(self, call: FirstCall) -> None:
+        """Park a fork at the first call of a target, which raises _Leave there."""
+        if self.parked is not None:
             os._exit(1)  # the program caught what was to unwind it
-        count += 1
-        if count > MAX_PARKED:
+        self._count += 1
+        if self._count > MAX_PARKED:
             return
-        ours, theirs = socket.socketpair()
-        with effects_allowed():
-            pid = os.fork()
+        with suppress(OSError):  # of a program that closes what it has not opened
+            ours, theirs = socket.socketpair()
+            with effects_allowed():
+                pid = os.fork()
             if pid:
                 theirs.close()
-                header = {"parked": call.target.name, "file": call.target.file, "pid": pid, "read": world.files()}
-                link.send(header, [ours.fileno()])
-                ours.close()
+                self._tell(call.target.file, call.target.name, pid, ours)
                 return
-        ours.close()
-        link.close()
-        os.setpgid(0, 0)
-        world.call = call
-        parked.append(Link(theirs))
-        raise _Leave
+            ours.close()
+            self._link.close()
+            os.setpgid(0, 0)
+            self._world.call, self.parked = call, Link(theirs)
+            raise _Leave
 
-    try:
-        text = files.read_python(program.file)
-    except (OSError, ValueError):
-        text = ""
+    def at_end(self, file: str) -> Link:
+        """Park this process, in which a program `file` has come to its end; return the link that it serves."""
+        ran = {each.file: [*self._world.functions_run(each.file)] for each in self._world.request.files}
+        self._link.send({"ended": ran})
+        ours, theirs = socket.socketpair()
+        self._tell(file, "", os.getpid(), ours)
+        self._link.close()
+        return Link(theirs)
+
+    def _tell(self, file: str, target: str, pid: int, ours: socket.socket) -> None:
+        header = {"parked": target, "file": file, "pid": pid, "read": self._world.files()}
+        self._link.send(header, [ours.fileno()])
+        ours.close()
+
+
+def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoReturn:
+    """Run a program in this process, and park a fork of it at the first call of each target, and at its end."""
+    parking, is_over = _Parking(world, link), True
     try:
         with memory_limit(MEMORY):
-            world.follow(program, text, park)
+            world.follow(program, _text_of(program.file), parking.at)
+    except _Leave:
+        is_over = False
     except BaseException:  # whatever ends a program, what it has called is parked
         pass
     try:
-        if not parked:
-            link.send({"ended": {file.file: [*world.functions_run(file.file)] for file in world.request.files}})
-            ours, theirs = socket.socketpair()
-            header = {"parked": "", "file": program.file, "pid": os.getpid(), "read": world.files()}
-            link.send(header, [ours.fileno()])
-            ours.close()
-            link.close()
-            parked.append(Link(theirs))
-        give_forks(world, parked[0], job)
+        if is_over and parking.parked is not None:
+            os._exit(1)  # the program caught what was to unwind it
+        give_forks(world, parking.parked or parking.at_end(program.file), job)
     finally:
         os._exit(0)
+
+
+def _text_of(file: str) -> str:
+    try:
+        return files.read_python(file)
+    except (OSError, ValueError):
+        return ""
