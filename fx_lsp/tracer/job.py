@@ -145,7 +145,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     if not available and devices.undecided and _stops(request, reply.outcome):
         if world is not None:
             world.leave()
-        forget_project(request, before)
+        forget_project(request.roots, before)
         yield from _replies(request, available=True)
     else:
         yield _with_dependencies(reply, basis)

@@ -162,7 +162,7 @@ class Analysis:
             fits=self._fits(plan.target, overlays),
             compiled=plan.target.compiled,
             programs=self._programs(sites, overlays),
-            bound=tuple(sorted(self.graph.reached(name))) if self.graph is not None else (),
+            bound=tuple(sorted(self.graph.reached(name) - {"*"})) if self.graph is not None else (),
         )
 
     def _programs(self, sites: Iterable[CallSite], overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:

@@ -241,6 +241,24 @@ async def test_statements_that_nobody_knows_count(project: Project) -> None:
     assert trace.outputs == ("bf16[3, 4, 2, 3]",)
 
 
+async def test_a_program_that_needs_a_gpu_hears_of_one(project: Project) -> None:
+    project.write(
+        "train.py",
+        textwrap.dedent(
+            """
+            import torch
+            from model import *
+
+            net = Net({"words": 10, "dim": 6, "heads": 2}).cuda()
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            for _ in range(2):
+                net(torch.zeros(3, 4, dtype=torch.long, device=device))
+            """
+        ),
+    )
+    assert inputs(await project.trace("Net"))[-1] == "tokens: i64[3, 4]@cuda (call site, train.py:8)"
+
+
 HOSTILE = {
     "catches everything": "    try: net(torch.zeros(1, 2, dtype=torch.long))\n    except BaseException: pass\n",
     "closes what it has not opened": "    import os; os.closerange(3, 4096)\n",

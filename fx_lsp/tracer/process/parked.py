@@ -18,7 +18,7 @@ from fx_lsp.tracer.process.child import become_child, kill_group, memory_limit
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.program.effects import effects_allowed
 from fx_lsp.tracer.world.watch import FirstCall
-from fx_lsp.tracer.world.world import World
+from fx_lsp.tracer.world.world import GpuWanted, World
 
 MAX_PARKED = 200
 """How many calls of one program processes are parked at: other targets are looked for as if it did not reach them."""
@@ -191,6 +191,9 @@ def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoR
             world.follow(program, _text_of(program.file), parking.at)
     except _Leave:
         is_over = False
+    except GpuWanted:
+        link.send({"again": program.file})
+        os._exit(0)
     except BaseException:  # whatever ends a program, what it has called is parked
         pass
     try:

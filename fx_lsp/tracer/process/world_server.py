@@ -197,13 +197,16 @@ class _WorldServer:
             self._fork_program(program)
         return program is not None or (self._running is not None and self._running.program in request.programs)
 
-    def _fork_program(self, program: ProgramFile) -> None:
+    def _fork_program(self, program: ProgramFile, with_gpu: bool = False) -> None:
+        """Run a program in a fork of this process, `with_gpu` as on a machine that has one."""
         self._begun.add(program.file)
         ours, theirs = socket.socketpair()
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
             ours.close()
             self._begin(parent)
+            if with_gpu:
+                self._world.with_gpu()
             run_program(self._world, program, Link(theirs), self._job)
         theirs.close()
         self._running = _Running(program, pid, Link(ours))
@@ -254,6 +257,10 @@ class _WorldServer:
             return
         if "ended" in message[0]:
             self._ran[running.program.file] = message[0]["ended"]
+            return
+        if "again" in message[0]:
+            running.link.close()
+            self._fork_program(running.program, with_gpu=True)
             return
         header, (descriptor,) = message
         self._control.send({"read": header["read"]})

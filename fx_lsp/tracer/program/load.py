@@ -340,11 +340,11 @@ def forget_changed(request: TraceRequest, package_dir: str | None, since: float)
             del sys.modules[name]
 
 
-def forget_project(request: TraceRequest, before: Collection[str]) -> None:
-    """Drop the modules of the project that were imported since `before`."""
+def forget_project(roots: Sequence[str], before: Collection[str]) -> None:
+    """Drop the modules below `roots` that were imported since `before`."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name not in before and isinstance(file, str) and any(file.startswith(r + os.sep) for r in request.roots):
+        if name not in before and isinstance(file, str) and any(file.startswith(r + os.sep) for r in roots):
             del sys.modules[name]
 
 

@@ -20,7 +20,7 @@ from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import located
 from fx_lsp.tracer.program.absences import Absent, with_numbers
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.program.load import Loaded, LoadError, is_of_project, load, new_module
+from fx_lsp.tracer.program.load import Loaded, LoadError, forget_project, is_of_project, load, new_module
 from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
@@ -37,6 +37,10 @@ PROGRAM_SECONDS = 6.0
 """The time that a program may take to get to what it calls."""
 IMPORT_SECONDS = 20.0
 """The time that the imports of a file may take."""
+
+
+class GpuWanted(BaseException):
+    """Unwinds a program that puts some tensors on a GPU, and others on one only if there is one."""
 
 
 @dataclass
@@ -110,7 +114,8 @@ class World:
     def follow(self, program: ProgramFile, text: str, report: Callable[[FirstCall], None]) -> None:
         """Run a program from its first statement to its last; `report` is called at the first call of each target.
 
-        What is raised ends the program, but for what `report` raises.
+        What is raised ends the program, but for what `report` raises. Raises GpuWanted once it turns out that the
+        program runs on a machine with a GPU, and has heard of none.
         """
         self.program, self.run = program, ProgramRun()
         watched = self.watched(program.file)
@@ -124,13 +129,29 @@ class World:
         vars(module).update(self.run.namespace())
         with forbid_effects(imports=True), time_limit(IMPORT_SECONDS):
             self.missing = stand_in_for(text, module).first
-        watch = CallWatch(program.file, self.request.files, report)
+
+        def checked(call: FirstCall) -> None:
+            self._check_devices()
+            report(call)
+
+        watch = CallWatch(program.file, self.request.files, checked)
         sources = Sources(program.file, None)
         self.instrument.listen(watch)
         with self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode):
             self.run.execute(tree, program.file, module, PROGRAM_SECONDS)
         for call in watch.made():
-            report(call)
+            checked(call)
+        self._check_devices()
+
+    def _check_devices(self) -> None:
+        if self.around.devices.undecided:
+            raise GpuWanted
+
+    def with_gpu(self) -> None:
+        """Have code hear from now on that there is a GPU, also what has been imported."""
+        if self.around.devices.gpu is not None:
+            self.around.devices.gpu.available = True
+        forget_project(self.request.roots, self.before)
 
     def has(self, file: str, names: Collection[str]) -> bool:
         """Return whether the module of a target has some names, none of which is absent."""
