@@ -28,7 +28,7 @@ from fx_lsp.model import ProgramFile, WorldRequest
 from fx_lsp.tracer.process.child import begin_child, children_of, kill_group
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.process.parked import Children, give_forks, run_program
-from fx_lsp.tracer.world.edit import outermost_names
+from fx_lsp.tracer.world.edit import changed_functions, outermost_names
 from fx_lsp.tracer.world.world import World
 from fx_lsp.wire import from_json
 
@@ -151,6 +151,9 @@ class _WorldServer:
                 return True
             if self._follows(request):
                 return False
+            if self._has_run(request):
+                self._refuse(request)
+                return True
             watched = self._world.watched(file)
             if watched is not None and not watched.is_program and file not in self._begun:
                 self._fork_import(file)
@@ -184,6 +187,18 @@ class _WorldServer:
             }
             parked.link.send(header, request.descriptors)
         return True
+
+    def _has_run(self, request: _Request) -> bool:
+        """Return True if what has changed of a function may have kept a program from calling a target."""
+        programs = {program.file for program in request.programs}
+        for file, text in request.edits.items():
+            watched = self._world.watched(file)
+            changed = changed_functions(watched.source, text) if watched is not None else None
+            names = outermost_names(watched.source) if watched is not None else {}
+            functions = {name for program in programs for name in self._ran.get(program, {}).get(file, ())}
+            if changed is None or any(names.get(line) in functions for line in changed):
+                return True
+        return False
 
     def _functions_run(self, request: _Request) -> list[str]:
         """Return the functions of a target's file that have run in programs which may call it."""
