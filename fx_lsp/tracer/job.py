@@ -113,8 +113,6 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
     process = current()
-    if process is not None and request.kind in ("function", "method", "module"):
-        request = _not_run(request)
     world = process if process is not None and process.is_entered else None
     before = process.before if process is not None else frozenset(sys.modules)
     site_dirs = _site_dirs()
@@ -187,12 +185,6 @@ def _traced(
             outcome = complete(outcome)
         reply = replace(reply, outcome=outcome)
     return reply
-
-
-def _not_run(request: TraceRequest) -> TraceRequest:
-    """Return a request without the calls in programs, which its world has run as a whole."""
-    programs = {program.file for program in request.programs}
-    return replace(request, sites=tuple(site for site in request.sites if site.file not in programs))
 
 
 @dataclass
