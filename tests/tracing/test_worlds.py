@@ -189,6 +189,8 @@ EDITS = [
     ("nn.Dropout(0.1)", "nn.Identity()"),
     ("mask=None", "mask=1"),
     ("def loss(y, scale):", "def loss(y, scale, power=1):"),
+    ("y = y + 1", "y = y + 1 + len(super().__repr__()) * 0"),
+    ("return x.t() @ y", "return (lambda a: a.t() @ y)(x)"),
     ("import layers", "import layers\n\ntorch.set_default_dtype(torch.float16)"),
 ]
 
@@ -217,6 +219,23 @@ async def test_what_is_written_to_disk_starts_another_world(project: Project) ->
     project.write("train.py", TRAIN.replace("(2, 7)", "(5, 7)"))
     project.engine.close(project.model)
     assert inputs(await project.trace("loss"))[0] == "y: f64[5, 7, 3, 8] (call site, train.py:17)"
+
+
+async def test_an_edit_of_another_open_file_counts(project: Project) -> None:
+    helpers, text = str(project.folder / "helpers.py"), "def double(x):\n    return x * 2\n"
+    project.write("helpers.py", text)
+    model = MODEL.replace("import layers", "import layers\nfrom helpers import double").replace(
+        "x @ y", "double(x) @ y"
+    )
+    project.engine.open(helpers, text, (str(project.folder),))
+    await project.engine.targets(helpers)
+    before = await project.trace("unused", model)
+    project.engine.open(helpers, text.replace("x * 2", "x * 2 + 1"), (str(project.folder),))
+    await project.engine.targets(helpers)
+    project.engine.close(project.model)
+    after = await project.trace("unused", model)
+    assert after.stages[0].ops == before.stages[0].ops + 1
+    assert project.counted == ["project imported 1"]
 
 
 async def test_statements_that_nobody_knows_count(project: Project) -> None:

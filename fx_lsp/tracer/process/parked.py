@@ -20,8 +20,8 @@ from fx_lsp.tracer.program.effects import effects_allowed
 from fx_lsp.tracer.world.watch import FirstCall
 from fx_lsp.tracer.world.world import GpuWanted, World
 
-MAX_PARKED = 200
-"""How many calls of one program processes are parked at: other targets are looked for as if it did not reach them."""
+MAX_PARKED = 120
+"""How many processes a world parks: what programs call after that is looked for as if they did not."""
 MEMORY = 4 << 30
 """Bytes of memory that a program may use beyond what its world has."""
 

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from fx_lsp.model import ProgramFile, WorldRequest
 from fx_lsp.tracer.process.child import begin_child, children_of, kill_group
 from fx_lsp.tracer.process.links import Link
-from fx_lsp.tracer.process.parked import Children, give_forks, run_program
+from fx_lsp.tracer.process.parked import MAX_PARKED, Children, give_forks, run_program
 from fx_lsp.tracer.world.edit import changed_functions, outermost_names
 from fx_lsp.tracer.world.world import World
 from fx_lsp.wire import from_json
@@ -139,6 +139,7 @@ class _WorldServer:
             self._prepared.add(file)
             self._world.import_needs(watched)
             self._children.listen()
+            self._world.instrument.collect()
             gc.collect()
             gc.freeze()
             self._control.send({"read": self._world.files()})
@@ -281,7 +282,7 @@ class _WorldServer:
         self._control.send({"read": header["read"]})
         end = socket.socket(fileno=descriptor)
         key = (header["file"], header["parked"])
-        if key in self._parked or self._world.watched(key[0]) is None:
+        if key in self._parked or self._world.watched(key[0]) is None or len(self._parked) >= MAX_PARKED:
             end.close()
         else:
             self._parked[key] = _Parked(header["pid"], Link(end))

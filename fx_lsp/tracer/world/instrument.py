@@ -41,7 +41,7 @@ class Instrument:
         self._texts, self._watched = texts, watched
         self.places: set[tuple[str, int]] = set()
         self._compiled: dict[str, str] = {}
-        self._functions: list[FunctionType] = []
+        self._functions: dict[int, FunctionType] = {}
         self._seen: set[CodeType] = set()
         self._watch: Listener | None = None
         self._is_restored = False
@@ -80,28 +80,33 @@ class Instrument:
     def restore(self) -> None:
         """Have the functions that exist in this process run as their files have them, and tell of nothing more."""
         self._watch, self._is_restored = None, True
-        functions = (item for item in gc.get_objects() if type(item) is FunctionType)
-        self._functions = [function for function in functions if function.__code__.co_filename in self._compiled]
+        self.collect()
         for file in self._compiled:
-            self._replace(file, self._compiled[file])
+            self.edit(file, self._compiled[file])
 
-    def edit(self, file: str, text: str) -> bool:
-        """Have the functions of a file run as a later text has them; return False where one cannot.
+    def collect(self) -> None:
+        """Find the functions that exist by now; what the garbage collector leaves alone later cannot be found then."""
+        functions = (item for item in gc.get_objects() if type(item) is FunctionType)
+        self._functions |= {id(f): f for f in functions if f.__code__.co_filename in self._compiled}
 
-        Only bodies of functions may differ from the text that was compiled.
-        """
-        return file not in self._compiled or self._replace(file, text)
+    def can_edit(self, file: str, text: str) -> bool:
+        """Return whether each function of a file sees the same variables in a later text."""
+        return all(code.co_freevars == function.__code__.co_freevars for function, code in self._pairs(file, text))
 
-    def _replace(self, file: str, text: str) -> bool:
+    def edit(self, file: str, text: str) -> None:
+        """Have the functions of a file run as a later text has them; only bodies of functions may differ there."""
+        for function, code in self._pairs(file, text):
+            if code.co_freevars == function.__code__.co_freevars:
+                function.__code__ = code
+
+    def _pairs(self, file: str, text: str) -> list[tuple[FunctionType, CodeType]]:
+        """Return the functions of a file, each with its code in a later text."""
+        if file not in self._compiled:
+            return []
         codes = new_codes(file, self._compiled[file], text)
-        for function in self._functions:
-            code = function.__code__
-            wanted = codes.get((code.co_firstlineno, code.co_name)) if code.co_filename == file else None
-            if wanted is not None and wanted.co_freevars != code.co_freevars:
-                return False
-            if wanted is not None:
-                function.__code__ = wanted
-        return True
+        functions = [f for f in self._functions.values() if f.__code__.co_filename == file]
+        pairs = ((f, codes.get((f.__code__.co_firstlineno, f.__code__.co_name))) for f in functions)
+        return [(function, code) for function, code in pairs if code is not None]
 
     def _entered(self) -> None:
         frame = sys._getframe(1)

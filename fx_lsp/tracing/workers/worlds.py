@@ -113,14 +113,15 @@ class Worlds:
     def __init__(self) -> None:
         self._worlds: list[WorldProcess] = []
         self._starting: list[tuple[WorldRequest, asyncio.Task[WorldProcess]]] = []
-        self._fatal: set[str] = set()
+        self._fatal: set[tuple[str, str]] = set()
         self._stale: list[WorldProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
 
     async def take(self, zygote: Zygote, request: TraceRequest, wanted: WorldRequest) -> Child | None:
         """Return a process for a request from a world that knows as much; None for a file that ends its world."""
-        if request.file in self._fatal:
+        if (request.file, request.source) in self._fatal:
             return None
+        asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_old)
         world: WorldProcess | None = None
         try:
             while True:
@@ -132,7 +133,7 @@ class Worlds:
         except WorkerDied:
             if world is None or not zygote.alive:
                 raise
-            self._fatal.add(request.file)
+            self._fatal.add((request.file, request.source))
             self._end(world)
             return None
 
@@ -147,10 +148,7 @@ class Worlds:
 
     async def _world(self, zygote: Zygote, wanted: WorldRequest) -> tuple[WorldProcess, Mapping[str, str]]:
         """Return a world that knows as much, and which texts it is to take; one that has grown old is ended."""
-        for world in list(self._worlds):
-            is_usable = world not in self._stale and world.is_fresh() and world.seconds_idle < IDLE_SECONDS
-            if world.is_idle and not is_usable:
-                self._end(world)
+        self._end_old()
         usable = [world for world in self._worlds if world not in self._stale and world.is_fresh()]
         pairs = [(world, edits) for world in usable if (edits := world.edits(wanted)) is not None]
         if pairs:
@@ -164,6 +162,12 @@ class Worlds:
             if old.is_idle:
                 self._end(old)
         return world, edits
+
+    def _end_old(self) -> None:
+        for world in list(self._worlds):
+            is_usable = world not in self._stale and world.is_fresh() and world.seconds_idle < IDLE_SECONDS
+            if world.is_idle and not is_usable:
+                self._end(world)
 
     def _start(self, zygote: Zygote, wanted: WorldRequest) -> asyncio.Task[WorldProcess]:
         for request, task in self._starting:
