@@ -33,9 +33,13 @@ class Processes:
         return [pid for pid in found if parent(pid) not in found]
 
     def tracers(self) -> list[int]:
-        """The processes that trace: forks of a zygote with an output of their own, which one that waits has not."""
+        """The processes that trace: forks of a zygote with an output of their own, which one that waits has not.
+
+        Worlds, which stay, are none of them.
+        """
         zygotes = self.zygotes()
-        return [pid for pid in self.all() if parent(pid) in zygotes and output(pid) not in ("", output(parent(pid)))]
+        forks = (pid for pid in self.all() if parent(pid) in zygotes and output(pid) not in ("", output(parent(pid))))
+        return [pid for pid in forks if name(pid) != "fx-lsp world"]
 
     def kill(self, *pids: int) -> None:
         """SIGKILL."""
@@ -56,6 +60,13 @@ def output(pid: int) -> str:
     """What the standard output of a process is, or ""."""
     with suppress(OSError):
         return os.readlink(f"/proc/{pid}/fd/1")
+    return ""
+
+
+def name(pid: int) -> str:
+    """What the system calls a process; "" for one that is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
 
 

@@ -22,6 +22,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fx_lsp.model import ProgramFile, WorldRequest
@@ -32,6 +33,8 @@ from fx_lsp.tracer.world.edit import changed_functions, outermost_names
 from fx_lsp.tracer.world.world import World
 from fx_lsp.wire import from_json
 
+NAME = "fx-lsp world"
+"""What the system calls the process of a world and its forks (Linux)."""
 PROGRAM_SECONDS = 60.0
 """Seconds by the clock after which a program that does not end is ended."""
 Key = tuple[str, str]
@@ -78,6 +81,8 @@ class _Running:
 
 def serve(control: socket.socket, job: str) -> NoReturn:
     """Be a world: serve forks on `control` until the server closes it."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(NAME)
     link = Link(control)
     message = link.receive()
     if message is not None:

@@ -151,6 +151,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return unsaved if unsaved is not None else super().get_source(fullname) or ""
 
     def get_code(self, fullname: str) -> Any:
-        text = self.get_source(fullname)
-        tree = self._instrument.compile(ast.parse(text, self.path), text, self.path)
+        unsaved = self._instrument.text_of(self.path)
+        tree = ast.parse(unsaved if unsaved is not None else self.get_data(self.path), self.path)
+        tree = self._instrument.compile(tree, self.get_source(fullname), self.path)
         return compile(tree, self.path, "exec", dont_inherit=True)
