@@ -21,13 +21,13 @@ from fx_lsp.tracer.world.watch import FirstCall
 from fx_lsp.tracer.world.world import GpuWanted, World
 
 MAX_PARKED = 120
-"""How many processes a world parks: what programs call after that is looked for as if they did not."""
+"""The most processes that a world parks; targets that programs call after that count as not called."""
 MEMORY = 4 << 30
 """Bytes of memory that a program may use beyond what its world has."""
 
 
 class Children:
-    """The forks that a process gives; where they begin and end is told over `link`."""
+    """The forks of a process; it reports over `link` when one begins or ends."""
 
     def __init__(self, link: Link, job: str) -> None:
         self._link, self._job, self._pid = link, job, os.getpid()
@@ -137,7 +137,7 @@ class _Leave(BaseException):
 
 
 class _Parking:
-    """Parks forks of a process that runs a program; over `link` the world server is told of each, and given its link.
+    """Parks forks of a process that runs a program, and sends the link of each to the world server over `link`.
 
     In a fork, `parked` is the link that it serves.
     """
@@ -154,19 +154,23 @@ class _Parking:
         self._count += 1
         if self._count > MAX_PARKED:
             return
-        with suppress(OSError):  # of a program that closes what it has not opened
+        try:
             ours, theirs = socket.socketpair()
             with effects_allowed():
                 pid = os.fork()
-            if pid:
-                theirs.close()
+        except OSError:
+            return
+        if pid:
+            theirs.close()
+            with suppress(OSError):  # of a program that has closed the link
                 self._tell(call.target.file, call.target.name, pid, ours)
-                return
-            ours.close()
-            self._link.close()
+            return
+        ours.close()
+        self._link.close()
+        with suppress(OSError):
             os.setpgid(0, 0)
-            self._world.call, self.parked = call, Link(theirs)
-            raise _Leave
+        self._world.call, self.parked = call, Link(theirs)
+        raise _Leave
 
     def at_end(self, file: str) -> Link:
         """Park this process, in which a program `file` has come to its end; return the link that it serves."""
