@@ -1,4 +1,4 @@
-"""What checking a folder costs, beside what of that cannot be avoided. Ratios, so that any machine tells the same.
+"""Compare the cost of checking a folder with the part of it that is unavoidable. Ratios hold on any machine.
 
     python benchmarks/worlds.py FOLDER…
 
@@ -93,9 +93,9 @@ def unavoidable(paths: Sequence[Path], folder: Path) -> tuple[float, float]:
         world = World.begin(request)
         world.follow(program, files.read_python(program.file), lambda call: None)
 
-    for request, found_programs in worlds_of(paths, folder):
+    for request, programs_of_world in worlds_of(paths, folder):
         imports += seconds_of(lambda request=request: import_all(request))
-        for program in found_programs:
+        for program in programs_of_world:
             programs += seconds_of(lambda request=request, program=program: run(request, program))
     return imports, programs
 

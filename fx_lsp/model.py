@@ -598,7 +598,7 @@ class WatchedFile:
 
 @dataclass(frozen=True)
 class WorldRequest:
-    """What a world is to know: the files whose targets it looks for, and the unsaved texts of others, by path.
+    """The files whose targets a world looks for, and the unsaved texts of other files, by path.
 
     `roots` go on `sys.path`, as those of a request do.
     """
@@ -652,7 +652,7 @@ class TraceRequest:
 
 
 _RAN = "::ran "
-"""What comes between a file and names of its functions, in a dependency on what a program has run of it."""
+"""Separates a file from the names of the functions that a program ran, in a dependency on these."""
 
 
 def ran(file: str, functions: Iterable[str]) -> str:

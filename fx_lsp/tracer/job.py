@@ -150,7 +150,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
 
 
 def _entered(request: TraceRequest, world: World | None, available: bool) -> AbstractContextManager[Surroundings]:
-    """Return what the request runs in: what the world of this process is in already, if it is one."""
+    """Return the surroundings of a request: those of the world, if this process is one."""
     if world is not None:
         return nullcontext(world.around)
     return surroundings(request.source, bool(request.work), available)
@@ -170,7 +170,7 @@ def _traced(
     seen: tuple[Offer, ...],
     basis: _Basis,
 ) -> Generator[TraceReply, None, TraceReply]:
-    """Yield what is known of the target early, and return all of it."""
+    """Yield early replies for the target, and return the complete one."""
     reply, later = _trace(request, loaded, sources, around, started, seen)
     missing = loaded.missing
     if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
@@ -189,7 +189,7 @@ def _traced(
 
 @dataclass
 class _Basis:
-    """What the dependencies of a reply are read from; it is the `whole` file if more than the slice had to run."""
+    """The sources of a reply's dependencies; the `whole` file is one if more than the slice had to run."""
 
     request: TraceRequest
     package_dir: str | None

@@ -34,7 +34,7 @@ from fx_lsp.tracer.world.world import World
 from fx_lsp.wire import from_json
 
 NAME = "fx-lsp world"
-"""What the system calls the process of a world and its forks (Linux)."""
+"""The name of the process of a world, and of its forks, in the system (Linux)."""
 PROGRAM_SECONDS = 60.0
 """Seconds by the clock after which a program that does not end is ended."""
 Key = tuple[str, str]
@@ -61,7 +61,7 @@ class _Request:
 
 @dataclass(eq=False)
 class _Parked:
-    """A process that gives forks: its link, what it was asked for and has not given, and the forks that it gave."""
+    """A process that forks for requests: its link, the requests that wait for it, and its forks."""
 
     pid: int
     link: Link

@@ -213,7 +213,7 @@ class _Zygote:
             os._exit(1)
 
     def _alone(self, wait: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-        """Return what `wait` gives, in a fork that has closed what belongs to this process alone."""
+        """Close the descriptors of the zygote in a fork, then return those that `wait` returns."""
         self._control.close()
         os.close(self._wake)
         os.close(self._waker)

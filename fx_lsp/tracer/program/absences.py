@@ -263,7 +263,7 @@ def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast
 
 
 def with_numbers(tree: ast.Module) -> ast.Module:
-    """Return the module with numbers of data made up where that is absent, at its top level and in its functions.
+    """Return the module with guesses for numbers of missing data, at its top level and in its functions.
 
     Classes are left as they are; the tree is changed.
     """

@@ -1,4 +1,4 @@
-"""A program run whole on fake tensors: what it needs that is not here is absent, and training loops are short."""
+"""Run a whole program on fake tensors: missing data is represented by placeholders, and training loops are short."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProgramRun:
     caught: int = 0
 
     def namespace(self) -> dict[str, Any]:
-        """Return what the code of the program calls, once it is `rehearsed`."""
+        """Return the helpers that the `rehearsed` code of the program calls, by name."""
         names = self.absences.namespace(self.absent)
         return {**names, TURNS: self.turns.through, AGAIN: self.turns.again, TRYING: self._trying}
 
@@ -56,8 +56,8 @@ class ProgramRun:
             self.caught -= 1
 
     def absent(self, error: BaseException, imported: bool) -> Any:
-        """Return what stands for the result of a statement that raised an error; raise that where the code catches it,
-        or ends itself."""
+        """Return a placeholder for the result of a statement that raised an error; raise the error again if the code
+        catches it or ends itself."""
         if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)) or _is_check(error):
             raise error
         self.examine(error)
@@ -65,7 +65,7 @@ class ProgramRun:
         return self.absences.record(error, imported)
 
     def examine(self, error: BaseException) -> None:
-        """Look at an error before something absent stands for its result; what this raises ends the run."""
+        """Examine an error before a placeholder replaces the result. An exception raised here ends the run."""
 
     @contextmanager
     def surroundings(

@@ -1,4 +1,4 @@
-"""What an edit of a text has changed: bodies of functions alone, or more."""
+"""Tell edits of function bodies from other edits of a text."""
 
 from __future__ import annotations
 

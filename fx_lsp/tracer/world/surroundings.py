@@ -1,4 +1,4 @@
-"""What a process that runs the user's code is given: devices, fake tensors, other processes, weights."""
+"""Set up a process that runs the user's code: devices, fake tensors, other processes, weights."""
 
 from __future__ import annotations
 

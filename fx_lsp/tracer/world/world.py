@@ -85,7 +85,7 @@ class World:
         return cls(request, before, around, imports, instrument, stack, recorder)
 
     def watched(self, file: str) -> WatchedFile | None:
-        """Return what is known of a file whose targets are looked for."""
+        """Return the watched file at a path, if there is one."""
         return next((watched for watched in self.request.files if watched.file == file), None)
 
     def import_needs(self, file: WatchedFile) -> None:
@@ -172,11 +172,10 @@ class World:
         """Return the module of a target as it is here."""
         module = self._module(request.file)
         assert module is not None, "the target was found here"
-        linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
         return Loaded(module, whole=False, missing=self.missing)
 
     def offers(self) -> tuple[Offer, ...]:
-        """Return what the program calls the target with; what is absent of that is not there."""
+        """Return the arguments that the program passes to the target, without placeholders for missing ones."""
         if self.call is None:
             return ()
         offer, line = self.call.offer, self.run.line
