@@ -23,8 +23,6 @@ IDLE_SECONDS = 600.0
 """After how many seconds without a request a world is ended."""
 WAIT_SECONDS = 120.0
 """How long a world may take for a fork: it may have to import a project and run programs first."""
-_WHOLE = frozenset({"function", "method", "module"})
-"""Targets that are taken from a module as it is once that has run."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class WorldProcess(ForkServer):
                 "target": request.name,
                 "names": to_json(request.bound),
                 "programs": to_json(request.programs),
-                "whole": request.kind in _WHOLE,
+                "whole": request.is_of_module,
                 "edits": dict(edits),
             }
         )
@@ -116,12 +114,14 @@ class Worlds:
         self._fatal: set[tuple[str, str]] = set()
         self._stale: list[WorldProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, zygote: Zygote, request: TraceRequest, wanted: WorldRequest) -> Child | None:
         """Return a process for a request from a world that knows as much; None for a file that ends its world."""
         if (request.file, request.source) in self._fatal:
             return None
-        asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_old)
+        if self._timer is None:
+            self._look_again()
         world: WorldProcess | None = None
         try:
             while True:
@@ -139,6 +139,8 @@ class Worlds:
 
     async def close(self) -> None:
         """End all worlds, and wait until they are gone."""
+        if self._timer is not None:
+            self._timer.cancel()
         for _, task in self._starting:
             task.cancel()
         for world in list(self._worlds):
@@ -162,6 +164,13 @@ class Worlds:
             if old.is_idle:
                 self._end(old)
         return world, edits
+
+    def _look_again(self) -> None:
+        """End old worlds, now and every now and then as long as there are any."""
+        self._end_old()
+        seconds = IDLE_SECONDS / 10
+        is_needed = bool(self._worlds or self._starting) or self._timer is None
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look_again) if is_needed else None
 
     def _end_old(self) -> None:
         for world in list(self._worlds):
