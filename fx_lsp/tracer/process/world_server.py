@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fx_lsp.model import ProgramFile, WorldRequest
-from fx_lsp.tracer.process.child import begin_child, children_of, kill_group
+from fx_lsp.tracer.process.child import begin_child, children_of, kill_group, memory_of
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.process.parked import MAX_PARKED, Children, give_forks, run_program
 from fx_lsp.tracer.world.edit import changed_functions, outermost_names
@@ -37,6 +37,10 @@ NAME = "fx-lsp world"
 """The name of the process of a world, and of its forks, in the system (Linux)."""
 PROGRAM_SECONDS = 60.0
 """Seconds by the clock after which a program that does not end is ended."""
+PARKED_BYTES = 1 << 30
+"""The memory that the parked processes of a world may have together; what they share counts once."""
+MEMORY_SECONDS = 1.0
+"""Seconds between two measurements of that memory."""
 Key = tuple[str, str]
 """A file and a target of it, by name; "" for the file as it is once it was imported or has run."""
 
@@ -61,10 +65,14 @@ class _Request:
 
 @dataclass(eq=False)
 class _Parked:
-    """A process that forks for requests: its link, the requests that wait for it, and its forks."""
+    """A process that forks for requests: its link, the requests that wait for it, and its forks.
+
+    It has run the file `ran`: a program, or the file of its targets.
+    """
 
     pid: int
     link: Link
+    ran: str
     asked: dict[int, _Request] = field(default_factory=dict[int, _Request])
     children: set[int] = field(default_factory=set[int])
 
@@ -101,6 +109,7 @@ class _WorldServer:
         self._parked: dict[Key, _Parked] = {}
         self._running: _Running | None = None
         self._begun: set[str] = set()
+        self._measured, self._has_grown = 0.0, False
         self._ran: dict[str, dict[str, list[str]]] = {}
         self._prepared: set[str] = set()
 
@@ -123,6 +132,7 @@ class _WorldServer:
                     break
                 self._take(*message)
             self._stop_endless()
+            self._bound_memory()
             self._waiting = [request for request in self._waiting if not self._place(request)]
         running = [self._running.pid] if self._running is not None else []
         for pid in (*running, *(parked.pid for parked in self._parked.values())):
@@ -182,6 +192,7 @@ class _WorldServer:
         parked = self._parked.get(key)
         if parked is None or parked.pid in request.refused:
             return False
+        self._parked[key] = self._parked.pop(key)  # the one that was used last comes last
         parked.asked[request.number] = request
         with suppress(OSError):
             header = {
@@ -242,7 +253,7 @@ class _WorldServer:
             watched = self._world.watched(file)
             give_forks(self._world, Link(theirs), self._job, watched is not None and self._world.import_whole(watched))
         theirs.close()
-        self._parked[file, ""] = _Parked(pid, Link(ours))
+        self._parked[file, ""] = _Parked(pid, Link(ours), file)
 
     def _begin(self, parent: int) -> None:
         """Begin a fork of this process that is no answer to a request."""
@@ -290,7 +301,8 @@ class _WorldServer:
         if key in self._parked or self._world.watched(key[0]) is None or len(self._parked) >= MAX_PARKED:
             end.close()
         else:
-            self._parked[key] = _Parked(header["pid"], Link(end))
+            self._parked[key] = _Parked(header["pid"], Link(end), running.program.file)
+            self._has_grown = True
 
     def _hear_parked(self, key: Key, parked: _Parked) -> None:
         message = parked.link.receive()
@@ -323,6 +335,25 @@ class _WorldServer:
     def _stop_endless(self) -> None:
         if self._running is not None and time.monotonic() - self._running.started > PROGRAM_SECONDS:
             kill_group(self._running.pid)
+
+    def _bound_memory(self) -> None:
+        """End idle parked processes while all together have too much memory, the one that was not used longest first.
+
+        A later request for their targets runs the program again.
+        """
+        if not self._has_grown or time.monotonic() - self._measured < MEMORY_SECONDS:
+            return
+        self._measured, self._has_grown = time.monotonic(), False
+        sizes = {key: memory_of(parked.pid) for key, parked in self._parked.items()}
+        for key, parked in list(self._parked.items()):
+            if sum(sizes.values()) <= PARKED_BYTES:
+                break
+            if not parked.asked and not parked.children:
+                del sizes[key], self._parked[key]
+                self._has_grown = True  # the others may have what it shared with them for themselves now
+                self._begun.discard(parked.ran)
+                parked.link.close()
+                kill_group(parked.pid)
 
     def _end_orphans(self) -> None:
         """End what traces that have ended have started. While a program runs, a process may be parked unheard of."""
