@@ -619,7 +619,8 @@ class TraceRequest:
     target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
     the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` and
     `compiled` as in `Target`. `step` is the line at which the loop or the function begins that a step is of, or 0.
-    `programs` may call the target, and `bound` are the names that its file has to bind for it.
+    `programs` may call the target, and `bound` are the names that its file has to bind for it. With a `world` the
+    tracer runs these programs itself before it traces, because no process is parked for the target.
     """
 
     file: str
@@ -644,11 +645,17 @@ class TraceRequest:
     compiled: Compiled = ""
     programs: tuple[ProgramFile, ...] = ()
     bound: tuple[str, ...] = ()
+    world: WorldRequest | None = None
 
     @property
     def is_asked(self) -> bool:
         """Return True if the author of the code wants the target traced: its inputs are written down."""
         return any(written.source in ("comment", "settings") for written in self.given)
+
+    @property
+    def is_of_module(self) -> bool:
+        """Return True if the target is taken from its module once that has run; other kinds run by themselves."""
+        return self.kind in ("function", "method", "module")
 
 
 _RAN = "::ran "

@@ -82,6 +82,7 @@ from fx_lsp.tracer.source.names import returned_names
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import count_ops
 from fx_lsp.tracer.stages.registry import TracedCall, further_stages
+from fx_lsp.tracer.world.alone import become_world
 from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
 from fx_lsp.tracer.world.world import World, current
 
@@ -112,6 +113,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     warnings.simplefilter("ignore")
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
+    if request.world is not None and current() is None:
+        become_world(request, request.world)
     process = current()
     world = process if process is not None and process.is_entered else None
     before = process.before if process is not None else frozenset(sys.modules)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from difflib import unified_diff
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from warm import warm_python
 
 from fx_lsp.model import Failure, Outcome, Trace
+from fx_lsp.tracer.process.child import memory_of
 from fx_lsp.tracing.engine import Engine, EngineSettings
+from fx_lsp.tracing.workers import worlds
+from fx_lsp.tracing.workers.interpreter import default_backend
+from fx_lsp.tracing.workers.pool import Mode
 
 pytestmark = pytest.mark.torch
 
@@ -88,7 +97,7 @@ if __name__ == "__main__":
 class Project:
     """The files of a project, and an engine that has its model open; `counted` is what was run of it how often."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mode: Mode = "fork") -> None:
         self.folder, self.counts = folder, folder.parent / "counts.txt"
         self.write("pyproject.toml", "")
         self.write("counts.py", f"def count(what):\n    open({str(self.counts)!r}, 'a').write(what + '\\n')\n")
@@ -96,7 +105,7 @@ class Project:
         self.write("model.py", MODEL)
         self.write("train.py", TRAIN)
         settings = EngineSettings(interpreter=warm_python(), workers=1, trace_on_open=False)
-        self.engine = Engine(settings, lambda file: None, lambda status: None)
+        self.engine = Engine(settings, lambda file: None, lambda status: None, default_backend(mode))
 
     @property
     def model(self) -> str:
@@ -121,6 +130,18 @@ class Project:
         self.engine.open(self.model, text, (str(self.folder),))
         return await self.engine.outcome(self.model, name, final=True)
 
+    async def result(self, name: str, text: str) -> object:
+        """Return what is told of a target; None for a text that does not have it."""
+        self.engine.open(self.model, text, (str(self.folder),))
+        targets = await self.engine.targets(self.model)
+        if isinstance(targets, Failure) or name not in [target.name for target in targets]:
+            return None
+        return described(await self.outcome(name, text))
+
+    async def end_worlds(self) -> None:
+        tracers: Any = self.engine._interpreters.all[0]._tracers
+        await tracers._worlds.close()
+
     async def trace(self, name: str, text: str = MODEL) -> Trace:
         outcome = await self.outcome(name, text)
         assert isinstance(outcome, Trace), outcome
@@ -128,17 +149,27 @@ class Project:
 
 
 @pytest.fixture
-async def project(tmp_path: Path) -> AsyncIterator[Project]:
-    project = Project(tmp_path / "project")
+def mode() -> Mode:
+    return "fork"
+
+
+@pytest.fixture
+async def project(tmp_path: Path, mode: Mode) -> AsyncIterator[Project]:
+    project = Project(tmp_path / "project", mode)
     yield project
     await project.engine.shutdown()
+
+
+in_both_modes = pytest.mark.parametrize("mode", ["fork", "spawn"])
+"""Also without fork, as on Windows: each trace then has a process of its own, which runs the program itself."""
 
 
 def inputs(trace: Trace) -> list[str]:
     return [f"{i.name}: {i.spec} ({', '.join(filter(None, (i.source, i.detail)))})" for i in trace.inputs]
 
 
-async def test_a_program_runs_once_for_all_its_targets(project: Project) -> None:
+@in_both_modes
+async def test_targets_have_what_the_program_passes(project: Project) -> None:
     assert inputs(await project.trace("Net")) == [
         "init.config['words']: 100 (call site, train.py:10)",
         "init.config['dim']: 24 (call site, train.py:10)",
@@ -151,9 +182,15 @@ async def test_a_program_runs_once_for_all_its_targets(project: Project) -> None
         "scale: 3.0 (call site, train.py:17)",
     ]
     assert inputs(await project.trace("unused"))[0].endswith("(search)")
+
+
+async def test_a_program_runs_once_for_all_its_targets(project: Project) -> None:
+    for name in ("Net", "Block", "loss", "unused"):
+        await project.trace(name)
     assert project.counted == ["program run 1", "project imported 1"]
 
 
+@in_both_modes
 async def test_a_target_finds_its_object_as_it_was_at_the_first_call(project: Project) -> None:
     block = await project.trace("Block")
     assert "x: f64[2, 7, 24] (call site, train.py:17)" in inputs(block)
@@ -195,16 +232,50 @@ EDITS = [
 ]
 
 
-async def test_edits_give_what_a_fresh_process_gives(project: Project, tmp_path: Path) -> None:
-    names, text = ("Block", "Net", "loss", "unused"), MODEL
-    for number, (old, new) in enumerate(EDITS):
+RANDOM_EDITS = int(os.environ.get("FX_LSP_EDITS", "12"))
+"""The number of random edits; many more find what nobody thought of."""
+
+
+def edited_texts() -> Iterator[str]:
+    """Yield later texts of the model: edit upon edit as somebody makes them, then single lines changed at random."""
+    text = MODEL
+    for old, new in EDITS:
         assert old in text, old
         text = text.replace(old, new)
-        fresh = Project(tmp_path / f"fresh{number}")
-        for name in names:
-            warm, cold = await project.outcome(name, text), await fresh.outcome(name, text)
-            assert described(warm) == described(cold), (new, name)
-        await fresh.engine.shutdown()
+        yield text
+    random = Random(0)
+    changes: list[Callable[[str], list[str]]] = [
+        lambda line: [],
+        lambda line: [line, line],
+        lambda line: [line, "", f"{line[: len(line) - len(line.lstrip())]}# a comment"],
+        lambda line: [line.replace("*", "+").replace("@", "*")],
+        lambda line: [line.replace("y", "x")],
+        lambda line: [line.replace("self", "x")],
+        lambda line: [line.replace("dim", "2 * dim")],
+        lambda line: [re.sub(r"return (.*)", r"return (\1) * 2", line)],
+        lambda line: [re.sub(r"def (\w+)\((.*)\)", r"def \1(\2, extra=None)", line)],
+        lambda line: [re.sub(r"^( *)def ", r"\1@torch.no_grad()\n\1def ", line)],
+        lambda line: [line.replace("(", "(1 * ", 1)],
+    ]
+    lines = MODEL.splitlines()
+    for _ in range(RANDOM_EDITS):
+        number = random.choice([number for number, line in enumerate(lines) if line])
+        change = random.choice(changes)
+        yield "\n".join([*lines[:number], *change(lines[number]), *lines[number + 1 :], ""])
+
+
+async def test_edits_give_what_a_fresh_process_gives(project: Project, tmp_path: Path) -> None:
+    names = ("Block", "Net", "loss", "unused")
+    fresh = Project(tmp_path / "fresh")
+    different: list[tuple[str, str]] = []
+    for number, text in enumerate(edited_texts()):
+        for name in names if number < len(EDITS) else names[number % 4 :][:1]:
+            warm, cold = await project.result(name, text), await fresh.result(name, text)
+            if warm != cold:
+                different.append((name, "\n".join(unified_diff(MODEL.splitlines(), text.splitlines(), n=0))))
+        await fresh.end_worlds()
+    await fresh.engine.shutdown()
+    assert not different
 
 
 def described(outcome: Outcome) -> object:
@@ -238,6 +309,7 @@ async def test_an_edit_of_another_open_file_counts(project: Project) -> None:
     assert project.counted == ["project imported 1"]
 
 
+@in_both_modes
 async def test_statements_that_nobody_knows_count(project: Project) -> None:
     project.write(
         "train.py",
@@ -260,6 +332,7 @@ async def test_statements_that_nobody_knows_count(project: Project) -> None:
     assert trace.outputs == ("bf16[3, 4, 2, 3]",)
 
 
+@in_both_modes
 async def test_a_program_that_needs_a_gpu_hears_of_one(project: Project) -> None:
     project.write(
         "train.py",
@@ -276,6 +349,35 @@ async def test_a_program_that_needs_a_gpu_hears_of_one(project: Project) -> None
         ),
     )
     assert inputs(await project.trace("Net"))[-1] == "tokens: i64[3, 4]@cuda (call site, train.py:8)"
+
+
+async def test_parked_processes_are_ended_when_they_have_too_much_memory(project: Project) -> None:
+    lines = "".join(f"kept{n} = b'x' * (400 << 20)\nhead{n}(torch.ones({n}, 2))\n" for n in range(1, 6))
+    heads = "".join(f"def head{n}(x):\n    return x + {n}\n\n\n" for n in range(1, 6))
+    project.write("train.py", f"import torch\nfrom model import *\n\n{lines}")
+    for _ in range(2):
+        for n in range(1, 6):
+            trace = await project.trace(f"head{n}", f"import layers\nimport torch\n\n\n{heads}")
+            assert inputs(trace) == [f"x: f32[{n}, 2] (call site, train.py:{2 * n + 3})"]
+        await until(lambda: sum(map(memory_of, project.processes)) < 1500 << 20)
+        project.engine.close(project.model)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if holds():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("it did not come to hold")
+
+
+async def test_a_world_ends_when_nobody_asks_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "IDLE_SECONDS", 1.0)
+    await project.trace("loss")
+    processes = project.processes
+    assert processes
+    await until(lambda: not any(map(is_running, processes)))
+    assert inputs(await project.trace("loss", MODEL + "\n\n# later\n"))[0].endswith("(call site, train.py:17)")
 
 
 HOSTILE = {

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from fx_lsp import files
 from fx_lsp.model import ProgramFile
 from fx_lsp.tracer.process.child import become_child, kill_group, memory_limit
 from fx_lsp.tracer.process.links import Link
@@ -192,7 +191,7 @@ def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoR
     parking, is_over = _Parking(world, link), True
     try:
         with memory_limit(MEMORY):
-            world.follow(program, _text_of(program.file), parking.at)
+            world.follow(program, parking.at)
     except _Leave:
         is_over = False
     except GpuWanted:
@@ -206,10 +205,3 @@ def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoR
         give_forks(world, parking.parked or parking.at_end(program.file), job)
     finally:
         os._exit(0)
-
-
-def _text_of(file: str) -> str:
-    try:
-        return files.read_python(file)
-    except (OSError, ValueError):
-        return ""

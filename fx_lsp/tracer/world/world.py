@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
+from fx_lsp import files
 from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest
 from fx_lsp.syntax import edited_lines
 from fx_lsp.tracer.inputs.evidence.call_sites import has_absent, is_absent
@@ -111,15 +112,14 @@ class World:
         self.loaded = loaded
         return loaded.missing is None and not loaded.notes and not loaded.whole
 
-    def follow(self, program: ProgramFile, text: str, report: Callable[[FirstCall], None]) -> None:
+    def follow(self, program: ProgramFile, report: Callable[[FirstCall], None]) -> None:
         """Run a program from its first statement to its last; `report` is called at the first call of each target.
 
         What is raised ends the program, but for what `report` raises. Raises GpuWanted once it turns out that the
         program runs on a machine with a GPU, and has heard of none.
         """
         self.program, self.run = program, ProgramRun()
-        watched = self.watched(program.file)
-        text = watched.source if watched is not None else text
+        text = self._text_of(program.file)
         try:
             tree = self.instrument.compile(rehearsed(with_numbers(ast.parse(text, program.file))), text, program.file)
         except (SyntaxError, ValueError):
@@ -143,6 +143,16 @@ class World:
             checked(call)
         self._check_devices()
 
+    def _text_of(self, file: str) -> str:
+        """Return the text of a file as it is edited, else as it is on disk; "" if it cannot be read."""
+        watched, unsaved = self.watched(file), self.instrument.text_of(file)
+        if watched is not None or unsaved is not None:
+            return watched.source if watched is not None else unsaved or ""
+        try:
+            return files.read_python(file)
+        except (OSError, ValueError, SyntaxError):
+            return ""
+
     def _check_devices(self) -> None:
         if self.around.devices.undecided:
             raise GpuWanted
@@ -151,6 +161,11 @@ class World:
         """Have code hear from now on that there is a GPU, also what has been imported."""
         if self.around.devices.gpu is not None:
             self.around.devices.gpu.available = True
+        forget_project(self.request.roots, self.before)
+
+    def forget(self) -> None:
+        """Forget what was run and imported of the project, but for the packages that were imported with it."""
+        self.program = self.call = self.loaded = None
         forget_project(self.request.roots, self.before)
 
     def has(self, file: str, names: Collection[str]) -> bool:

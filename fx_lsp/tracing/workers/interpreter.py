@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from fx_lsp.errors import NotTrusted, TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest, WorldRequest
@@ -17,7 +17,7 @@ from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.workers.launch import Limits
-from fx_lsp.tracing.workers.pool import Workers
+from fx_lsp.tracing.workers.pool import Mode, Workers
 from fx_lsp.tracing.workers.settings import EngineSettings
 
 log = logging.getLogger(__name__)
@@ -72,9 +72,9 @@ class Backend:
     forks: bool
 
 
-def default_backend() -> Backend:
-    """Return the real backend: it forks where the platform can, and starts fresh processes elsewhere."""
-    mode: Literal["fork", "spawn"] = "fork" if hasattr(os, "fork") else "spawn"
+def default_backend(mode: Mode | None = None) -> Backend:
+    """Return the real backend: unless the `mode` is given, it forks if the platform can, else it starts processes."""
+    mode = mode or ("fork" if hasattr(os, "fork") else "spawn")
     return Backend(find_interpreter, probe, lambda python, limits: Workers(python, limits, mode), mode == "fork")
 
 

@@ -95,7 +95,7 @@ class Workers:
     ) -> TraceReply:
         """Trace in a process of its own. Cancelling kills that process's whole group before it returns.
 
-        With a `world`, that is a fork of the one that has what it says, where the platform can fork.
+        With a `world`, that is a fork of the one that has what it says; without fork it becomes that world itself.
 
         `seconds` (default: the limit's) count from when the process is there, without those in which it waits for a
         processor; `early` is given replies that are not final, the last of which is the answer if the time is over.
@@ -115,7 +115,8 @@ class Workers:
                 early(reply)
 
         try:
-            reply = await _within(limit, child, child.answer(request, self._limits.memory_bytes, note))
+            alone = replace(request, world=world) if self._mode == "spawn" else request
+            reply = await _within(limit, child, child.answer(alone, self._limits.memory_bytes, note))
         except asyncio.TimeoutError:
             if earlier:
                 await self._end(child)

@@ -1,0 +1,64 @@
+"""A world for one target, where the platform has no fork: the process that traces the target runs programs before."""
+
+from __future__ import annotations
+
+from fx_lsp.model import ProgramFile, TraceRequest, WorldRequest
+from fx_lsp.tracer.world.watch import FirstCall
+from fx_lsp.tracer.world.world import GpuWanted, World
+
+
+class _Reached(BaseException):
+    """Unwinds a program at the call of the target. No `except Exception` stops it."""
+
+
+def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
+    """Make this process the world of one target, in the state that forks of a world are parked in.
+
+    It is at the first call of the target by a program; else at the end of the file's own program; else it has imported
+    the file; else it has imported only modules that the file imports.
+    """
+    world = World.begin(wanted)
+    watched = world.watched(request.file)
+    if watched is not None:
+        world.import_needs(watched)
+    programs = list(request.programs) if request.is_of_module else []
+    is_entered = any(_gets_to(world, program, request) for program in programs)
+    if not is_entered and watched is not None and request.is_of_module:
+        own = next((program for program in programs if program.file == request.file), None)
+        if own is None:
+            world.forget()
+        elif own is not programs[-1]:
+            _gets_to(world, own, request)
+        is_usable = own is not None or world.import_whole(watched)
+        is_entered = is_usable and world.has(request.file, request.bound)
+    world.ran |= world.functions_run(request.file)
+    world.instrument.restore()
+    if is_entered:
+        world.enter()
+    else:
+        world.forget()
+        world.leave()
+
+
+def _gets_to(world: World, program: ProgramFile, request: TraceRequest) -> bool:
+    """Run a program; return True if it calls the target, at whose first call the process then is."""
+
+    def stop(call: FirstCall) -> None:
+        if world.call is None and (call.target.file, call.target.name) == (request.file, request.name):
+            world.call = call
+            raise _Reached
+
+    for _ in ("without a GPU", "with one"):
+        world.forget()
+        try:
+            world.follow(program, stop)
+        except _Reached:
+            return True
+        except GpuWanted:
+            world.with_gpu()
+            continue
+        except BaseException:  # whatever ends a program, it has not called the target
+            pass
+        break
+    world.call = None
+    return False
