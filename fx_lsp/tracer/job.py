@@ -233,13 +233,11 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     if process is not None:
         needed = process.needed(request.file, *callers)
         files = tuple(file for file in files if file in needed)
-    seen = isinstance(reply.outcome, Trace) and any(i.source == "call site" for i in reply.outcome.inputs)
-    seen = seen or request.step > 0
     if basis.whole:
         files = (*files, request.file)
     elif process is not None and (process.call is not None or process.ran):
         files = (*files, ran(request.file, process.functions_run(request.file) | process.ran))
-    elif seen:
+    else:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))
     files = tuple(dict.fromkeys((*files, *(file for file in callers if file != request.file))))

@@ -216,12 +216,12 @@ class Analysis:
         assert self.graph is not None, "a text with targets has been parsed"
         return step_slice(self.steps[name], self.graph, names)
 
-    def _sites(self, target: Target, overlays: Mapping[str, str]) -> tuple[CallSite, ...]:
+    def _sites(self, target: Target, overlays: Mapping[str, str], of_other_files: bool = True) -> tuple[CallSite, ...]:
         graph = self.graph
         if graph is None:
             return ()
         sites = partial(call_sites, graph=graph, module=self.module, roots=self.roots)
-        sites = partial(sites, overlays=overlays, module_name=module_name)
+        sites = partial(sites, overlays=overlays, module_name=module_name, of_other_files=of_other_files)
         kind = self._kind(target)
         if kind == "step":
             return step_sites(self.steps[target.name], self.file, graph, sites)
@@ -232,7 +232,7 @@ class Analysis:
         if self.graph is None or name not in self.targets:
             return ""
         callers = self._callers(self.targets[name])
-        sites = (site for site in self._sites(self.targets[name], overlays) if site.file == self.file)
+        sites = self._sites(self.targets[name], overlays, of_other_files=False)
         return "\n".join([*(caller.sliced for caller in callers), *(site.text + site.sliced for site in sites)])
 
     def text_run(self, functions: Collection[str]) -> str:

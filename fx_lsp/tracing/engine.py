@@ -296,8 +296,10 @@ class Engine:
             return
         seconds = self._settings.search_seconds
         keys = await aside(open_file.text, lambda: {n: analysis.key(n, identity, seconds) for n in analysis.targets})
-        questions = open_file.take_keys(TextKeys(analysis, keys))
-        answers = await self._answers.find(questions.values(), unsaved_texts(self._files.values()))
+        text_keys = TextKeys(analysis, keys)
+        asked = open_file.keys_of_questions(text_keys).values()
+        answers = await self._answers.find(asked, unsaved_texts(self._files.values()))
+        questions = open_file.take_keys(text_keys)  # from now on, answers with these keys count
         wanted: list[TargetQuestion] = []
         for question, key in questions.items():
             if key in answers:

@@ -211,10 +211,13 @@ class OpenFile:
         return self.keys[question] if self.keys is not None else None
 
     def take_keys(self, keys: TextKeys) -> dict[TargetQuestion, str]:
-        """Take the keys of a text; forget what is known of targets that are gone. Return the keys of all targets, and
-        of what else is known or waited for."""
+        """Take the keys of a text, forget answers about targets that are gone, and return the keys of questions."""
         self.keys = keys
         self.answers.drop_others(keys.targets)
+        return self.keys_of_questions(keys)
+
+    def keys_of_questions(self, keys: TextKeys) -> dict[TargetQuestion, str]:
+        """Return the keys of all targets of a text, and of other questions that have an answer or wait for one."""
         questions = [*map(TargetQuestion, keys.targets), *self.answers, *self.requests]
         return {question: key for question in questions if (key := keys[question]) is not None}
 

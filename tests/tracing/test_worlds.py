@@ -285,6 +285,13 @@ def described(outcome: Outcome) -> object:
     return inputs(outcome), [(s.name, s.ops) for s in outcome.stages], outcome.outputs
 
 
+async def test_a_call_that_is_added_later_counts(project: Project) -> None:
+    text = "import torch\n\n\ndef scaled(x):\n    return x * 2\n"
+    assert inputs(await project.trace("scaled", text))[0].endswith("(search)")
+    later = f"{text}\n\nif __name__ == '__main__':\n    scaled(torch.zeros(3, 5))\n"
+    assert inputs(await project.trace("scaled", later)) == ["x: f32[3, 5] (call site, line 9)"]
+
+
 async def test_what_is_written_to_disk_starts_another_world(project: Project) -> None:
     await project.trace("loss")
     project.write("train.py", TRAIN.replace("(2, 7)", "(5, 7)"))
@@ -307,6 +314,64 @@ async def test_an_edit_of_another_open_file_counts(project: Project) -> None:
     after = await project.trace("unused", model)
     assert after.stages[0].ops == before.stages[0].ops + 1
     assert project.counted == ["project imported 1"]
+
+
+LACKING = """
+import torch
+from model import Net, loss
+
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self, folder):
+        self.rows = open(folder + "/rows.txt").read().split()
+        if not self.rows:
+            raise RuntimeError("no rows")
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return torch.tensor([int(self.rows[index])])
+
+
+def train(net, optimizer):
+    try:
+        data = Data("first")
+    except ValueError:
+        data = Data("second")
+    for tokens in torch.utils.data.DataLoader(data, 4):
+        assert tokens.shape[1] == 7
+        value = loss(net(tokens), 3.0)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+
+
+net = Net({"words": 100, "dim": 24, "heads": 3}).double()
+try:
+    train(net, torch.optim.SGD(net.parameters(), 0.1))
+except torch.cuda.OutOfMemoryError:
+    print("too large")
+LATER
+"""
+
+
+@in_both_modes
+async def test_a_call_in_a_loop_over_missing_data_has_its_object(project: Project) -> None:
+    project.write("train.py", LACKING.replace("LATER", ""))
+    trace = await project.trace("Net")
+    assert inputs(trace)[:3] == [
+        "init.config['words']: 100 (call site, train.py:32)",
+        "init.config['dim']: 24 (call site, train.py:32)",
+        "init.config['heads']: 3 (call site, train.py:32)",
+    ]
+    assert trace.outputs[0].startswith("f64[")
+
+
+@in_both_modes
+async def test_a_later_call_that_has_its_data_counts_more(project: Project) -> None:
+    project.write("train.py", LACKING.replace("LATER", "net(torch.zeros(2, 9, dtype=torch.long))"))
+    assert inputs(await project.trace("Net"))[-1] == "tokens: i64[2, 9] (call site, train.py:37)"
 
 
 @in_both_modes

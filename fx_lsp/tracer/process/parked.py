@@ -16,7 +16,7 @@ from fx_lsp.model import ProgramFile
 from fx_lsp.tracer.process.child import become_child, kill_group, memory_limit
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.program.effects import effects_allowed
-from fx_lsp.tracer.world.watch import FirstCall
+from fx_lsp.tracer.world.watch import FirstCall, WatchedTarget
 from fx_lsp.tracer.world.world import GpuWanted, World
 
 MAX_PARKED = 120
@@ -138,13 +138,15 @@ class _Leave(BaseException):
 class _Parking:
     """Parks forks of a process that runs a program, and sends the link of each to the world server over `link`.
 
-    In a fork, `parked` is the link that it serves.
+    A fork at a call that lacks data is sent once the program has ended, unless a complete call follows. In a fork,
+    `parked` is the link that it serves.
     """
 
     def __init__(self, world: World, link: Link) -> None:
         self.parked: Link | None = None
         self._world, self._link = world, link
         self._count = 0
+        self._incomplete: dict[WatchedTarget, tuple[int, socket.socket]] = {}
 
     def at(self, call: FirstCall) -> None:
         """Park a fork at the first call of a target, which raises _Leave there."""
@@ -161,10 +163,15 @@ class _Parking:
             return
         if pid:
             theirs.close()
-            with suppress(OSError):  # of a program that has closed the link
+            self._drop(call.target)
+            if call.is_complete:
                 self._tell(call.target.file, call.target.name, pid, ours)
+            else:
+                self._incomplete[call.target] = pid, ours
             return
         ours.close()
+        for _, other in self._incomplete.values():
+            other.close()
         self._link.close()
         with suppress(OSError):
             os.setpgid(0, 0)
@@ -175,6 +182,8 @@ class _Parking:
         """Park this process, in which a program `file` has come to its end; return the link that it serves."""
         ran = {each.file: [*self._world.functions_run(each.file)] for each in self._world.request.files}
         self._link.send({"ended": ran})
+        for target, (pid, end) in self._incomplete.items():
+            self._tell(target.file, target.name, pid, end)
         ours, theirs = socket.socketpair()
         self._tell(file, "", os.getpid(), ours)
         self._link.close()
@@ -182,8 +191,14 @@ class _Parking:
 
     def _tell(self, file: str, target: str, pid: int, ours: socket.socket) -> None:
         header = {"parked": target, "file": file, "pid": pid, "read": self._world.files()}
-        self._link.send(header, [ours.fileno()])
+        with suppress(OSError):  # the program may have closed the link
+            self._link.send(header, [ours.fileno()])
         ours.close()
+
+    def _drop(self, target: WatchedTarget) -> None:
+        """End the fork at an earlier call of a target, if there is one."""
+        if target in self._incomplete:
+            self._incomplete.pop(target)[1].close()  # which ends it
 
 
 def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoReturn:

@@ -19,7 +19,7 @@ from fx_lsp.steps import BACKWARD, blocks_of
 from fx_lsp.tracer.run.state import variables_around
 from fx_lsp.tracer.source.likely_numbers import number_named, says_number
 
-_RECORD, _CAUGHT, _ERROR, _NUMBER, _ARGUMENT, _TURNS = "absent", "caught", "error", "number", "argument", "turns"
+_RECORD, _CAUGHT, _ERROR, _NUMBER, _ARGUMENT, _ITEMS = "absent", "caught", "error", "number", "argument", "items"
 """Names of the code around statements. No identifier of the user's has a space in front."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LEFT = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal)
@@ -98,7 +98,7 @@ class Absences:
         """The names that tolerant code needs; `absent` is asked what stands for what a statement that raises binds."""
         caught = {f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
         record = absent or self.record
-        parts = {f" {_NUMBER}": self._number, f" {_ARGUMENT}": self._argument, f" {_TURNS}": self._turns}
+        parts = {f" {_NUMBER}": self._number, f" {_ARGUMENT}": self._argument, f" {_ITEMS}": self._items}
         return {f" {_RECORD}": record, **parts, **caught}
 
     def _number(self, compute: Callable[[], Any], name: str) -> Any:
@@ -119,7 +119,7 @@ class Absences:
         except Exception as error:
             return self.record(error, False)
 
-    def _turns(self, compute: Callable[[], Any], pattern: Any) -> Iterator[Any]:
+    def _items(self, compute: Callable[[], Any], pattern: Any) -> Iterator[Any]:
         """Yield what a loop goes over; where that cannot be had, one turn with what is absent in the form of `pattern`,
         None for each variable."""
         empty = object()
@@ -213,7 +213,7 @@ class _Parts(ast.NodeTransformer):
         return self._wrapped(node, _NUMBER) if is_number else self.generic_visit(node)
 
     def _wrapped(self, node: ast.expr, function: str, is_size: bool = False) -> ast.expr:
-        if any(isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for part in ast.walk(node)):
+        if _needs_its_function(node):
             return node
         name = (self._names[-1] if self._names else "") or _last_name(node)
         name += "_size" if is_size and not says_number(name) else ""
@@ -224,6 +224,11 @@ class _Parts(ast.NodeTransformer):
             if "lineno" in getattr(part, "_attributes", ()) and not hasattr(part, "lineno"):
                 ast.copy_location(part, node)
         return call
+
+
+def _needs_its_function(node: ast.expr) -> bool:
+    """Return True if an expression means something else in a lambda: it binds a name, awaits or yields."""
+    return any(isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for part in ast.walk(node))
 
 
 _OF_SEVERAL_NUMBERS = frozenset({"max", "min", "sum", "round", "abs"})
@@ -265,7 +270,7 @@ def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast
 def with_numbers(tree: ast.Module) -> ast.Module:
     """Return the module with guesses for numbers of missing data, at its top level and in its functions.
 
-    Classes are left as they are; the tree is changed.
+    A loop over missing data has one iteration. Classes are left as they are; the tree is changed.
     """
     _make_up(tree.body, _Parts(passes_absent=False))
     return ast.fix_missing_locations(tree)
@@ -275,6 +280,8 @@ def _make_up(block: list[ast.stmt], parts: _Parts) -> None:
     for number, node in enumerate(block):
         for inner in blocks_of(node) if not isinstance(node, ast.ClassDef) else ():
             _make_up(inner, parts)
+        if isinstance(node, ast.For) and not _needs_its_function(node.iter):
+            _take_turn(node)
         if not blocks_of(node) and not isinstance(node, _LEFT) and not _is_import(node):
             block[number] = parts.visit(node)
 
@@ -301,7 +308,7 @@ def _take_turn(loop: ast.For) -> None:
     """Have a loop over what is absent run once."""
     nothing = ast.arguments([], [], None, [], [], None, [])
     arguments = [ast.Lambda(nothing, loop.iter), _pattern(loop.target)]
-    call = ast.Call(ast.Name(f" {_TURNS}", ast.Load()), arguments, [])
+    call = ast.Call(ast.Name(f" {_ITEMS}", ast.Load()), arguments, [])
     for part in ast.walk(call):
         if "lineno" in getattr(part, "_attributes", ()) and not hasattr(part, "lineno"):
             ast.copy_location(part, loop.iter)

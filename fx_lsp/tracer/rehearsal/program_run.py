@@ -34,13 +34,13 @@ SECONDS = 10.0
 class ProgramRun:
     """One run of a program: what was absent, how often its loops turned, and its command line.
 
-    `caught` counts the `try` blocks of its own that it is in.
+    `caught` are the exceptions that the code itself catches where it is: a function for each `try` block.
     """
 
     absences: Absences = field(default_factory=Absences)
     turns: Turns = field(default_factory=Turns)
     line: CommandLine = field(default_factory=CommandLine)
-    caught: int = 0
+    caught: list[Callable[[], Any]] = field(default_factory=list[Callable[[], Any]])
 
     def namespace(self) -> dict[str, Any]:
         """Return the helpers that the `rehearsed` code of the program calls, by name."""
@@ -48,17 +48,26 @@ class ProgramRun:
         return {**names, TURNS: self.turns.through, AGAIN: self.turns.again, TRYING: self._trying}
 
     @contextmanager
-    def _trying(self) -> Generator[None, None, None]:
-        self.caught += 1
+    def _trying(self, kinds: Callable[[], Any] = lambda: BaseException) -> Generator[None, None, None]:
+        self.caught.append(kinds)
         try:
             yield
         finally:
-            self.caught -= 1
+            self.caught.pop()
+
+    def _catches(self, error: BaseException) -> bool:
+        """Return True if the code itself catches an error where it is raised."""
+        try:
+            return any(isinstance(error, kinds()) for kinds in self.caught)
+        except Exception:
+            return True  # the kinds are those of a package that is missing
 
     def absent(self, error: BaseException, imported: bool) -> Any:
         """Return a placeholder for the result of a statement that raised an error; raise the error again if the code
         catches it or ends itself."""
-        if isinstance(error, SystemExit) or (self.caught and not isinstance(error, AbsentError)) or _is_check(error):
+        is_own = not isinstance(error, AbsentError) and self._catches(error)
+        is_check = _is_check(error) and not self.absences.numbers  # with guessed numbers a check says nothing
+        if isinstance(error, SystemExit) or is_own or is_check:
             raise error
         self.examine(error)
         self.turns.absences += 1

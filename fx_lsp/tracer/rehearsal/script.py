@@ -4,6 +4,7 @@ two turns, and what stands under `if __name__ == "__main__":` runs."""
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -126,8 +127,7 @@ def _statement(node: ast.stmt, is_caught: bool) -> list[ast.stmt]:
         node.body = [inner for member in node.body for inner in _statement(member, True)]
         return [node]
     if isinstance(node, ast.Try) and node.handlers:
-        node.body = [_caught(_block(node.body, True), node)]
-        return [node]
+        return [_try(node, is_caught)]
     if isinstance(node, (ast.With, ast.AsyncWith)) and any(_catches(item) for item in node.items):
         node.body = [_caught(_block(node.body, True), node)]
         return [node]
@@ -146,8 +146,23 @@ def _statement(node: ast.stmt, is_caught: bool) -> list[ast.stmt]:
     return [node]
 
 
-def _caught(body: list[ast.stmt], node: ast.stmt) -> ast.stmt:
-    return ast.copy_location(ast.With([ast.withitem(ast.Call(_name(TRYING), [], []))], body), node)
+def _try(node: ast.Try, is_caught: bool) -> ast.stmt:
+    """Return a statement with handlers, in whose body only exceptions that a handler names are left to it."""
+    kinds = [handler.type for handler in node.handlers if handler.type is not None]
+    is_typed = len(kinds) == len(node.handlers)
+    for inner in (*(handler.body for handler in node.handlers), node.orelse, node.finalbody):
+        inner[:] = _block(inner, is_caught)
+    node.body = [_caught(_block(node.body, is_caught or not is_typed), node, kinds if is_typed else [])]
+    return node
+
+
+def _caught(body: list[ast.stmt], node: ast.stmt, kinds: Sequence[ast.expr] = ()) -> ast.stmt:
+    """Return statements whose exceptions the code catches: those of some kinds, or all."""
+    arguments: list[ast.expr] = []
+    if kinds:
+        nothing = ast.arguments([], [], None, [], [], None, [])
+        arguments = [ast.Lambda(nothing, ast.Tuple(copy.deepcopy([*kinds]), ast.Load()))]
+    return ast.copy_location(ast.With([ast.withitem(ast.Call(_name(TRYING), arguments, []))], body), node)
 
 
 def _catches(item: ast.withitem) -> bool:

@@ -40,11 +40,18 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
         world.leave()
 
 
-def _gets_to(world: World, program: ProgramFile, request: TraceRequest) -> bool:
-    """Run a program; return True if it calls the target, at whose first call the process then is."""
+def _gets_to(world: World, program: ProgramFile, request: TraceRequest, with_data: bool = True) -> bool:
+    """Run a program; return True if it calls the target, at whose first call the process then is.
+
+    It is the first call that has its data, or without one the first of all. Each costs a run of the program.
+    """
+    lacking: list[FirstCall] = []
 
     def stop(call: FirstCall) -> None:
         if world.call is None and (call.target.file, call.target.name) == (request.file, request.name):
+            if with_data and not call.is_complete:
+                lacking.append(call)
+                return
             world.call = call
             raise _Reached
 
@@ -61,4 +68,4 @@ def _gets_to(world: World, program: ProgramFile, request: TraceRequest) -> bool:
             pass
         break
     world.call = None
-    return False
+    return bool(lacking) and _gets_to(world, program, request, with_data=False)

@@ -13,6 +13,7 @@ from torch import nn
 
 from fx_lsp.model import WatchedFile
 from fx_lsp.tracer.inputs.evidence.body import find_function
+from fx_lsp.tracer.inputs.evidence.call_sites import has_absent
 from fx_lsp.tracer.inputs.evidence.callers import (
     arguments_of,
     beside_defaults,
@@ -45,7 +46,8 @@ class FirstCall:
     """A target as a program calls it first, or constructs it: the offer, and the module that the target is in there.
 
     `place` is where the function begins that was called, if one was. `line` is where the program calls it, and
-    `init_line` where it constructs its object, in its own file as far as the call comes from there.
+    `init_line` where it constructs its object, in its own file as far as the call comes from there. Unless the call
+    `is_complete`, some argument is a placeholder for missing data.
     """
 
     target: WatchedTarget
@@ -54,6 +56,7 @@ class FirstCall:
     place: tuple[str, int] | None
     line: int
     init_line: int
+    is_complete: bool = True
 
 
 @dataclass
@@ -75,13 +78,14 @@ class Construction:
 class CallWatch:
     """Looks at the calls of functions for those of targets; `report` is called with the first of each.
 
-    The program is `file`.
+    If that lacks data, `report` is called again with the first complete call. The program is `file`.
     """
 
     file: str
     files: Sequence[WatchedFile]
     report: Callable[[FirstCall], None]
     reached: set[WatchedTarget] = field(default_factory=set[WatchedTarget])
+    incomplete: set[WatchedTarget] = field(default_factory=set[WatchedTarget])
     constructed: dict[int, Construction] = field(default_factory=dict[int, Construction])
     _by_line: dict[tuple[str, int], list[WatchedTarget]] = field(
         default_factory=dict[tuple[str, int], list[WatchedTarget]]
@@ -109,7 +113,7 @@ class CallWatch:
         """Yield the targets that were not called, with what the program constructed objects of their classes with."""
         for construction in reversed(self.constructed.values()):
             target = construction.target
-            if construction.by_program and target not in self.reached:
+            if construction.by_program and target not in self.reached | self.incomplete:
                 self.reached.add(target)
                 receiver, owner = construction.receiver, type(construction.receiver)
                 is_kept = construction.is_whole and not isinstance(receiver, nn.Module)
@@ -171,7 +175,6 @@ class CallWatch:
     def _enter(self, frame: FrameType, target: WatchedTarget) -> None:
         if is_symbolic_trace(frame) or has_symbols(frame):
             return
-        self.reached.add(target)
         code, is_method = frame.f_code, frame.f_code.co_varnames[:1] == ("self",)
         receiver, args = arguments_of(frame, "", is_method)
         function = function_of(code, frame.f_locals)
@@ -185,7 +188,10 @@ class CallWatch:
         module = self._module_of(type(receiver), target) if target.owner else frame.f_globals.get("__name__", "")
         init_line = construction.line if construction is not None else line
         place = (code.co_filename, code.co_firstlineno)
-        self.report(FirstCall(target, offer, module, place, line, init_line))
+        is_complete = not any(map(has_absent, (*offer.args.values(), *(offer.init or {}).values())))
+        if is_complete or target not in self.incomplete:
+            (self.reached if is_complete else self.incomplete).add(target)
+            self.report(FirstCall(target, offer, module, place, line, init_line, is_complete))
 
     @staticmethod
     def _module_of(kind: type, target: WatchedTarget) -> str:

@@ -15,7 +15,7 @@ from types import ModuleType
 from fx_lsp import files
 from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest
 from fx_lsp.syntax import edited_lines
-from fx_lsp.tracer.inputs.evidence.call_sites import has_absent, is_absent
+from fx_lsp.tracer.inputs.evidence.call_sites import is_absent
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import located
@@ -195,10 +195,9 @@ class World:
             return ()
         offer, line = self.call.offer, self.run.line
         init = offer.init or {}
-        is_complete = not any(map(has_absent, (*offer.args.values(), *init.values())))
         args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
         kept = {name: plan for name, plan in init.items() if not is_absent(plan)}
-        guessed = bool(line.invented or self.run.absences.numbers) or not is_complete
+        guessed = bool(line.invented or self.run.absences.numbers) or not self.call.is_complete
         at_call, at_constructor = self._place(self.call.line), self._place(self.call.init_line)
         args = {name: located(plan, at_call) for name, plan in args.items()}
         kept = {name: located(plan, at_constructor) for name, plan in kept.items()}

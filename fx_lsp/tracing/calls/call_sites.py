@@ -43,15 +43,17 @@ def call_sites(
     module_name: ModuleName,
     part: StepPart | None = None,
     limit: int = SITES,
+    of_other_files: bool = True,
 ) -> tuple[CallSite, ...]:
     """The calls of a target that a tracer may try, the most direct first, the file's own before those of other files.
 
     `module` is the file's dotted name; `module_name` gives that of any other, and its package. `overlays` are unsaved
-    texts by path. Of a target that is the function around a step only `part` runs. At most `limit` are given.
+    texts by path. Of a target that is the function around a step only `part` runs. At most `limit` are given,
+    those of its own file alone unless `of_other_files`.
     """
     own = _Own(target, graph, module, part)
     calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
-    if sum(rank == 0 for rank, _ in calls) < limit:
+    if of_other_files and sum(rank == 0 for rank, _ in calls) < limit:
         for there in _elsewhere(own, roots, overlays, module_name):
             calls += [(c.rank, partial(there.site, c)) for c in there.calls()]
     ordered = sorted(calls, key=lambda item: item[0])

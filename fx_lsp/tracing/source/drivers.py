@@ -25,6 +25,8 @@ def _drives(node: ast.stmt, index: ModuleIndex) -> bool:
         return not all(isinstance(part, (*DEFINITIONS, ast.Pass)) or _calls_main_of_tool(part) for part in node.body)
     if isinstance(node, (ast.For, ast.While, ast.With)):
         return any(isinstance(part, ast.Call) for part in walk(node))
+    if isinstance(node, ast.Try):
+        return any(_drives(part, index) for part in node.body)
     called = {part.func.id for part in walk(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
     if isinstance(node, ast.Expr):
         return bool(called & index.definitions.keys()) or _ends_in_backward(node)

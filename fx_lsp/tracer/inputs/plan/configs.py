@@ -8,6 +8,7 @@ import dis
 import inspect
 import re
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from keyword import iskeyword
 from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
@@ -108,14 +109,27 @@ def completed(cls: type) -> list[Plan]:
 
 
 def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callable[[Collection[str]], list[Plan]]:
-    """Give plans for the modules that a file knows and that have certain attributes; for no attributes none."""
+    """Give plans for the modules that a file knows and that have certain attributes; for no attributes none.
+
+    A class whose constructor raises with guessed arguments gives no plan.
+    """
+
+    def is_constructed(cls: type) -> bool:
+        with suppress(Exception):
+            construct(cls)
+            return True
+        return False
 
     def plans(attributes: Collection[str]) -> list[Plan]:
         wanted = {a for a in attributes if not a.startswith("_")} - TENSOR_ATTRIBUTES - set(dir(nn.Module))
         kinds = [c for c in list(vars(module).values()) if isinstance(c, type) and issubclass(c, nn.Module)]
         fitting = [cls for cls in dict.fromkeys(kinds) if wanted and wanted <= _attributes(cls)]
         detail = "the module that has what is read of it"
-        return [ValuePlan(lambda cls=cls: construct(cls), f"{cls.__name__}()", "search", detail) for cls in fitting]
+        return [
+            ValuePlan(lambda cls=cls: construct(cls), f"{cls.__name__}()", "search", detail)
+            for cls in fitting
+            if is_constructed(cls)
+        ]
 
     return plans
 
