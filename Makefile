@@ -24,7 +24,7 @@ lint: $(READY)
 
 # The documentation as a site, in site/. A broken link or anchor fails.
 docs: $(DOCS)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/latency.py $(ARGS)
