@@ -81,7 +81,7 @@ def test_a_phrase_matches(phrase: str, text: str) -> None:
     [
         ("stand(s) for", "the standard format"),
         ("mend(s)", "as recommended"),
-        ("fault(s)", "by default"),
+        ("stands at", "the state stands apart"),
         ("keep(s) … for backward", "it keeps the file. Operators for backward"),
     ],
 )
