@@ -9,7 +9,7 @@ from fx_lsp.server.settings import _ROWS as ROWS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "docs" / "_from_readme_settings.md").read_text(encoding="utf-8")
 OF_THE_CLIENT = {"fxLsp.pinInputs", "fxLsp.showMemory"}
 TOLD = {status.STATUS, benchmarks.MEASURING, "fxLsp/changed"}
 
@@ -27,8 +27,7 @@ def test_settings():
     of_plugins = {"virtualDocuments", "commandLinks", "changes", "trusted", "interpreters"}
     named = set(re.findall(r"^\| `([\w.]+)` \|", PAGE[PAGE.index("## Settings") :], re.MULTILINE))
     assert named == of_plugins
-    table = README[README.index("\n## Settings") :].removeprefix("\n## ").partition("\n## ")[0]
-    of_people = set(re.findall(r"^\| `([\w.<>]+)` \|", table, re.MULTILINE))
+    of_people = set(re.findall(r"^\| `([\w.<>]+)` \|", SETTINGS, re.MULTILINE))
     rows = {"problems": "problems.<code>", "hint_kinds": "inlayHints.<kind>"}
     keys = {rows.get(row.field, row.key) for row in ROWS}
     assert keys == of_plugins | of_people
