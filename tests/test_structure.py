@@ -87,7 +87,7 @@ def test_docstrings_begin_with_a_verb() -> None:
 def test_files_that_a_page_names_are_there(page: Path) -> None:
     paths = [
         "/" + file.relative_to(ROOT).as_posix()
-        for folder in ("fx_lsp", "tests", "benchmarks")
+        for folder in ("fx_lsp", "tests", "benchmarks", "scripts")
         for file in (ROOT / folder).rglob("*.py")
     ]
     named = re.findall(r"`(?:python )?([\w/]+/\w+\.py)`", page.read_text(encoding="utf-8"))
@@ -127,7 +127,7 @@ def test_circles_are_found() -> None:
 
 
 def table_of_places() -> list[tuple[str, list[str]]]:
-    """Return what one may want to change, and the paths to open for it, from the beginning of docs/explanation/architecture.md."""
+    """Return what one may want to change, and the paths to open for it, from the beginning of the page."""
     beginning = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8").partition("\n## ")[0]
     cells = [line.strip("|").split("|") for line in beginning.splitlines() if line.startswith("| ")]
     return [(change.strip(), re.findall(r"`([\w./-]+)`", places)) for change, places in cells[1:]]
