@@ -6,8 +6,9 @@ WORKERS ?= 2
 BIN := .venv/bin
 READY := .venv/.ready
 EDITORS := .venv/.editors
+DOCS := .venv/.docs
 
-.PHONY: coverage overhead demo test lint bench format clean vsix
+.PHONY: coverage overhead demo docs test lint bench format clean vsix
 
 demo: $(READY)
 	$(BIN)/python scripts/demo.py
@@ -20,6 +21,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
+
+# The documentation as a site, in site/. A broken link or anchor fails.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/latency.py $(ARGS)
@@ -41,7 +46,7 @@ vsix: $(READY)
 	cd vscode-extension && npm run --silent package -- --out fx-lsp.vsix
 
 clean:
-	rm -rf .venv vscode-extension/node_modules vscode-extension/dist vscode-extension/server
+	rm -rf .venv site vscode-extension/node_modules vscode-extension/dist vscode-extension/server
 
 # torch comes first and by its exact version, so that nothing installed after it asks for another build.
 $(READY): pyproject.toml constraints.txt
@@ -57,4 +62,8 @@ $(EDITORS): $(READY)
 		|| echo "No Neovim to install here: tests that need it use the one on PATH, or are skipped."
 	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[ray]' \
 		|| echo "No Ray to install here: tests that need it are skipped."
+	@touch $@
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[docs]'
 	@touch $@

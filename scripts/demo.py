@@ -105,7 +105,7 @@ Neovim 0.11   vim.opt.runtimepath:append('{editors}/nvim')
               and see :help fx-lsp
 Emacs         (add-to-list 'load-path "{editors}/emacs")
               (require 'fx-lsp)
-Others        {server} serve, as docs/clients.md says
+Others        {server} serve, as docs/how-to/editors.md says
 Terminal      fx-lsp graph examples/attention.py::attention --stage joint"""
 
 

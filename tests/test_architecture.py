@@ -1,4 +1,4 @@
-"""The table of layers in docs/architecture.md, and what must never be loaded where."""
+"""The table of layers in docs/explanation/architecture.md, and what must never be loaded where."""
 
 from __future__ import annotations
 

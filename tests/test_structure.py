@@ -82,12 +82,12 @@ def test_docstrings_begin_with_a_verb() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem
+    "page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem
 )
 def test_files_that_a_page_names_are_there(page: Path) -> None:
     paths = [
         "/" + file.relative_to(ROOT).as_posix()
-        for folder in ("fx_lsp", "tests", "benchmarks")
+        for folder in ("fx_lsp", "tests", "benchmarks", "scripts")
         for file in (ROOT / folder).rglob("*.py")
     ]
     named = re.findall(r"`(?:python )?([\w/]+/\w+\.py)`", page.read_text(encoding="utf-8"))
@@ -101,7 +101,9 @@ def test_the_page_on_architecture_begins_with_where_to_change_what() -> None:
 
 
 def test_the_page_on_architecture_has_a_line_for_each_folder() -> None:
-    lines = re.findall(r"^\| `([\w/]+)/`", (ROOT / "docs/architecture.md").read_text(encoding="utf-8"), re.M)
+    lines = re.findall(
+        r"^\| `([\w/]+)/`", (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8"), re.M
+    )
     folders = {file.parent.relative_to(PACKAGE).as_posix() for file in files()} - {"."}
     assert sorted({folder for folder in folders if folder.count("/") < 2} - set(lines)) == []
     assert sorted(set(lines) - folders) == []
@@ -125,8 +127,8 @@ def test_circles_are_found() -> None:
 
 
 def table_of_places() -> list[tuple[str, list[str]]]:
-    """Return what one may want to change, and the paths to open for it, from the beginning of docs/architecture.md."""
-    beginning = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    """Return what one may want to change, and the paths to open for it, from the beginning of the page."""
+    beginning = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8").partition("\n## ")[0]
     cells = [line.strip("|").split("|") for line in beginning.splitlines() if line.startswith("| ")]
     return [(change.strip(), re.findall(r"`([\w./-]+)`", places)) for change, places in cells[1:]]
 

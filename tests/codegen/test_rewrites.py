@@ -17,7 +17,7 @@ from fx_lsp.codegen import pipeline
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.pipeline import REWRITES, Graphs, Rewrite, finish, listing
 
-PAGE = Path(__file__).parents[2] / "docs" / "codegen.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "codegen.md"
 
 
 def test_the_page_has_the_list_as_it_is_printed() -> None:

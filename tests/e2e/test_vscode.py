@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scenarios import REPOSITORY, llama, require
+from vscode.animation import animate
 from vscode.workbench import SHOTS, Code, Tools, extension, running, tools
 from warm import warm_python
 
@@ -62,7 +63,7 @@ def code(made: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Code
 
 def copied(folder: Path) -> Path:
     """The examples, in a folder that is not easy to name in a URI."""
-    return Path(shutil.copytree(REPOSITORY / "examples", folder / "a folder, 100% full"))
+    return Path(shutil.copytree(REPOSITORY / "examples", folder / "a folder, 100% full" / "examples"))
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,15 @@ def views(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     (workspace / "plain.py").write_text("def add(a, b):\n    return a + b\n")
     found = code.play("views.mjs", workspace, workspace / "attention.py")
     return {**found, "svg": (workspace / "attention.backward.svg").read_text()}
+
+
+@pytest.fixture(scope="module")
+def tour(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    source = REPOSITORY / "tests" / "e2e" / "vscode" / "transformer"
+    workspace = Path(shutil.copytree(source, tmp_path_factory.mktemp("tour") / source.name))
+    found = code.play("tour.mjs", workspace, workspace / "attention.py")
+    animate([SHOTS / f"{frame}.png" for frame in found["frames"]], SHOTS / "tour.gif")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +186,15 @@ def test_partitioners_and_kernels_are_documents(views: dict[str, Any]) -> None:
 
 def test_inputs_are_pinned(views: dict[str, Any]) -> None:
     assert "# fx: q=f32[4, 8, 12, 64], k=f32[4, 8, 24, 64], v=f32[4, 8, 24, 96]" in views["pinned"]
+
+
+def test_a_mistake_is_reported_while_it_is_typed(tour: dict[str, Any]) -> None:
+    assert tour["message"].startswith("matrices of 32×64 and 128×64 cannot be multiplied")
+
+
+def test_the_moving_picture_of_the_readme_is_small(tour: dict[str, Any]) -> None:
+    assert len(tour["frames"]) == 4
+    assert 50_000 < (SHOTS / "tour.gif").stat().st_size < 1_500_000
 
 
 def test_a_large_graph_is_read_and_drawn(large: dict[str, Any]) -> None:

@@ -51,7 +51,8 @@ def measured(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 @pytest.fixture(scope="module")
 def shown(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Two runs of one function, and of another one, whose kernels became slower meanwhile."""
-    folder = tmp_path_factory.mktemp("shown")
+    folder = tmp_path_factory.mktemp("shown") / "examples"
+    folder.mkdir()
     file = Path(shutil.copy(REPOSITORY / "examples" / "norms.py", folder))
     history = code.run_folder / "cache" / "fx-lsp" / "benchmarks.sqlite3"
     reports = [from_json(Report, data) for data in json.loads((HERE / "vscode" / "h200.json").read_text())]

@@ -36,7 +36,7 @@ const EXAMPLE = `# The machines that benchmarks may run on. Only this file names
 # hosts = ["h200", "slurm"]
 `;
 
-/** What the server is asked for, as docs/protocol.md says. */
+/** What the server is asked for, as docs/reference/protocol.md says. */
 export interface Options {
   hosts?: string[];
   what?: string[];

@@ -1,4 +1,4 @@
-// What the server answers, as docs/protocol.md describes it. No imports: the webviews use these types, too.
+// What the server answers, as docs/reference/protocol.md describes it. No imports: the webviews use these types, too.
 
 export interface Position {
   line: number;

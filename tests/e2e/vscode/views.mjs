@@ -123,6 +123,8 @@ await drive(async (w) => {
   const memory = w.webview();
   await memory.locator('body[data-state="ready"]').waitFor();
   found.memory = await memory.locator('body').innerText();
+  await page.mouse.move(600, 700);
+  await page.mouse.wheel(-2000, 0); // the code is scrolled to the end of a long line
   await w.shot('memory-view');
   await memory.locator('td button').first().click();
   await w.at(14);
