@@ -18,9 +18,7 @@ def redraw(session: Session, client: Client, views: Views, files: Set[str]) -> N
     """Publish diagnostics again, update views, and ask the client to request lenses and hints again."""
     if session.closed:
         return
-    for file in dict.fromkeys(
-        (*files, *(d.file for d in session.documents))
-    ):  # the problems of a pass may be in other files, too
+    for file in dict.fromkeys((*files, *(d.file for d in session.documents))):  # passes report in other files, too
         try:
             publish(session, client, file)
             if file in files:
