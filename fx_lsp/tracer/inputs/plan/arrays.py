@@ -42,7 +42,7 @@ def array_plans(annotation: Any, facts: Facts, module: ModuleType) -> list[Value
 
 
 def _of_numpy(name: str) -> Any:
-    """Return what NumPy has under a name; None where no code imported it."""
+    """Return an attribute of NumPy; None if no code imported NumPy, or it has none."""
     return getattr(sys.modules.get("numpy"), name, None)
 
 
