@@ -44,7 +44,7 @@ def symbolic_shape(value: torch.Tensor) -> Coords:
 
 
 def constant_of(node: fx.Node) -> torch.Tensor | None:
-    """Return the tensor that a graph has among its attributes under the name of a node, if there is one."""
+    """Return the tensor attribute of the graph module that a `get_attr` node names, or None."""
     module = node.graph.owning_module
     value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
     return value if isinstance(value, torch.Tensor) else None

@@ -69,9 +69,7 @@ def settle(
             return dataclasses.replace(settled, otherwise=lambda: _with_drawn_values(trial, best, hints))
         error, further = tried.run.error, tried.run.calls > result.best.run.calls
         if error is not None and further and kind_of(error, tried.run.failed) == "data-dependent":
-            result.best = (
-                tried  # the reason is the value that no symbol can replace, not the first value that was needed
-            )
+            result.best = tried  # the reason is the value that no symbol can replace, not the first value needed
     return _with_drawn_values(trial, best, hints)
 
 

@@ -75,9 +75,8 @@ class Fakes:
         key = id(tensor), requires_grad
         if key not in self._by_key:
             fake = tensor if isinstance(tensor, FakeTensor) else self._fake(name, tensor, is_held)
-            fake = (
-                fake.clone() if fake.is_inference() else fake.data
-            )  # unlike detach(), with a separate version counter
+            # unlike detach(), `data` has a separate version counter
+            fake = fake.clone() if fake.is_inference() else fake.data
             if requires_grad:
                 fake.requires_grad_()
                 if not (tensor.requires_grad and tensor.is_leaf):

@@ -380,9 +380,7 @@ _KINDS = {
 def _blame(bench: Bench, user_pass: Pass, error: BaseException) -> None:
     """Add a remark on the exception of a pass, at its own line."""
     reason = error
-    while (
-        type(reason) is Exception and reason.__cause__ is not None
-    ):  # the wrapper of a pass manager around an exception
+    while type(reason) is Exception and reason.__cause__ is not None:  # a pass manager wraps exceptions
         reason = reason.__cause__
     message = str(reason) if isinstance(reason, Wrong) else f"{bench.running} {bench.raised(reason)}"
     cause = reason.__cause__ if isinstance(reason, Wrong) and reason.__cause__ is not None else reason

@@ -240,9 +240,8 @@ def _with_parts(attempt: Attempt, count: int) -> Iterator[Plans]:
         return
     have, sources = len(last.result), origins(attempt, tensor)
     for path, plan in attempt.plans.tensors():
-        other = fresh_sizes(1, attempt.plans.sizes(), features=False)[
-            0
-        ]  # inputs that have that size by accident are not involved
+        # other inputs may have the size by accident
+        other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]
         changes: dict[int | str, int] = {have: count, count: other}
         if path in sources and have in plan.spec.sizes:
             yield resized(attempt.plans, partial(_exchanged, changes), RESIZED, path)

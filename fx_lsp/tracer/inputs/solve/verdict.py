@@ -396,9 +396,8 @@ def is_of_environment(attempt: Attempt) -> bool:
         return True
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         file = getattr(error.obj, "__file__", None)
-        return file is None or file in (
-            span.file for span in attempt.chain
-        )  # started elsewhere, it imports another file
+        # a program started elsewhere imports another file
+        return file is None or file in (span.file for span in attempt.chain)
     if isinstance(error, AttributeError) and error.obj is None and _reads_open_global(attempt):
         return True
     traceback = _innermost(attempt)

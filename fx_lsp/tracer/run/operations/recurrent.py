@@ -77,9 +77,8 @@ def _layer(mode: int, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
     size = (cx if cx is not None else hx).size(2)
     projected = hx.size(2) if hx.size(2) != size else 0
     per_layer = (4 if biased else 2) + (1 if projected else 0)
-    steps = (
-        data.transpose(0, 1) if batch_first else data
-    )  # as in the operation, so that the result has its memory layout
+    # as in the operation, so that the result has its memory layout
+    steps = data.transpose(0, 1) if batch_first else data
     output, *states = aten._cudnn_rnn(
         steps, weights, per_layer, weights[0].detach(), hx, cx, mode, size, projected, layers,
         False, dropout, train, both, batch_sizes, None,
