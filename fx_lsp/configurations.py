@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 UNKNOWN: Any = ...
 """Placeholder for a value that exists under its name but is not written down."""
 MAX_DEPTH = 4
-"""How deep to look in a configuration for the part that a parameter means."""
+"""The largest depth at which a parameter is looked up in a configuration."""
 Values: TypeAlias = "Mapping[str, Any]"
 
 

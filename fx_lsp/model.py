@@ -35,7 +35,7 @@ TargetKind = Literal["function", "module", "method", "graph", "step", "script"]
 
 
 Compiled = Literal["", "parts", "whole"]
-"""Whether the file passes one of its targets to `torch.compile`, and whether with `fullgraph=True`."""
+"""The use of `torch.compile` on a target in its file: "" for none, "whole" with `fullgraph=True`, else "parts"."""
 
 
 @dataclass(frozen=True)

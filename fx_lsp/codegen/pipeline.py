@@ -102,7 +102,7 @@ class Rewrite:
         return " ".join(f"{choice}={'|'.join(values)}" for choice, values in self.when.items()) or "always"
 
     def applies(self, choices: Choices) -> bool:
-        """Return whether it runs under these choices."""
+        """Return True if it runs under these choices."""
         return all(getattr(choices, choice) in values for choice, values in self.when.items())
 
 

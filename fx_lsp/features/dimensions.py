@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from fx_lsp.model import InputSpec, NamedSizes, Node, ObservedValue, Span, Trace
 
 SizeStyle = Literal["names", "numbers", "both"]
-"""How to show sizes that have names in the code: `f32[B, T]`, `f32[4, 8]`, `f32[B=4, T=8]`."""
+"""The display style of sizes that have names in the code: `f32[B, T]`, `f32[4, 8]`, `f32[B=4, T=8]`."""
 STYLES: tuple[SizeStyle, ...] = ("names", "numbers", "both")
 _TENSOR = re.compile(r"(?P<dtype>\b(?:bf|[biufc])\d+\w*)\[(?P<sizes>[^\[\]]*)\](?P<strides>\([^()]*\))?")
 

@@ -40,7 +40,7 @@ class Pin:
     title: str
     edits: tuple[TextChange, ...]
     mends: bool
-    """Whether it is for a target that could not be traced."""
+    """True for a target that could not be traced."""
 
 
 def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:

@@ -58,7 +58,7 @@ def _die_with_parent() -> None:
 
 
 def _channel() -> tuple[IO[str], IO[str]]:
-    """Return the runner's pipes, inaccessible to what variants print and read."""
+    """Return the runner's pipes. Output and input of variants do not reach them."""
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)

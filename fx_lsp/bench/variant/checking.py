@@ -70,7 +70,7 @@ def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
 def _against_original(subject: BenchmarkSubject, function: Function, seed: int) -> list[str]:
     """Return the errors in outputs, gradients and inputs, by the file's own comparison.
 
-    The function runs first, so that there are no correct results yet that it could find.
+    The function runs first, before correct results exist that it could copy.
     """
     results = subject.results(function, *subject.make(seed))
     return _judged(subject, results, seed)

@@ -135,7 +135,7 @@ def break_lines(text: str, indent: int) -> list[str]:
 
 
 def _same(text: str, lines: Sequence[str]) -> bool:
-    """Return whether lines parse to the same syntax tree as a text. Returns False if either does not parse."""
+    """Return True if lines parse to the same syntax tree as a text. Returns False if either does not parse."""
     try:
         return ast.dump(ast.parse(_complete(text))) == ast.dump(ast.parse(_complete("\n".join(lines).lstrip())))
     except SyntaxError:
@@ -234,7 +234,7 @@ def _opened_or_wrapped(head: str, value: str, tail: str, pad: str, wrapped: list
 
 
 def _may_open_last_bracket(tokens: Sequence[_Token], value: str, operators: int, wrapped: Sequence[str]) -> bool:
-    """Return whether the last bracket of an expression may be opened: its only one, or one behind an operator."""
+    """Return True if the last bracket of an expression may be opened: its only one, or one behind an operator."""
     ends = bool(tokens) and tokens[-1].text in _CLOSE
     if operators == 0:
         return ends
@@ -260,7 +260,7 @@ def _operators(tokens: Sequence[_Token]) -> list[_Token]:
 
 
 def _is_sign(before: _Token) -> bool:
-    """Return whether an operator behind this token is unary."""
+    """Return True if an operator behind this token is unary."""
     text = before.text
     word = text[0].isalpha() or text[0] in "_\"'" or text[0].isdigit()
     return not (text in _CLOSE or (word and not keyword.iskeyword(text)) or text in ("None", "True", "False", "..."))
@@ -328,7 +328,7 @@ def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
 
 
 def _is_called(text: str, opening: int) -> bool:
-    """Return whether a bracket opens a call or an index."""
+    """Return True if a bracket opens a call or an index."""
     before = text[opening - 1] if opening > 0 else ""
     follows = bool(before) and (before.isalnum() or before in "_)]\"'")
     return follows and not keyword.iskeyword(_word_before(text, opening))

@@ -417,6 +417,6 @@ def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Nod
 
 
 def _is_part(node: fx.Node, computed: Collection[fx.Node]) -> bool:
-    """Return whether a node picks an item of a call's result, or of a list in it."""
+    """Return True if a node picks an item of a call's result, or of a list in it."""
     source: Any = node.args[0] if node.target is operator.getitem else None
     return source is not None and (source in computed or _is_part(source, computed))

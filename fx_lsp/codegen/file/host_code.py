@@ -178,7 +178,7 @@ _METHODS = {
 
 
 def not_deterministic(program: Program) -> bool:
-    """Return whether a program sums floating-point numbers in an undefined order."""
+    """Return True if a program sums floating-point numbers in an undefined order."""
     launches = [s for s in program.steps if isinstance(s, KernelLaunch) and s.kernel.adds]
     return any(program.buffers[n].dtype.is_floating_point for s in launches for n in s.writes if _adds(s, program, n))
 

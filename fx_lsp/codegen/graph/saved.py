@@ -29,7 +29,7 @@ class StepFamilies:
     first: frozenset[fx.Node] = frozenset()
 
     def copied(self, copies: Mapping[fx.Node, fx.Node]) -> StepFamilies:
-        """Return the families of copied nodes, as far as copies exist."""
+        """Return the families of copied nodes, with None for nodes without a copy."""
         families = tuple(tuple(copies.get(n) if n is not None else None for n in nodes) for nodes in self.families)
         return StepFamilies(families, frozenset(copies[n] for n in self.first if n in copies))
 

@@ -101,7 +101,7 @@ def _sweep() -> None:
 
 
 def is_interpreting() -> bool:
-    """Return whether this process imported triton to interpret kernels (`TRITON_INTERPRET`): it cannot compile then."""
+    """Return True if this process imported triton to interpret kernels (`TRITON_INTERPRET`): it cannot compile then."""
     if importlib.util.find_spec("triton") is None:
         return False
     triton: Any = importlib.import_module("triton")
@@ -226,7 +226,7 @@ def _triton_message(error: Exception, names: dict[str, Any]) -> tuple[str, int]:
     seen: BaseException | None = error
     if not hasattr(error, "node"):
         message = f"{type(error).__name__}: {error}"
-    while seen is not None:  # from the kernel to the function that it calls, and what is wrong in that
+    while seen is not None:  # from the kernel to the called function with the error
         node: Any = getattr(seen, "node", None)
         if node is None:
             message = message or str(seen)

@@ -58,7 +58,7 @@ def _pointer(buffer: Buffer) -> str:
 
 
 def _is_aligned(node: fx.Node) -> bool:
-    """Return whether the memory of a tensor is aligned. Allocations are, and views with an aligned offset."""
+    """Return True if the memory of a tensor is aligned. Allocations are, and views with an aligned offset."""
     value = node.meta["val"]
     offset = value.storage_offset()
     return not isinstance(offset, int) or offset * value.element_size() % ALIGNMENT == 0

@@ -114,7 +114,7 @@ def with_own_lines(text: str, path: str) -> str:
             callers[place] = loc["caller"]
         for _ in range(len(callers) + 1):
             file, line, _ = place.split()
-            if file == own and int(line):  # line 0 is what a compiler made
+            if file == own and int(line):  # line 0 marks code that the compiler added
                 return int(line) - (row if place == loc["place"] else 0)
             place = callers.get(place, place)
         return 0

@@ -119,7 +119,7 @@ class Space:
         return inner_bounds[0] // divisor, inner_bounds[1] // divisor
 
     def within(self, index: Index, size: Index) -> bool:
-        """Return whether `index` is known to be in [0, size)."""
+        """Return True if `index` is known to be in [0, size)."""
         bounds = self.bounds(index)
         return bounds is not None and bool(bounds[0].is_nonnegative) and bool((size - 1 - bounds[1]).is_nonnegative)
 
@@ -232,7 +232,7 @@ def size_symbol(name: str) -> sympy.Symbol:
 
 
 def is_renamed(size: sympy.Symbol) -> bool:
-    """Return whether a size was renamed because kernels use the name that the user gave it."""
+    """Return True if a size was renamed because kernels use the name that the user gave it."""
     return size.name.removeprefix("size_") in RESERVED_NAMES
 
 

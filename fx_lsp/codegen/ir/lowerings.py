@@ -51,7 +51,7 @@ def _item(builder: Any, node: fx.Node, coords: Coords, guard: Guard, part: int) 
 
 
 def aliases_first(node: fx.Node) -> bool:
-    """Return whether the schema of the operator declares its result a view of its first argument."""
+    """Return True if the schema of the operator declares its result a view of its first argument."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
         return False
     alias = node.target._schema.arguments[0].alias_info
@@ -59,7 +59,7 @@ def aliases_first(node: fx.Node) -> bool:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Return whether a node draws random numbers. Dropout with probability 0 does not."""
+    """Return True if a node draws random numbers. Dropout with probability 0 does not."""
     target: Any = node.target
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False

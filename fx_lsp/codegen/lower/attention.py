@@ -96,12 +96,12 @@ def _parted(
 
 
 def _is_one_result(products: Sequence[ScoreProduct]) -> bool:
-    """Return whether forward has exactly one product, and it sums over n."""
+    """Return True if forward has exactly one product, and it sums over n."""
     return len(products) == 1 and products[0].over == "n" and not products[0].transposed
 
 
 def _are_dots_right(attention: Attention, scores: Collection[fx.Node]) -> bool:
-    """Return whether the result is the weights times factors, and `row_dot` is the dot product that backward needs."""
+    """Return True if the result is the weights times factors, and `row_dot` is the dot product that backward needs."""
     factors = _factors(attention.result.scores, attention.weights, scores)
     if factors is None or attention.row_dot is None or attention.gradient is None:
         return factors is not None
@@ -148,7 +148,7 @@ def _uses_of_scores(
 
 
 def _has_fitting_sizes(layout: ScoreLayout, products: Iterable[ScoreProduct]) -> bool:
-    """Return whether there are enough scores for a kernel and the operand rows fit into a tile."""
+    """Return True if there are enough scores for a kernel and the operand rows fit into a tile."""
     depths = [shape_of(p.other)[-2 if p.transposed else -1] for p in products]
     depths.append(shape_of(layout.score_product.all_input_nodes[0])[-1])
     return not any(size.is_Integer and size < MIN_SCORES for size in (layout.m, layout.n)) and not any(
@@ -198,7 +198,7 @@ def _computed_from_scores(graph: fx.Graph, first: fx.Node, size: Index) -> tuple
 
 
 def _sums_exponentials(total: fx.Node, row_max: fx.Node) -> bool:
-    """Return whether a node sums exp(x - row_max), where `row_max` are the maxima of x."""
+    """Return True if a node sums exp(x - row_max), where `row_max` are the maxima of x."""
     power: Any = total.args[0]
     return is_exponential(power) and power.args[0].args == (row_max.args[0], row_max)
 
@@ -237,7 +237,7 @@ def _factors_of(factor: Any) -> list[Any]:
 
 
 def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any], scores: Collection[fx.Node]) -> bool:
-    """Return whether `row_dot` sums, over n, the weights times their gradient.
+    """Return True if `row_dot` sums, over n, the weights times their gradient.
 
     That equals the sum of the result times its gradient. `factors` multiply the weights in the result.
     """

@@ -186,7 +186,7 @@ def _round_as_stored(b: Builder, value: Value, argument: Any) -> Value:
 
 
 def _is_exact(value: Value, stored: torch.dtype) -> bool:
-    """Return whether a value is exact in the dtype that it has in memory."""
+    """Return True if a value is exact in the dtype that it has in memory."""
     if isinstance(value, Load):
         return value.buffer.dtype is stored
     if isinstance(value, Reduction):

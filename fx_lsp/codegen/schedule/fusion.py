@@ -77,7 +77,7 @@ class _Memory:
     joined: set[fx.Node]
 
     def needs(self, node: fx.Node) -> bool:
-        """Return whether a node must be in memory."""
+        """Return True if a node must be in memory."""
         return node in self.results or node in self.arguments or node in self.cut
 
 
@@ -156,7 +156,7 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 def is_anchor_reduction(node: fx.Node) -> bool:
-    """Return whether a node is the result of a reduction."""
+    """Return True if a node is the result of a reduction."""
     source = node.args[0] if node.target is operator.getitem else node
     return isinstance(source, fx.Node) and is_reduction(source) and not has_several_results(node)
 
@@ -241,14 +241,14 @@ def _group_anchor(
 def _shares_tensors(
     group: FusionGroup, node: fx.Node, needs: frozenset[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]
 ) -> bool:
-    """Return whether a node reads a tensor that a group computes or reads."""
+    """Return True if a node reads a tensor that a group computes or reads."""
     return any(n in group.spans or any(n in memory[anchor] for anchor in group.spans) for n in needs)
 
 
 def _are_siblings(
     group: FusionGroup, node: fx.Node, memory: Mapping[fx.Node, frozenset[fx.Node]], place: Mapping[fx.Node, int]
 ) -> bool:
-    """Return whether a node and a group reduce tensors of the same earlier step, such as the parts of several sums.
+    """Return True if a node and a group reduce tensors of the same earlier step, such as the parts of several sums.
 
     Everything else that the group computes must depend on its own anchors only.
     """
@@ -353,7 +353,7 @@ def _refine_mask(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple
 
 
 def _is_feasible(group: FusionGroup) -> bool:
-    """Return whether one kernel can compute all reductions of a group.
+    """Return True if one kernel can compute all reductions of a group.
 
     All may run over the same axes. Or some run over the last axes, which one program holds as a whole, and the others
     over the axes before, which it loops over. In the second case only results may depend on the looped reductions,

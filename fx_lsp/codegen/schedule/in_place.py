@@ -16,7 +16,7 @@ from fx_lsp.codegen.ir.values import AtomicAdd, Buffer, Load, Store, values_of
 
 
 def can_overwrite(stores: Sequence[Store], tile: Tile, new: Buffer, old: Buffer) -> bool:
-    """Return whether a kernel may write one buffer over another: it reads each old element only where it writes it.
+    """Return True if a kernel may write one buffer over another: it reads each old element only where it writes it.
 
     A kernel with a loop may not: one iteration could overwrite an element that the next one reads.
     """

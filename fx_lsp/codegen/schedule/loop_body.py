@@ -178,7 +178,7 @@ class LoopMatching:
         return merged
 
     def _is_delayed(self, numbers: list[int | None], expected: list[int]) -> bool:
-        """Return whether values are those of a fixed number of iterations before."""
+        """Return True if values are those of a fixed number of iterations before."""
         if numbers[1:] == expected[:-1]:
             return True
         delays = range(2, min(MAX_DELAY, len(numbers) - 1) + 1)
@@ -284,7 +284,7 @@ class LoopMatching:
     # behind the loop
 
     def depends(self, value: Value) -> bool:
-        """Return whether a value depends on values of the loop."""
+        """Return True if a value depends on values of the loop."""
         return any(self.iteration.get(id(v), -1) >= self.first for v in values_of([value]))
 
     def _last(self, after: Iterable[Value]) -> dict[int, Value]:
@@ -300,7 +300,7 @@ class LoopMatching:
         return last_values
 
     def _follows(self, column: Column) -> bool:
-        """Return whether the last value of a column is computed as the others are."""
+        """Return True if the last value of a column is computed as the others are."""
         before, self.state = self.state, replace(self.state.copy(), columns={})
         try:
             self.value(column)
@@ -335,7 +335,7 @@ def _users(values: Iterable[Value]) -> dict[int, list[Value]]:
 
 
 def is_same_operation(column: Column) -> bool:
-    """Return whether the values of all iterations apply the same operation."""
+    """Return True if the values of all iterations apply the same operation."""
     return len({_operation(v) for v in column}) == 1
 
 

@@ -38,7 +38,7 @@ _MOVES = ("aten.clone.default", "aten._unsafe_view.default", "aten.reshape.defau
 
 
 def has_kernel(node: fx.Node) -> bool:
-    """Return whether Triton multiplies the dtype of a matmul, and its rows, columns and depth are more than one."""
+    """Return True if Triton multiplies the dtype of a matmul, and its rows, columns and depth are more than one."""
     left, right = matmul_operands(node)
     dtype = left.meta["val"].dtype
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
@@ -52,7 +52,7 @@ def has_kernel(node: fx.Node) -> bool:
 
 
 def _is_deep(values: MatmulValues, saved: int, choices: Choices) -> bool:
-    """Return whether a matmul is so deep that the library is faster, although the kernel saves `saved` tensors."""
+    """Return True if a matmul is so deep that the library is faster, although the kernel saves `saved` tensors."""
     tiling = tile_matmul(values, choices)
     deepest = MAX_DEPTH if tiling.matrices is None else MAX_DEPTH_WITH_TMA
     depth = tiling.depth.size
@@ -114,7 +114,7 @@ def _epilogue_region(node: fx.Node, rejected: Collection[fx.Node]) -> dict[fx.No
 
 
 def _is_element_wise(node: fx.Node) -> bool:
-    """Return whether a node can be part of a kernel that computes each element from a few others."""
+    """Return True if a node can be part of a kernel that computes each element from a few others."""
     fits = isinstance(node.meta.get("val"), torch.Tensor) and lowering_of(node) is not None
     return fits and not stays_call(node) and not is_anchor_reduction(node)
 
@@ -158,13 +158,13 @@ def _with_views(node: fx.Node) -> Iterable[fx.Node]:
 
 
 def _is_stored(node: fx.Node, matmul: fx.Node) -> bool:
-    """Return whether a node must be in memory for a user other than `matmul`: a call, or the output of the graph."""
+    """Return True if a node must be in memory for a user other than `matmul`: a call, or the output of the graph."""
     users = [u for view in _with_views(node) for u in view.users if u is not matmul]
     return any(u.op == "output" or (u.op == "call_function" and stays_call(u) and not is_empty(u)) for u in users)
 
 
 def _read_by_others(node: fx.Node, inside: Collection[fx.Node]) -> bool:
-    """Return whether a kernel outside a region reads a node."""
+    """Return True if a kernel outside a region reads a node."""
     users = [u for view in _with_views(node) for u in view.users if u not in inside]
     return any(u.op == "call_function" and not is_view(u) and not stays_call(u) for u in users)
 
@@ -211,7 +211,7 @@ def _tensors_read(
 
 
 def _is_in_memory(node: fx.Node, matmul: fx.Node) -> bool:
-    """Return whether a node will be in memory, independent of `matmul`."""
+    """Return True if a node will be in memory, independent of `matmul`."""
     if node.op != "call_function" or lowering_of(node) is None or is_anchor_reduction(node):
         return True
     source = node.args[0] if node.args else None

@@ -207,5 +207,5 @@ def _flat_index(dim: Dim) -> Index:
 
 
 def _is_aligned(stride: Index) -> bool:
-    """Return whether a row stride in bytes is positive and meets the alignment of TMA."""
+    """Return True if a row stride in bytes is positive and meets the alignment of TMA."""
     return bool(stride > 0) if stride.is_Integer and stride % TMA_ALIGNMENT == 0 else False

@@ -1,4 +1,4 @@
-"""How a kernel iterates over its axes: which axes a program holds at once, which it loops over, which are split."""
+"""Choose for each axis of a kernel whether a program holds it at once, loops over it, or has a part of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_HELD_REGISTERS = 128
 """The largest number of registers of a thread, of 255, for values that a kernel holds all the time."""
 
 OTHER_REGISTERS = 32
-"""The number of registers that a thread needs besides."""
+"""The number of registers that a thread needs for other values."""
 
 MAX_ELEMENTS_PER_THREAD = 4
 """The largest number of elements for each thread in a kernel that holds many values of each."""
@@ -107,7 +107,7 @@ def without_loop(tile: Tile) -> Tile | None:
 
 
 def crosses_reductions(tile: Tile, stores: Sequence[Store]) -> bool:
-    """Return whether a reduction that runs at once depends on one that runs in the loop."""
+    """Return True if a reduction that runs at once depends on one that runs in the loop."""
     stepped = {a for d in tile.dims if d.role == "loop" for a in d.axes}
     late: set[int] = set()
     for value in values_of(v for s in stores for v in s.values):

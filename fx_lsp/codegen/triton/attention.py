@@ -264,7 +264,7 @@ class AttentionTiles:
             self.writer.define("batch", tile.program(self.batch) + (".to(tl.int64)" if self.is_large() else ""))
 
     def is_large(self) -> bool:
-        """Return whether an offset may exceed 32 bits."""
+        """Return True if an offset may exceed 32 bits."""
         return any(
             not all(s.is_Integer for s in b.shape) or int(sympy.prod(b.shape)) >= 2**31 for b in self.buffers.values()
         )
@@ -321,7 +321,7 @@ def rounded(scores: ast.expr, dtype: torch.dtype) -> ast.expr:
 
 
 def is_moderate(scores: Value) -> bool:
-    """Return whether scores stay finite when multiplied with a number like 1.44, or are -inf already.
+    """Return True if scores stay finite when multiplied with a number like 1.44, or are -inf already.
 
     They do without a mask in memory and without very large constants, which could fill a whole row.
     """

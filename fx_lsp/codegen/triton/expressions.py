@@ -165,12 +165,12 @@ class KernelWriter:
         return all(bool(sympy.Mod(dim.size, b) == 0) for b in blocks)
 
     def is_large(self) -> bool:
-        """Return whether an offset may exceed 32 bits."""
+        """Return True if an offset may exceed 32 bits."""
         sizes = [count(v.buffer.shape) for v in (*self.values, *self.stores) if isinstance(v, (Load, Store))]
         return any(not size.is_Integer or size >= 2**31 for size in sizes)
 
     def is_in_loop(self, value: Value) -> bool:
-        """Return whether a value changes in each step of the loop."""
+        """Return True if a value changes in each step of the loop."""
         if self.iterated is not None:
             return id(value) in self.iterated
         return self.loop is not None and not self._tile_axes(value.axes).isdisjoint(self.loop.axes)
@@ -447,7 +447,7 @@ def _operand_text(expr: ast.expr) -> str:
 
 
 def is_read_again(load: Load, loads: Iterable[Load], moving: Axes, tile: Tile) -> bool:
-    """Return whether other programs read the elements of a load, too, or this program reads its neighbours.
+    """Return True if other programs read the elements of a load, too, or this program reads its neighbours.
 
     `loads` are those of the kernel, `moving` the axes that the address varies with. Operands of a product, which a
     program loops over, do not count: caching them would evict the rest.
@@ -463,13 +463,13 @@ def is_read_again(load: Load, loads: Iterable[Load], moving: Axes, tile: Tile) -
 
 
 def _is_in_one_program(dim: Dim, tile: Tile) -> bool:
-    """Return whether one program has all of a dimension for every block size."""
+    """Return True if one program has all of a dimension for every block size."""
     blocks = (dict(c.blocks).get(dim.block_name, dim.block) for c in tile.configs)
     return bool(dim.size.is_Integer) and dim.size <= min(blocks, default=dim.block)
 
 
 def _is_near(load: Load, other: Load, tile: Tile) -> bool:
-    """Return whether a guarded load reads the elements of another load, less than a row apart."""
+    """Return True if a guarded load reads the elements of another load, less than a row apart."""
     if not load.guard or other.guard or other.buffer is not load.buffer or other.indirect or load.indirect:
         return False
     gap = sympy.expand(load.index - other.index)

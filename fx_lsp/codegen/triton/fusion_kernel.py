@@ -183,7 +183,7 @@ def write_header(writer: KernelWriter) -> None:
 
 
 def _is_wide(writer: KernelWriter, loop: Dim) -> bool:
-    """Return whether the 64-bit offsets are due to a loop that advances by more than one element in each step."""
+    """Return True if the 64-bit offsets are due to a loop that advances by more than one element in each step."""
     indices = [writer.tile.index(v.index) for v in (*writer.loads, *writer.stores)]
     return writer.is_large() and any(coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole))
 
@@ -282,7 +282,7 @@ def _store_depth(store: Store, depth: Mapping[int, int]) -> int:
 
 
 def _is_factor(name: str, size: Index, statements: Iterable[Statement]) -> bool:
-    """Return whether statements multiply a variable with a symbolic size."""
+    """Return True if statements multiply a variable with a symbolic size."""
     if size.is_Integer:
         return False
     products = (

@@ -51,7 +51,7 @@ def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axe
 
 
 def _shifts_to_extreme(value: Compute, padding: float | None, ends: Callable[[Axes], bool]) -> bool:
-    """Return whether a value subtracts the maximum of elements from them, with -inf as padding, or likewise the
+    """Return True if a value subtracts the maximum of elements from them, with -inf as padding, or likewise the
     minimum.
 
     The padding then stays infinite. If all elements are infinite, the difference is NaN everywhere.

@@ -80,7 +80,7 @@ def reduce_at_once(writer: KernelWriter, value: Reduction) -> ast.expr:
 
 
 def _only_shifts(writer: KernelWriter, value: Reduction) -> bool:
-    """Return whether a maximum is only subtracted from its own elements, so that NaN shows in any case."""
+    """Return True if a maximum is only subtracted from its own elements, so that NaN shows in any case."""
     users = [v for v in writer.values if value in v.inputs]
     return all(isinstance(u, Compute) and u.op is SUB and u.args == (value.args[0], value) for u in users) and not any(
         s.value is value for s in writer.stores

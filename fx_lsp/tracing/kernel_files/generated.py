@@ -32,7 +32,7 @@ WRONG = "# These kernels do not compute what the original does:\n"
 """The first line of a file whose comparison failed; the result follows as comments, up to an empty line."""
 
 Standing: TypeAlias = Literal["current", "changed", "gone", "unknown"]
-"""Whether kernels match the current text of their function. "unknown" if that does not parse."""
+"""The state of kernels relative to the text of their function. "unknown" if the text does not parse."""
 
 
 @dataclass(frozen=True)

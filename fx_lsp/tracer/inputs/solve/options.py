@@ -16,7 +16,7 @@ from fx_lsp.tracer.inputs.solve.conditions import guards, raising
 from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 
 _PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
-"""Numbers, tuples of them and strings, as they are shown."""
+"""Numbers, tuples of numbers and strings, as displayed."""
 _MOST = 8
 """The most options of one parameter that are tried."""
 _QUOTED = re.compile(r"""(?<!\w)(['"`])([\w.+-]{1,40})\1""")

@@ -458,7 +458,7 @@ _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch
 
 
 def are_numbers(plans: Iterable[Plan]) -> bool:
-    """Return True if nothing but numbers was guessed."""
+    """Return True if only numbers were guessed."""
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 

@@ -1,4 +1,4 @@
-"""Choose the branch of a trace if the value of a tensor decides: the one that continues, which the user is told.
+"""Choose the branch of a trace if the value of a tensor decides: the one that continues. The user sees the choice.
 
 It avoids an error, a warning or an early end; if both sides continue, it enters the body. A loop that only a value ends
 runs two iterations.
