@@ -150,7 +150,7 @@ class Space:
         return whole + FloorDiv(rest, divisor), Mod(rest, divisor)
 
     def _turns(self, index: Index, divisor: Index) -> Index:
-        """Return the multiple of the divisor that makes an index non-negative when added to it."""
+        """Return the number of divisors to add to an index so that it is certainly not negative."""
         bounds = self.bounds(index)
         if bounds is None or bounds[0].is_nonnegative:
             return ZERO

@@ -26,7 +26,7 @@ class TemplateWriter(Protocol):
 class NodeRole:
     """The role of a node: a gradient, or a value called `title`.
 
-    `of` are nodes that may name the value that the role refers to, the most likely first.
+    `of` are the names of nodes from which the name derives, such as the node of a gradient, the most likely first.
     """
 
     title: str

@@ -25,8 +25,8 @@ def concat_parts(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Co
     """Return the parts of the concatenations among some nodes: those of many tensors, or of results of template
     kernels.
 
-    `roots` are in memory already. They are not parts, because they would be copied; of their `views` only a few are
-    parts.
+    A concatenation with one of the `roots` as a part is left out: the root is in memory already and would be copied.
+    At most one in MIN_CONCAT_PARTS parts may be among the `views` of roots.
     """
     parts_of: ConcatParts = {}
     for node in nodes:

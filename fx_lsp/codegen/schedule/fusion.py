@@ -138,7 +138,10 @@ def _arguments(calls: Iterable[fx.Node], views: Collection[fx.Node]) -> set[fx.N
 
 
 def _anchors(graph: fx.Graph, memory: _Memory) -> set[fx.Node]:
-    """Return the nodes that must exist as a whole, without the views of stored nodes: those are in memory with them."""
+    """Return the nodes that must exist as a whole.
+
+    Views of stored nodes are in memory with these. They are anchors only if they are results or parts.
+    """
     computed = [n for n in graph.nodes if n in memory.live and n not in memory.roots and n.op == "call_function"]
     anchors = memory.parts.keys() - memory.roots | {n for n in computed if _is_tensor(n) and _is_anchor(n, memory)}
     views = _views_of({n for n in anchors if not is_view(n) and memory.needs(n)})

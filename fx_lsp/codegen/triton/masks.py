@@ -31,7 +31,7 @@ def identity(kind: str, dtype: torch.dtype) -> Scalar:
 def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
     """Return the value of an expression outside the mask, or None if it is unknown.
 
-    `others` are the padding values of loads, for those whose mask `ends` with that of the reduction.
+    `others` has the padding values of loads. They apply to loads over axes for which `ends` returns True.
     """
     values: dict[int, float | None] = {}
     for each in values_of([value]):
