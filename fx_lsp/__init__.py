@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Traced", "__version__", "generate_forward_and_backward_graph", "generate_inference_graph", "trace"]
 
-if not TYPE_CHECKING:  # a type checker would take any name to be there
+if not TYPE_CHECKING:  # a type checker would accept any attribute
 
     def __getattr__(name):
         if name in __all__:

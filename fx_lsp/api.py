@@ -18,7 +18,8 @@ from fx_lsp.tracer.library.fake_call import Options
 
 Decompositions: TypeAlias = "Mapping[Any, Callable[..., Any]] | Literal['core']"
 """Functions to trace in place of operations (`torch.ops.aten.silu.default`, or `torch.ops.aten.silu` for all its
-overloads), or "core" for those that leave core ATen alone."""
+overloads), or "core" for the decompositions that keep core ATen.
+"""
 
 
 def generate_inference_graph(
@@ -29,23 +30,23 @@ def generate_inference_graph(
     static_argnums: int | Sequence[int] = (),
     dynamic: bool = False,
 ) -> torch.fx.Graph:
-    """Return the ATen graph that `fn(*example_inputs)` runs where nothing is differentiated.
+    """Return the ATen graph that `fn(*example_inputs)` runs without autograd.
 
-    `fn` is a function, a method or an `nn.Module`; it runs on fake tensors alone. `example_inputs` are real or fake
-    tensors, lists, tuples and dicts of them, and anything else, which is a constant; nothing of them is changed.
+    `fn` is a function, a method or an `nn.Module`; it runs on fake tensors only. `example_inputs` are real or fake
+    tensors, lists, tuples and dicts of them, or any other values, which become constants. The inputs are not modified.
 
-    The graph takes the parameters of the module, its buffers, and then the tensors among the inputs, and returns a
-    tuple of the tensors among the results; it writes into the inputs that `fn` writes into. A placeholder has the name
-    of what it stands for; `meta["input"]` is that name as it is written (`fc.weight`) and `meta["kind"]` is
-    "parameter", "buffer" or "input". Each node has the expressions that it came from in `meta["spans"]`. Tensors that
-    `fn` finds by itself are constants without a gradient: attributes of `graph.owning_module`, with which the graph
-    runs as `torch.fx.GraphModule(graph.owning_module, graph)`.
+    The graph takes the module's parameters, its buffers, and then the tensors among the inputs. It returns a tuple of
+    the tensors among the results, and writes into the inputs that `fn` writes into. A placeholder is named after its
+    input; `meta["input"]` is that name in the source (`fc.weight`) and `meta["kind"]` is "parameter", "buffer" or
+    "input". `meta["spans"]` of a node lists the expressions that it came from. Other tensors that `fn` reads are
+    constants without a gradient: attributes of `graph.owning_module`. Run the graph as
+    `torch.fx.GraphModule(graph.owning_module, graph)`.
 
-    `decompositions` replace operations; inputs in `static_argnums` are constants also where they are tensors; with
-    `dynamic` the sizes of inputs are symbols, so that the graph holds for others than those of the examples.
+    `decompositions` replace operations. Inputs in `static_argnums` are constants even if they are tensors. With
+    `dynamic`, sizes of inputs are symbols, so that the graph is valid for other sizes than those of the examples.
 
-    Raises ValueError where no graph can be captured or what `fn` returns is no tensor, list or tuple; errors that `fn`
-    raises are passed on.
+    Raises ValueError if no graph can be captured, or if `fn` returns anything but a tensor, list or tuple. Errors that
+    `fn` raises propagate.
     """
     options = Options(None, decompositions, _numbers(static_argnums), dynamic)
     return generate.inference(fn, example_inputs, options)
@@ -64,17 +65,16 @@ def generate_forward_and_backward_graph(
     """Return the ATen graphs that `fn(*example_inputs)` and its backward pass run, split by the min-cut partitioner.
 
     Inputs, constants and names are as in `generate_inference_graph`. `requires_grad` has a bool for each example input,
-    which counts for all dense floating tensors in it. Without it, every floating input requires one. Neither asks what
-    the inputs say themselves; parameters require a gradient where they say so.
+    which applies to all dense floating tensors in it. Without it, every floating input requires a gradient. The inputs'
+    own `requires_grad` is ignored; that of parameters counts.
 
     Forward returns the new value of each input that requires a gradient and that `fn` writes into (it writes into the
-    others itself), the tensors among the results, and what it saves. Backward takes what forward saves, in that order,
-    and a gradient for each of the others that is differentiable; it returns a gradient for each input of forward, or
-    None. Its placeholders are of the kind "saved" or "tangent". Neither graph has a `detach`. `partition_fn` is another
-    partitioner, such as `functorch.compile.default_partition`.
+    others itself), the tensors among the results, and the values saved for backward. Backward takes the saved values in
+    that order, and a gradient for each of the other outputs that is differentiable; it returns a gradient or None for
+    each input of forward. Its placeholders have the kind "saved" or "tangent". Neither graph has a `detach`.
+    `partition_fn` is another partitioner, such as `functorch.compile.default_partition`.
 
-    Raises ValueError also where `requires_grad` has another length than `example_inputs`, and where nothing is
-    differentiable.
+    Also raises ValueError if `requires_grad` differs in length from `example_inputs`, and if nothing is differentiable.
     """
     options = Options(requires_grad, decompositions, _numbers(static_argnums), dynamic, partition_fn)
     return generate.forward_and_backward(fn, example_inputs, options)
@@ -89,11 +89,11 @@ def trace(
     dynamic: bool = False,
     partition_fn: Callable[..., Any] | None = None,
 ) -> Traced:
-    """Return what an editor shows of `fn(*inputs)`: its graphs, what they save, and the shape of every expression.
+    """Return the trace of `fn(*inputs)` that an editor shows: graphs, saved values, and the shape of every expression.
 
-    The options are those of `generate_forward_and_backward_graph`. Parameters and other tensors that `fn` finds by
-    itself are inputs of the graphs, and recurrent layers are one operation, as in an editor. Where nothing is
-    differentiable there is an inference graph.
+    The options are those of `generate_forward_and_backward_graph`. As in an editor, parameters and other tensors that
+    `fn` reads are inputs of the graphs, and a recurrent layer is one operation. If nothing is differentiable, there is
+    an inference graph.
     """
     options = Options(requires_grad, decompositions, _numbers(static_argnums), dynamic, partition_fn)
     return Traced(*generate.traced(fn, inputs, options))
@@ -101,25 +101,25 @@ def trace(
 
 @dataclass(frozen=True, repr=False)
 class Traced:
-    """A traced call: the model, and its stages with all nodes. A notebook shows the graphs."""
+    """Hold a traced call: the model, and its stages with all nodes. A notebook shows the graphs."""
 
     trace: Trace
     stages: tuple[Stage, ...]
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
-        """Return the arguments that it was traced with."""
+        """Return the arguments of the traced call."""
         return self.trace.inputs
 
     @property
     def saved(self) -> tuple[Saved, ...]:
-        """Return what forward keeps for backward."""
+        """Return the values that forward saves for backward."""
         return self.trace.saved
 
     def stage(self, name: str | None = None) -> Stage:
         """Return the stage `name` ("forward", "backward", "joint" or "inference"); without it, forward or inference.
 
-        Raises ValueError where there is none of that name.
+        Raises ValueError if the trace has no such stage.
         """
         wanted = name or default_stage(self.trace)
         stage_of_name = next((stage for stage in self.stages if stage.name == wanted), None)
@@ -128,7 +128,7 @@ class Traced:
         return stage_of_name
 
     def text(self, stage: str | None = None, full: bool = False) -> str:
-        """Return a stage as Python that a person can read; what repeats is folded, unless `full`."""
+        """Return a stage as readable Python. Repeated iterations are folded, unless `full`."""
         return render_stage(self.trace, self.stage(stage), _source_line, full).text
 
     def show(self, stage: str | None = None, full: bool = False) -> None:

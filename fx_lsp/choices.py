@@ -1,4 +1,4 @@
-"""What a user chooses of generated kernels: as options of the command line, and of the work that makes them."""
+"""Choices for generated kernels: options of the command line, and of the work that generates the kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TRITON = "triton"
 """The work that generates kernels, and the stage that is their file."""
 
 REWRITES = "rewrites"
-"""The work that shows what each rewrite makes of the graphs on their way to kernels."""
+"""The work that shows the graphs after each rewrite on their way to kernels."""
 
 Engine = Literal["fx-lsp", "inductor"]
 Fuse = Literal["yes", "no"]
@@ -23,7 +23,7 @@ Deterministic = Literal["no", "yes"]
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices, each with the sentence that explains it; the first value of each is what is done without one."""
+    """Hold the choices, each with a sentence that explains it. The first value of each is the default."""
 
     engine: Engine = field(default="fx-lsp", metadata={"help": "whose kernels: ours, or those that Inductor makes"})
     fuse: Fuse = field(default="yes", metadata={"help": "whether operations share kernels"})
@@ -46,22 +46,22 @@ class Choices:
     )
 
     def parts(self) -> dict[str, str]:
-        """Return these choices as parts of work, as far as they differ from what is done without them."""
+        """Return these choices as parts of work, without those at their default."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
 
 def allowed() -> dict[str, tuple[str, ...]]:
-    """Return the values of each choice."""
+    """Return the allowed values of each choice."""
     return {name: get_args(kind) for name, kind in get_type_hints(Choices).items()}
 
 
 def explained() -> dict[str, str]:
-    """Return the sentence of each choice."""
+    """Return the help sentence of each choice."""
     return {f.name: f.metadata["help"] for f in fields(Choices)}
 
 
 def read_choices(options: Mapping[str, str]) -> Choices:
-    """Return the choices among options of work. Raises ValueError for a value that there is not."""
+    """Return the choices among options of work. Raises ValueError for an unknown value."""
     values_by_name = allowed()
     chosen = {name: value for name, value in options.items() if name in values_by_name}
     for name, value in chosen.items():

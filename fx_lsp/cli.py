@@ -1,4 +1,4 @@
-"""The command line: `serve` for editors, and one command for each thing that terminals, scripts and CI ask for.
+"""The command line: `serve` for editors, and one command for each task of terminals, scripts and CI.
 
 Exit codes are those of the command; 2 is wrong usage, 130 an interrupt. Only `serve` imports pygls.
 """
@@ -30,18 +30,19 @@ COMMANDS = {
 
 
 GARBAGE = 50_000, 20, 20
-"""When to look for garbage: seldom, as a large graph is a hundred thousand objects that are all there to stay."""
+"""Thresholds of the garbage collector: high, because a large graph has a hundred thousand objects that all stay alive.
+"""
 
 
 class Command(Protocol):
-    """A module of `fx_lsp.commands`."""
+    """Describe a module of `fx_lsp.commands`."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
     def run(self, arguments: argparse.Namespace) -> int: ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
     parser, chosen = _parser(argv[0] if argv else "")
     arguments = parser.parse_args(argv)
@@ -66,12 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard the output that is still buffered
         return 141
 
 
 def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None]:
-    """The parser, with the arguments of the command `name` alone, and that command: the others are not imported."""
+    """Return the parser and the module of the command `name`. Only that command is imported and gets its arguments."""
     parser = argparse.ArgumentParser(
         "fx-lsp", description="ATen graphs, shapes and what autograd saves, for PyTorch code."
     )

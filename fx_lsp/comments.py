@@ -1,4 +1,4 @@
-"""Which `# fx:` comment belongs to which definition, and where each of its characters stands. Standard library only."""
+"""Find the `# fx:` comment of a definition, and the place of each of its characters. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JOINT = ", "
 
 @dataclass(frozen=True)
 class CommentLine:
-    """One `# fx:` comment: `span` reaches from its `#` to its last character; `text` starts at the byte `start`."""
+    """Hold one `# fx:` comment: `span` is from its `#` to its last character; `text` starts at the byte `start`."""
 
     text: str
     span: Span
@@ -27,28 +27,28 @@ class CommentLine:
 
 @dataclass(frozen=True)
 class FxComment:
-    """The `# fx:` lines at one definition, which are read as one text."""
+    """Hold the `# fx:` lines of one definition, which are parsed as one text."""
 
     lines: tuple[CommentLine, ...]
 
     @property
     def text(self) -> str:
-        """Return what `parse_comment` reads: the lines joined by commas."""
+        """Return the text for `parse_comment`: the lines joined by commas."""
         return _JOINT.join(line.text for line in self.lines if line.text)
 
     @property
     def span(self) -> Span:
-        """From the first line's `#` to the last line's end."""
+        """Return the span from the first line's `#` to the last line's end."""
         first, last = self.lines[0].span, self.lines[-1].span
         return Span(first.file, first.line, first.col, last.end_line, last.end_col)
 
     @property
     def given(self) -> WrittenInputs:
-        """Return the inputs that the comment gives."""
+        """Return the comment as inputs of the target."""
         return WrittenInputs(self.text, "comment", self.span)
 
     def place(self, col: int, end_col: int) -> Span:
-        """Return where the bytes from `col` to `end_col` of `text` stand in the file; at least one byte long."""
+        """Return the span in the file of the bytes `col` to `end_col` of `text`; at least one byte long."""
         line, start = self._place(col)
         end_line, end = self._place(max(end_col, col + 1))
         if end_line is not line and end <= end_line.start:
@@ -69,10 +69,10 @@ class FxComment:
 
 
 def fx_comment(text: str, target: Target) -> FxComment | None:
-    """Return the `# fx:` comment at a target.
+    """Return the `# fx:` comment at a target, or None.
 
-    It may stand right above the definition or its first decorator, behind the `def` line, or first in the body; for a
-    module also at its `forward`.
+    The comment is directly above the definition or its first decorator, after the `def` line, or first in the body; for
+    a module also at its `forward`.
     """
     lines = _lines_of(text)
     comments = _comments_at(target, lines)
@@ -94,7 +94,7 @@ def _comments_at(target: Target, lines: Sequence[str]) -> list[CommentLine]:
 
 
 def _forward_of(target: Target, lines: Sequence[str]) -> Target | None:
-    """Return the `forward` of a class as a target of its own, from its first decorator on."""
+    """Return the `forward` of a class as a separate target, from its first decorator on; None without one."""
     for number in range(target.name_span.line + 1, target.span.end_line + 1):
         if re.match(r"\s+def\s+forward\b", lines[number - 1]):
             first = number
@@ -112,7 +112,7 @@ def _lines_of(text: str) -> tuple[str, ...]:
 
 
 def _header_comments(target: Target, lines: Sequence[str]) -> list[CommentLine]:
-    """Return the `# fx:` comments between `def` and the first statement of the body, its docstring aside."""
+    """Return the `# fx:` comments between `def` and the first statement of the body, ignoring its docstring."""
     start = target.span.line
     source = io.StringIO("\n".join(lines[start - 1 : target.span.end_line]) + "\n")
     comments: list[CommentLine] = []

@@ -1,4 +1,4 @@
-"""Names that code reads of a configuration, and what has names with values and fits them."""
+"""Match the names that code reads of a configuration with objects that have those names."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 UNKNOWN: Any = ...
-"""Stands for a value that is there under its name and that nobody wrote down."""
+"""Placeholder for a value that exists under its name but is not written down."""
 MAX_DEPTH = 4
-"""How deep in a configuration the part is looked for that a parameter means."""
+"""The largest depth at which a parameter is looked up in a configuration."""
 Values: TypeAlias = "Mapping[str, Any]"
 
 
 @dataclass
 class Reads:
-    """The names that are read of a value, each with what is read of that in turn.
+    """Hold the names that are read of a value, each with the names that are read of that in turn.
 
-    A name that is not `needed` has a default where it is read. The value is read `by_key` (`config["dim"]`), or as an
-    object is (`config.dim`).
+    A name that is not `needed` has a default at its read. The value is read `by_key` (`config["dim"]`), or by attribute
+    (`config.dim`).
     """
 
     parts: dict[str, Reads] = field(default_factory=dict[str, "Reads"])
@@ -26,20 +26,20 @@ class Reads:
     by_key: bool = False
 
     def part(self, name: str, needed: bool = True) -> Reads:
-        """Return what is read of the part `name`, which is read from now on."""
+        """Return the reads of the part `name`, which is added if missing."""
         part = self.parts.setdefault(name, Reads())
         part.needed |= needed
         return part
 
     def required(self) -> Iterator[str]:
-        """Yield the names at any depth that have to be there."""
+        """Yield the required names at any depth."""
         for name, inner in self.parts.items():
             if inner.needed:
                 yield name
                 yield from inner.required()
 
     def to_data(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the reads as plain data."""
         parts = {name: inner.to_data() for name, inner in self.parts.items()}
         return {"parts": parts, "needed": self.needed, "by_key": self.by_key}
 
@@ -51,7 +51,7 @@ def reads_from(data: Mapping[str, Any]) -> Reads:
 
 
 def fitting(values: Any, reads: Reads) -> Values | None:
-    """The configuration, or the part of it nearest to its top, that has all which is read; None where none has."""
+    """Return the configuration, or its part nearest to the top, that has all needed names; None if no part has them."""
     level: list[Any] = [values]
     for _ in range(MAX_DEPTH):
         for part in level:
@@ -62,7 +62,7 @@ def fitting(values: Any, reads: Reads) -> Values | None:
 
 
 def has_all(values: Any, reads: Reads) -> bool:
-    """Return True if every name that is needed is there, at every depth."""
+    """Return True if every needed name exists, at every depth."""
     if values is UNKNOWN:
         return True
     if not isinstance(values, Mapping):
@@ -71,7 +71,7 @@ def has_all(values: Any, reads: Reads) -> bool:
 
 
 def open_names(values: Values, reads: Reads) -> int:
-    """Return how many of the names that are read have a value which nobody wrote down."""
+    """Return the number of read names whose value is `UNKNOWN`."""
     count = 0
     for name, inner in reads.parts.items():
         value = values.get(name)

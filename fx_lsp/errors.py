@@ -1,18 +1,16 @@
-"""Exceptions of fx-lsp. They mean a bug of ours or a dead process, never a user's mistake.
-
+"""Exceptions of fx-lsp. They mean a bug of fx-lsp or a dead process, never a user's mistake.
     FxLspError
     ├── ProtocolError        a frame or a message between two of our processes is malformed
-    ├── WorkerError          a process that should have answered did not
-    │   ├── WorkerDied       it ended: signal or exit code, with what it had printed
-    │   ├── WorldStale       it has run what a later text has otherwise
+    ├── WorkerError          a process did not answer
+    │   ├── WorkerDied       it ended: signal or exit code, with its printed output
+    │   ├── WorldStale       it has run code that a later text changed
     │   ├── WorkerTimeout    it was ended because it ran past the limit
     │   ├── TracerFailed     its code, which is fx-lsp's own, raised
     │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
     │       └── NotTrusted   it may not be started
-    ├── ForeignFileError     a file is in the way that fx-lsp has not written; it is left as it is
+    ├── ForeignFileError     fx-lsp did not write a file that is in the way; the file is left unchanged
     └── TargetError          a target string that names nothing (command line)
-
-What a user's code does wrong, or what cannot be traced, is a `fx_lsp.model.Failure`: a value.
+An error in a user's code, or code that cannot be traced, is a value instead: a `fx_lsp.model.Failure`.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ class WorkerDied(WorkerError):
 
 
 class WorldStale(WorkerError):
-    """A process that has run a program is not what it would be with a later text: another one has to run it."""
+    """A process has run code that a later text changed; another process has to run it."""
 
 
 class WorkerTimeout(WorkerError):
@@ -57,11 +55,11 @@ class WorkerTimeout(WorkerError):
 
 
 class TracerFailed(WorkerError):
-    """An exception of fx-lsp's own code ended a trace: `output` is its traceback, the message its last line."""
+    """An exception in fx-lsp's own code ended a trace: `output` is its traceback, the message its last line."""
 
 
 class WorkerStartError(WorkerError):
-    """The worker could not be started: no such interpreter, no torch in it, or torch fails to import.
+    """The worker could not be started: the interpreter is missing, it has no torch, or torch fails to import.
 
     `kind` is the `Failure.kind` to show: "interpreter" or "no-torch".
     """
@@ -73,14 +71,14 @@ class WorkerStartError(WorkerError):
 
 
 class NotTrusted(WorkerStartError):
-    """The user does not trust the code, so that no worker may be started."""
+    """The user does not trust the code, so no worker may be started."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, "interpreter", hint)
 
 
 class ForeignFileError(FxLspError, OSError):
-    """A file is where fx-lsp would write, or remove, and was not written by it."""
+    """fx-lsp would write or remove a file that it did not write."""
 
 
 class TargetError(FxLspError):

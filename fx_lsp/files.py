@@ -1,7 +1,7 @@
-"""How files are read and written. Standard library only.
+"""Read and write files. Standard library only.
 
-Only regular files are read, and only up to a limit: a FIFO waits for ever, and a device has no end. A file is written
-beside its place, synchronised and renamed: there is the old text or the new one, never a part of either.
+Only regular files are read, and only up to a limit: a FIFO blocks forever, and a device has no end. A file is written
+next to its destination, synchronised and renamed, so a reader sees the old text or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MAX_BYTES = 16 << 20
-"""The largest file that is read, where nothing else is said: of source, settings, documents."""
+"""The default limit on the size of a file that is read: of source, settings, documents."""
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NOT_SYNCHRONISED = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 
 
 def cache_folder() -> Path:
-    """Return the folder of fx-lsp in the platform's cache directory. What is directly in it was written by fx-lsp."""
+    """Return the folder of fx-lsp in the platform's cache directory. fx-lsp wrote all files directly in it."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -37,9 +37,9 @@ def cache_folder() -> Path:
 
 
 def status_of(path: str | Path) -> os.stat_result | None:
-    """Return the status of what is at `path`, links followed; None where there is nothing.
+    """Return the status of `path`, following links; None if nothing exists there.
 
-    Raises OSError, also for a path that no file can have.
+    Raises OSError, also for an invalid path.
     """
     with _as_os_error(path):
         try:
@@ -49,7 +49,7 @@ def status_of(path: str | Path) -> os.stat_result | None:
 
 
 def may_be_regular(path: str | Path) -> bool:
-    """Return whether a regular file is at `path`, or could be: nothing else is there, and a file may have that name."""
+    """Return True if `path` is a regular file, or is free and has a valid name."""
     try:
         status = status_of(path)
     except OSError:
@@ -58,10 +58,10 @@ def may_be_regular(path: str | Path) -> bool:
 
 
 def read_bytes(path: str | Path, limit: int = MAX_BYTES) -> bytes:
-    """Return what is in a regular file.
+    """Return the contents of a regular file.
 
-    Raises OSError where there is none, where it is something else (a folder, a FIFO, a device), and where it has more
-    than `limit` bytes.
+    Raises OSError if the file is missing, is something else (a folder, a FIFO, a device), or has more than `limit`
+    bytes.
     """
     data = read_head(path, limit + 1)
     if len(data) > limit:
@@ -70,7 +70,7 @@ def read_bytes(path: str | Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_head(path: str | Path, size: int) -> bytes:
-    """Return the first `size` bytes of a regular file, or all that it has. Raises OSError."""
+    """Return the first `size` bytes of a regular file, or all if it is shorter. Raises OSError."""
     with _as_os_error(path):
         _require_regular(Path(path).stat(), path)  # opening a FIFO or a device would have an effect on it
         with os.fdopen(os.open(path, os.O_RDONLY | _NO_WAITING | _BINARY), "rb") as stream:
@@ -86,7 +86,7 @@ def read_text(path: str | Path, errors: str = "strict", limit: int = MAX_BYTES) 
 def read_python(path: str | Path) -> str:
     """Return the text of a Python file in the encoding that it declares, every line end as `\\n`.
 
-    Raises OSError, SyntaxError for an encoding that is none, and UnicodeDecodeError.
+    Raises OSError, SyntaxError for an unknown encoding, and UnicodeDecodeError.
     """
     data = read_bytes(path)
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -94,7 +94,9 @@ def read_python(path: str | Path) -> str:
 
 
 def read_python_leniently(path: str | Path) -> str:
-    """Return what `read_python` does; where it cannot be decoded, in UTF-8 with marks. Raises OSError."""
+    """Return the text of a Python file as `read_python` does; if decoding fails, as UTF-8 with replacement characters.
+    Raises OSError.
+    """
     try:
         return read_python(path)
     except (SyntaxError, UnicodeDecodeError, LookupError):
@@ -102,10 +104,10 @@ def read_python_leniently(path: str | Path) -> str:
 
 
 def write(path: str | Path, data: bytes | str, mode: int | None = None) -> None:
-    """Put a file where there is none, or in place of a regular one, in one step. A link stays a link.
+    """Create a file, or replace a regular one, in one step. A link stays a link.
 
-    Permissions are `mode`, or those that the former file had. Raises OSError, also where something else is there, or,
-    without a `mode`, a file that may not be written.
+    Permissions are `mode`, or those of the replaced file. Raises OSError, also if `path` is not a regular file, or,
+    without `mode`, if the file is not writable.
     """
     encoded = data.encode("utf-8") if isinstance(data, str) else data
     with _as_os_error(path):
@@ -126,9 +128,9 @@ def write(path: str | Path, data: bytes | str, mode: int | None = None) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Generator[Path, None, None]:
-    """Give a name beside `path` to write to, and put what was written there at `path`, where no file may be.
+    """Yield a temporary path next to `path`, and move the file written there to `path` at the end.
 
-    Raises FileExistsError where one is there at the end, and OSError.
+    Raises FileExistsError if `path` exists by then, and OSError.
     """
     with _beside(path) as temporary:
         yield temporary
@@ -136,7 +138,7 @@ def new_file(path: Path) -> Generator[Path, None, None]:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file of ours to `<name>.broken-<n>`, and return that path. Raises OSError."""
+    """Rename a file of fx-lsp to `<name>.broken-<n>`, and return that path. Raises OSError."""
     for number in range(1, 10_000):
         aside = path.with_name(f"{path.name}.broken-{number}")
         with suppress(FileExistsError):
@@ -146,7 +148,7 @@ def set_aside(path: Path) -> Path:
 
 
 def _move_to_free_place(source: Path, place: Path) -> None:
-    """Rename a file; raise FileExistsError where another one is, which a rename replaces on most systems."""
+    """Rename a file. Raises FileExistsError if `place` exists, which a plain rename replaces on most systems."""
     if os.name == "nt":
         source.rename(place)
         return
@@ -154,7 +156,7 @@ def _move_to_free_place(source: Path, place: Path) -> None:
         os.link(source, place)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links: what is put there exclusively is replaced
+    except OSError:  # a file system without hard links: create the destination exclusively, then replace it
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         source.replace(place)
     else:
@@ -163,7 +165,7 @@ def _move_to_free_place(source: Path, place: Path) -> None:
 
 @contextmanager
 def _beside(place: Path) -> Generator[Path, None, None]:
-    """Give a name in the same folder; what is there at the end is removed."""
+    """Yield a temporary path in the same folder, and remove the file at the end."""
     temporary = place.with_name(f".fx-lsp-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
@@ -182,12 +184,12 @@ def _synchronise(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _NOT_SYNCHRONISED:  # file systems that have nothing to synchronise say so
+        if error.errno not in _NOT_SYNCHRONISED:  # file systems without synchronisation raise these errors
             raise
 
 
 def _synchronise_folder(folder: Path) -> None:
-    """Have the name of a file outlast a power failure, where a folder can be opened."""
+    """Make the name of a file survive a power failure, if the folder can be opened."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -205,7 +207,7 @@ def _require_regular(status: os.stat_result, path: str | Path) -> None:
 
 @contextmanager
 def _as_os_error(path: str | Path) -> Generator[None, None, None]:
-    """Raise OSError that names `path`, also for one that Python refuses: with a NUL, or with half of a character."""
+    """Raise OSError that names `path`, also for paths that Python rejects: with a NUL, or with a lone surrogate."""
     try:
         yield
     except OSError as error:

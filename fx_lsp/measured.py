@@ -1,6 +1,6 @@
-"""Plain data of a benchmark: what is asked for, what happens meanwhile, what was measured. Standard library only.
+"""Plain data of a benchmark: the job, its progress, the measurements. Standard library only.
 
-Times are milliseconds, and of one call; `seconds` are seconds. Where a fact is not known, text is "" and a number None.
+Times are milliseconds of one call; `seconds` are seconds. An unknown fact is "" for text and None for a number.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ VARIANTS = (
     KERNELS,
     INDUCTOR_KERNELS,
 )
-"""What a target can run as, in the order in which tables show it; rivals stand after them, under their own names."""
+"""The forms that a target runs in, in the order of tables. Rivals follow, under their own names."""
 
 What = Literal["forward", "backward", "both"]
 WHATS: tuple[What, ...] = ("forward", "backward", "both")
 
 Clock = Literal["graph", "events", "wall"]
 CLOCKS: tuple[Clock, ...] = ("graph", "events", "wall")
-"""How a time was taken. `graph`: on the GPU, replays of a CUDA graph of calls on inputs in rotation; `events`: on the
-GPU, each call with a cold L2 cache; `wall`: by the host's clock, with the launches. The first that both of two variants
-have is what they are compared by."""
+"""The kinds of clocks. `graph`: replays on the GPU of a CUDA graph of calls on rotating inputs; `events`: each call on
+the GPU with a cold L2 cache; `wall`: the host's clock, including launches. Two variants are compared by the first
+clock that both have.
+"""
 
 
 @dataclass(frozen=True)
 class BenchmarkCase:
-    """One generated file, as text. A sweep has several, told apart by their `label` ("N=1024").
+    """Hold one generated file, as text. A sweep has several, distinguished by their `label` ("N=1024").
 
     `inductor` is the file with Inductor's kernels for the same function, or "".
     """
@@ -49,7 +50,7 @@ class BenchmarkCase:
 
 @dataclass(frozen=True)
 class Rival:
-    """A function that somebody wrote by hand, `package.module:function`, called as the original is."""
+    """Hold a function written by hand, `package.module:function`, called like the original."""
 
     name: str
     target: str
@@ -57,7 +58,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Module:
-    """A file of the user's project, and its path below a folder to import it from: "package/layers.py"."""
+    """Hold a file of the user's project, and its path below a folder to import it from: "package/layers.py"."""
 
     path: str
     text: str
@@ -65,13 +66,13 @@ class Module:
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """One benchmark. `name` is the function of the generated files that launches the kernels.
+    """Describe one benchmark. `name` is the function of the generated files that launches the kernels.
 
-    `variants` are some of `VARIANTS`, None all that work; `device` is "cuda", "cuda:1" or "cpu", None the first that is
-    there. `seconds` bounds the whole job, `sampling` each measurement of a variant. `modules` are what the original
-    imports of its project, `paths` folders on the host that rivals and other modules are found in. `source_hash` and
-    `choices`, how the kernels were generated ("fuse=no"), are given back with the report. `profile` has each kernel
-    timed on its own as well.
+    `variants` are some of `VARIANTS`, None for all that work; `device` is "cuda", "cuda:1" or "cpu", None for the first
+    available. `seconds` bounds the whole job, `sampling` each measurement of a variant. `modules` are the files of its
+    project that the original imports, `paths` folders on the host to import rivals and other modules from. The report
+    repeats `source_hash` and `choices`, the options of the kernels ("fuse=no"). `profile` also times each kernel
+    separately.
     """
 
     name: str
@@ -91,8 +92,9 @@ class BenchmarkJob:
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds of one call: the median of `samples`, their 10th and 90th percentile, and the median of a second
-    measurement of the same that was taken some time later."""
+    """Hold milliseconds of one call: the median of `samples`, their 10th and 90th percentile, and the median of a
+    second, later measurement.
+    """
 
     median: float
     low: float
@@ -103,13 +105,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class Measured:
-    """One variant of one case, forward, backward or both.
+    """Hold the measurements of one variant of one case: forward, backward or both.
 
-    `right` is whether its results are those of the original in float64, None where that was not compared; `verdicts`
-    are the sentences that say what is wrong with it. One that is not right has no timings. `error` says why there is
-    nothing, as for a variant that this machine or this function does not allow. `setup_seconds` is how long it took to
-    compile, tune and check. The fractions are of what the card can copy and multiply (`Ceilings`), by the bytes and
-    operations that the function needs. `warnings` say why the timings may mislead.
+    `right` is True if its results match the original in float64, None if they were not compared; `verdicts` are
+    sentences on the differences. A variant that is not right has no timings. `error` explains a missing measurement,
+    such as of a variant that this machine or function does not support. `setup_seconds` is the time to compile, tune
+    and check. The fractions are relative to the card's copy and matrix-product rates (`Ceilings`), by the bytes and
+    operations that the function needs. `warnings` explain why the timings may mislead.
     """
 
     variant: str
@@ -127,8 +129,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a benchmark ran. Memory is in bytes, `temperature` in °C, clocks in MHz; `others` are other processes on
-    the card, `throttled` the reasons for which its clocks are held down. Without a GPU, `cpu` and `threads` count."""
+    """Describe the machine of a benchmark. Memory is in bytes, `temperature` in °C, clocks in MHz; `others` are other
+    processes on the card, `throttled` the reasons for reduced clocks. Without a GPU, `cpu` and `threads` count.
+    """
 
     python: str = ""
     torch: str = ""
@@ -150,8 +153,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What this card does at best, measured in the same run: bytes read and written in a copy, and floating-point
-    operations in a matrix product of `dtype` ("bf16"), each per second."""
+    """Hold the best rates of this card, measured in the same run: bytes read and written per second by a copy, and
+    floating-point operations per second of a matrix product in `dtype` ("bf16").
+    """
 
     copy_bytes_per_second: float
     matmul_flops_per_second: float
@@ -160,8 +164,9 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a case needs at least: bytes of inputs that are read and of results that are written, and floating-point
-    operations of its matrix products and convolutions. `inputs` are the specs it was measured with."""
+    """Hold the least cost of a case: bytes of inputs read and of results written, and floating-point operations of its
+    matrix products and convolutions. `inputs` are the specs of the measured inputs.
+    """
 
     label: str
     what: What
@@ -172,8 +177,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """One kernel of a variant, as torch.profiler saw it: `calls` in one call of the function, which took `microseconds`
-    together; `metrics` are those of `ncu`, by its names, where it is there."""
+    """Hold the profile of one kernel of a variant by torch.profiler: `calls` per call of the function, which took
+    `microseconds` together; `metrics` are those of `ncu`, by its names, if it is installed.
+    """
 
     variant: str
     label: str
@@ -186,7 +192,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Report:
-    """What a job found. `started` counts seconds from the epoch; `warnings` are those about the whole run."""
+    """Hold the results of a job. `started` counts seconds since the epoch; `warnings` are about the whole run."""
 
     name: str
     machine: Machine
@@ -203,8 +209,9 @@ class Report:
 
 @dataclass(frozen=True)
 class BenchmarkRun:
-    """One benchmark of a target that was kept. `host` is the user's name for the machine; once something that was
-    measured has changed it is `stale`."""
+    """Hold one stored benchmark of a target. `host` is the user's name for the machine. It is `stale` once measured
+    code has changed.
+    """
 
     file: str
     target: str
@@ -215,7 +222,7 @@ class BenchmarkRun:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """What is being done now ("compile max-autotune: configuration 12 of 40"), and how far the whole job is."""
+    """Report the current step ("compile max-autotune: configuration 12 of 40"), and the progress of the whole job."""
 
     text: str
     done: int
@@ -224,14 +231,14 @@ class JobProgress:
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a job that went well."""
+    """End a job with a report."""
 
     report: Report
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The end of a job that has no report: one clear sentence, and what to do about it (may be empty)."""
+    """End a job without a report: one clear sentence, and the remedy (may be empty)."""
 
     message: str
     hint: str = ""
@@ -242,7 +249,7 @@ Event: TypeAlias = JobProgress | Finished | Failed
 
 @dataclass(frozen=True)
 class Lack:
-    """Something that a host needs for benchmarks and does not have, and how to mend that."""
+    """Name something that a host lacks for benchmarks, and the remedy."""
 
     message: str
     hint: str
@@ -250,7 +257,7 @@ class Lack:
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU of a host; memory in bytes."""
+    """Describe a GPU of a host; memory in bytes."""
 
     name: str
     memory_free: int | None = None
@@ -259,7 +266,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a host has: versions, GPUs, and free bytes where temporary files go. Without `lacks` all variants work."""
+    """Describe a host: versions, GPUs, and free bytes for temporary files. Without `lacks` all variants work."""
 
     python: str
     executable: str

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 @dataclass(frozen=True)
 class Span:
-    """A range of source text in one file; `end_col` is exclusive."""
+    """Locate a range of source text in one file; `end_col` is exclusive."""
 
     file: str
     line: int
@@ -35,20 +35,21 @@ TargetKind = Literal["function", "module", "method", "graph", "step", "script"]
 
 
 Compiled = Literal["", "parts", "whole"]
-"""Whether a file hands one of its targets to `torch.compile`, and whether with `fullgraph=True`."""
+"""The use of `torch.compile` on a target in its file: "" for none, "whole" with `fullgraph=True`, else "parts"."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Something that can be traced: a function, an `nn.Module` class, or a method of a class. A "graph" is a function
-    that builds one of torch.fx, or a name of the module that holds one: it is shown as it is. A "step" is the body of a
-    loop over batches, up to its loss, or a function that calls `backward`. A "script" is a file that runs as a program:
-    it has no graph, and shows only where it is wrong.
+    """Describe something that can be traced: a function, an `nn.Module` class, or a method of a class.
 
-    `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that
-    hovers and lenses attach to; `span` covers the whole definition with its decorators. `evident`: its text shows that
-    it handles tensors; of another, a run that comes to no operation of PyTorch shows that it does not. `compiled` says
-    whether its file hands it to `torch.compile`.
+    A "graph" is a function that builds a torch.fx graph, or a name of the module that holds one; it is shown unchanged.
+    A "step" is the body of a loop over batches, up to its loss, or a function that calls `backward`. A "script" is a
+    file that runs as a program: it has no graph, and shows only its errors.
+
+    `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that hovers and lenses
+    attach to; `span` covers the whole definition with its decorators. `evident` is True if the text shows that it
+    handles tensors; another target is dropped if its run reaches no PyTorch operation. `compiled` is set if its file
+    passes it to `torch.compile`.
     """
 
     file: str
@@ -61,7 +62,7 @@ class Target:
 
     @property
     def id(self) -> str:
-        """`path/to/file.py::name`, as pytest names things."""
+        """Return `path/to/file.py::name`, as in pytest."""
         return f"{self.file}::{self.name}"
 
 
@@ -70,12 +71,12 @@ InputSource = Literal["comment", "settings", "recorded", "convention", "annotati
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One argument that a target was traced with.
+    """Describe one argument of the traced call.
 
-    `name` is the parameter (`x`, `init.dim` for a constructor argument, `position_embeddings[0]` for a
-    tensor inside a container); `spec` a tensor spec or the `repr` of another value; `source` says where it
-    came from and `detail` adds to it ("line 12", "repaired from a shape error"), or is "". `guessed`: nobody wrote it
-    down, and no program passes it.
+    `name` is the parameter (`x`, `init.dim` for a constructor argument, `position_embeddings[0]` for a tensor inside a
+    container); `spec` is a tensor spec or the `repr` of another value; `source` is its origin and `detail` adds to it
+    ("line 12", "repaired from a shape error"), or is "". `guessed` is True if the value is not written down and no
+    program passes it.
     """
 
     name: str
@@ -90,13 +91,13 @@ NodeOp = Literal["placeholder", "call_function", "call_module", "call_method", "
 
 @dataclass(frozen=True)
 class Node:
-    """One FX node. Names are readable ones (`x`, `grad_w`), the same in every stage of a trace.
+    """Describe one FX node. Names are readable (`x`, `grad_w`), and the same in every stage of a trace.
 
-    `args` are the rendered arguments, keyword arguments as `dim=-1`; `inputs` and `users` are names of nodes
-    in the same stage; `spec` is None for results that are no tensor, and `(f32[2], i64[2])` for several.
-    `spans` are the source expressions that the node came from, innermost first, callers after it. `flops` are its
-    floating-point operations as PyTorch counts them, `moved_bytes` what it reads and writes. `module` is the path of
-    the submodule that it runs in, or that holds it ("layers.0.attn"), "" for the target itself.
+    `args` are the rendered arguments, keyword arguments as `dim=-1`; `inputs` and `users` are names of nodes in the
+    same stage; `spec` is None for results that are not tensors, and `(f32[2], i64[2])` for several. `spans` are the
+    source expressions that the node came from, innermost first, followed by their call sites. `flops` are its
+    floating-point operations as PyTorch counts them, `moved_bytes` the bytes that it reads and writes. `module` is the
+    path of the submodule that it runs in, or that owns it ("layers.0.attn"), "" for the target itself.
     """
 
     name: str
@@ -114,12 +115,14 @@ class Node:
 
     @property
     def span(self) -> Span | None:
-        """Return the innermost source expression, or None where PyTorch kept none."""
+        """Return the innermost source expression, or None if PyTorch recorded none."""
         return self.spans[0] if self.spans else None
 
     @property
     def computes(self) -> bool:
-        """Return whether it counts as an operation: no input, no output, and not the pick of one of several results."""
+        """Return True if the node is an operation: not an input, not an output, and not `getitem` of several
+        results.
+        """
         return self.op.startswith("call_") and self.target != "operator.getitem"
 
 
@@ -129,10 +132,10 @@ StageName = str
 
 @dataclass(frozen=True)
 class Stage:
-    """One graph of the pipeline, in execution order; the last node is the output.
+    """Hold one graph of the pipeline, in execution order; the last node is the output.
 
-    A stage that is no graph (generated code, a table) has `text`. `origins` are what its lines are from, 0 for nothing:
-    which of `nodes`, counted from 1, or without nodes which line of the text that this one was compiled from.
+    A stage that is not a graph (generated code, a table) has `text`. `origins` has a number for each line of it, 0 for
+    none: the number of a node, from 1, or, without nodes, of a line of the text that this one was compiled from.
     """
 
     name: StageName
@@ -143,7 +146,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Change:
-    """What a pass did to its graph, in nodes; `moved` are those that it only put elsewhere."""
+    """Count the nodes that a pass added, removed and changed; `moved` nodes only changed their place."""
 
     added: int = 0
     removed: int = 0
@@ -156,10 +159,10 @@ class Change:
 
 @dataclass(frozen=True)
 class StageInfo:
-    """What is known of a stage without its nodes: `ops` counts call nodes, `nodes` all of them.
+    """Describe a stage without its nodes: `ops` counts call nodes, `nodes` all of them.
 
-    `title` is what a person calls the step that made it. A pass has the stage that it was given, `before`, and what it
-    did to it; a stage of a pass that changed nothing is that one again. `note` is a sentence about the step.
+    `title` is a readable name of the step that made it. A stage after a pass refers to its input stage, `before`, and
+    has the `change`; if the pass changed nothing, the graph is that of `before`. `note` is a sentence about the step.
     """
 
     name: StageName
@@ -176,9 +179,9 @@ SavedKind = Literal["input", "parameter", "buffer", "activation"]
 
 @dataclass(frozen=True)
 class Saved:
-    """A value that forward keeps for backward. `bytes` is its storage; `used_by` names its backward nodes.
+    """Describe a value saved for backward. `bytes` is its storage; `used_by` names its backward nodes.
 
-    A named size counts in `bytes` as the number that a note of the trace says, one that depends on values as nothing.
+    A named size counts in `bytes` as the number in a note of the trace; a data-dependent size counts as zero.
     """
 
     name: str
@@ -191,11 +194,11 @@ class Saved:
 
 @dataclass(frozen=True)
 class ObservedValue:
-    """What an expression or a variable held while the target ran.
+    """Hold the value of an expression or a variable during the run.
 
-    `name` is the variable that the statement at `span` bound, "return" for a returned value, or "" for
-    the value of the expression at `span`. `spec` is `f32[8, 128]`, `(f32[2], f32[2])` for a tuple, or `4` for a whole
-    number; `varies` is true where later iterations of a loop held another spec.
+    `name` is the variable that the statement at `span` bound, "return" for a returned value, or "" for the value of the
+    expression at `span`. `spec` is `f32[8, 128]`, `(f32[2], f32[2])` for a tuple, or `4` for a whole number; `varies`
+    is true if later iterations of a loop had another spec.
     """
 
     span: Span
@@ -206,28 +209,29 @@ class ObservedValue:
 
 @dataclass(frozen=True)
 class Operand:
-    """A part of a condition as it is written, with what it held when the condition was asked: `targets`, `None`."""
+    """Hold a part of a condition as text, with its value when the condition was evaluated: `targets`, `None`."""
 
     text: str
     value: str
 
 
 UnreachedReason = Literal[
-    "condition",  # a condition was `truth` whenever it was asked
-    "empty",  # a loop had nothing to go over
-    "subject",  # no value of a `match` was that of the case
-    "left",  # what comes before left the block: a `return`, say
-    "failed",  # what comes before raised
+    "condition",  # a condition had the value `truth` at every evaluation
+    "empty",  # a loop had nothing to iterate over
+    "subject",  # no subject of a `match` equalled the case
+    "left",  # an earlier statement left the block: a `return`, say
+    "failed",  # an earlier statement raised
 ]
 
 
 @dataclass(frozen=True)
 class Unreached:
-    """Statements of a function that ran, which were never reached, and why.
+    """Describe statements of an executed function that were never reached, and the reason.
 
-    `decider` is the expression that decided it: the condition, what the loop goes over, the subject. Of what was "left"
-    it is the condition of that, or None without any, and `exit` is the statement that left. `operands` are the parts of
-    the decider whose values were seen and stayed the same. `variants` names those of the target that reach it.
+    `decider` is the expression that decided it: the condition, the iterable of a loop, the subject of a `match`. For
+    "left", it is the condition of the statement that left, or None, and `exit` is that statement. `operands` are the
+    parts of the decider whose values were observed and stayed the same. `variants` names those of the target that reach
+    it.
     """
 
     span: Span
@@ -241,11 +245,11 @@ class Unreached:
 
 @dataclass(frozen=True)
 class TargetVariant:
-    """A target with one more of its arguments, an optional tensor whose `name` that is, or with another value of a
+    """Describe a target with one more of its arguments, an optional tensor called `name`, or with another value of a
     flag: `balance=True`.
 
-    `inputs` are all those that it runs with, none where that was not tried; `values` are those of code that the target
-    does not reach without the argument.
+    `inputs` are all inputs of its run, empty if it was not tried; `values` are those of code that the target does not
+    reach without the argument.
     """
 
     name: str
@@ -255,10 +259,10 @@ class TargetVariant:
 
 @dataclass(frozen=True)
 class NamedSizes:
-    """Hold what the code calls the sizes of one tensor; "" is the name of a size that it has none for.
+    """Hold the names that the code has for the sizes of one tensor; "" for a size without a name.
 
-    A "value" is what the variable `name` held at `span`, as in `ObservedValue`; an "operation" is one that the
-    expression at `span` came to, and the tensor what it was given or gave; an "input" is known by its name alone.
+    A "value" is the variable `name` at `span`, as in `ObservedValue`; an "operation" comes from the expression at
+    `span`, and the tensor is its operand or result; an "input" is identified by its name alone.
     """
 
     kind: Literal["value", "operation", "input"]
@@ -270,8 +274,9 @@ class NamedSizes:
 
 @dataclass(frozen=True)
 class ModuleInfo:
-    """A module of a target: its path, "" for the target's own, its class, and the parameters that it holds itself, each
-    counted where it is first found."""
+    """Describe a module of a target: its path ("" for the target itself), its class, and its own parameters, each
+    counted at its first occurrence.
+    """
 
     path: str
     kind: str
@@ -285,35 +290,35 @@ ProblemSeverity = Literal[Severity, "hint"]
 
 @dataclass(frozen=True)
 class Related:
-    """Another place that a problem has to do with."""
+    """Locate another place that is related to a problem."""
 
     span: Span
     message: str
 
 
 FindingCode = Literal[
-    "all-pairs",  # a column meets a row, so that every element of one is paired with every one of the other
+    "all-pairs",  # two tensors broadcast to all pairs of their elements
     "changed-in-place",  # a value that backward reads is changed before
-    "copy",  # a view that is none, because the strides do not allow it
-    "graph-break",  # what Dynamo does not trace
+    "copy",  # a reshape copies, because the strides do not allow a view
+    "graph-break",  # code that Dynamo does not trace
     "host-sync",  # the host waits for the device
-    "no-effect",  # a conversion to what the tensor is already
+    "no-effect",  # no effect: the tensor already has that dtype, device or shape
     "no-gradient",  # a parameter that no loss can train
     "one-element",  # a reduction over a single element
-    "pytorch-warning",  # what PyTorch itself warns of
-    "unregistered",  # a parameter that its module does not know of
+    "pytorch-warning",  # a warning of PyTorch itself
+    "unregistered",  # a parameter that is not registered with its module
     "upcast",  # operands of several precisions, computed in the widest
-    "wrong-gradient",  # a `backward` raises, or gives a gradient that is none of its argument
+    "wrong-gradient",  # `backward` raises, or returns a gradient that does not fit its argument
 ]
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A sentence for the user about one place ("B becomes 16 here: …"), or about none in their code.
+    """Hold a sentence for the user about a place in the code ("B becomes 16 here: …"), or without a place.
 
-    `code` says what kind of mistake it is of those that run; None of what the trace demands of sizes and values.
-    `page` is the address of a page of PyTorch's about it, or "". `rests_on` is what it would be otherwise without, of
-    inputs: where that was guessed, it is information.
+    `code` is the kind of mistake in code that runs; it is None for the trace's requirements on sizes and values. `page`
+    is the URL of a PyTorch page on it, or "". `rests_on` names inputs that it depends on: if one of those was guessed,
+    the remark is information only.
     """
 
     message: str
@@ -327,15 +332,14 @@ class Remark:
 
 @dataclass(frozen=True)
 class Trace:
-    """A traced target, without the nodes of its stages (those are loaded one at a time: `Stage`).
+    """Describe a traced target, without the nodes of its stages (those are loaded one at a time: `Stage`).
 
-    `seconds` is the time the worker took, `capture_seconds` that of its processor for the graphs alone; `torch` is the
-    version; `notes` are sentences for the user ("the whole module was imported, because …"); `remarks` say what the
-    code demands of the dynamic dimensions.
-    An inference-only target has the one stage `inference`, and is `refused` if PyTorch cannot differentiate it.
-    `unreached` is code of functions that ran, which did not; `variants` are what else the target may be called with;
-    `named` are sizes that the code has names for; `modules` the target's module and those in it, each after the one
-    that holds it.
+    `seconds` is the time of the worker, `capture_seconds` the processor time for the graphs alone; `torch` is the
+    version; `notes` are sentences for the user ("the whole module was imported, because …"); `remarks` state the
+    requirements on dynamic dimensions. An inference-only target has the single stage `inference`, and is `refused` if
+    PyTorch cannot differentiate it. `unreached` is code of executed functions that did not run; `variants` are other
+    ways to call the target; `named` are sizes with names in the code; `modules` are the target's module and its
+    submodules, each after its parent.
     """
 
     target: str
@@ -357,22 +361,22 @@ class Trace:
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes of the activations that forward keeps for backward; inputs and parameters are there without it."""
+        """Return the bytes of the activations saved for backward, without inputs and parameters, which exist anyway."""
         return sum(s.bytes for s in self.saved if s.kind == "activation")
 
     def info(self, stage: StageName) -> StageInfo | None:
-        """Return what is known of `stage`, or None when the target has no such stage."""
+        """Return the description of `stage`, or None if the target has no such stage."""
         return next((s for s in self.stages if s.name == stage), None)
 
     def kept(self, stage: StageName) -> StageName | None:
-        """The stage with the graph of `stage`: the one before it where its pass changed nothing. None without any."""
+        """Return the stage with the graph of `stage`: an earlier one if its pass changed nothing. None without any."""
         info = self.info(stage)
         while info is not None and info.change is not None and not info.change:
             info = self.info(info.before)
         return None if info is None else info.name
 
     def ops(self, stage: StageName) -> int | None:
-        """Number of operations in `stage`, or None when the target has no such stage."""
+        """Return the number of operations in `stage`, or None if the target has no such stage."""
         info = self.info(stage)
         return None if info is None else info.ops
 
@@ -382,8 +386,9 @@ PassKind = Literal["function", "transformer", "rewrite", "manager", "matcher", "
 
 @dataclass(frozen=True)
 class Pass:
-    """Something in a file that rewrites graphs or looks for parts of them; `uses` are, for a "rewrite" of one pattern
-    to another, the replacement and the filters."""
+    """Describe a definition that rewrites graphs or matches parts of them. `uses` of a "rewrite" of one pattern to
+    another are the replacement and the filters.
+    """
 
     file: str
     name: str
@@ -395,7 +400,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class PassSource:
-    """A pass as a tracer loads it; the other fields are those of a request."""
+    """Describe a pass for the tracer; the other fields are those of a request."""
 
     found: Pass
     source: str
@@ -410,8 +415,8 @@ FailureKind = Literal[
     "import",  # the target's imports or top-level statements raise
     "no-torch",  # the interpreter has no usable torch
     "interpreter",  # the interpreter cannot be started
-    "construct",  # the module's constructor raises, or its arguments are not known
-    "inputs",  # no inputs were found that the target runs with
+    "construct",  # the module's constructor raises, or its arguments are unknown
+    "inputs",  # the target runs with none of the tried inputs
     "comment",  # the `# fx:` comment is malformed
     "shape",  # sizes or ranks do not fit
     "dtype",  # dtypes do not fit
@@ -425,20 +430,19 @@ FailureKind = Literal[
     "crash",  # the process died by a signal
     "internal",  # fx-lsp's own code raised: its bug
     "unsupported",  # PyTorch cannot capture it, or there is nothing to capture
-    "nothing",  # the target turned out to be no tensor code: it is shown nowhere
+    "nothing",  # the target turned out not to be tensor code: it is not shown
 ]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a target could not be traced: a value, shown at `span` in the user's file.
+    """Explain why a target cannot be traced: a value, shown at `span` in the user's file.
 
-    `message` is one clear sentence, `hint` says what to do about it (may be empty). `severity` is "error" only
-    where the code is wrong whatever it is called with, or with the inputs that its program gives; "warning" where it
-    runs with no inputs that were tried, and what stops it does not depend on them.
-    `raised` is the place where it is raised, if that is in another file than `span`.
-    `output` is the tail of what the user's code printed. `partial` is what ran before it failed, where something did:
-    its values, and as the stage `torch` the operations as they are written.
+    `message` is one clear sentence, `hint` the remedy (may be empty). `severity` is "error" only if the code fails with
+    any inputs, or with the inputs of its program; "warning" if no tried inputs work and the cause does not depend on
+    them. `raised` is the place of the exception, if that is in another file than `span`. `output` is the tail of the
+    output of the user's code. `partial` is the part that ran before the failure, if any: its values, and its operations
+    as the stage `torch`.
     """
 
     kind: FailureKind
@@ -456,15 +460,15 @@ Outcome: TypeAlias = Trace | Failure
 
 
 def known_trace(outcome: Outcome) -> Trace | None:
-    """Return what is known of a target: its trace, or what ran before it failed."""
+    """Return the trace of a target, or the part that ran before it failed, or None."""
     return outcome if isinstance(outcome, Trace) else outcome.partial
 
 
 @dataclass(frozen=True)
 class WrittenInputs:
-    """Inputs of a target that are written down somewhere, in the language of the `# fx:` comment.
+    """Hold inputs of a target that are written down, in the language of the `# fx:` comment.
 
-    `span` is where the text stands, or None outside of the target's file; `detail` says where then ("pyproject.toml").
+    `span` locates the text, or is None outside of the target's file; then `detail` names the place ("pyproject.toml").
     """
 
     text: str
@@ -475,7 +479,7 @@ class WrittenInputs:
 
 @dataclass(frozen=True)
 class Caller:
-    """A definition of the same file that uses a target, so that one can see what it calls the target with.
+    """Describe a definition of the same file that uses a target, to observe the arguments that it passes.
 
     `sliced` is the part of the file that it reaches, as in a request. `convention`: `get_inputs()` is meant for it.
     """
@@ -488,12 +492,12 @@ class Caller:
 
 @dataclass(frozen=True)
 class CallSite:
-    """A call of a target in straight-line code, of its own file or of a test, at `line` of `file`.
+    """Describe a call of a target in straight-line code, of its own file or of a test, at `line` of `file`.
 
-    `text` is that file with everything blanked that the call does not need, its lines where they were; `then` is an
-    expression that gets to the call once it has run, or "". The rest is "" for the target's own file: `module` and
-    `package` to run it under, `sliced` what it uses of the target's file, `imported` the name of that. `functions` are
-    the lines at which the functions on the way to the call begin.
+    `text` is that file with all unneeded code blanked and the line numbers kept; `then` is an expression that reaches
+    the call once the text has run, or "". The rest is "" for the target's own file: `module` and `package` to run it
+    under, `sliced` the part of the target's file that it uses, `imported` the name of that file. `functions` are the
+    first lines of the functions that lead to the call.
     """
 
     file: str
@@ -509,10 +513,10 @@ class CallSite:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Something in the project that has names with values, at `line` of `file`, which people call `shown`.
+    """Describe an object in the project that has names with values, at `line` of `file`, displayed as `shown`.
 
-    `values` are a Python literal, with `...` for what nobody wrote down; "" for a file (YAML, JSON, TOML) to be read.
-    A class that has them is `name` of `module`; `arguments` are those of a command line.
+    `values` are a Python literal, with `...` for unwritten values; "" for a file (YAML, JSON, TOML) to read. A class of
+    values is `name` of `module`; `arguments` are those of a command line.
     """
 
     file: str
@@ -526,7 +530,8 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Fit:
-    """The configurations that a parameter may mean, the likeliest first; `reads` is what is read of it, as JSON.
+    """Hold the configurations that a parameter may mean, the most plausible first; `reads` are the names read of it, as
+    JSON.
 
     A constructor's parameter is `init.name`.
     """
@@ -537,10 +542,10 @@ class Fit:
 
 
 Work: TypeAlias = str
-"""What is done with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or "".
+"""The work to do with a target besides tracing it, as in the query of a URI: `passes`, `passes&table=core`, or "".
 
-With `variant=targets` it is done with that variant of the target; alone, it is only traced. How its text is made
-is known to `read_work` and `write_work` alone.
+With `variant=targets`, the work applies to that variant of the target; alone, the variant is only traced. Only
+`read_work` and `write_work` know the syntax.
 """
 _VARIANT = "variant"
 _PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
@@ -553,28 +558,28 @@ def read_work(work: Work) -> dict[str, str]:
 
 
 def write_work(parts: Mapping[str, str]) -> Work:
-    """Return the work with these parts, as `read_work` reads it; what would end a part in one is quoted."""
+    """Return the work with these parts, as `read_work` reads it; separators in values are quoted."""
     return "&".join(f"{name}={quote(value, safe=_PLAIN)}" if value else name for name, value in parts.items())
 
 
 def variant_work(name: str, work: Work = "") -> Work:
-    """Return `work` done with the variant `name` of a target, "" for the target as it is."""
+    """Return `work` on the variant `name` of a target, "" for the target itself."""
     return write_work({**read_work(work), _VARIANT: name}) if name else work
 
 
 def variant_of(work: Work) -> str:
-    """Return the variant of a target that `work` is done with, "" for the target as it is."""
+    """Return the variant of a target that `work` applies to, "" for the target itself."""
     return read_work(work).get(_VARIANT, "")
 
 
 def plain_work(work: Work) -> Work:
-    """Return `work` without the variant of the target that it is done with."""
+    """Return `work` without the variant."""
     return write_work({name: value for name, value in read_work(work).items() if name != _VARIANT})
 
 
 @dataclass(frozen=True)
 class ProgramFile:
-    """A file of a project that does something when it is run, and the names that it runs under."""
+    """Describe a file of a project that has an effect when it runs, and the names that it runs under."""
 
     file: str
     module: str
@@ -583,9 +588,9 @@ class ProgramFile:
 
 @dataclass(frozen=True)
 class WatchedFile:
-    """A file whose targets a world looks for: its text, and `targets`, by qualified name with their kinds.
+    """Describe a file whose targets a world looks for: its text, and `targets`, by qualified name with their kinds.
 
-    It `is_program` if it does something when it is run, so that it is never imported as a whole.
+    `is_program` is True if running it has an effect; then it is never imported as a whole.
     """
 
     file: str
@@ -598,9 +603,9 @@ class WatchedFile:
 
 @dataclass(frozen=True)
 class WorldRequest:
-    """The files whose targets a world looks for, and the unsaved texts of other files, by path.
+    """Hold the files whose targets a world looks for, and the unsaved texts of other files, by path.
 
-    `roots` go on `sys.path`, as those of a request do.
+    `roots` are added to `sys.path`, as those of a request.
     """
 
     files: tuple[WatchedFile, ...]
@@ -610,17 +615,18 @@ class WorldRequest:
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """What a tracer process is asked to do.
+    """Describe a request to a tracer process.
 
-    `source` is the whole (unsaved) text; `sliced` the same with every line blanked that the target does not reach.
-    `module` and `package` are the dotted `__name__` and `__package__` to run it under; `roots` go on `sys.path`;
-    `overlays` are unsaved texts of other files, by absolute path.
-    `given` are inputs that are written down, those that count most first; `previous` those that an earlier text of the
-    target was traced with, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds
-    the search. `work` says which stages are wanted, `passes` are those of the user that it needs; `evident` and
-    `compiled` as in `Target`. `step` is the line at which the loop or the function begins that a step is of, or 0.
-    `programs` may call the target, and `bound` are the names that its file has to bind for it. With a `world` the
-    tracer runs these programs itself before it traces, because no process is parked for the target.
+    `source` is the whole (unsaved) text; `sliced` is the same text with every line blanked that the target does not
+    reach. `module` and `package` are the dotted `__name__` and `__package__` to run it under; `roots` are added to
+    `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
+
+    `given` are written inputs, those of highest priority first; `previous` are the inputs of an earlier text of the
+    target, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds the search. `work`
+    names the wanted stages, `passes` are the user's passes for it; `evident` and `compiled` are as in `Target`. `step`
+    is the first line of the loop or function of a step, or 0. `programs` may call the target, and `bound` are the names
+    that its file has to bind for it. With a `world` the tracer runs these programs itself before it traces, because no
+    process is parked for the target.
     """
 
     file: str
@@ -659,28 +665,28 @@ class TraceRequest:
 
 
 _RAN = "::ran "
-"""Separates a file from the names of the functions that a program ran, in a dependency on these."""
+"""Separator between a file and the names of executed functions in a dependency."""
 
 
 def ran(file: str, functions: Iterable[str]) -> str:
-    """Return the dependency on the text of a file but for the bodies of functions that have not run."""
+    """Return the dependency on the text of a file except for the bodies of functions that have not run."""
     return f"{file}{_RAN}{','.join(sorted(functions))}"
 
 
 def file_that_ran(dependency: str) -> tuple[str, frozenset[str]] | None:
-    """Return the file and the functions of it that have run, where a dependency is on that."""
+    """Return the file and its executed functions for a dependency that `ran` built; None for any other."""
     file, separator, names = dependency.partition(_RAN)
     return (file, frozenset(names.split(","))) if separator else None
 
 
 @dataclass(frozen=True)
 class TraceReply:
-    """A tracer's answer: the outcome, its encoded stages, and what it depends on.
+    """Hold a tracer's answer: the outcome, its encoded stages, and its dependencies.
 
-    `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of the files besides
-    the target's own whose text the answer depends on, and `file::name` where it depends on how the target's own file
-    calls it, or what `ran` returns; `packages` are the dotted names of the installed modules that had to be imported,
-    which a zygote may import beforehand. One that is not `final` is right, and there is a reply to come that says more.
+    `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of other files whose
+    text the answer depends on, `file::name` if it depends on the calls of the target in its own file, or strings from
+    `ran`; `packages` are the dotted names of imported installed modules, which a zygote may import beforehand. A reply
+    that is not `final` is correct, and a more complete one follows.
     """
 
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""Where a sequence of keys is periodic: the same in the same order, again and again. About linear in its length."""
+"""Find periodic stretches in a sequence of keys: equal items in equal order, repeated. About linear in its length."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ WIDEST = 256
 
 
 def numbered(items: Iterable[Hashable]) -> list[int]:
-    """Return a number for each item, the same for equal ones."""
+    """Return a number for each item; equal items have equal numbers."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(item, len(numbers)) for item in items]
 
 
 def runs(keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield start, stop and smallest period of every stretch of nearly four rounds or more, by keys alone.
+    """Yield start, stop and smallest period of every stretch of nearly four periods or more, by keys alone.
 
-    A period shows as the distance between two equal pieces; a piece as long as the body occurs once in it, and in most
-    bodies a short piece does. So longer and longer pieces are tried, by their hashes.
+    A period shows as the distance between two equal pieces. A piece as long as the body occurs once in it, and in most
+    bodies a short piece does, so longer and longer pieces are tried, by their hashes.
     """
     data = memoryview(array("Q", keys)).cast("B")
     covered: dict[int, int] = {}
@@ -41,7 +41,9 @@ def runs(keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _extent(data: memoryview, index: int, period: int) -> tuple[int, int]:
-    """Return how far around `index` each item equals that a `period` later; empty where the round before does not."""
+    """Return the range around `index` in which each item equals the item a `period` later; empty if the previous period
+    differs.
+    """
     size, count = 8, len(data) // 8
 
     def same(start: int, length: int) -> bool:

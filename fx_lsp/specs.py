@@ -40,14 +40,14 @@ DTYPES: dict[str, str] = {
     "u8": "uint8",
     "b8": "bool",
 }
-"""Short names as FX prints them, to the attribute of `torch` they stand for."""
+"""Short names as FX prints them, mapped to the attribute of `torch`."""
 
 SHORT_NAMES: dict[str, str] = {long: short for short, long in DTYPES.items()}
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to make: `dtype` by its short name; `strides` counts elements and is None for contiguous."""
+    """Describe a tensor to create: `dtype` by its short name; `strides` counts elements, None for contiguous."""
 
     dtype: str
     sizes: tuple[int | str, ...]
@@ -61,17 +61,17 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Expression:
-    """A value that is neither a literal nor a spec: Python to evaluate in the user's module."""
+    """Hold a value that is neither a literal nor a spec: Python to evaluate in the user's module."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Comment:
-    """A parsed `# fx:` comment: arguments by parameter name, and constructor arguments.
+    """Hold a parsed `# fx:` comment: arguments by parameter name, and constructor arguments.
 
-    Values are literals, `TensorSpec`, `Expression`, or tuples, lists and dicts of them. `training` is the mode that the
-    comment puts a module in, None where it says nothing.
+    Values are literals, `TensorSpec`, `Expression`, or tuples, lists and dicts of them. `training` is the mode of the
+    module, None if the comment does not set it.
     """
 
     args: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -81,7 +81,7 @@ class Comment:
 
 @dataclass(frozen=True)
 class CommentError:
-    """What is wrong with a `# fx:` comment, in one sentence; columns count UTF-8 bytes of the comment's text."""
+    """Describe an error in a `# fx:` comment in one sentence; columns count UTF-8 bytes of the comment's text."""
 
     message: str
     col: int
@@ -89,14 +89,14 @@ class CommentError:
 
 
 FX_COMMENT = re.compile(r"#\s*fx:(?!\s*ignore\s*(?:\[[^\]]*\]\s*)?(?:#|$))\s*(.*?)\s*$")
-"""The comment that says what to trace a definition with; group 1 is what `parse_comment` reads."""
+"""The comment with the inputs for tracing a definition; group 1 is the text for `parse_comment`."""
 IGNORE_COMMENT = re.compile(r"#\s*fx:\s*ignore\s*(?:\[([^\]]*)\]\s*)?(?=#|$)")
-"""The comment that says of a line that there is nothing wrong with it; group 1 are the codes of what it is about."""
+"""The comment that suppresses problems on a line; group 1 are the codes to suppress."""
 
 MODE = "self.training"
-"""The name under which a module's mode stands among the inputs of a trace."""
+"""The name of a module's mode among the inputs of a trace."""
 MODES = {"eval": False, "train": True}
-"""The items that say a module's mode, as the methods are called, and what they make of its `training`."""
+"""The items that set a module's mode, named after the methods, and the resulting value of `training`."""
 
 _PREFIX = "_("
 _SCALAR = re.compile(r"\b(" + "|".join(DTYPES) + r")(\[\s*\])")
@@ -158,7 +158,7 @@ def names_used(comment: Comment) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Item:
-    """One `name=value` of a comment as it is written; columns count UTF-8 bytes and are those of the name."""
+    """Locate one `name=value` of a comment; columns count UTF-8 bytes and are those of the name."""
 
     name: str
     value: str
@@ -169,9 +169,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Items:
-    """Every `name=value` of a comment in order; `init` are the columns of the word `init`, where it stands.
+    """Locate every `name=value` of a comment in order; `init` are the columns of the word `init`, if present.
 
-    `mode` is the item `eval()` or `train()` with its columns, where there is one; it has no value and no parentheses.
+    `mode` is the item `eval()` or `train()` with its columns, if present; it has no value and no parentheses.
     """
 
     items: tuple[Item, ...] = ()
@@ -180,7 +180,7 @@ class Items:
 
 
 def comment_items(text: str) -> Items:
-    """Return where the names in a comment stand; nothing for a text that `parse_comment` does not understand."""
+    """Return the places of the names in a comment; nothing for a text that `parse_comment` rejects."""
     if isinstance(parse_comment(text), CommentError):
         return Items()
     call = parse_expression(f"{_PREFIX}{_as_python(text)})")
@@ -207,7 +207,7 @@ def _item(keyword: ast.keyword, data: bytes, in_init: bool) -> Item:
     name = keyword.arg or ""
     col, value = keyword.col_offset - len(_PREFIX), keyword.value
     end = (value.end_col_offset or 0) - len(_PREFIX)
-    # What stands for `f32[]` in the parsed text is `f32  `, whose end is that of the name.
+    # The parsed text has `f32 ` in place of `f32[]`; its end is that of the name.
     empty = re.match(rb"\[\s*\]", data[end:]) if isinstance(value, ast.Name) else None
     text = data[value.col_offset - len(_PREFIX) : end + (empty.end() if empty else 0)].decode()
     return Item(name, text, in_init, col, col + len(name.encode()))
@@ -221,7 +221,7 @@ def parse_spec(text: str) -> TensorSpec | None:
 
 
 def _syntax_error(text: str, error: SyntaxError | ValueError) -> CommentError:
-    """Say where and why Python's parser stopped, in terms of the comment alone, without the brackets around it."""
+    """Return the place and reason of a syntax error in terms of the comment alone, without the brackets around it."""
     message = getattr(error, "msg", str(error))
     offset, end = getattr(error, "offset", None) or 1, getattr(error, "end_offset", None) or 0
     start, stop = offset - 1 - len(_PREFIX), end - 1 - len(_PREFIX)
@@ -240,7 +240,7 @@ def _syntax_error(text: str, error: SyntaxError | ValueError) -> CommentError:
 
 
 def _open_bracket(text: str) -> int | None:
-    """Return where the innermost bracket stands that the end of `text` leaves open."""
+    """Return the offset of the innermost bracket that `text` leaves open, or None."""
     opened: list[int] = []
     for bracket in _BRACKET.finditer(text):
         if bracket[0] in "([{":
@@ -251,7 +251,7 @@ def _open_bracket(text: str) -> int | None:
 
 
 def _as_python(text: str) -> str:
-    """Return the two forms that Python cannot parse, respelled at the same width: `f32[]` and `@cuda:0`."""
+    """Return the text with the forms that Python cannot parse, `f32[]` and `@cuda:0`, replaced at the same width."""
     text = _SCALAR.sub(lambda m: m[1] + " " * len(m[2]), text)
     return _DEVICE.sub(lambda m: f"{m[0].replace(':', '_')}", text)
 
@@ -287,7 +287,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _tensor_spec(node: ast.expr) -> TensorSpec | None:
-    """Return the spec that an expression is: `f32`, `f32[8, N]`, `f32[8, N](1, 8)@cuda`; None where it is another."""
+    """Return the spec that an expression denotes: `f32`, `f32[8, N]`, `f32[8, N](1, 8)@cuda`; None for any other."""
     device = strides = None
     core = node
     if isinstance(core, ast.BinOp) and isinstance(core.op, ast.MatMult):

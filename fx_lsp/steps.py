@@ -1,6 +1,7 @@
-"""Training and evaluation steps: the loops of a file that go through batches, and the function that a body amounts to.
+"""Find training and evaluation steps: loops of a file over batches, and the function that their body amounts to.
 
-A step is also a function that calls `backward` itself. Standard library only."""
+A step is also a function that calls `backward` itself. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, FunctionNode, parse
 
 Region: TypeAlias = "ast.For | ast.While | ast.FunctionDef"
 BACKWARD = " backward"
-"""The function that a step hands its losses to, which is to be in its module."""
+"""The function that a step passes its losses to; the step's module has to define it."""
 STEP = " {}"
 """The variable that holds the function of a loop's step; no variable of the program has a blank in its name."""
 BATCHES = "batches"
-"""The attribute of a step's function that gives what its loop goes through, by the names of its parameters."""
+"""The attribute of a step's function that yields the iterations of its loop, as dicts by parameter name."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -36,7 +37,7 @@ _LOSS = re.compile(r"loss|criterion|cross_entropy|objective", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Step:
-    """A step by its qualified name: `train.step` for the first loop of `train`, `train.step_2` for the next.
+    """Describe a step by its qualified name: `train.step` for the first loop of `train`, `train.step_2` for the next.
 
     `path` are the statements around its `region`, the outermost first.
     """
@@ -52,7 +53,7 @@ class Step:
 
 
 def calls_by_name(tree: ast.AST) -> set[str]:
-    """Return the names that are called as they are: `model` of `model(x)`, not `x` of `x.to(device)`."""
+    """Return the names that are called directly: `model` of `model(x)`, not `x` of `x.to(device)`."""
     return {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
 
 
@@ -71,7 +72,7 @@ def steps_of(tree: ast.Module) -> list[Step]:
 
 
 def _hints_at_steps(node: ast.AST) -> bool:
-    """Return True if a node is a call of `backward`, or of what reads as a model, or a method that a trainer calls."""
+    """Return True for a call of `backward` or of a name like a model's, and for a method that a trainer calls."""
     if isinstance(node, ast.Call):
         return _last(node.func) in _BACKWARD or _is_model(node.func)
     return isinstance(node, ast.FunctionDef) and _HOOK.match(node.name) is not None
@@ -116,7 +117,9 @@ def _is_hook(node: ast.FunctionDef, path: Sequence[ast.stmt]) -> bool:
 
 
 def _trains(node: ast.For | ast.While) -> bool:
-    """Return True if a loop is that of training steps: the innermost over data around `backward`, or of all."""
+    """Return True for a loop of training steps: the innermost loop over data around `backward`, or the innermost of
+    all.
+    """
     inner = [part for part in _below(node) if isinstance(part, _LOOPS)]
     if goes_through_data(node):
         deeper = [part for part in inner if goes_through_data(part) and _has_backward(part)]
@@ -125,14 +128,14 @@ def _trains(node: ast.For | ast.While) -> bool:
 
 
 def goes_through_data(node: ast.stmt) -> bool:
-    """Return True if a loop is over something else than numbers."""
+    """Return True if a loop iterates over something other than numbers."""
     return isinstance(node, ast.For) and not _is_counted(node.iter)
 
 
 def _is_counted(node: ast.expr) -> bool:
     while isinstance(node, ast.Call) and node.args and _last(node.func) not in _COUNTS:
         if not _last(node.func).islower():
-            return False  # a class: `DataLoader([1, 2, 3])` gives batches
+            return False  # a class instance: `DataLoader([1, 2, 3])` yields batches
         node = node.args[0]
     if isinstance(node, (ast.List, ast.Tuple)):
         return not any(isinstance(part, ast.Call) for part in ast.walk(node))
@@ -140,7 +143,7 @@ def _is_counted(node: ast.expr) -> bool:
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes below one, without those in functions and classes."""
+    """Yield the nodes below a node, without those inside functions and classes."""
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         part = stack.pop()
@@ -154,7 +157,7 @@ def _has_backward(node: ast.AST) -> bool:
 
 
 def _is_direct(node: ast.AST) -> bool:
-    """Return True if something calls `backward` itself, and not only in a loop inside of it."""
+    """Return True if a node calls `backward` outside of its inner loops."""
     stack: list[ast.AST] = list(ast.iter_child_nodes(node))
     while stack:
         part = stack.pop()
@@ -166,7 +169,7 @@ def _is_direct(node: ast.AST) -> bool:
 
 
 def _computes(node: ast.FunctionDef) -> bool:
-    """Return True if a function that calls `backward` makes what it calls it on."""
+    """Return True if a function computes the loss that it calls `backward` on."""
     losses = [loss for part in _below(node) if isinstance(part, ast.stmt) and (loss := loss_of(part)) is not None]
     stored = {part.id for part in _below(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     read = {part.id for loss in losses for part in ast.walk(loss) if isinstance(part, ast.Name)}
@@ -174,7 +177,7 @@ def _computes(node: ast.FunctionDef) -> bool:
 
 
 def _evaluates(node: ast.For | ast.While) -> bool:
-    """Return True if a loop gives batches to a model, or to a loss, and takes values from what comes of it."""
+    """Return True if a loop passes batches to a model or a loss, and reads values of the result."""
     if not isinstance(node, ast.For) or not goes_through_data(node) or _has_backward(node):
         return False
     batch = _names(node.target)
@@ -188,7 +191,7 @@ def _evaluates(node: ast.For | ast.While) -> bool:
 
 
 def _derived_from(names: Collection[str], body: Sequence[ast.stmt]) -> set[str]:
-    """Return the names that hold something of what `names` hold, as the statements of a body pass it on."""
+    """Return the names that hold values derived from `names`, as the statements of a body assign them."""
     derived = {*names}
     for statement in _statements(body):
         parts = [part for part in _header(statement) if isinstance(part, ast.Name)]
@@ -198,7 +201,7 @@ def _derived_from(names: Collection[str], body: Sequence[ast.stmt]) -> set[str]:
 
 
 def _is_model(function: ast.expr) -> bool:
-    """Return True if a function reads as a module that is called: `model`, `self.net`, `models[0]`."""
+    """Return True if a function has the name of a module: `model`, `self.net`, `models[0]`."""
     name = _last(function)
     if isinstance(function, ast.Name):
         return bool(_MODEL.search(name))
@@ -218,7 +221,7 @@ def _statements(block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _header(node: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement that are not in a statement inside of it, without the variables of comprehensions."""
+    """Yield the nodes of a statement outside of its nested statements, without the variables of comprehensions."""
     stack: list[tuple[ast.AST, frozenset[str]]] = [(part, frozenset()) for part in ast.iter_child_nodes(node)]
     while stack:
         part, inner = stack.pop()
@@ -241,7 +244,7 @@ def _last(node: ast.AST) -> str:
 
 
 def outermost_functions(block: Sequence[ast.stmt], around: str = "") -> Iterator[tuple[FunctionNode, str]]:
-    """Yield the functions in a block that are in no other, with their qualified names."""
+    """Yield the functions of a block that are in no other function, with their qualified names."""
     for node in block:
         name = f"{around}.{node.name}" if isinstance(node, DEFINITIONS) and around else getattr(node, "name", "")
         if isinstance(node, FUNCTIONS):
@@ -260,7 +263,7 @@ def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def loss_of(node: ast.stmt) -> ast.expr | None:
-    """Return what `backward` is called on: `loss` of `scaler.scale(loss).backward()` and `self.manual_backward(loss)`.
+    """Return the expression of `backward`: `loss` of `scaler.scale(loss).backward()` and `self.manual_backward(loss)`.
 
     None for any other statement.
     """
@@ -278,7 +281,7 @@ def loss_of(node: ast.stmt) -> ast.expr | None:
 
 
 def _losses_given(call: ast.Call) -> ast.expr | None:
-    """Return what `autograd.backward` is given: the losses of a list as a tuple, or a single one as it is."""
+    """Return the losses of a call of `autograd.backward`: a list as a tuple, a single loss as it is."""
     listed = next((argument for argument in call.args if isinstance(argument, (ast.List, ast.Tuple))), None)
     if listed is None:
         return next(iter(call.args), None)
@@ -286,19 +289,19 @@ def _losses_given(call: ast.Call) -> ast.expr | None:
 
 
 def results_of(body: Sequence[ast.stmt]) -> list[ast.expr]:
-    """Return what a body without `backward` computes: what it adds up, collects or takes the values of."""
+    """Return the results of a body without `backward`: the expressions that it sums, collects or reads values of."""
     results = [result for node in _straight(body) for result in _taken(node, body)]
     return list({ast.dump(result): result for result in results if _names(result)}.values())
 
 
 def _straight(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a body that run once, whatever happens."""
+    """Yield the statements of a body that run exactly once."""
     for node in body:
         yield from _straight(node.body) if isinstance(node, (ast.With, ast.AsyncWith)) else [node]
 
 
 def _taken(node: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.expr]:
-    """The results that a statement takes the values of, adds to what is outside of the body, or appends to a list."""
+    """Return the results whose values a statement reads, adds to an outer variable, or appends to a list."""
     if isinstance(node, ast.AugAssign):
         inside = _bound_names([part for part in body if part is not node])
         if isinstance(node.op, ast.Add) and _names(node.target).isdisjoint(inside):
@@ -314,21 +317,21 @@ def _taken(node: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.expr]:
 
 
 def _unless_numbers(node: ast.expr, body: Sequence[ast.stmt]) -> list[ast.expr]:
-    """Return an expression that is added up, if it is not made of values that were taken of tensors before."""
+    """Return a summed expression as a list; empty if it is computed from values read from tensors before."""
     taking = (part for part in _straight(body) if isinstance(part, ast.Assign) and _tensors_in(part.value))
     numbers = {name.id for part in taking for name in _header(part) if _is_store(name)}
     return [node] if _names(node).isdisjoint(numbers) else []
 
 
 def _bound_names(body: Sequence[ast.stmt]) -> set[str]:
-    """Return the names that a body assigns, other than by adding to them."""
+    """Return the names that a body assigns, except by augmented assignment."""
     assigning = (node for node in _statements(body) if not isinstance(node, ast.AugAssign))
     parts = (part for node in assigning for part in _header(node) if isinstance(part, ast.Name))
     return {part.id for part in parts if isinstance(part.ctx, ast.Store)}
 
 
 def _tensors_in(node: ast.expr) -> list[ast.expr]:
-    """Return the expressions of which an expression takes the values: `loss` in `loss.item() * len(x)`."""
+    """Return the expressions whose values an expression reads: `loss` in `loss.item() * len(x)`."""
     if isinstance(node, ast.Call):
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in _VALUES and not node.args:
@@ -346,7 +349,7 @@ def _tensors_in(node: ast.expr) -> list[ast.expr]:
 
 
 def _without_moves(node: ast.expr) -> ast.expr:
-    """`x` of `x.detach().cpu()` and `x.data`."""
+    """Return `x` of `x.detach().cpu()` and `x.data`."""
     while True:
         inner = node.func if isinstance(node, ast.Call) and not node.args else node
         if not isinstance(inner, ast.Attribute) or inner.attr not in _ON_THE_WAY:
@@ -355,7 +358,7 @@ def _without_moves(node: ast.expr) -> ast.expr:
 
 
 def wanted_by(region: Region) -> Callable[[ast.stmt], set[str]]:
-    """Tell of each statement in a step the names that its result needs, if it has one."""
+    """Return a function that maps each statement in a step to the names that its result needs."""
     trains = _has_backward(region)
     returns = not trains and any(isinstance(node, ast.Return) and node.value is not None for node in region.body)
 
@@ -372,9 +375,9 @@ def wanted_by(region: Region) -> Callable[[ast.stmt], set[str]]:
 def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str] = ()) -> ast.Module:
     """Return a copy of a module in which the step at `line` is a function that returns its losses.
 
-    The function is named as the last part of `name`, after a blank where it was a loop; what is around it returns it
-    instead of running it. Of the names that it reads or gets from data, `inputs` are parameters: what binds them from
-    data is left out.
+    The function has the last part of `name`, after a blank if it was a loop; the code around it returns it instead of
+    running it. Names in `inputs` that it reads or gets from data become parameters; statements that bind them from data
+    are dropped.
     """
     tree = copy.deepcopy(tree)
     path = _path_to(tree.body, line)
@@ -415,9 +418,9 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
 
 
 def bound_from_data(tree: ast.Module, step: int, is_stop: Callable[[ast.stmt], bool]) -> tuple[str, ...]:
-    """Return the names that a step gets from data in the first of its statements at which it stops.
+    """Return the names that a step gets from data in the first of its statements that satisfies `is_stop`.
 
-    `x`, `y` of `x, y = next(batches)` are such; what a model gives is none.
+    These include `x`, `y` of `x, y = next(batches)`, but not the result of a model.
     """
     path = _path_to(tree.body, step)
     region = path[-1] if path is not None else None
@@ -430,7 +433,7 @@ def bound_from_data(tree: ast.Module, step: int, is_stop: Callable[[ast.stmt], b
 
 @dataclass(frozen=True)
 class Draw:
-    """A statement of a step that draws from an iterator, `x, y = next(batches)`, and the names it binds."""
+    """Describe a statement of a step that draws from an iterator, `x, y = next(batches)`, and the names it binds."""
 
     statement: ast.stmt
     iterator: ast.expr
@@ -438,7 +441,7 @@ class Draw:
 
 
 def draws_of(tree: ast.Module, step: int) -> Iterator[Draw]:
-    """Yield the statements of a step that draw from an iterator, and read nothing of the step itself."""
+    """Yield the statements of a step that draw from an iterator and read no variable of the step itself."""
     path = _path_to(tree.body, step)
     region = path[-1] if path is not None else None
     if not isinstance(region, (*_LOOPS, ast.FunctionDef)):
@@ -455,7 +458,7 @@ def _is_named(node: ast.expr, name: str) -> bool:
 
 
 def _closed_statements(region: Region) -> Iterator[ast.stmt]:
-    """Yield the statements of a step that read nothing of the step itself, no input and no variable."""
+    """Yield the statements of a step that read no input and no variable of the step itself."""
     own = _names(region.target) - _counted_in(region) if isinstance(region, ast.For) else set[str]()
     own |= {argument.arg for argument in ast.walk(region) if isinstance(argument, ast.arg)} - {"self"}
     for node in _straight(region.body):
@@ -465,7 +468,7 @@ def _closed_statements(region: Region) -> Iterator[ast.stmt]:
 
 
 def _begun_again(node: ast.stmt) -> set[str]:
-    """Return the names that a statement, or one in it, assigns nothing but new iterators: `batches = iter(loader)`."""
+    """Return the names that a statement, or one in it, assigns only new iterators: `batches = iter(loader)`."""
     assigned: dict[str, list[bool]] = {}
     for part in _statements([node]):
         value = part.value if isinstance(part, ast.Assign) else None
@@ -482,7 +485,7 @@ def _fresh_names(node: ast.stmt) -> set[str]:
 
 
 def _without(body: list[ast.stmt], dropped: ast.stmt) -> list[ast.stmt]:
-    """Return a body without one of the statements that run once."""
+    """Return a body without `dropped`, one of the statements that run exactly once."""
     rest = [node for node in body if node is not dropped]
     for node in rest:
         if isinstance(node, (ast.With, ast.AsyncWith)):
@@ -491,13 +494,13 @@ def _without(body: list[ast.stmt], dropped: ast.stmt) -> list[ast.stmt]:
 
 
 def functions_around(tree: ast.Module, line: int) -> list[int]:
-    """Return the lines at which the functions begin that are around a line."""
+    """Return the first lines of the functions around a line."""
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return [node.lineno for node in functions if node.lineno < line <= (node.end_lineno or node.lineno)]
 
 
 def _return_call(block: list[ast.stmt], function: ast.stmt) -> None:
-    """Have a block return what a function in it returns, of which nothing reads the parameters."""
+    """Make a block return the result of a function in it, called with None for each required parameter."""
     assert isinstance(function, ast.FunctionDef)
     arguments = function.args
     required = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
@@ -506,7 +509,7 @@ def _return_call(block: list[ast.stmt], function: ast.stmt) -> None:
 
 
 def _drop_heads(body: list[ast.stmt], around: list[ast.stmt], region: ast.stmt) -> None:
-    """Replace statements on the way to a step by their bodies, where their heads bind nothing that is read there."""
+    """Replace the statements around a step by their bodies if their heads bind no name that is read there."""
     read = _names(region)
     for depth in range(len(around) - 1, -1, -1):
         node = around[depth]
@@ -530,7 +533,9 @@ def has_idle_head(node: ast.stmt, read: Collection[str]) -> bool:
 
 
 def _path_to(body: Sequence[ast.stmt], line: int) -> tuple[ast.stmt, ...] | None:
-    """Return the statements that lead to the loop or function that begins at a line, itself the last."""
+    """Return the statements around the loop or function that begins at a line, followed by that statement; None if
+    there is none.
+    """
     for node in body:
         if not node.lineno <= line <= (node.end_lineno or node.lineno):
             continue
@@ -551,7 +556,7 @@ def _block_with(body: list[ast.stmt], around: Sequence[ast.stmt], node: ast.stmt
 def _function_of(
     region: ast.For | ast.While, around: Sequence[ast.stmt], name: str, inputs: Collection[str]
 ) -> list[ast.stmt]:
-    """Return the function that the body of a loop amounts to, and the statement that says what it is called with."""
+    """Return the function for the body of a loop, and the statement that sets its batches."""
     body = _returning(region.body)
     read = _read_names(body)
     heads = [region.target] if isinstance(region, ast.For) else []
@@ -577,7 +582,7 @@ def _function_of(
 
 
 def _batches_of(region: ast.For, name: str, parts: Mapping[str, ast.expr]) -> ast.stmt:
-    """Return the statement that gives the function of a loop what makes the arguments of its calls, one dict each."""
+    """Return the statement that sets the generator of arguments of a loop's function, one dict per iteration."""
     keys: list[ast.expr | None] = [ast.Constant(parameter) for parameter in parts]
     batches = ast.Dict(keys, list(parts.values()))
     several = ast.GeneratorExp(batches, [ast.comprehension(region.target, region.iter, [], 0)])
@@ -593,7 +598,7 @@ def _read_names(body: Sequence[ast.stmt]) -> set[str]:
 
 
 def _take_apart(function: ast.FunctionDef) -> None:
-    """Give a method the parts of its batch as parameters, where it only takes these of it."""
+    """Replace the parameter `batch` of a method by its parts, if the method reads only parts of it."""
     arguments = [argument.arg for argument in function.args.args]
     batches = [name for name in arguments if name == "batch"]
     parts = _parts(function.body, batches, function)
@@ -604,9 +609,9 @@ def _take_apart(function: ast.FunctionDef) -> None:
 
 
 def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict[str, ast.expr]:
-    """Return the parameters of a step with what each is of a turn of the loop.
+    """Return the parameters of a step, each with its expression in terms of the loop's variables.
 
-    A batch of which the body takes nothing but parts (`x, y = batch`, `batch["image"]`) is these parts.
+    A batch of which the body reads only parts (`x, y = batch`, `batch["image"]`) becomes these parts.
     """
     parts: dict[str, ast.expr] = {}
     parameters = {part.arg for part in ast.walk(region) if isinstance(part, ast.arg)}
@@ -624,7 +629,8 @@ def _parts(body: list[ast.stmt], batches: Sequence[str], region: Region) -> dict
 
 
 def _taken_apart(body: list[ast.stmt], batch: str, parameters: Collection[str]) -> dict[int | str, str] | None:
-    """Put variables in place of the parts of a batch in a body; return the key of each. None where it is read whole.
+    """Replace the parts of a batch in a body by variables; return the variable of each key. None if the body reads it
+    whole.
 
     No variable has the name of one of the `parameters`.
     """
@@ -649,9 +655,9 @@ def _names_of_parts(
     keys: Sequence[int | str],
     parameters: Collection[str],
 ) -> dict[int | str, str]:
-    """Return a variable for each part of a batch, by its key: the one that the body has for it, or one that is free.
+    """Return a variable for each part of a batch, by its key: the body's own variable for it, or a free name.
 
-    The body takes the batch apart in the `unpacked` statements, and by subscripts with these `keys`.
+    The body unpacks the batch in the `unpacked` statements, and by subscripts with these `keys`.
     """
     names: dict[int | str, str] = {}
     for node in unpacked:
@@ -672,7 +678,7 @@ def _names_of_parts(
 
 
 def _free_variable(key: int | str, batch: str, bound: Collection[str]) -> str:
-    """Return a variable for a part of a batch: its key where that is a name and no other variable has it."""
+    """Return a variable for a part of a batch: its key if that is a free identifier."""
     is_name = isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
     name = str(key) if is_name else f"{batch}_{key}"
     while name in bound:
@@ -681,14 +687,14 @@ def _free_variable(key: int | str, batch: str, bound: Collection[str]) -> str:
 
 
 def _without_casts(node: ast.expr) -> ast.expr:
-    """`x` of `x.to(device).float()`."""
+    """Return `x` of `x.to(device).float()`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS:
         node = node.func.value
     return node
 
 
 def _pairs(node: ast.stmt) -> list[tuple[str, ast.expr]]:
-    """Return the variables of `a = x` and of `a, b = x, y` with what each is given."""
+    """Return the variables of `a = x` and of `a, b = x, y` with their values."""
     target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     if isinstance(node, ast.Assign) and isinstance(target, ast.Name):
         return [(target.id, node.value)]
@@ -721,7 +727,7 @@ def _key_of(node: ast.AST) -> int | str:
 
 
 class _PartsByName(ast.NodeTransformer):
-    """Puts variables in place of the parts of a batch."""
+    """Replace the parts of a batch by variables."""
 
     def __init__(self, batch: str, names: Mapping[int | str, str]) -> None:
         self._batch, self._names = batch, names
@@ -748,7 +754,7 @@ def _counted_in(region: ast.For | ast.While) -> set[str]:
 
 
 def _carried(body: Sequence[ast.stmt], targets: Sequence[str], around: Sequence[ast.stmt], region: Region) -> list[str]:
-    """Return the variables that a body changes and that it reads before: what goes from one turn to the next."""
+    """Return the loop-carried variables: those that a body reads before it assigns them."""
     bound: set[str] = set(targets)
     early: dict[str, None] = {}
     for node in body:
@@ -762,7 +768,7 @@ def _carried(body: Sequence[ast.stmt], targets: Sequence[str], around: Sequence[
 
 
 def _read_first(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement reads, in no nested block after the same block has bound them."""
+    """Yield the names that a statement reads, except those that the same nested block has bound before."""
     yield from (part.id for part in _header(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load))
     if isinstance(node, ast.AugAssign):
         yield from _names(node.target)
@@ -774,7 +780,7 @@ def _read_first(node: ast.stmt) -> Iterator[str]:
 
 
 def _outside(around: Sequence[ast.stmt], region: Region) -> set[str] | None:
-    """Return the names that the function around a step binds outside of it; None at the top level of a file."""
+    """Return the names that the function around a step binds outside of the step; None at the top level of a file."""
     functions = [node for node in around if isinstance(node, ast.FunctionDef)]
     if not functions:
         return None
@@ -788,7 +794,7 @@ def _is_store(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _tried(body: list[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return a body under the `torch.no_grad()` and the like that its loop stands under."""
+    """Return a body wrapped in the `torch.no_grad()` and similar modes around its loop."""
     calls: list[ast.expr] = []
     for node in around:
         if isinstance(node, ast.FunctionDef):
@@ -802,12 +808,12 @@ def _tried(body: list[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def is_mode(node: ast.expr) -> bool:
-    """Return True if an expression is `torch.no_grad()`, `autocast(…)` or another mode of autograd's."""
+    """Return True for `torch.no_grad()`, `autocast(…)` or another mode of autograd."""
     return isinstance(node, ast.Call) and _last(node.func) in _MODES
 
 
 def _returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return a body up to its last `backward`, or without what takes values, that returns what it computes."""
+    """Return a body up to its last `backward`, or without statements that read values, that returns its results."""
     losses: list[ast.expr] = []
     cut = _cut(body, losses)
     if isinstance(body[-1], ast.Return) and body[-1].value is not None:
@@ -821,7 +827,7 @@ def _returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_dropped(node: ast.stmt, body: Sequence[ast.stmt]) -> bool:
-    """Return True if a statement only takes values: nothing that it binds is read by another."""
+    """Return True if a statement only reads values of tensors, and no other statement reads the names that it binds."""
     bound = {part.id for part in _header(node) if _is_store(part)}
     others = (part for other in body if other is not node for part in ast.walk(other) if isinstance(part, ast.Name))
     read = {part.id for part in others if isinstance(part.ctx, ast.Load)}
@@ -829,9 +835,10 @@ def _is_dropped(node: ast.stmt, body: Sequence[ast.stmt]) -> bool:
 
 
 def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
-    """The statements of a block up to its last `backward`, of which each is what it is called on, added to `losses`.
+    """Return the statements of a block up to its last `backward`, each `backward` replaced by its loss, added to
+    `losses`.
 
-    Where only one branch calls it, that one is taken.
+    If only one branch calls `backward`, that branch is kept.
     """
     ends = [index for index, node in enumerate(block) if loss_of(node) is not None or _has_backward(node)]
     cut: list[ast.stmt] = []
@@ -863,9 +870,9 @@ def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
 
 
 def _kept_for_backward(node: ast.stmt, block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the copies of variables that a block changes in place after `node` has called `backward`.
+    """Yield copies of the variables that a block changes in place after `node` has called `backward`.
 
-    In the program the gradients are there by then; here they are taken of all losses at the end.
+    The program computes the gradients at `node`; here all losses are differentiated at the end.
     """
     place = block.index(node)
     later = {name: part for part in block[place + 1 :] for name in _changed_in_place(part)}
@@ -875,7 +882,7 @@ def _kept_for_backward(node: ast.stmt, block: Sequence[ast.stmt]) -> Iterator[as
 
 
 def _changed_in_place(node: ast.stmt) -> Iterator[str]:
-    """Yield `label` of `label.fill_(0)`."""
+    """Yield the names that a statement changes in place: `label` of `label.fill_(0)`."""
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method))) if method.endswith("_"):
             yield name
@@ -884,7 +891,7 @@ def _changed_in_place(node: ast.stmt) -> Iterator[str]:
 
 
 def _checked(node: ast.stmt, loss: ast.expr) -> ast.expr:
-    """Return a loss, handed to a function where `backward` is called on it with no gradient."""
+    """Return a loss, passed to `BACKWARD` if `backward` is called on it without a gradient."""
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
         return loss

@@ -1,4 +1,4 @@
-"""Parsing Python, and what is written inside its strings. Standard library only."""
+"""Parse Python, and notations inside of its strings. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ATTEMPTS = 5
 
 
 def parse(text: str, file: str = "<text>") -> ast.Module:
-    """`ast.parse`, which raises SyntaxError, ValueError, RecursionError or MemoryError on bad text.
+    """Parse a module. Raises SyntaxError, ValueError, RecursionError or MemoryError on bad text.
 
-    Until Python 3.12 threads share the parser's recursion counter, so that two that parse at once may get a SystemError
-    (cpython #106905) on good text: then it is parsed again.
+    Before Python 3.12 threads share the parser's recursion counter, so concurrent parses may raise SystemError (cpython
+    #106905) on good text; then the text is parsed again.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -27,7 +27,7 @@ def parse(text: str, file: str = "<text>") -> ast.Module:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Return one expression; raises what `parse` raises, and SyntaxError where `text` is none."""
+    """Return one parsed expression. Raises the errors of `parse`, and SyntaxError if `text` is not one expression."""
     body = parse(text).body
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
         raise SyntaxError("not an expression")
@@ -45,7 +45,7 @@ def is_main_guard(node: ast.stmt) -> bool:
 
 
 def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
-    """Return the names that an assignment binds, each to the whole value: two of `a = b = 1`, none of `a, b = c`."""
+    """Return the names that an assignment binds to its whole value: two of `a = b = 1`, none of `a, b = c`."""
     if isinstance(node, ast.AnnAssign):
         targets, value = [node.target], node.value
     elif isinstance(node, ast.Assign):
@@ -56,7 +56,7 @@ def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
 
 
 def bound_lambda(node: ast.stmt) -> ast.FunctionDef | None:
-    """The definition that `name = lambda x: …` amounts to, at the place of that statement; None for anything else."""
+    """Return the definition equivalent to `name = lambda x: …`, at the place of that statement; None for any other."""
     bound = assigned(node)
     if len(bound) != 1 or not isinstance(value := bound[0][1], ast.Lambda):
         return None
@@ -68,15 +68,15 @@ def bound_lambda(node: ast.stmt) -> ast.FunctionDef | None:
 
 
 Term: TypeAlias = "tuple[tuple[str, ...], ...]"
-"""What a pattern of axes says of one tensor: for each dimension the axes that it is made of, `...` for any number."""
+"""The pattern of axes of one tensor: the names of the axes in each dimension, `...` for any number."""
 _TERM = re.compile(r"(?:\s*(?:\.\.\.|[A-Za-z_]\w*|\d+|\*|\((?:\s*(?:\.\.\.|[A-Za-z_]\w*|\d+))*\s*\))(?=[\s()]|$))*\s*")
 _AXIS = re.compile(r"\.\.\.|\w+|\*|[()]")
 
 
 def axis_terms(text: str) -> list[Term] | None:
-    """The terms on the left of a pattern with axes by name, `"b (h d) n, b n -> b h d"`; None for any other text.
+    """Return the terms on the left of a pattern with named axes, `"b (h d) n, b n -> b h d"`; None for any other text.
 
-    One without a blank or a bracket may as well be in letters (`"ij,jk->ik"`), and is none.
+    A text without blanks and brackets may be in single letters (`"ij,jk->ik"`), and gives None.
     """
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -86,7 +86,7 @@ def axis_terms(text: str) -> list[Term] | None:
         return None
     results = set(re.findall(r"[A-Za-z_]\w*|\.\.\.", right))
     if results and results.isdisjoint(_AXIS.findall(left)):
-        return None  # prose: what comes out has nothing of what went in
+        return None  # prose: the result shares no axis with the operands
     return [_dimensions(term) for term in terms]
 
 
@@ -107,7 +107,7 @@ def _dimensions(term: str) -> Term:
 
 
 def edited_lines(old: list[str], new: list[str]) -> dict[int, int]:
-    """Return the line numbers of `old` to those of `new` for the lines before and after the edited region."""
+    """Map the line numbers of `old` to those of `new` for the lines before and after the edited region."""
     shorter = min(len(old), len(new))
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)

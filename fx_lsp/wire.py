@@ -29,7 +29,7 @@ T = TypeVar("T")
 PREFIX = struct.Struct(">II")
 MAX_FRAME = 1 << 30
 MAX_UNPACKED = 256 << 20
-"""How much is unpacked of what was stored."""
+"""The most bytes that stored data may have uncompressed."""
 
 
 def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
@@ -39,7 +39,7 @@ def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
 
 
 def frame_lengths(prefix: bytes) -> tuple[int, int]:
-    """Header and body length from the first `PREFIX.size` bytes of a frame. Raises ProtocolError."""
+    """Return header and body length from the first `PREFIX.size` bytes of a frame. Raises ProtocolError."""
     head, body = PREFIX.unpack(prefix)
     if head > MAX_FRAME or body > MAX_FRAME:
         raise ProtocolError(f"frame of {head} + {body} bytes: larger than {MAX_FRAME}")
@@ -49,7 +49,7 @@ def frame_lengths(prefix: bytes) -> tuple[int, int]:
 def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes] | None:
     """Return the next frame from a blocking `read(n)` (which may return less), or None at a clean end.
 
-    Raises ProtocolError where the stream ends inside a frame or the header is not a JSON object.
+    Raises ProtocolError if the stream ends inside a frame or the header is not a JSON object.
     """
     prefix = _read_exactly(read, PREFIX.size)
     if not prefix:
@@ -95,7 +95,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(type_: type[T], data: Any) -> T:
-    """The inverse of `to_json` for a model dataclass, without unknown keys. Raises ProtocolError on a wrong shape."""
+    """Return the model dataclass of `to_json` data; unknown keys are ignored. Raises ProtocolError on a wrong shape."""
     try:
         return _decoder(type_)(data)
     except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
@@ -103,7 +103,7 @@ def from_json(type_: type[T], data: Any) -> T:
 
 
 def parse(type_: type[T], text: str | bytes) -> T:
-    """Return a model dataclass from JSON text that may say anything. Raises ProtocolError."""
+    """Return a model dataclass from untrusted JSON text. Raises ProtocolError."""
     try:
         return from_json(type_, json.loads(text))
     except (ValueError, RecursionError) as error:
@@ -116,7 +116,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(type_: type[T], data: bytes) -> T:
-    """Return the inverse of `pack`, of data that may be anything. Raises ProtocolError."""
+    """Return the model dataclass of untrusted `pack` data. Raises ProtocolError."""
     return parse(type_, inflate(data))
 
 
@@ -126,7 +126,7 @@ def deflate(data: bytes) -> bytes:
 
 
 def inflate(data: bytes) -> bytes:
-    """Return data uncompressed. Raises ProtocolError where it is damaged, or has more than `MAX_UNPACKED` bytes."""
+    """Return data uncompressed. Raises ProtocolError if it is damaged, or has more than `MAX_UNPACKED` bytes."""
     decompressor = zlib.decompressobj()
     try:
         inflated = decompressor.decompress(data, MAX_UNPACKED)
@@ -167,8 +167,9 @@ def event_from_json(data: dict[str, Any]) -> Event:
 
 
 def encode_stage(stage: Stage) -> bytes:
-    """A stage as one frame: the header has every text once; the body is columns of numbers (32 bits, in this machine's
-    order), which stand for texts, groups of texts, spans, chains of spans, and counts; the last are the origins."""
+    """Return a stage as one frame. The header has every text once; the body is columns of 32-bit numbers in native byte
+    order: indices of texts, groups of texts, spans, chains of spans, and counts; the last are the origins.
+    """
     words, groups, spans, chains, counts = (_numbering() for _ in range(5))
     nodes = [
         [table[getattr(node, name)] for node in stage.nodes]
@@ -220,7 +221,7 @@ def decode_stage(data: bytes) -> Stage:
 
 
 def _require_texts(words: list[Any], nodes: list[Node]) -> None:
-    """Raise ValueError unless all is text, but specs of what is no tensor, and operations are those of FX."""
+    """Raise ValueError unless all words are text (None for specs of non-tensors), and operations are those of FX."""
     if {*map(type, words)} - {str, type(None)}:
         raise ValueError("a word that is no text")
     texts = chain.from_iterable((node.name, node.target, node.comment, *node.args) for node in nodes)
@@ -234,9 +235,9 @@ _PLACE = ("line", "col", "end_line", "end_col")
 
 
 def _instances(type_: type[T], columns: list[Sequence[Any]]) -> list[T]:
-    """Make instances of a frozen dataclass, whose constructor takes three times as long, from a column of each field.
+    """Return instances of a frozen dataclass from a column for each field, three times as fast as its constructor.
 
-    Raises ValueError where columns differ in length.
+    Raises ValueError if columns differ in length.
     """
     instances = [*map(object.__new__, repeat(type_, len(columns[0])))]
     fields = [*map(vars, instances)]
@@ -247,14 +248,14 @@ def _instances(type_: type[T], columns: list[Sequence[Any]]) -> list[T]:
 
 
 def _numbering() -> defaultdict[Any, int]:
-    """Numbers what it is asked for, from 0, in the order in which that happens."""
+    """Return a table that numbers its keys from 0, in the order of first access."""
     table: defaultdict[Any, int] = defaultdict()
     table.default_factory = table.__len__
     return table
 
 
 def _tables(words: Any, groups: Any, chains: Any, counts: Any) -> list[Any]:
-    """Return where what each field of a node holds is numbered."""
+    """Return the table that numbers each field of a node."""
     tables = {
         "args": groups,
         "inputs": groups,
@@ -267,12 +268,12 @@ def _tables(words: Any, groups: Any, chains: Any, counts: Any) -> list[Any]:
 
 
 def _flat(groups: Iterable[tuple[Any, ...]], table: defaultdict[Any, int]) -> tuple[list[int], list[int]]:
-    """Return the sizes of groups, and the numbers of what is in them, one group after the other."""
+    """Return the sizes of groups, and the numbers of their items, one group after the other."""
     return [len(group) for group in groups], [table[item] for group in groups for item in group]
 
 
 def _grouped(items: Iterable[T], sizes: Iterable[int]) -> Iterator[tuple[T, ...]]:
-    """Items that stand one group after the other, as groups of those sizes."""
+    """Split consecutive items into groups of the given sizes."""
     return map(tuple, map(islice, repeat(iter(items)), sizes))
 
 
@@ -283,7 +284,7 @@ def _field_names(type_: type) -> tuple[str, ...]:
 
 @cache
 def _decoder(type_: Any) -> Callable[[Any], Any]:
-    """Return what makes a value of `type_` of JSON data, and raises TypeError where that is of another shape."""
+    """Return a function that converts JSON data to `type_`, and raises TypeError for data of another shape."""
     if dataclasses.is_dataclass(type_):
         hints = get_type_hints(type_)
         decoders = {f.name: _decoder(hints[f.name]) for f in dataclasses.fields(type_)}
@@ -308,7 +309,7 @@ def _decoder(type_: Any) -> Callable[[Any], Any]:
 
 
 _SCALARS: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
-"""Which classes of JSON data are values of a type; true is no number."""
+"""The classes of JSON data that each type accepts; true is not a number."""
 
 
 def _tuple_decoder(items: tuple[Any, ...]) -> Callable[[Any], Any]:

@@ -4,7 +4,7 @@ The job is a `measured.Job` as JSON, from a file, or with `-` the first line of 
 event (`wire.event_to_json`); the last one is `found` or `failed`. Exit codes: 0 found, 1 failed, 2 usage.
 
 With `--watch` the end of standard input ends the run: its processes are killed. `--remove FOLDER` removes that folder
-whenever the run is over, however it ends short of being killed.
+whenever the run is over, unless it is killed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
         threading.Thread(target=_watch, args=(alone, arguments.remove), daemon=True).start()
     try:
         last = run(job, _print)
-    except ChildError:  # processes were ended, and more are not to be started
+    except ChildError:  # processes were ended, and no more may start
         return 1
     finally:
         kill_all()
@@ -65,12 +65,12 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(alone: threading.Event, folder: str | None) -> None:
-    """Ends everything at the end of standard input: nobody is there to listen any more."""
+    """End everything at the end of standard input: nobody is listening any more."""
     while os.read(0, 1 << 16):
         pass
     alone.set()
     kill_all()
-    time.sleep(_GRACE_SECONDS)  # without processes, the run soon comes to its end
+    time.sleep(_GRACE_SECONDS)  # without processes, the run soon ends
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)

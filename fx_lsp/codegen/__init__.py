@@ -1,4 +1,4 @@
-"""From ATen graphs to a Triton file; `docs/explanation/codegen.md` explains the chain in order."""
+"""Generate a Triton file from ATen graphs. `docs/explanation/codegen.md` explains the steps in order."""
 
 from fx_lsp.codegen.lower import indexing as indexing
 from fx_lsp.codegen.lower import pointwise as pointwise

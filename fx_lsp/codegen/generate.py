@@ -1,4 +1,4 @@
-"""From the graphs of a target to its file."""
+"""Generate the file of a target from its graphs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fx_lsp.codegen.triton.program import build_program
 
 
 def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[str, int]) -> GeneratedFile:
-    """Return the file for a function that has these graphs: those that AOTAutograd had parted, or one for inference.
+    """Return the file of a function from its graphs: those that AOTAutograd partitioned, or one for inference.
 
-    Raises CannotWrite where a part of the graphs cannot be written down.
+    Raises CannotWrite if a part of the graphs cannot be written as code.
     """
     finish(graphs, subject.outputs, subject.tangents)
     forward, backward, choices = graphs.forward, graphs.backward, graphs.choices
@@ -32,7 +32,7 @@ def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[s
 
 
 def _inputs_to_overwrite(subject: FileSpec, forward: fx.Graph) -> dict[fx.Node, fx.Node]:
-    """Return the inputs that are to have new values, by those; none where an operator takes its tensors as a list."""
+    """Return the inputs to overwrite by their new values. Returns {} if an operator takes its tensors as a list."""
     inputs = [n for n in forward.nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.Tensor)]
     if len(inputs) > MAX_ARGUMENTS:
         return {}

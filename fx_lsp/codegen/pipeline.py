@@ -1,8 +1,8 @@
 """Every rewrite of a graph on its way to kernels, in the order in which they run.
 
-The graph of a target is a joint graph, which a partitioner parts into forward and backward, or one for inference, which
-becomes forward as it is. `REWRITES` is the only place that says what is done to them, when, and what has to hold then;
-`fx-lsp kernel --dump-passes` shows it at work.
+The graph of a target is either a joint graph, which a partitioner splits into forward and backward, or a graph for
+inference, which becomes forward unchanged. `REWRITES` alone defines the rewrites, their order and their invariants.
+`fx-lsp kernel --dump-passes` shows each of them at work.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ Phase: TypeAlias = Literal["joint", "partition", "saved", "forward", "backward"]
 
 @dataclass(frozen=True)
 class Invariant:
-    """What holds after a rewrite: a sentence, and what breaks it among the nodes of a graph, or of what the graphs have
-    as their attribute `of`."""
+    """An invariant after a rewrite: a sentence, and the function that finds the nodes that violate it.
+
+    It checks a graph, or the attribute `of` of the graphs.
+    """
 
     sentence: str
     offenders: Callable[[Any], Iterable[fx.Node]]
@@ -67,10 +69,10 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rewrite: the function that does it, with attributes of `Graphs` that it `takes` and, of its results, `makes`.
+    """A rewrite: its function, the attributes of `Graphs` that it `takes`, and the attributes that it `makes`.
 
-    It runs where each choice that `when` names has one of those values. `graphs` are the attributes that it rewrites,
-    without which it does not run: the graph of its phase, where nothing else is said, and that is also what it takes.
+    It runs if each choice in `when` has one of the values given. `graphs` are the attributes that it rewrites; it is
+    skipped if they are missing. By default it takes and rewrites the graph of its phase.
     """
 
     phase: Phase
@@ -91,7 +93,7 @@ class Rewrite:
 
     @property
     def file(self) -> str:
-        """The file that it is written in, below `codegen`."""
+        """The file of the function, relative to `codegen`."""
         return "/".join(self.function.__module__.split(".")[2:]) + ".py"
 
     @property
@@ -100,22 +102,22 @@ class Rewrite:
         return " ".join(f"{choice}={'|'.join(values)}" for choice, values in self.when.items()) or "always"
 
     def applies(self, choices: Choices) -> bool:
-        """Return whether it runs under these choices."""
+        """Return True if it runs under these choices."""
         return all(getattr(choices, choice) in values for choice, values in self.when.items())
 
 
 Watch: TypeAlias = "Callable[[Rewrite, Graphs, Sequence[str] | None], None]"
-"""What is told of each rewrite before it runs, with None, and afterwards, with the invariants that do not hold."""
+"""A callback for each rewrite: called before it with None, and after it with the violated invariants."""
 
 
 @dataclass
 class Graphs:
-    """The graphs of a target, and what rewrites need and find out besides.
+    """The graphs of a target, and the data that rewrites need and produce.
 
-    `joint` is the joint graph, or the one for inference. The first `outputs` results of forward are those of the
-    function, and backward takes the gradients of `tangents`, of all floats for None; `view_results` are those that are
-    views, by position. `call` is that of the partitioner, `saved` what forward and backward agree on from then on, and
-    `steps` are what each step of a loop computes.
+    `joint` is the joint graph, or the graph for inference. The first `outputs` results of forward are those of the
+    function. Backward takes the gradients of `tangents`, of all floats for None. `view_results` are the positions of
+    results that are views. `call` is the call of the partitioner. `saved` are the values that forward saves for
+    backward. `steps` are the nodes of each step of a loop.
     """
 
     choices: Choices
@@ -131,7 +133,7 @@ class Graphs:
     watch: Watch | None = None
 
     def of(self, rewrite: Rewrite) -> dict[str, fx.Graph]:
-        """Return the graphs that a rewrite is for, as far as there are such."""
+        """Return the graphs that a rewrite applies to, without missing ones."""
         return {name: graph for name in rewrite.graphs if (graph := getattr(self, name)) is not None}
 
 
@@ -145,7 +147,7 @@ AGREED = Invariant("what forward saves is what backward takes, in the same order
 
 
 def _each(phase: Phase) -> tuple[Rewrite, ...]:
-    """Return the rewrites of forward, which are those of backward, too."""
+    """Return the rewrites of forward or backward; both have the same."""
     return (
         Rewrite(
             phase,
@@ -173,7 +175,7 @@ def _each(phase: Phase) -> tuple[Rewrite, ...]:
 
 
 def _partition(function: Callable[..., Any], does: str, backward: str) -> Rewrite:
-    """Return the row of a partitioner, which is the one for a choice of `backward`."""
+    """Return the rewrite of the partitioner for a choice of `backward`."""
     makes = ("forward", "backward", "saved", "steps")
     return Rewrite("partition", function, does, {"backward": (backward,)}, AGREED, makes[:2], ("call", "steps"), makes)
 
@@ -310,7 +312,7 @@ REWRITES: tuple[Rewrite, ...] = (
 def partition(
     graphs: Graphs, joint: fx.GraphModule, inputs: Any, **options: Any
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Part a joint graph into forward and backward, as AOTAutograd asks for; `graphs` has them then."""
+    """Partition a joint graph into forward and backward for AOTAutograd, and store both in `graphs`."""
     graphs.joint, graphs.call = joint.graph, PartitionCall(joint, inputs, options)
     for phase in ("joint", "partition", "saved"):
         _run(graphs, phase)
@@ -322,7 +324,7 @@ def partition(
 
 
 def finish(graphs: Graphs, outputs: int, tangents: Sequence[int] | None) -> None:
-    """Run what is left to be done once the graphs are parted, or all of it on a graph for inference."""
+    """Run the rewrites that remain after partitioning, or all of them on a graph for inference."""
     graphs.outputs, graphs.tangents = outputs, tangents
     if graphs.forward is None:
         _run(graphs, "joint")
@@ -332,7 +334,7 @@ def finish(graphs: Graphs, outputs: int, tangents: Sequence[int] | None) -> None
 
 
 def _run(graphs: Graphs, phase: Phase) -> None:
-    """Run the rewrites of a phase on the graph that they are for, if there is one."""
+    """Run the rewrites of a phase on their graph, if there is one."""
     for rewrite in REWRITES:
         if rewrite.phase != phase or not rewrite.applies(graphs.choices):
             continue
@@ -356,15 +358,17 @@ def _apply(graphs: Graphs, rewrite: Rewrite) -> None:
 
 
 def _result_specs(graph: fx.Graph) -> list[Any]:
-    """Return shape and dtype of each result of a graph, None for what is no tensor."""
+    """Return the shape and dtype of each result of a graph, None for a result that is no tensor."""
     values = [n.meta["val"] if isinstance(n, fx.Node) else None for n in graph_results(graph)]
     return [(symbolic_shape(v), v.dtype) if isinstance(v, torch.Tensor) else None for v in values]
 
 
 def _broken(rewrite: Rewrite, graphs: Graphs, results: Mapping[str, list[Any]]) -> Iterator[str]:
-    """Yield what does not hold after a rewrite: its own invariant, and that a graph is well-formed and has the same
-    results as before, but for what forward saves, and for what is taken out of it; and that backward takes what forward
-    saves."""
+    """Yield the violations after a rewrite.
+
+    A rewrite must keep its own invariant. Each graph must stay well-formed and keep its results, except those that
+    forward saves and those that are removed. Backward must take the values that forward saves.
+    """
     for attribute, graph in graphs.of(rewrite).items():
         try:
             graph.lint()
@@ -381,14 +385,14 @@ def _broken(rewrite: Rewrite, graphs: Graphs, results: Mapping[str, list[Any]]) 
 
 
 def _offended(invariant: Invariant, subject: Any, where: str) -> Iterator[str]:
-    """Yield a sentence on what breaks an invariant, if anything does."""
+    """Yield a sentence with the nodes that violate an invariant, if there are any."""
     offenders = [node.name for node in invariant.offenders(subject)]
     if offenders:
         yield f"not so {where} that {invariant.sentence}: {', '.join(offenders)}"
 
 
 def listing() -> str:
-    """Return the list of all rewrites: phase, name and condition of each, what it does, and what holds after it."""
+    """Return the list of all rewrites: the phase, name, condition, description and invariant of each."""
     lines: list[str] = []
     for number, rewrite in enumerate(REWRITES, start=1):
         lines.append(f"{number:>2}  {rewrite.phase:<9}  {rewrite.name:<24}  {rewrite.condition}")

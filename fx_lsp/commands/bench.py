@@ -1,4 +1,4 @@
-"""`fx-lsp bench TARGET`: checks a function's kernels and measures them against what else there is to run.
+"""`fx-lsp bench TARGET`: checks a function's kernels and measures them against the alternatives.
 
 Exit codes: 0 measured and right; 1 not traced, not measured, or kernels that are wrong; 2 usage.
 """
@@ -51,7 +51,7 @@ from fx_lsp.tracing.workers.find_python import find_interpreter
 from fx_lsp.wire import to_json
 
 ONE_DAY = 86400.0
-"""Seconds that a job may take as far as this command is concerned: the limit of each host counts."""
+"""The limit on a job's seconds from this command; effectively, the limit of each host applies."""
 _CHOICES = [name for name in allowed_choices() if name != "engine"]
 
 
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the target. Raises TargetError for wrong usage, and for a host that the user does not say yes to."""
+    """Measure the target. Raises TargetError for wrong usage, and for a host that the user does not confirm."""
     chosen = read_target(arguments.target)
     if arguments.history:
         return _print_history(arguments, chosen)
@@ -152,14 +152,14 @@ async def _bench(
 
 
 class ProgressPrinter:
-    """Progress on standard error: the last of each host in one line of a terminal, else what is new."""
+    """Print progress on standard error: the last event of each host in one line of a terminal, else new events."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._last: dict[str, str] = {}
 
     def take(self, host: str, event: Event) -> Report | Failed | None:
-        """Show progress; what became of the job otherwise."""
+        """Show progress and return None; return the end of the job for other events."""
         if not isinstance(event, JobProgress):
             self._last.pop(host, None)
             return event.report if isinstance(event, Finished) else event
@@ -175,7 +175,7 @@ class ProgressPrinter:
         return None
 
     def clear(self) -> None:
-        """Nothing more happens."""
+        """Clear the line."""
         if self._terminal:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
@@ -188,7 +188,7 @@ def _width() -> int:
 
 
 def _job(arguments: argparse.Namespace) -> BenchmarkJob:
-    """Return what was asked for, without what is measured. Raises TargetError."""
+    """Return the requested job, without its target. Raises TargetError."""
     asked = set(re.split(r"\s*,\s*", arguments.what.strip()))
     what: tuple[What, ...] = tuple(each for each in WHATS if each in asked)
     if asked - set(WHATS):
@@ -204,7 +204,7 @@ def _job(arguments: argparse.Namespace) -> BenchmarkJob:
 
 
 def _require_variants(job: BenchmarkJob, places: Sequence[Host | Cluster]) -> None:
-    """Raise TargetError for a variant that there is on none of the places."""
+    """Raise TargetError for a variant that none of the places has."""
     rivals = [rival for place in places if isinstance(place, Host) for some in place.rivals.values() for rival in some]
     names = [*VARIANTS, *dict.fromkeys(rival.name for rival in (*job.rivals, *rivals))]
     for name in job.variants or ():
@@ -213,7 +213,7 @@ def _require_variants(job: BenchmarkJob, places: Sequence[Host | Cluster]) -> No
 
 
 def _asked(arguments: argparse.Namespace, chosen: Chosen) -> BenchRequest:
-    """Return what is to be generated."""
+    """Return the request for kernels."""
     sweep = read_sweep(arguments.sweep) if arguments.sweep else None
     choices = read_choices({name: getattr(arguments, name) for name in _CHOICES})
     inductor = INDUCTOR_KERNELS in arguments.variant if arguments.variant else None
@@ -229,7 +229,7 @@ def _keep(stored: StoredRun) -> None:
 
 
 def _contract(target: str, reports: Mapping[str, Report], failed: Mapping[str, Failed]) -> dict[str, Any]:
-    """Return the JSON that scripts rely on."""
+    """Return the stable JSON for scripts."""
     return {
         "target": target,
         "reports": {host: to_json(report) for host, report in reports.items()},

@@ -1,7 +1,7 @@
-"""`fx-lsp check PATH…`: traces every function and module that it finds, and says what came of each.
+"""`fx-lsp check PATH…`: traces every function and module that it finds, and reports the result of each.
 
-Exit codes: 0 clean, 1 problems (code that is wrong, files that do not parse; what cannot be traced for another reason
-is none), 2 usage, 130 interrupted.
+Exit codes: 0 clean, 1 problems (code that is wrong, files that do not parse; code that cannot be traced for another
+reason is not a problem), 2 usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check what was asked for and print it. Raises TargetError and WorkerStartError for wrong usage."""
+    """Check the requested files and print the results. Raises TargetError and WorkerStartError for wrong usage."""
     started = time.perf_counter()
     sources = find_sources(arguments.paths)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
@@ -151,7 +151,7 @@ def _print_end(
 
 
 def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:
-    """Return the findings that are to be told."""
+    """Return the findings to report."""
     enabled: set[FindingCode] = set(FINDINGS if "all" in arguments.enable else arguments.enable)
     return frozenset(enabled if "all" in arguments.disable else (TOLD | enabled) - set(arguments.disable))
 

@@ -1,4 +1,6 @@
-"""Columns in what commands print for programs: characters, as Python's `str` counts them, in place of UTF-8 bytes."""
+"""Convert columns in the commands' output for programs: characters, as Python's `str` counts them, in place of UTF-8
+bytes.
+"""
 
 from __future__ import annotations
 

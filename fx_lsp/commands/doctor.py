@@ -1,6 +1,6 @@
-"""`fx-lsp doctor`: what works here and on the user's GPU hosts, and how to mend what does not.
+"""`fx-lsp doctor`: checks what works here and on the user's GPU hosts, with remedies for what does not.
 
-Exit codes: 0 everything that is needed works, 1 something does not, 2 usage.
+Exit codes: 0 everything necessary works, 1 something does not, 2 usage.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EDITORS = {"code": "Visual Studio Code", "nvim": "Neovim", "emacs": "Emacs"}
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: "wrong" is what does not work, "note" what nobody has to mend."""
+    """Hold one check: "wrong" for a failure, "note" for information without a need for action."""
 
     about: str
     state: State
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look at everything. Raises TargetError for a host that is not named, or that the user does not say yes to."""
+    """Run all checks. Raises TargetError for a host that is not configured, or that the user does not confirm."""
     hosts = read_hosts(str(Path.cwd()))
     places = named(hosts, arguments.host) if arguments.host else list(hosts.places.values())
     wanted = reached(hosts, places)
@@ -95,7 +95,7 @@ async def _checks(arguments: argparse.Namespace, hosts: Hosts, wanted: Sequence[
 
 
 async def _interpreters(setting: str | None) -> list[Check]:
-    """List the Pythons that could trace this folder, the one that does first."""
+    """Return checks of the Pythons that could trace this folder, the one in use first."""
     used = find_interpreter(setting, (str(Path.cwd()),), os.environ)
     others = {str(Path(path).parent): path for path in candidates((str(Path.cwd()),), os.environ)}
     others.pop(str(Path(used).parent), None)
@@ -119,7 +119,7 @@ async def _interpreters(setting: str | None) -> list[Check]:
 
 
 async def _tracing(setting: str | None) -> Check:
-    """Check that a small function can be traced, through all that an editor's request goes through."""
+    """Check that a small function can be traced, in the same way as for an editor."""
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "sample.py")
         Path(file).write_text(_SAMPLE)
@@ -136,7 +136,7 @@ async def _tracing(setting: str | None) -> Check:
 
 
 def _cache() -> Check:
-    """Check how much of what was traced and measured is stored, and where."""
+    """Check the size and the place of the stored traces and benchmarks."""
     path = Path(default_cache_path())
     size = 0
     for file in (path, default_history_path()):
@@ -165,7 +165,7 @@ def _editors() -> Iterator[Check]:
 
 
 async def _place(place: Host | Cluster, here: str) -> Check:
-    """Check what a host has; one that was never used is not reached."""
+    """Check the equipment of a host; one that was never used is not reached."""
     about = f"host {place.name}"
     if not is_trusted(place):
         mend = f"fx-lsp doctor --host {place.name} asks"
@@ -177,7 +177,7 @@ async def _place(place: Host | Cluster, here: str) -> Check:
             return Check(about, "wrong", "ray is not installed beside fx-lsp", "install the cluster's version of it")
     if place.local and not place.python:
         place = replace(place, python=here)
-    # This machine is nobody's GPU host before it was named as one.
+    # This machine is not a GPU host until it is configured as one.
     lacking: State = "note" if place.local else "wrong"
     probed = await probe_host(place)
     if isinstance(probed, Failed):
@@ -191,7 +191,7 @@ async def _place(place: Host | Cluster, here: str) -> Check:
 
 
 def _described(host: Host, probe: Probe) -> str:
-    """Describe what a host has, in one line."""
+    """Return the equipment of a host in one line."""
     versions = [
         f"Python {probe.python}",
         *(f"{n} {v}" for n, v in (("torch", probe.torch), ("triton", probe.triton)) if v),
@@ -207,7 +207,7 @@ def _described(host: Host, probe: Probe) -> str:
 
 
 def _text(checks: Sequence[Check]) -> str:
-    """Return a line for each check, and below it what to do."""
+    """Return a line for each check, and below it the remedy."""
     width = max(len(check.about) for check in checks)
     lines: list[str] = []
     for check in checks:

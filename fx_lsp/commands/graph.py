@@ -1,4 +1,4 @@
-"""`fx-lsp graph TARGET`: one graph of a function or module, or all that is known of it as JSON.
+"""`fx-lsp graph TARGET`: prints one graph of a function or module, or everything known of it as JSON.
 
 Exit codes: 0 traced, 1 not traced, 2 usage.
 """
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Trace the target and print what was asked for. Raises TargetError for a target that names no file."""
+    """Trace the target and print the requested graph. Raises TargetError for a target without a file."""
     return asyncio.run(_graph(arguments))
 
 
@@ -89,7 +89,7 @@ def _print_stage(
 
 
 def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[str, Any]:
-    """Return the JSON that scripts rely on."""
+    """Return the stable JSON for scripts."""
     if isinstance(outcome, Failure):
         fields = ("kind", "message", "span", "hint")
         failure = {k: wire.to_json(getattr(outcome, k)) for k in fields}
@@ -105,12 +105,12 @@ def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[
 
 
 def stage_to_json(stage: Stage) -> dict[str, Any]:
-    """Return a stage as the contract has it; one that is no graph has `text`."""
+    """Return a stage in the contract's form; one that is not a graph has `text`."""
     shown: dict[str, Any] = {"name": stage.name, "nodes": [to_json(n) for n in stage.nodes]}
     return {**shown, "text": stage.text} if stage.text else shown
 
 
 def to_json(node: Node) -> dict[str, Any]:
-    """Return a node as the contract has it."""
+    """Return a node in the contract's form."""
     fields = ("name", "op", "target", "args", "spec", "span", "users", "flops", "moved_bytes", "module")
     return {k: wire.to_json(getattr(node, k)) for k in fields}

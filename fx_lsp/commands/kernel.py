@@ -1,6 +1,6 @@
 """`fx-lsp kernel TARGET`: a file of Triton kernels for a function or module.
 
-A file that was generated before and edited since is merged with what is generated now.
+A file that was generated before and edited since is merged with the newly generated kernels.
 
 Exit codes: 0 generated; 1 not generated, with conflicts or, with `--check`, wrong; 2 usage.
 """
@@ -42,13 +42,13 @@ from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
 
 MAX_CHECK_SECONDS = 120.0
-"""Seconds that a comparison may take; Triton's interpreter needs minutes for large tensors."""
+"""The time limit of a comparison in seconds; Triton's interpreter needs minutes for large tensors."""
 
 INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "variant" / "interpreter.py"
-"""What Triton's interpreter needs to be right; it runs in the user's interpreter, where there is no fx-lsp."""
+"""Fixes of Triton's interpreter; the file runs in the user's interpreter, which has no fx-lsp."""
 
 MAX_LINES = 20
-"""How much of a failed comparison stands at the top of the file."""
+"""The most lines of a failed comparison at the top of the file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Generate the kernels of the target. Raises TargetError for a target that names no file."""
+    """Generate the kernels of the target. Raises TargetError for a target without a file."""
     chosen = read_target(arguments.target)
     if arguments.dump_passes is not None:
         try:
@@ -113,14 +113,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _unwritten(error: OSError, path: str) -> int:
-    """Say why a file is not written; return the exit code."""
+    """Print why a file is not written; return the exit code."""
     way_out = ": --force overwrites it" if isinstance(error, ForeignFileError) else ""
     print(f"fx-lsp: {error.filename or path} cannot be written: {error.strerror}{way_out}", file=sys.stderr)
     return 2
 
 
 def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, kernels: Generated) -> int:
-    """Write a file of kernels so that what was edited in it stays; returns the exit code. Raises OSError."""
+    """Write a file of kernels, keeping its edits; return the exit code. Raises OSError."""
     output: str = arguments.output
     present = read(output)
     result = update(record_of(output), None if arguments.force else present, kernels)
@@ -152,7 +152,7 @@ def _list(output: str, lines: Sequence[int]) -> None:
 
 
 def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[str, int]:
-    """Return a file's text with what its comparison found wrong, where one is asked for; and the exit code."""
+    """Return a file's text with the errors of its comparison, if requested, and the exit code."""
     if not arguments.check:
         return text, 0
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -175,8 +175,9 @@ INDEX = "index.txt"
 
 
 async def _dump_passes(arguments: argparse.Namespace, chosen: Chosen) -> Failure | None:
-    """Write the graphs after each rewrite that changed them, and the list of all; what an earlier call left of rewrites
-    that changed nothing now is removed. Raises OSError."""
+    """Write the graphs after each rewrite that changed them, and the list of all; files of an earlier call for rewrites
+    that now change nothing are removed. Raises OSError.
+    """
     work, folder = write_work({REWRITES: "", **chosen_of(arguments).parts()}), Path(arguments.dump_passes)
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
@@ -203,7 +204,7 @@ async def _dump_passes(arguments: argparse.Namespace, chosen: Chosen) -> Failure
 
 
 async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Failure:
-    """Return what the kernels are compiled to."""
+    """Return the compiled form of the kernels."""
     work = write_work({**read_work(work_of(arguments.view, arguments.gpu)), **chosen_of(arguments).parts()})
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
@@ -235,14 +236,14 @@ async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> Generated
 
 @dataclass(frozen=True)
 class Checked:
-    """What a file's own comparison said, and whether it found something wrong."""
+    """Hold the output of a file's own comparison, and whether it found an error."""
 
     output: str
     wrong: bool = False
 
     @property
     def done(self) -> bool:
-        """Return whether anything was compared."""
+        """Return True if anything was compared."""
         return not self.output.startswith("not checked")
 
 
@@ -256,7 +257,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 
 
 def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECONDS) -> Checked:
-    """Run a generated file in the interpreter `python`, where modules of the project at `root` can be imported."""
+    """Run a generated file in the interpreter `python`, with the modules of the project at `root` importable."""
     if subprocess.run([python, "-c", "import triton"], capture_output=True, check=False).returncode:
         return Checked(f"not checked: {python} has no triton: install it there, or choose another with --python\n")
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -276,7 +277,7 @@ def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECON
 
 
 def with_failure(text: str, checked: Checked) -> str:
-    """Return a file with what its comparison found wrong at its top."""
+    """Return a file with the errors of its comparison at its top."""
     if not checked.wrong:
         return text
     lines = [line for line in checked.output.splitlines() if line.strip() and not line.startswith(("right", "not "))]

@@ -1,4 +1,4 @@
-"""What `fx-lsp check` shows a person: lines for each file, the counts, and the progress while it runs."""
+"""Print the results of `fx-lsp check` for people: lines for each file, the counts, and the progress while it runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _COLOURS = {"error": _RED, "warning": _YELLOW}
 
 
 class CheckListing:
-    """The files that are listed one after another: each fault once, with the targets that reach it."""
+    """List files one after another: each fault once, with the targets that reach it."""
 
     def __init__(self, colour: bool) -> None:
         self._colour = colour
         self._listed: dict[Cause, Target] = {}
 
     def file(self, report: FileReport) -> str:
-        """Return the lines about one file, each with its end; "" where nothing in it can be traced."""
+        """Return the lines for one file, each with its end; "" if it has no targets."""
         lines = [_paint(shown_path(report.file), _BOLD, self._colour)]
         if report.failure is not None:
             lines.append(f"  {_why(report.failure, report.file, True, self._colour)}")
@@ -42,7 +42,7 @@ class CheckListing:
         return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
 
     def _target(self, report: TargetReport, width: int, faults: Mapping[Cause, Sequence[Occurrence]]) -> Iterator[str]:
-        """Yield the line about a target, and one for each remark that is not listed at another."""
+        """Yield the line for a target, and one for each remark that is not listed at another."""
         if report.failure is None:
             yield f"  {_traced(report, width, self._colour)}"
         for one in reached_by(report):
@@ -69,7 +69,7 @@ def list_summary(summary: Summary, seconds: float, colour: bool) -> str:
 
 
 def one_line_summary(summary: Summary, seconds: float) -> str:
-    """`12 found in 3 files · 10 traced · 2 not · 1 problem · 4.1 s`."""
+    """Return `12 found in 3 files · 10 traced · 2 not · 1 problem · 4.1 s`."""
     parts = [
         f"{summary.found:,} found in {count('file', summary.files)}",
         f"{summary.traced:,} traced",
@@ -84,7 +84,7 @@ def one_line_summary(summary: Summary, seconds: float) -> str:
 
 
 class Progress:
-    """One line, redrawn, on a terminal; nothing where `stream` is none."""
+    """Redraw one line on a terminal; do nothing if `stream` is not one."""
 
     def __init__(self, stream: TextIO, files: int) -> None:
         self._stream = stream if stream.isatty() else None
@@ -93,19 +93,19 @@ class Progress:
         self._current = ""
 
     def target(self, report: TargetReport) -> None:
-        """Note that one more target is known."""
+        """Count one more finished target."""
         self._found += 1
         self._traced += report.failure is None
         self._current = report.target.id
         self._draw()
 
     def file(self) -> None:
-        """Note that one more file is done."""
+        """Count one more finished file."""
         self._done += 1
         self._draw()
 
     def clear(self) -> None:
-        """Make the line empty, so that something else can be printed."""
+        """Clear the line, so that something else can be printed."""
         self._write("")
 
     def _draw(self) -> None:
@@ -125,7 +125,7 @@ def _remark(one: Occurrence, colour: bool) -> str:
 
 
 def _as(report: TargetReport, first: Target, colour: bool) -> str:
-    """Return the line of a target that ends at the fault of another one, which is listed with the reason."""
+    """Return the line of a target that fails at the fault of another one, which is listed with the reason."""
     kind = f" ({report.failure.kind})" if report.failure is not None and report.failure.kind != "error" else ""
     place = first.name if first.file == report.target.file else shown_path(first.id)
     return f"{_paint(f'not traced{kind}:', _YELLOW, colour)} as {place}"

@@ -1,4 +1,4 @@
-"""The options of every command that traces."""
+"""Define the options of every command that traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fx_lsp.tracing.answers.disk import default_cache_path
 
 
 def add_tracing_options(parser: argparse.ArgumentParser) -> None:
-    """`--python` and `--no-cache`."""
+    """Add `--python` and `--no-cache`."""
     parser.add_argument(
         "--python",
         type=_from_here,
@@ -20,11 +20,11 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cache_path(arguments: argparse.Namespace) -> str | None:
-    """Return where answers are stored; None with `--no-cache`."""
+    """Return the path of stored answers; None with `--no-cache`."""
     return None if arguments.no_cache else str(default_cache_path())
 
 
 def _from_here(path: str) -> str:
-    """Return a path relative to the working directory, where one is there; else a command's name, as it is."""
+    """Return a path relative to the working directory, if it exists; else a command's name unchanged."""
     file = Path(path).expanduser()
     return str(file.absolute()) if file.exists() else path

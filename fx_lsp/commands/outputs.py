@@ -1,6 +1,6 @@
-"""Files that a command writes where its user says: never over one that fx-lsp has not written, unless told to.
+"""Write files to a user's paths: never over a file that fx-lsp has not written, unless forced.
 
-What was written is known by its hash, in a file for each path: `<cache>/written/<hash of the path>`.
+Written files are recognized by their hash, in a file for each path: `<cache>/written/<hash of the path>`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from fx_lsp import files
 from fx_lsp.errors import ForeignFileError
 
 MAX_REMEMBERED = 1000
-"""How many files are known to be written by fx-lsp."""
+"""The most files that are remembered as written by fx-lsp."""
 
 
 def write_outputs(texts: Mapping[Path, str], force: bool = False) -> None:
-    """Write texts to files; with `force`, whatever is in these. Raises ForeignFileError, before any is written, for a
-    file that is there and holds neither its text nor what was written to it last; and OSError."""
+    """Write texts to files; with `force`, over any existing ones. Raises ForeignFileError, before any is written, for
+    an existing file that has neither its text nor the one last written to it; and OSError.
+    """
     for path, text in texts.items():
         if not force and _is_regular(path) and not _is_ours(path, text):
             raise ForeignFileError(errno.EEXIST, "it is there already, and fx-lsp has not written it", str(path))
@@ -32,7 +33,9 @@ def write_outputs(texts: Mapping[Path, str], force: bool = False) -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """Give a file its new text in one step; write to what is no file, such as `/dev/stdout`. Raises OSError."""
+    """Replace the text of a file in one step; write directly to a path that is not a regular file, such as
+    `/dev/stdout`. Raises OSError.
+    """
     data = text.encode("utf-8", "surrogateescape")
     if files.status_of(path) is None or _is_regular(path) or path.is_dir():
         files.write(path, data)
@@ -41,7 +44,7 @@ def put(path: Path, text: str) -> None:
 
 
 def remove_output(path: Path) -> None:
-    """Remove a file that still holds what was written to it. Raises OSError."""
+    """Remove a file that still has the text last written to it. Raises OSError."""
     if _is_regular(path) and _is_ours(path):
         path.unlink()
         _note_of(path).unlink(missing_ok=True)
@@ -61,7 +64,7 @@ def _is_ours(path: Path, text: str | None = None) -> bool:
 
 
 def _remember(path: Path, text: str) -> None:
-    """Note what was written; where that cannot be noted, the file is in the way next time."""
+    """Record the written text; if that fails, the file counts as foreign next time."""
     note = _note_of(path)
     with suppress(OSError):
         note.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`fx-lsp passes TARGET`: the stages that the compiler makes of a function or module, and what each pass changed.
+"""`fx-lsp passes TARGET`: prints the compiler's stages of a function or module, and the changes of each pass.
 
 Exit codes: 0 traced, 1 not traced, 2 usage.
 """
@@ -57,12 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compile the target up to its code, and print what was asked for. Raises TargetError for one in no file."""
+    """Compile the target up to its code, and print the requested stages. Raises TargetError for one without a file."""
     return asyncio.run(_passes(arguments))
 
 
 def work_of(arguments: argparse.Namespace) -> Work:
-    """Return the work that the arguments ask for."""
+    """Return the requested work."""
     if arguments.partitions or arguments.budgets:
         return write_work({"partitions": "", **({"budgets": arguments.budgets} if arguments.budgets else {})})
     if arguments.breaks:
@@ -117,7 +117,7 @@ def _wanted(arguments: argparse.Namespace, trace: Trace) -> list[str]:
 
 
 def to_contract(target: str, outcome: Outcome, stages: list[Stage]) -> dict[str, Any]:
-    """Return the JSON that scripts rely on: every stage with what made it; with nodes where its pass did something."""
+    """Return the stable JSON for scripts: every stage with its origin; with nodes if its pass changed something."""
     if isinstance(outcome, Failure):
         fields = ("kind", "message", "span", "hint")
         return {"target": target, "failure": {k: wire.to_json(getattr(outcome, k)) for k in fields}}

@@ -1,6 +1,6 @@
-"""Pictures of a benchmark as SVG texts, by matplotlib: times, what the card could do, times over a sweep of sizes.
+"""Draw a benchmark as SVG texts, by matplotlib: times, the card's limits, times over a sweep of sizes.
 
-Whatever is no mark is grey on nothing, to be read on light and dark backgrounds.
+Everything except marks is grey on a transparent background, readable on light and dark pages.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -47,7 +47,7 @@ _WHAT = {"forward": "forward", "backward": "backward", "both": "forward and back
 
 
 def pictures(report: Report) -> dict[str, str]:
-    """Draw the pictures that a report has something for, by name: "times", "roofline", "sweep"."""
+    """Return the pictures that a report has data for, by name: "times", "roofline", "sweep"."""
     drawn: dict[str, Callable[[Report], Figure | None]] = {"times": _times, "roofline": _roofline, "sweep": _sweep}
     pictures_by_name: dict[str, str] = {}
     with mpl.rc_context(cast("Any", _STYLE)):
@@ -59,7 +59,7 @@ def pictures(report: Report) -> dict[str, str]:
 
 
 def _times(report: Report) -> Figure | None:
-    """Draw a bar for each variant, as long as its median, with the spread of the middle 80 %."""
+    """Draw a bar for each variant, with its median as length, with the spread of the middle 80 %."""
     groups = _groups(report)
     if not groups or _sizes(report):
         return None
@@ -88,7 +88,7 @@ def _times(report: Report) -> Figure | None:
 
 
 def _roofline(report: Report) -> Figure | None:
-    """Draw how fast each variant moves bytes, or computes, against what the card can do."""
+    """Draw each variant's rate of bytes or operations against the card's limit."""
     if report.ceilings is None:
         return None
     costs = {(cost.label, cost.what): cost for cost in report.costs}
@@ -108,12 +108,12 @@ Point = tuple[Cost, Measured, Timing]
 
 
 def _bandwidths(report: Report, points: Sequence[Point]) -> Figure:
-    """For functions that multiply no matrices: bytes per second, with the card's own as a line."""
+    """Draw, for functions without matrix products, bytes per second, with the card's limit as a line."""
     assert report.ceilings is not None
     best = report.ceilings.copy_bytes_per_second
     names = [f"{_WHAT[m.what]}{f', {m.label}' if m.label else ''}" for _, m, _ in points]
     groups = list(dict.fromkeys(names))
-    if len(groups) > 6:  # of a sweep, the largest size says most
+    if len(groups) > 6:  # of a sweep, the largest size is the most informative
         groups = groups[-len({m.what for _, m, _ in points}) :]
     rows = [[p for p, name in zip(points, names, strict=True) if name == group] for group in groups]
     heights = [len(row) + 1.2 for row in rows]
@@ -206,7 +206,7 @@ def _sweep(report: Report) -> Figure | None:
 
 
 def _panels(report: Report, number: int, height: float, heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """Draw a figure that is titled with what was measured where, and axes one below the other."""
+    """Return a figure with a title of the target and the machine, and axes one below the other."""
     figure = Figure(figsize=(7.6, height + 0.8), layout="constrained")
     axes = figure.subplots(number, 1, squeeze=False, height_ratios=list(heights))
     where = report.machine.gpu or report.machine.cpu
@@ -216,13 +216,13 @@ def _panels(report: Report, number: int, height: float, heights: Sequence[float]
 
 
 def _timed(report: Report) -> list[tuple[Measured, Timing]]:
-    """Return what has times, each by the clock that counts."""
+    """Return the rows with times, each by its preferred clock."""
     timings = ((m, next((m.timings[clock] for clock in CLOCKS if clock in m.timings), None)) for m in report.measured)
     return [(measured, timing) for measured, timing in timings if timing is not None]
 
 
 def _groups(report: Report) -> list[tuple[str, list[tuple[Measured, Timing]]]]:
-    """Variants that can be compared with each other, and what they are of."""
+    """Return groups of comparable variants with their titles."""
     groups: dict[str, list[tuple[Measured, Timing]]] = {}
     for measured, timing in _timed(report):
         title = " · ".join(part for part in (_WHAT[measured.what], measured.label) if part)
@@ -231,7 +231,7 @@ def _groups(report: Report) -> list[tuple[str, list[tuple[Measured, Timing]]]]:
 
 
 def _sizes(report: Report) -> dict[str, int]:
-    """Return the size that each label of a sweep stands for; nothing where there is no sweep."""
+    """Return the size of each label of a sweep; empty without a sweep."""
     labels = dict.fromkeys(measured.label for measured, _ in _timed(report))
     sizes = {label: int(match[1]) for label in labels if (match := re.fullmatch(r"\w+=(\d+)", label))}
     return sizes if len(sizes) > 1 and len(sizes) == len(labels) else {}
@@ -249,7 +249,7 @@ def _mark(variant: str) -> str:
 
 
 def _milliseconds(value: float) -> str:
-    """`0.0123 ms`, with three digits that count."""
+    """Return `0.0123 ms`, with three significant digits."""
     digits = max(2 - math.floor(math.log10(value)), 0) if value > 0 else 0
     return f"{value:.{min(digits, 6)}f} ms"
 

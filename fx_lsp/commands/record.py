@@ -1,7 +1,7 @@
-"""`fx-lsp record -- COMMAND…`: runs a command and keeps what the project's functions were called with.
+"""`fx-lsp record -- COMMAND…`: runs a command and records the arguments of the project's functions.
 
-Every Python that the command starts is recorded. The exit code is the command's, 128 and the signal's number where
-a signal ended it, 127 or 126 where it could not be started; 2 without a command.
+Every Python that the command starts is recorded. The exit code is the command's, 128 and the signal's number if a
+signal ended it, 127 or 126 if it could not be started; 2 without a command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fx_lsp.tracing.calls.recordings import RecordedCall, new_run, read_calls, r
 from fx_lsp.tracing.source.project import project_root
 
 SETTINGS = "FX_LSP_RECORD"
-"""The environment variable that tells a Python what to record, and where to."""
+"""The environment variable with the recorder's settings for a Python."""
 _MAX_LINES = 40
 _COMMAND_WIDTH = 60
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and say what was recorded. Raises TargetError where there is none."""
+    """Run the command and print a summary of the recording. Raises TargetError without a command."""
     command: list[str] = arguments.program
     command = command[1:] if command[:1] == ["--"] else command
     if not command:
@@ -71,7 +71,7 @@ def _environment(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Return the return code, negative for a signal. Raises OSError where the command cannot be started."""
+    """Return the return code, negative for a signal. Raises OSError if the command cannot be started."""
     started: list[subprocess.Popen[bytes]] = []
     with _signals_passed_on(started):
         started.append(subprocess.Popen(command, env=environment))
@@ -80,7 +80,7 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
 
 @contextmanager
 def _signals_passed_on(started: Sequence[subprocess.Popen[bytes]]) -> Generator[None, None, None]:
-    """Signals that end a program go to the command; this process goes on to say what was recorded."""
+    """Forward signals that end a program to the command; this process continues to print the summary."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         if started and not (number == signal.SIGINT and _terminal_signals_all()):
@@ -96,7 +96,7 @@ def _signals_passed_on(started: Sequence[subprocess.Popen[bytes]]) -> Generator[
 
 
 def _terminal_signals_all() -> bool:
-    """Return whether Ctrl-C in the terminal reaches the command as well, without our help."""
+    """Return True if Ctrl-C in the terminal reaches the command directly."""
     if os.name == "nt":
         return True
     try:
@@ -106,7 +106,7 @@ def _terminal_signals_all() -> bool:
 
 
 def _summary(calls: Sequence[RecordedCall], processes: int, root: str) -> str:
-    """Return a table of what was recorded: a line for each call, under its file."""
+    """Return a table of the recorded calls: a line for each call, under its file."""
     if not calls:
         why = f"no function below {root} was called with tensors" if processes else "no Python that ran imported torch"
         return f"fx-lsp recorded nothing: {why}\n"

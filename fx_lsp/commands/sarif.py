@@ -1,4 +1,4 @@
-"""Reports as SARIF 2.1.0, the format that code hosts and CI services show as annotations."""
+"""Convert reports to SARIF 2.1.0, the format that code hosts and CI services show as annotations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
-    """Return one SARIF log: errors and warnings as such levels, what was not traced for another reason as "note".
+    """Return one SARIF log: errors and warnings at these levels, targets not traced for another reason as "note".
 
-    Paths below `base` are written relative to it. A failure in another file stands at the target's name, with the
-    other place as related.
+    Paths below `base` are relative to it. A failure in another file is at the target's name, with the other place as
+    related.
     """
     results: list[dict[str, Any]] = []
     surveyed = list(reports)

@@ -1,4 +1,4 @@
-"""The files that a command is about: which they are, and what they say."""
+"""Find and read the files of a command."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 
 @dataclass(frozen=True)
 class Source:
-    """A file to look at; `names` are the targets that were asked for, or None for all.
+    """Hold a file to check; `names` are the requested targets, or None for all.
 
-    `folder` is the directory that was asked for and has the file, or "".
+    `folder` is the requested directory that contains the file, or "".
     """
 
     file: str
@@ -36,9 +36,9 @@ class Source:
 
 
 def find_sources(paths: Iterable[str]) -> list[Source]:
-    """Return the files that `paths` (files, directories, `path::name`) stand for, each once, in order.
+    """Return the files of `paths` (files, directories, `path::name`), each once, in order.
 
-    Raises TargetError for a path or a name that is not there.
+    Raises TargetError for a missing path or name.
     """
     names_by_file: dict[str, frozenset[str] | None] = {}
     folders: dict[str, str] = {}
@@ -63,7 +63,7 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 def python_files(directory: Path) -> Iterator[Path]:
     """Yield the `*.py` files below a directory, sorted; not those of hidden directories, environments and build output.
 
-    `directory` itself is searched whatever it is called.
+    `directory` itself is searched whatever its name is.
     """
     for parent, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if _is_source(Path(parent, name)))
@@ -73,13 +73,13 @@ def python_files(directory: Path) -> Iterator[Path]:
 def read_source(file: str) -> str:
     """Return the text of a Python file, or the code of a notebook's cells, one below the other.
 
-    Raises OSError, SyntaxError and ValueError (of which UnicodeDecodeError is one) for a file that cannot be read.
+    Raises OSError, SyntaxError and ValueError (including UnicodeDecodeError) for an unreadable file.
     """
     return notebook_code(files.read_text(file)) if file.endswith(".ipynb") else files.read_python(file)
 
 
 def shown_path(file: str) -> str:
-    """Return a path as people want to read it: relative where it is below the working directory."""
+    """Return a path for people: relative if it is below the working directory."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except ValueError:

@@ -1,4 +1,4 @@
-"""`fx-lsp summary TARGET`: what a function or module costs in all, by submodule and by source line.
+"""`fx-lsp summary TARGET`: prints the cost of a function or module, in total, by submodule and by source line.
 
 Exit codes: 0 traced, 1 not traced, 2 usage.
 """
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Trace the target and print what it costs. Raises TargetError for a target that names no file."""
+    """Trace the target and print its cost. Raises TargetError for a target without a file."""
     return asyncio.run(_summary(arguments))
 
 

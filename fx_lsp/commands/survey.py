@@ -1,4 +1,4 @@
-"""Tracing every target of many files: a bounded number of files open and of tracers busy at any time."""
+"""Trace every target of many files, with a bounded number of open files and busy tracers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.open_file import FileState
 
 WEAKNESS: tuple[InputSource, ...] = (
-    "default",  # what the code itself says: no guess, so that it is no weaker than what the others name
+    "default",  # from the code itself, not a guess, so no weaker than the sources of other inputs
     "comment",
     "settings",
     "recorded",
@@ -44,13 +44,12 @@ _WHOLE_FILE = frozenset[FailureKind]({"interpreter", "no-torch"})
 
 @dataclass(frozen=True)
 class TargetReport:
-    """What came of one target, without what takes memory.
+    """Hold the result of one target, without its large parts.
 
-    `source` is the weakest source that any input came from, "default" where nothing had to be found; None where no
-    inputs were found. `forward` counts the operations of forward or inference, or of a graph that is built by hand; it,
-    `backward` and `activation_bytes`, of what forward keeps for it, are None where there is no such graph, which
-    PyTorch has `refused` or which is empty. `seconds` are of the trace with torch warm, or of the look-up where the
-    answer was known.
+    `source` is the weakest source of any input, "default" if no input was needed; None if no inputs were found.
+    `forward` counts the operations of forward or inference, or of a hand-built graph; it, `backward` and
+    `activation_bytes`, the memory saved for backward, are None if there is no such graph, because PyTorch has `refused`
+    it or it is empty. `seconds` are those of the trace with torch imported, or of the look-up of a stored answer.
     """
 
     target: Target
@@ -68,9 +67,9 @@ class TargetReport:
 
 @dataclass(frozen=True)
 class FileReport:
-    """What came of one file; `failure` says why nothing in it could be looked at.
+    """Hold the result of one file; `failure` is the reason if nothing in it could be checked.
 
-    `comments` are what is wrong with its `# fx:` comments and kept nothing from being traced.
+    `comments` are errors in its `# fx:` comments that did not prevent a trace.
     """
 
     file: str
@@ -80,15 +79,16 @@ class FileReport:
 
     @property
     def failures(self) -> list[Failure]:
-        """Return why something was not traced, the whole file or a target."""
+        """Return the failures of the whole file and of its targets."""
         return [f for f in (self.failure, *(t.failure for t in self.targets)) if f is not None]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts over all files; what several targets reach counts once. `problems` are errors in the code and in comments,
-    and whole files that cannot be read; `warnings` are what runs only by accident, or with nothing; `information` is
-    what else is worth a look in code that is traced; `internal_errors` are bugs of fx-lsp."""
+    """Count over all files; a fault that several targets reach counts once. `problems` are errors in the code and in
+    comments, and unreadable files; `warnings` are for code that only runs by accident, or with no inputs;
+    `information` are other remarks on traced code; `internal_errors` are bugs of fx-lsp.
+    """
 
     files: int
     found: int
@@ -110,10 +110,10 @@ async def survey(
     on_target: Callable[[TargetReport], None],
     codes: Collection[FindingCode] = TOLD,
 ) -> None:
-    """Trace the targets of `kinds` in `sources`, `jobs` at once; `codes` are the findings that are told.
+    """Trace the targets of `kinds` in `sources`, `jobs` at once; `codes` are the findings to report.
 
-    `on_target` hears of each as it is known, `on_file` of the files in their order. When it is cancelled, `on_file`
-    hears of what was known so far.
+    `on_target` is called with each result, `on_file` with the files in order. On cancellation, `on_file` gets the
+    results so far.
     """
     traces, opened = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
     works = [_Work(source) for source in sources]
@@ -143,7 +143,7 @@ class _Work:
     comments: list[Problem] = field(default_factory=list[Problem])
 
     def take_errors_of_scripts(self, state: FileState | None) -> None:
-        """Replace the reports on steps that were traced, and in which a script turned out to go wrong."""
+        """Replace the reports on traced steps in which a script turned out to fail."""
         outcomes = {target.target.name: target.outcome for target in state.targets} if state is not None else {}
         for place, report in enumerate(self.targets):
             outcome = outcomes.get(report.target.name)
@@ -236,7 +236,7 @@ def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetRep
 
 
 def weakest(inputs: Iterable[InputSpec]) -> InputSource:
-    """Return the source that says least of all that the inputs came from; "default" without any."""
+    """Return the least certain source of the inputs; "default" without any."""
     sources = {i.source for i in inputs}
     for source in reversed(WEAKNESS):
         if source in sources:
@@ -245,12 +245,12 @@ def weakest(inputs: Iterable[InputSpec]) -> InputSource:
 
 
 def is_problem(failure: Failure, whole_file: bool = False) -> bool:
-    """Return whether the code is wrong, or (`whole_file`) nothing of it could be looked at."""
+    """Return True if the code is wrong, or (`whole_file`) if nothing of it could be checked."""
     return whole_file or failure.severity == "error" or failure.kind in _WHOLE_FILE
 
 
 def reached_by(report: TargetReport) -> Iterator[Occurrence]:
-    """Yield the faults that a target reaches: why it is not traced, or the remarks of its trace."""
+    """Yield the faults that a target reaches: its failure, or the remarks of its trace."""
     failure = report.failure
     if failure is not None:
         severity = "error" if is_problem(failure) else failure.severity
@@ -259,7 +259,7 @@ def reached_by(report: TargetReport) -> Iterator[Occurrence]:
 
 
 def faults_of(reports: Iterable[FileReport]) -> dict[Cause, list[Occurrence]]:
-    """Return the faults in all files, each with the targets that reach it; the first is where it is listed."""
+    """Return the faults in all files, each with the targets that reach it; it is listed at the first."""
     return by_cause(one for report in reports for target in report.targets for one in reached_by(target))
 
 
@@ -289,7 +289,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
 
 
 def to_json(report: FileReport) -> dict[str, Any]:
-    """Return the part of the JSON document that is about one file."""
+    """Return the part of the JSON document for one file."""
     return {
         "file": report.file,
         "failure": _failure(report.failure),

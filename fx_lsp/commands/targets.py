@@ -1,4 +1,4 @@
-"""One target of the command line: which it is, an engine that has it open, and how its documents are printed."""
+"""Handle one target of the command line: find it, open it in an engine, and print its documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fx_lsp.tracing.source.project import project_root
 
 @dataclass(frozen=True)
 class Chosen:
-    """The target that a command is about, in its file as it is on disk."""
+    """Hold the target of a command, with its file's text on disk."""
 
     file: str
     name: str
@@ -31,7 +31,7 @@ class Chosen:
 
 
 def read_target(target: str) -> Chosen:
-    """Return the target `path/to/file.py::name`. Raises TargetError where it names no file."""
+    """Return the target `path/to/file.py::name`. Raises TargetError if it names no file."""
     path, separator, name = target.rpartition("::")
     if not separator or not name:
         raise TargetError(f"`{target}` names no function: write it as path/to/file.py::function")
@@ -44,7 +44,7 @@ def read_target(target: str) -> Chosen:
 
 @asynccontextmanager
 async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerator[Engine, None]:
-    """Open the target's file in an engine that traces what it is asked for."""
+    """Open the target's file in an engine that only traces on request."""
     settings = EngineSettings(
         interpreter=arguments.python,
         cache_path=cache_path(arguments),
@@ -59,7 +59,7 @@ async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerato
 
 
 async def stages_of(engine: Engine, chosen: Chosen, names: Iterable[str], work: Work) -> list[Stage] | Failure:
-    """Return the stages of those names, in their order; why there are none where one cannot be had."""
+    """Return the stages of those names, in order; the failure if one is unavailable."""
     stages: list[Stage] = []
     for name in names:
         stage = await engine.stage(chosen.file, chosen.name, name, work)
@@ -75,7 +75,7 @@ def print_document(document: Document) -> None:
 
 
 def source_line(span: Span, texts: dict[str, str]) -> str | None:
-    """Return the line that a span starts on; `texts` keeps the files that were read."""
+    """Return the first line of a span; `texts` caches the files."""
     if span.file not in texts:
         try:
             texts[span.file] = files.read_python_leniently(span.file)
@@ -86,7 +86,7 @@ def source_line(span: Span, texts: dict[str, str]) -> str | None:
 
 
 def failure_text(failure: Failure, chosen: Chosen, done: str = "traced") -> str:
-    """Say why the target was not traced, or whatever was not `done` with it, where, and what to do."""
+    """Return why the target was not traced, or not `done`, with the place and the remedy."""
     lines = chosen.text.splitlines()
     parts = [f"{chosen.name} was not {done}: {failure.message}"]
     if failure.span is not None:
@@ -99,7 +99,7 @@ def failure_text(failure: Failure, chosen: Chosen, done: str = "traced") -> str:
 
 
 def highlight(text: str) -> str:
-    """Python text with ANSI colours for a terminal: comments dim, operations bold, specs in colour."""
+    """Return Python text with ANSI colours for a terminal: comments dim, operations bold, specs in colour."""
     painted = [list(line) for line in text.splitlines(keepends=True)]
     tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
     for before, token, after in zip([None, *tokens[:-1]], tokens, [*tokens[1:], None], strict=True):

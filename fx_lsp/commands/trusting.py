@@ -1,4 +1,4 @@
-"""The hosts that a command names, and the user's yes to those that were never used."""
+"""Find the hosts of a command, and ask the user to confirm those that were never used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fx_lsp.tracing.remote.trust import trust
 
 
 def named(hosts: Hosts, names: Sequence[str]) -> list[Place]:
-    """Return the places of those names; this machine where there are none. Raises TargetError."""
+    """Return the places of those names; this machine without names. Raises TargetError."""
     for problem in hosts.problems:
         print(f"fx-lsp: {problem}", file=sys.stderr)
     places: list[Place] = []
@@ -26,7 +26,7 @@ def named(hosts: Hosts, names: Sequence[str]) -> list[Place]:
 
 
 def allowed(places: Iterable[Host | Cluster], yes: bool) -> None:
-    """Ask for each place that was never used, or is reached in another way now. Raises TargetError without a yes."""
+    """Ask for each place that was never used, or is reached in a new way. Raises TargetError without a confirmation."""
     for place in unknown(places):
         if not yes and not _asked(place.name, place.reached):
             raise TargetError(

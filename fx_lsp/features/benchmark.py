@@ -1,4 +1,4 @@
-"""What a benchmark found, as people read it: a lens's title, a table, a hover. Pure functions."""
+"""Format the results of a benchmark: a lens's title, a table, a hover. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_KERNELS = 8
 
 
 def lens_title(report: Report, stale: bool = False) -> str:
-    """`1.42× compile · 0.93 of bandwidth · H200`; what is wrong instead, where the kernels are not right."""
+    """Return `1.42× compile · 0.93 of bandwidth · H200`; the problem instead, if the kernels are not right."""
     parts = ["stale"] if stale else []
     return " · ".join([*parts, *_headline(report), *filter(None, [short_gpu(report.machine.gpu)])])
 
@@ -58,7 +58,9 @@ def _headline(report: Report) -> list[str]:
 
 
 def speedup(row: Measured, other: Measured | None) -> float | None:
-    """Return how many times as fast a variant is as another, by the first clock that both have; None without such."""
+    """Return how many times as fast a variant is as another, by the first clock of both; None without a common
+    clock.
+    """
     if other is None:
         return None
     clock = next((c for c in CLOCKS if c in row.timings and c in other.timings), None)
@@ -83,7 +85,7 @@ def table(report: Report) -> str:
 
 
 def legend(report: Report) -> str:
-    """Say what the columns of the table mean, as far as it has them."""
+    """Return an explanation of the table's columns, for the columns that it has."""
     said = {
         "graph": "graph   in a replayed CUDA graph, so without launches",
         "events": "events  between CUDA events, each call with a cold L2 cache",
@@ -101,7 +103,7 @@ def legend(report: Report) -> str:
 
 
 def hover(run: BenchmarkRun) -> str:
-    """Return a run as Markdown, as short as a hover is."""
+    """Return a run as Markdown, short enough for a hover."""
     report = run.report
     lines = [f"**{plain(lens_title(report, run.stale))}**"]
     for (label, what), rows in _groups(report.measured).items():
@@ -123,7 +125,7 @@ def hover(run: BenchmarkRun) -> str:
 
 
 def kernel_facts(kernels: Iterable[KernelTime]) -> dict[str, list[str]]:
-    """Return what a profile says of each kernel by its name, as sentences for the hover on its lines."""
+    """Return the profile of each kernel by its name, as sentences for the hover on its lines."""
     facts: dict[str, list[str]] = {}
     for kernel in kernels:
         if kernel.variant != KERNELS:
@@ -136,7 +138,7 @@ def kernel_facts(kernels: Iterable[KernelTime]) -> dict[str, list[str]]:
 
 
 def short_gpu(name: str) -> str:
-    """`H200` of `NVIDIA H200`, `RTX 4090` of `NVIDIA GeForce RTX 4090`."""
+    """Return `H200` for `NVIDIA H200`, `RTX 4090` for `NVIDIA GeForce RTX 4090`."""
     return " ".join(word for word in name.split() if word not in ("NVIDIA", "GeForce", "AMD", "Tesla"))
 
 
@@ -185,7 +187,7 @@ def _cells(row: Measured, eager: Measured | None) -> list[str]:
 
 
 def _time(timing: Timing) -> str:
-    """`0.0431 ±0.0004`: the digits that a spread leaves."""
+    """Return `0.0431 ±0.0004`, with the digits that the spread allows."""
     return f"{timing.median:.4f} ±{(timing.high - timing.low) / 2:.4f}"
 
 

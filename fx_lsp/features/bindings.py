@@ -1,4 +1,4 @@
-"""Which names statements read and bind, in the order in which they run."""
+"""Find the names that statements read and bind, in execution order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Flow:
-    """Follows statements in order: `read` are names that are read where they may not be bound yet, `bound` all that are
-    bound anywhere. With `local`, only those names count."""
+    """Follow statements in order: `read` are names that are read while possibly unbound, `bound` are all bound names.
+    With `local`, only those names count.
+    """
 
     def __init__(self, local: frozenset[str] | None) -> None:
         self._local = local
@@ -20,7 +21,7 @@ class Flow:
         self.bound: dict[str, None] = {}
 
     def run(self, statements: Sequence[ast.stmt], bound: frozenset[str]) -> frozenset[str]:
-        """Return the names that are sure to be bound behind `statements`, where `bound` are before them."""
+        """Return the names that are definitely bound after `statements`, if `bound` are before them."""
         for statement in statements:
             bound = self._statement(statement, bound)
         return bound
@@ -51,7 +52,7 @@ class Flow:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._bind([(a.asname or a.name).partition(".")[0] for a in node.names], bound)
         blocks = list(blocks_of(node))
-        if blocks:  # `try` and `match`: which of the blocks runs is not known
+        if blocks:  # `try` and `match`: it is unknown which of the blocks runs
             for name in _pattern_names(node):
                 self._bind([name], bound)
             for child in _conditions(node):
@@ -74,7 +75,7 @@ class Flow:
         return bound
 
     def visit(self, node: ast.AST, bound: frozenset[str]) -> frozenset[str]:
-        """Return the same for an expression."""
+        """Return the names that are definitely bound after an expression."""
         if isinstance(node, ast.Name):
             return self._reads({node.id}, bound) if isinstance(node.ctx, ast.Load) else self._bind([node.id], bound)
         if isinstance(node, ast.Lambda):
@@ -83,7 +84,7 @@ class Flow:
             return self.visit(node.target, self.visit(node.value, bound))
         if isinstance(node, _COMPREHENSIONS):
             return self._comprehension(node, bound)
-        if isinstance(node, (ast.BoolOp, ast.IfExp)):  # what is bound inside may not be
+        if isinstance(node, (ast.BoolOp, ast.IfExp)):  # names bound inside may remain unbound
             for child in ast.iter_child_nodes(node):
                 self.visit(child, bound)
             return bound
@@ -118,7 +119,7 @@ class Flow:
 
 
 def _conditions(node: ast.stmt) -> Iterator[ast.expr]:
-    """Yield what `try` and `match` compute to choose a block."""
+    """Yield the expressions that `try` and `match` evaluate to choose a block."""
     yield from (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
     yield from (handler.type for handler in getattr(node, "handlers", []) if handler.type is not None)
     for case in getattr(node, "cases", []):
@@ -144,7 +145,7 @@ def parameters(arguments: ast.arguments) -> list[str]:
 
 
 def free_names(scope: ast.AST) -> set[str]:
-    """Return the names that a function, a lambda or a class reads from outside of it."""
+    """Return the names that a function, a lambda or a class reads from its enclosing scope."""
     if isinstance(scope, ast.Lambda):
         flow = Flow(None)
         flow.visit(scope.body, frozenset(parameters(scope.args)))

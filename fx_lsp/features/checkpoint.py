@@ -1,4 +1,4 @@
-"""Statements of a traced function as a checkpoint: what that would save, and the text with them rewritten."""
+"""Turn statements of a traced function into a checkpoint: the memory that it saves, and the edited text."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fx_lsp.model import Outcome, Target, Trace, Work, write_work
 from fx_lsp.syntax import parse
 
 STAGE = "checkpoint"
-"""The stage that says what a region as a checkpoint would save."""
+"""The stage that reports the memory that a region saves as a checkpoint."""
 _MODULE = "torch.utils.checkpoint"
 _ENDS = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Statements that can be a checkpoint: the work that computes what it would save, and the edits that make it one.
+    """Hold statements that can be a checkpoint: the work that computes the saving, and the edits.
 
-    There are no edits where the statements cannot be a function of their own.
+    There are no edits if the statements cannot be a separate function.
     """
 
     work: Work
@@ -34,7 +34,7 @@ class Checkpoint:
 def checkpoint(text: str, target: Target, outcome: Outcome, first: int, last: int) -> Checkpoint | None:
     """Return the whole statements on the lines from `first` to `last`, as a checkpoint.
 
-    None where they are not part of what was traced, or nothing is saved for a backward.
+    None if they are outside of the traced target, or nothing is saved for backward.
     """
     inside = target.span.line <= first and last <= target.span.end_line
     if not isinstance(outcome, Trace) or outcome.info("backward") is None or not inside:
@@ -58,7 +58,9 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[TextChange]:
-    """Yield the statements as a function that `torch.utils.checkpoint` calls; nothing where they cannot be one."""
+    """Yield the edits that move the statements into a function for `torch.utils.checkpoint`; nothing if that is
+    impossible.
+    """
     lines = _ENDS.split(text)
     signature = signature_of_region(place)
     if signature is None or not _has_lines_of_its_own(place, lines):
@@ -73,7 +75,7 @@ def _edits(text: str, tree: ast.Module, place: Place) -> Iterator[TextChange]:
 
 
 def _has_lines_of_its_own(place: Place, lines: list[str]) -> bool:
-    """Return whether nothing else stands on the lines of the statements."""
+    """Return True if the lines of the statements contain nothing else."""
     first, last = place.statements[0], place.statements[-1]
     before = lines[first_line(first) - 1].encode()[: first.col_offset]
     after = lines[last_line(last) - 1].encode()[last.end_col_offset or 0 :].strip()
@@ -112,7 +114,7 @@ def _indent(line: str) -> str:
 
 
 def _unit(lines: list[str], place: Place) -> str:
-    """Return what one level is indented by in the function."""
+    """Return the indentation of one level in the function."""
     outer, inner = (_indent(lines[n - 1]) for n in (place.function.lineno, first_line(place.function.body[0])))
     return inner.removeprefix(outer) or "    "
 
@@ -129,7 +131,7 @@ def _text_lines(place: Place) -> set[int]:
 
 
 def _checkpoint_name(tree: ast.Module, place: Place, newline: str) -> tuple[str, TextChange | None]:
-    """Return what the file calls `torch.utils.checkpoint.checkpoint`, with the import where there is none yet."""
+    """Return the file's name for `torch.utils.checkpoint.checkpoint`, with an edit that imports it if missing."""
     flow = Flow(None)
     flow.run(place.function.body, frozenset())
     hidden = {*flow.bound, *(a.arg for a in ast.walk(place.function.args) if isinstance(a, ast.arg))}
@@ -151,7 +153,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _import(tree: ast.Module, text: str, newline: str) -> TextChange:
-    """Return an import, behind the first group of imports, or behind those of torch in it."""
+    """Return an edit that adds an import after the first group of imports, or after the torch imports in it."""
     imports: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -175,7 +177,7 @@ def _imports_torch(node: ast.stmt) -> bool:
 
 
 def _unused(name: str, tree: ast.Module) -> str:
-    """`name`, or with a number where the file uses that already."""
+    """Return `name`, with a number appended if the file uses it already."""
     used = {n for node in ast.walk(tree) for n in _identifiers(node)}
     numbered = (name, *(f"{name}_{number}" for number in range(2, len(used) + 3)))
     return next(n for n in numbered if n not in used)

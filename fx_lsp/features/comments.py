@@ -1,4 +1,4 @@
-"""What is wrong with `# fx:` comments, seen without running anything."""
+"""Check `# fx:` comments without running anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CODE = "comment"
 
 
 def comment_problems(file: str, text: str, targets: Iterable[Target]) -> tuple[Problem, ...]:
-    """Return the problems of all `# fx:` comments of a text, each at the characters that it is about."""
+    """Return the problems of all `# fx:` comments of a text, each at its characters."""
     return _comment_problems(file, text, tuple(targets)) if "fx:" in text else ()
 
 
@@ -46,7 +46,9 @@ def _comment_problems(file: str, text: str, targets: tuple[Target, ...]) -> tupl
 
 
 def without_doubles(own: Iterable[Problem], traced: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Both, but of the problems of a comment that tracing met only those where syntax alone found none."""
+    """Return both lists of problems, sorted. A comment problem of tracing is dropped if syntax alone found one on its
+    lines.
+    """
     first, others = tuple(own), tuple(traced)
     rest = (
         *(p for p in others if p.code != _CODE),
@@ -109,7 +111,7 @@ def _orphan(file: str, text: str, number: int, col: int) -> Problem:
 
 
 def _orphans(file: str, text: str, marked: dict[int, int]) -> list[tuple[int, int]]:
-    """The marked lines that are comments, and at no function or class at all; none where the text does not parse."""
+    """Return the marked lines that are comments at no function or class; nothing if the text does not parse."""
     tree = _tree(text) if marked else None
     if tree is None:
         return []
@@ -141,7 +143,7 @@ def _reached(
 
 
 def _first_line(text: str, definition: int) -> int:
-    """Return the first of the comment lines right above the line of a definition."""
+    """Return the first of the comment lines directly above the line of a definition."""
     lines = _lines(text)
     while definition > 1 and lines[definition - 2].lstrip().startswith("#"):
         definition -= 1
@@ -149,7 +151,7 @@ def _first_line(text: str, definition: int) -> int:
 
 
 def _above_definition(text: str, number: int) -> bool:
-    """Return whether the first line after a comment begins a definition: told without parsing, which takes longer."""
+    """Return True if the first line after a comment begins a definition. Does not parse, for speed."""
     lines = _lines(text)
     while number <= len(lines) and lines[number - 1].lstrip().startswith("#"):
         number += 1
@@ -157,7 +159,7 @@ def _above_definition(text: str, number: int) -> bool:
 
 
 def _marked_lines(text: str) -> dict[int, int]:
-    """Return the lines with what looks like a `# fx:` comment, and the index of its `#`, which is the line's first."""
+    """Return the lines that look like a `# fx:` comment, with the index of its `#`, the first of the line."""
     matches = {n: FX_COMMENT.search(line) for n, line in enumerate(_lines(text), 1) if "fx:" in line}
     return {n: match.start() for n, match in matches.items() if match and match.start() == match.string.find("#")}
 

@@ -1,4 +1,4 @@
-"""What to offer while a `# fx:` comment is being typed."""
+"""Complete a `# fx:` comment while it is typed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ABOUT = {"eval": "evaluation mode", "train": "training mode"}
 
 @dataclass(frozen=True)
 class Completion:
-    """One offer: `text` replaces the line from the byte `col` to the cursor; those that fit best come first."""
+    """Offer a completion: `text` replaces the line from the byte `col` to the cursor. The best offers come first."""
 
     label: str
     kind: CompletionKind
@@ -32,14 +32,16 @@ class Completion:
 
 
 def in_comment(before: str) -> bool:
-    """Return whether `before`, a line up to the cursor, reaches into a `# fx:` comment. Asked at every keystroke."""
+    """Return True if `before`, a line up to the cursor, reaches into a `# fx:` comment. Runs at every keystroke."""
     return "fx:" in before and _BEFORE.match(before) is not None
 
 
 def completions(
     text: str, line: str, at: tuple[int, int], targets: Sequence[tuple[Target, Outcome | None]]
 ) -> tuple[Completion, ...]:
-    """The offers at the position `at` (line, column) of `text`, whose line there is `line`; () outside comments."""
+    """Return the offers at the position `at` (line, column) of `text`, whose line there is `line`; () outside
+    comments.
+    """
     number, col = at
     before = line.encode()[:col].decode(errors="ignore")
     match = _BEFORE.match(before)
@@ -57,7 +59,7 @@ def completions(
 
 @dataclass
 class _Typed:
-    """A comment as far as it is typed: the names given so far (with `init.`), and what is being written at its end.
+    """Hold the typed part of a comment: the names so far (with `init.`), and the incomplete item at its end.
 
     `calls` are the items that are written with parentheses.
     """
@@ -84,7 +86,7 @@ def _read(text: str) -> _Typed:
 
 
 def _separates(typed: _Typed, char: str) -> bool:
-    """Note a bracket, a comma or a `=` outside of quotes; return whether it stands between items, a part of none."""
+    """Record a bracket, a comma or a `=` outside of quotes. Return True if it separates items and is part of none."""
     outside = typed.open in ([], ["init"])
     if char in "([{":
         before_value = not typed.open and typed.value is None
@@ -133,7 +135,7 @@ def _offers(
 
 
 def _constructor_offers(target: Target, typed: _Typed, start: int) -> list[Completion]:
-    """Offer `init(` and a mode, where the comment of a module has none yet."""
+    """Offer `init(` and a mode, if the comment of a module has none yet."""
     offers: list[Completion] = []
     if not typed.names and "init" not in typed.calls:
         offers.append(Completion("init(", "constructor", "init(", start, f"how {target.name} is constructed"))
@@ -165,7 +167,7 @@ def _values(
 
 
 def _parameters(seen: Parameters, inputs: Sequence[InputSpec], prefix: str) -> list[Parameter]:
-    """Return those of the text, and those that a trace knows of besides."""
+    """Return the parameters in the text, and the others of the trace."""
     by_name = {p.name: p for p in seen.seen}
     for item in inputs:
         own = item.name.startswith(_INIT) == bool(prefix)

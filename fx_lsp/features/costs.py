@@ -1,4 +1,4 @@
-"""What operations cost, and which side of a chip's roofline that is: its arithmetic or its memory."""
+"""Estimate the cost of operations, and the bound on a chip's roofline: its arithmetic or its memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = ("FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
 
 @dataclass(frozen=True)
 class Peak:
-    """The most that a chip can do: bytes per second, and floating-point operations per second by dtype."""
+    """Hold the peak rates of a chip: bytes per second, and floating-point operations per second by dtype."""
 
     name: str
     bytes: float
@@ -31,33 +31,36 @@ PEAKS = {
         "MI300X", 5.3e12, {"f16": 1307e12, "bf16": 1307e12, "f8": 2615e12, "f32": 163e12, "f64": 163e12}
     ),
 }
-"""By chip, as the setting `gpu` names them: dense products without sparsity, from their makers' data sheets."""
+"""Peak rates by chip, as the setting `gpu` names them: dense products without sparsity, from the makers' data
+sheets.
+"""
 
 
 @dataclass(frozen=True)
 class GraphCost:
-    """Floating-point operations, and the bytes that operations read and write, each for itself."""
+    """Hold floating-point operations, and the bytes that operations read and write, as if none were fused."""
 
     flops: int
     moved_bytes: int
 
 
 def cost_of(nodes: Iterable[Node]) -> GraphCost:
-    """Return what nodes cost together."""
+    """Return the total cost of nodes."""
     costs = [(node.flops, node.moved_bytes) for node in nodes]
     return GraphCost(sum(flops for flops, _ in costs), sum(moved for _, moved in costs))
 
 
 def cost_text(cost: GraphCost) -> str:
-    """Return a cost in words: `1.2 GFLOP, 36 KiB read and written`; "" for views alone."""
+    """Return a cost as text: `1.2 GFLOP, 36 KiB read and written`; "" for views alone."""
     parts = [format_flops(cost.flops)] if cost.flops else []
     moved = [f"{format_bytes(cost.moved_bytes)} read and written"] if cost.moved_bytes else []
     return ", ".join([*parts, *moved])
 
 
 def bound_text(nodes: Iterable[Node], chip: str) -> str:
-    """Say what bounds the largest product among nodes on a chip: `105 FLOP per byte: bound by memory on an H100 (below
-    295)`. "" where nothing is multiplied, or nothing is known of the chip."""
+    """Return the bound of the largest product among nodes on a chip: `105 FLOP per byte: bound by memory on an H100
+    (below 295)`. "" if nothing is multiplied, or if the chip is unknown.
+    """
     products = [node for node in nodes if node.flops and node.moved_bytes]
     if not products or chip not in PEAKS:
         return ""

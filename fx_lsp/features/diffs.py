@@ -1,7 +1,7 @@
-"""What a pass changed, as a unified diff of two stages that follows nodes by their names.
+"""Show the changes of a pass as a unified diff of two stages that follows nodes by their names.
 
-Nodes keep their names through passes, so that the lines of two stages are those of the same nodes. That makes the
-comparison linear, and a renumbering no difference.
+Nodes keep their names through passes, so equal names are the same node in two stages. The comparison is linear, and a
+renumbering is not a difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ CONTEXT = 3
 
 
 class Edit(NamedTuple):
-    """One line of a diff: " " for a node that both stages have, "-" and "+" for one that only one of them has."""
+    """Hold one line of a diff: " " for a node of both stages, "-" for one of the first only, "+" for one of the second
+    only.
+    """
 
     mark: str
     node: Node
@@ -43,9 +45,9 @@ def diff_lines(before: Stage, after: Stage) -> list[Line]:
 
 
 def edits(before: Stage, after: Stage) -> Iterator[Edit]:
-    """Yield the lines of both stages in one order: between nodes that both have, first what is gone, then what is new.
+    """Yield the lines of both stages in one order: between common nodes, first the removed ones, then the added ones.
 
-    A node that moved stands at both of its places.
+    A node that moved appears at both of its places.
     """
     old = {n.name: n for n in before.nodes}
     new = {n.name: n for n in after.nodes}
@@ -74,18 +76,18 @@ def edits(before: Stage, after: Stage) -> Iterator[Edit]:
 
 
 def _reads_alike(old: Node, new: Node) -> bool:
-    """Return whether a node that both stages have is the same line in both."""
+    """Return True if a node of both stages is the same line in both."""
     same = new.op == "placeholder" or (old.op, old.target, old.args) == (new.op, new.target, new.args)
     return same and (old.spec == new.spec or new.op == "output")
 
 
 def _is_same(old: Node, new: Node) -> bool:
-    """Return whether nodes of one name are one node: graphs that were traced anew may give the name to another."""
+    """Return True if two nodes of one name are the same node: a graph that was traced again may reuse the name."""
     return old.op == new.op and (old.target == new.target or old.spans == new.spans)
 
 
 def _longest_run(before: list[str], after: list[str]) -> list[str]:
-    """Return a longest sequence of names that stand in this order in both, of two orders of the same names."""
+    """Return a longest common subsequence of two orders of the same names."""
     if before == after:
         return before
     place = {name: i for i, name in enumerate(before)}
@@ -122,7 +124,9 @@ def _hunks(edits: list[Edit]) -> Iterator[Line]:
 
 
 def _extent(lines: list[int], first: int, end: int) -> str:
-    """First line and number of lines of a hunk in one of the stages; `lines` counts its lines before every edit."""
+    """Return the first line and the number of lines of a hunk in one of the stages; `lines` counts its lines before
+    every edit.
+    """
     length = lines[end] - lines[first]
     return f"{lines[first] + bool(length)},{length}"
 

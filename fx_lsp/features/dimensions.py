@@ -1,4 +1,4 @@
-"""Sizes by the names that the code has for them: `f32[B, T, 3*C]` for `f32[4, 8, 192]`."""
+"""Show sizes by their names in the code: `f32[B, T, 3*C]` for `f32[4, 8, 192]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from fx_lsp.model import InputSpec, NamedSizes, Node, ObservedValue, Span, Trace
 
 SizeStyle = Literal["names", "numbers", "both"]
-"""How sizes are shown for which the code has names: `f32[B, T]`, `f32[4, 8]`, `f32[B=4, T=8]`."""
+"""The display style of sizes that have names in the code: `f32[B, T]`, `f32[4, 8]`, `f32[B=4, T=8]`."""
 STYLES: tuple[SizeStyle, ...] = ("names", "numbers", "both")
 _TENSOR = re.compile(r"(?P<dtype>\b(?:bf|[biufc])\d+\w*)\[(?P<sizes>[^\[\]]*)\](?P<strides>\([^()]*\))?")
 
@@ -18,8 +18,9 @@ _Names: TypeAlias = "Mapping[tuple[int, ...], tuple[str, ...]]"
 
 
 class SizeNames:
-    """The names of the sizes of a trace, written as `style` has it. `strides` says whether they are shown; without it
-    they are where the sizes of a tensor are numbers."""
+    """Format the sizes of a trace by name, in the given `style`. `strides` sets whether strides are shown; without it,
+    they are shown if the sizes of a tensor are numbers.
+    """
 
     def __init__(self, trace: Trace, style: SizeStyle, strides: bool | None = None) -> None:
         self._style: SizeStyle = style
@@ -43,14 +44,14 @@ class SizeNames:
         return self._written(value.spec, self._values.get((value.span, value.name), {}))
 
     def dimension(self, value: ObservedValue, dim: int) -> str:
-        """Return the name of one dimension of a tensor, counted from the front or from the back; "" without any."""
+        """Return the name of one dimension of a tensor, counted from the front or from the back; "" without a name."""
         tensor = _TENSOR.fullmatch(value.spec)
         sizes = _numbers(tensor["sizes"]) if tensor is not None else ()
         names = self._values.get((value.span, value.name), {}).get(sizes) or ()
         return names[dim] if -len(names) <= dim < len(names) else ""
 
     def of_node(self, node: Node) -> str | None:
-        """Return the spec of a node of a graph: of an input, or of an operation of the expression that it came from."""
+        """Return the spec of a node of a graph: of an input, or of an operation by its source expression."""
         span = node.span
         named = self._inputs.get(node.name) if node.op == "placeholder" else None
         if named is None:
@@ -58,7 +59,7 @@ class SizeNames:
         return None if node.spec is None else self._written(node.spec, named)
 
     def renamed(self, node: Node) -> Node:
-        """Return a node with the names of its sizes in its spec."""
+        """Return a node with named sizes in its spec."""
         spec = self.of_node(node)
         return node if spec == node.spec else replace(node, spec=spec)
 
@@ -67,7 +68,9 @@ class SizeNames:
         return self._written(item.spec, self._inputs.get(item.name, {}))
 
     def of_output(self, spec: str) -> str:
-        """The spec of a result of the target, where everything that is returned with these sizes has the same names."""
+        """Return the spec of a result of the target. Its sizes are named if all returned tensors with these sizes agree
+        on the names.
+        """
         returned = [named for (_, name), named in self._values.items() if name == "return"]
         agreed: dict[tuple[int, ...], tuple[str, ...]] = {}
         for sizes, names in (entry for named in returned for entry in named.items()):
@@ -76,7 +79,7 @@ class SizeNames:
         return self._written(spec, agreed)
 
     def legend(self) -> str:
-        """Say what the names of inputs stand for: "B = 4, T = 8"; "" where there are none."""
+        """Return the values of the names in inputs: "B = 4, T = 8"; "" without names."""
         numbers: dict[str, set[int]] = {}
         for sizes, names in (entry for named in self._inputs.values() for entry in named.items()):
             for name, size in zip(names, sizes, strict=True):
@@ -102,6 +105,6 @@ class SizeNames:
 
 
 def _numbers(sizes: str) -> tuple[int, ...]:
-    """Return sizes that are all numbers; nothing for others."""
+    """Return sizes as integers; () unless all are numbers."""
     parts = sizes.split(", ")
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()

@@ -1,4 +1,4 @@
-"""A stage as a document: readable Python that `ast.parse` takes."""
+"""Render a stage as a document: readable Python that `ast.parse` accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SourceLine = Callable[[Span], "str | None"]
 
 
 class Line(NamedTuple):
-    """A line of a document: the source expressions that it came from, innermost first, and the nodes it stands for."""
+    """Hold a line of a document: the source expressions that it came from, innermost first, and its nodes."""
 
     text: str
     spans: tuple[Span, ...] = ()
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """The lines of a document; those that a fold leaves out belong to the line that says so."""
+    """Hold the lines of a document. Folded lines belong to the line that replaces them."""
 
     lines: tuple[Line, ...]
 
@@ -40,17 +40,17 @@ class Document:
         return "\n".join(line.text for line in self.lines) + "\n"
 
     def line_of(self, node: str) -> int | None:
-        """Return the index of the line that a node stands on, or is folded into."""
+        """Return the index of the line that shows a node or folds it; None without one."""
         return next((i for i, line in enumerate(self.lines) if node in line.nodes), None)
 
 
 def render_stage(
     trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False, sizes: SizeStyle = "numbers"
 ) -> Document:
-    """The whole document of a stage. `source_line` is the text of the line that a span starts on, where it is known.
+    """Return the whole document of a stage. `source_line` maps a span to the text of its first line, if known.
 
-    Rounds of loops and layers that repeat each other are folded, unless `full`. A stage that is no graph is its text.
-    Sizes are shown in the style `sizes`.
+    Repeated iterations and layers are folded, unless `full`. A stage that is text is shown as it is. Sizes are shown in
+    the style `sizes`.
     """
     info = trace.info(stage.name)
     if stage.text or not stage.nodes:
@@ -63,12 +63,12 @@ def render_stage(
 
 
 def rows_of(stage: Stage) -> list[str]:
-    """Return the lines of a stage that is a text."""
+    """Return the lines of a text stage."""
     return stage.text.removesuffix("\n").split("\n")
 
 
 def text_lines(stage: Stage) -> list[Line]:
-    """Return the lines of a stage that is a text, with the nodes that they show."""
+    """Return the lines of a text stage, with the nodes that they show."""
     rows = rows_of(stage)
     shown = [stage.nodes[n - 1] if n and stage.nodes else None for n in stage.origins] or [None] * len(rows)
     pairs = zip(rows, shown, strict=True)
@@ -76,7 +76,7 @@ def text_lines(stage: Stage) -> list[Line]:
 
 
 def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> list[Line]:
-    """Return the `def` of a stage, line by line."""
+    """Return the `def` of a stage as lines."""
     saved = {s.name: s for s in trace.saved} if stage.name == "forward" else {}
     lines = _definition(stage.name, [n for n in stage.nodes if n.op == "placeholder"], saved, full)
     statements = [n for n in stage.nodes if n.op != "placeholder"]
@@ -107,7 +107,7 @@ def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False
 
 
 def _borders(folded: Iterable[Fold]) -> set[int]:
-    """Return the statements that a loop of several operations begins with, and that follow it."""
+    """Return the first statements of loops of several operations, and the first statements after them."""
     loops = [fold for fold in folded if fold.period > 1]
     return {border for fold in loops for border in (fold.start - fold.period, fold.stop + fold.period)}
 
@@ -151,8 +151,9 @@ def _fold_lines(fold: Fold, nodes: list[Node]) -> list[Line]:
 
 
 def title_lines(trace: Trace, what: str, how: str, names: SizeNames | None = None) -> list[str]:
-    """The first lines of every document: the target, what is shown of it, how that came about, and the inputs, sizes
-    as `names` has them."""
+    """Return the first lines of every document: the target, the view, its origin, and the inputs, with sizes named by
+    `names`.
+    """
     file, _, name = trace.target.rpartition("::")
     lines = [f"# {basename(file)}::{name} · {what}", f"# torch {trace.torch}" + (f" · {how}" if how else "")]
     return [*lines, *(f"#   {_input(item, names)}" for item in trace.inputs), ""]
@@ -186,7 +187,7 @@ def _definition(name: str, nodes: list[Node], saved: dict[str, Saved], full: boo
     parts = [render_node(n) for n in nodes]
     marks = [_saved_mark(saved.get(n.name)) for n in nodes]
     trailing = [_trailing(n, mark) for n, mark in zip(nodes, marks, strict=True)]
-    graph = name.partition(":")[0]  # of a pass: so that its documents differ where it changed something
+    graph = name.partition(":")[0]  # of a pass: include the target, so that the documents of changed graphs differ
     head = graph if graph.isidentifier() else "".join(c if c.isalnum() else "_" for c in graph)
     line = f"def {head}({', '.join(parts)}):"
     if len(line) <= WIDTH and not any(trailing):
@@ -215,7 +216,7 @@ def _output(args: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def _annotation(spec: str) -> str:
-    """The spec as an annotation; one that is no Python expression (`f32[]`) stands in quotes, as FX prints it."""
+    """Return the spec as an annotation; in quotes if it is not a Python expression (`f32[]`), as in FX."""
     try:
         parse(f"x: {spec}")
     except SyntaxError:

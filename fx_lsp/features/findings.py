@@ -1,4 +1,4 @@
-"""Kinds of mistakes that run: which are told, and where a comment says that one is none."""
+"""List the kinds of mistakes in code that runs: which are reported, and where a comment suppresses one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fx_lsp.syntax import parse
 
 
 class FindingKind(NamedTuple):
-    """A kind of finding: the mistake in a few words, and whether it is told where nobody asks for it."""
+    """Describe a kind of finding: the mistake in a few words, and whether it is reported by default."""
 
     title: str
     is_told: bool = True
@@ -38,7 +38,7 @@ FINDINGS: dict[FindingCode, FindingKind] = {
     "wrong-gradient": FindingKind("a backward that raises, or returns no gradient of its argument"),
 }
 TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FINDINGS.items() if kind.is_told)
-"""The findings that are told where no setting says otherwise."""
+"""The findings that are reported by default."""
 _OTHER_CODES = ("dimension", "graph", "comment")
 _CODES = frozenset({*FINDINGS, *get_args(FailureKind), *_OTHER_CODES})
 _IGNORABLE = frozenset({*FINDINGS, "dimension"})
@@ -46,12 +46,12 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def told(problems: Iterable[Problem], codes: Collection[FindingCode], text: str) -> tuple[Problem, ...]:
-    """Return the problems that are to be told: of findings those of `codes`, and none that a comment ignores."""
+    """Return the problems to report: findings only of `codes`, and none that a comment ignores."""
     return tuple(p for p in problems if is_told(p.code, codes) and not is_ignored(p.span, p.code, text))
 
 
 def told_outcome(outcome: Outcome, codes: Collection[FindingCode], text: str) -> Outcome:
-    """Return an outcome with those of its remarks that are to be told; a failure that a comment ignores is no error."""
+    """Return an outcome with only the remarks to report; a failure that a comment ignores is not an error."""
     if isinstance(outcome, Trace):
         chosen = (remark for remark in outcome.remarks if is_told(remark.code, codes))
         is_built = outcome.info("graph") is not None
@@ -62,12 +62,12 @@ def told_outcome(outcome: Outcome, codes: Collection[FindingCode], text: str) ->
 
 
 def is_told(code: str | None, codes: Collection[FindingCode] = TOLD) -> bool:
-    """Return whether problems of a code are told; those that are no findings always are."""
+    """Return True if problems of a code are reported; those that are not findings always are."""
     return code not in FINDINGS or code in codes
 
 
 def is_ignored(span: Span, code: str, text: str) -> bool:
-    """Return whether a line of a problem has a comment `# fx: ignore`, or `# fx: ignore[code, …]` with its code."""
+    """Return True if a line of a problem has a comment `# fx: ignore`, or `# fx: ignore[code, …]` with its code."""
     if "fx:" not in text:
         return False
     ignored = _ignored(text)
@@ -76,9 +76,9 @@ def is_ignored(span: Span, code: str, text: str) -> bool:
 
 
 def ignoring(text: str, span: Span, code: str) -> TextChange | None:
-    """Return the change after which a comment on a line of `span`, the last that has room for one, ignores a code.
+    """Return the edit that adds a comment to ignore a code, on the last line of `span` with room for it.
 
-    None where the code is that of an error, or no comment can stand there, as within a string of several lines.
+    None if the code is that of an error, or if no comment is possible there, as within a string of several lines.
     """
     lines, program = _NEWLINE.split(text), _program(text)
     if code not in _IGNORABLE or program is None:
@@ -97,7 +97,7 @@ def ignoring(text: str, span: Span, code: str) -> TextChange | None:
 
 
 def _program(text: str) -> str | None:
-    """Return what tells a program from others, whatever its comments are; None where the text does not parse."""
+    """Return a representation of a program without its comments; None if the text does not parse."""
     try:
         return ast.dump(parse(text.removeprefix("\ufeff")))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -105,7 +105,7 @@ def _program(text: str) -> str | None:
 
 
 def unknown_codes(file: str, text: str) -> Iterator[Problem]:
-    """Yield a problem for each code in a comment that is none."""
+    """Yield a problem for each unknown code in a comment."""
     for number, line in enumerate(_NEWLINE.split(text), 1) if "fx:" in text else ():
         match = IGNORE_COMMENT.search(line)
         for word in re.finditer(r"[^\s,]+", match[1]) if match and match[1] else ():
@@ -118,6 +118,6 @@ def unknown_codes(file: str, text: str) -> Iterator[Problem]:
 
 @lru_cache(maxsize=8)
 def _ignored(text: str) -> dict[int, frozenset[str]]:
-    """Return by line which codes a comment there ignores; an empty set stands for all."""
+    """Return the ignored codes by line; an empty set means all codes."""
     matches = ((n, IGNORE_COMMENT.search(line)) for n, line in enumerate(_NEWLINE.split(text), 1) if "fx:" in line)
     return {n: frozenset(re.split(r"[\s,]+", match[1].strip()) if match[1] else ()) for n, match in matches if match}

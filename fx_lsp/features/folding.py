@@ -1,7 +1,7 @@
-"""Rounds of a loop, and layers of a model, that repeat each other in a graph: where they are and what changes in them.
+"""Fold iterations of a loop, and layers of a model, that repeat each other in a graph.
 
-Nodes are compared by what a reader sees of them, their text, and by where they came from. What is folded away can be
-written out again from the last round: its arguments, with each integer moved by its step.
+Nodes are compared by their displayed text and by their source. Folded nodes can be reconstructed from the last
+iteration: its arguments, with each integer moved by its step.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ MORE = "..."
 
 @dataclass(frozen=True)
 class Fold:
-    """Nodes `start` to `stop` (exclusive) that are not shown: `rounds` of `period` each.
+    """Hold nodes `start` to `stop` (exclusive) that are not shown: `rounds` iterations of `period` nodes each.
 
-    The round before them and the one after them are alike, but for names and for what the first takes from outside.
-    `names` are those of the last of the hidden rounds; `steps`, for each node, what the integers in its text (name,
-    then arguments) grow by from round to round, to the last one. `handed_on` and `stepping` say the same in words.
+    The iterations before and after them are alike, except for names and for the outer inputs of the first. `names` are
+    those of the last hidden iteration. `steps` are, for each node, the differences of the integers in its text (name,
+    then arguments) from one iteration to the next, to the last one. `handed_on` and `stepping` describe the same in
+    words.
     """
 
     start: int
@@ -41,12 +42,12 @@ class Fold:
 
     @property
     def stop(self) -> int:
-        """Return the index of the first node after it, which begins the last round."""
+        """Return the index of the first node after the fold, which begins the last iteration."""
         return self.start + self.period * self.rounds
 
 
 def folds(nodes: Sequence[Node], marks: Sequence[str]) -> list[Fold]:
-    """Return what to leave out of `nodes`, in order. `marks` is what else a reader sees at each of them."""
+    """Return the folds of `nodes`, in order. `marks` are the other displayed texts at each node."""
     reading = _reading(nodes, marks)
     items = Sequenced(
         keys=numbered((look, *(t[0] for t in parts)) for look, parts in zip(reading.looks, reading.texts, strict=True)),
@@ -60,7 +61,7 @@ def folds(nodes: Sequence[Node], marks: Sequence[str]) -> list[Fold]:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Nodes as a reader compares them: how each `looks` but for names and numbers, and the `texts` that have these."""
+    """Hold nodes in the form that is compared: `looks` without names and numbers, and `texts` with them."""
 
     nodes: Sequence[Node]
     looks: Sequence[tuple[object, ...]]
@@ -69,7 +70,9 @@ class _Reading:
     numbered: Remembered
 
     def begins(self, first: int, period: int) -> bool:
-        """Return whether a node may be the first of a repeat: the rounds take from each other what later ones do."""
+        """Return True if a node may be the first of a repeat: its iterations pass values to each other as later ones
+        do.
+        """
         rounds = [_arguments(self.nodes[i]) for i in range(first, first + 3 * period, period)]
         return (
             self.looks[first] == self.looks[first + period]
@@ -83,7 +86,7 @@ class _Reading:
         )
 
     def ends(self, last: int, period: int) -> bool:
-        """Return whether a node may be the last of a repeat: its numbers go on as in the rounds before."""
+        """Return True if a node may be the last of a repeat: its numbers continue those of the iterations before."""
         named = self.nodes[last].op != "placeholder"
         rounds = [self.texts[i][named:] for i in range(last, last - 3 * period, -period)]
         return (
@@ -106,7 +109,7 @@ def _reading(nodes: Sequence[Node], marks: Sequence[str]) -> _Reading:
 
 
 def describe(fold: Fold, nodes: Sequence[Node]) -> list[str]:
-    """Sentences for the place of a fold: what it stands for, what each round takes from the one before, what steps."""
+    """Return sentences for the place of a fold: the folded nodes, the loop-carried values, the stepping numbers."""
     first = nodes[fold.start - fold.period]
     noun = "input" if first.op == "placeholder" else "op"
     again = f"{fold.rounds:,} times more"
@@ -123,9 +126,10 @@ def describe(fold: Fold, nodes: Sequence[Node]) -> list[str]:
 
 
 def shorten(arguments: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """Arguments with `...` for what long lists repeat, `h_1, h_2, ..., h_512`, and how many values that stands for.
+    """Return arguments with `...` in place of repeated items of long lists, `h_1, h_2, ..., h_512`, and the number of
+    omitted values.
 
-    Two rounds stand before the `...` and the last one after it, so that the values between them can be told.
+    Two items before the `...` and the last one after it remain, so that the omitted values can be inferred.
     """
     arguments, omitted = _shorten_items(arguments)
     short: list[str] = []
@@ -168,7 +172,7 @@ def _arguments(node: Node) -> str:
 
 
 def _is_handed_on(index: dict[str, int], name: str, following: str, period: int) -> bool:
-    """Return whether what one round reads under `name`, and the next under `following`, comes from the rounds."""
+    """Return True if the names that two consecutive iterations read come from consecutive iterations."""
     return name in index and index.get(following, -1) - index[name] == period
 
 
@@ -184,10 +188,10 @@ def _is_series(one: Numbered, other: Numbered, following: Numbered) -> bool:
 
 
 def _fewest_live(nodes: Sequence[Node], index: dict[str, int], start: int, period: int) -> int:
-    """Return the first place, from `start` on, where the fewest values are handed on to the next round.
+    """Return the first node, from `start` on, at which the fewest values pass to the next iteration.
 
-    The user's variables count half: what one round of a loop leaves to the next is in variables. Among equal places the
-    one where the source jumps farthest, rather back than forth.
+    The user's variables count half, because loop-carried values are in variables. Among equal places, the source jumps
+    farthest at the result, backwards preferred.
     """
     reach: dict[int, int] = {}
     for reader in range(start + 2 * period, min(start + 3 * period, len(nodes))):
@@ -213,7 +217,7 @@ def _fewest_live(nodes: Sequence[Node], index: dict[str, int], start: int, perio
 
 
 def _is_variable(node: Node) -> bool:
-    """Return whether a node is named after a variable of the user's, not after its own operation."""
+    """Return True if a node is named after a user's variable, not after its own operation."""
     return not any(part and node.name.startswith(part) for part in node.target.split("."))
 
 
@@ -245,7 +249,7 @@ def _series(first: str, second: str, last: str) -> str:
 
 
 def _to_first_change(text: str, one: str, other: str) -> str:
-    """`text` up to the first number in which `one` and `other` differ: `layers_3` of `layers_3_norm_weight`."""
+    """Return `text` up to the first number in which `one` and `other` differ: `layers_3` of `layers_3_norm_weight`."""
     pieces, before, after = (number(t) for t in (text, one, other))
     place = next((i for i, (a, b) in enumerate(zip(before.numbers, after.numbers, strict=True)) if a != b), None)
     if place is None or place == len(pieces.numbers) - 1:

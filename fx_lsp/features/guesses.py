@@ -1,4 +1,4 @@
-"""Guessed looks guessed: `~` stands before the specs of inputs that nobody wrote down, and of what they lead to."""
+"""Mark guesses: `~` precedes the specs of guessed inputs, and of values that depend on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Guesses:
-    """The guesses of a trace, as its inputs tell them."""
+    """Hold the guesses of a trace, from its inputs."""
 
     def __init__(self, inputs: Iterable[InputSpec]) -> None:
         self._guessed = False
@@ -30,23 +30,24 @@ class Guesses:
         return self._guessed
 
     def marked_bytes(self, size: int) -> str:
-        """Return a number of bytes that follows from the sizes of inputs."""
+        """Return a number of bytes, marked if sizes of inputs are guessed."""
         return f"{MARK if self._guessed and size else ''}{format_bytes(size)}"
 
     def marked(self, spec: str, shown: str | None = None) -> str:
-        """The spec of a value, or how it is `shown`, marked where sizes are guessed and its own are not all those of
-        known inputs."""
+        """Return the spec of a value, or its `shown` form, marked if sizes are guessed and its own sizes are not all
+        those of known inputs.
+        """
         text = spec if shown is None else shown
         return f"{MARK}{text}" if self._guessed and not _sizes(spec) <= self._known else text
 
 
 def marked(item: InputSpec, shown: str | None = None) -> str:
-    """Return the spec of an input, or how it is `shown`, marked where it is guessed."""
+    """Return the spec of an input, or its `shown` form, marked if it is guessed."""
     text = item.spec if shown is None else shown
     return f"{MARK}{text}" if item.guessed else text
 
 
 def _sizes(spec: str) -> set[str]:
-    """Return the numbers among the sizes of a spec, or in what is no tensor."""
+    """Return the numbers among the sizes of a spec, or in the text of a non-tensor."""
     parts = _SIZES.findall(spec) if is_tensor_spec(spec) else [spec]
     return {number for part in parts for number in _NUMBER.findall(part)}

@@ -1,4 +1,4 @@
-"""What is written into the lines of a traced function: specs, numbers, dimensions, what is kept for backward."""
+"""Write inlay hints of a traced function: specs, numbers, dimensions, memory saved for backward."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Saved, Span, Sta
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
 LEAST_SHARE = 0.05
-"""What keeps less of all that its target keeps for backward has no hint."""
+"""The least share of a target's saved memory for which a value has a hint."""
 HintKind = Literal[
     "assignments",
     "returns",
@@ -43,7 +43,7 @@ _KIND_OF: dict[str, HintKind] = {"assignment": "assignments", "loop": "loopVaria
 
 @dataclass(frozen=True)
 class HintStyle:
-    """Which hints are shown, and how specs are written in them."""
+    """Select the kinds of hints, and the style of their specs."""
 
     sizes: SizeStyle = "names"
     kinds: frozenset[HintKind] = frozenset(KINDS)
@@ -52,8 +52,9 @@ class HintStyle:
 
 @dataclass(frozen=True)
 class Hint:
-    """`label` shown at a place between two characters; `padded` asks for a space before it. One that `ends_line` speaks
-    of the whole line."""
+    """Hold a `label` between two characters; `padded` asks for a space before it. A hint that `ends_line` is about the
+    whole line.
+    """
 
     line: int
     col: int
@@ -65,8 +66,9 @@ class Hint:
 
 @dataclass(frozen=True)
 class TracedTarget:
-    """A target with what is known of it. `stage` (forward, inference, or what ran of one that fails) and `backward` are
-    there only where they are decoded already."""
+    """Hold a target with its outcome. `stage` (forward, inference, or the partial graph of a failure) and `backward`
+    are present only if decoded already.
+    """
 
     target: Target
     outcome: Outcome | None
@@ -76,7 +78,7 @@ class TracedTarget:
 
 @dataclass(frozen=True)
 class _View:
-    """A trace of a target as its hints read it; `values` are those inside of the target."""
+    """Hold a trace of a target in the form for hints; `values` are those inside of the target."""
 
     text: str
     target: Target
@@ -88,7 +90,7 @@ class _View:
     values: tuple[ObservedValue, ...]
 
     def shown(self, value: ObservedValue) -> str:
-        """Return a value as a hint has it."""
+        """Return a value in the form of a hint."""
         spec = self.guesses.marked(value.spec, self.names.of_value(value))
         return spec + (" (varies)" if value.varies else "")
 
@@ -98,7 +100,7 @@ def hints(
 ) -> tuple[Hint, ...]:
     """Return the hints of a file on the lines `first_line` to `last_line`, in order.
 
-    Where a definition is nested in another one, its own trace speaks for its lines.
+    The lines of a nested definition have the hints of its own trace.
     """
     style = style or HintStyle()
     shown: dict[tuple[int, int, bool], Hint] = {}
@@ -124,7 +126,7 @@ def hints(
 
 
 def _hints(view: _View, kinds: frozenset[HintKind]) -> Iterator[Hint]:
-    """Yield the hints of a target. Where two stand at one place, the first is shown."""
+    """Yield the hints of a target. If two are at one place, the first is shown."""
     if not view.values:
         return
     ops_by_span = _made_by(view.stage)
@@ -144,7 +146,7 @@ def _hints(view: _View, kinds: frozenset[HintKind]) -> Iterator[Hint]:
 def _of_variables(
     view: _View, kinds: frozenset[HintKind], ops_by_span: dict[Span, list[tuple[int, Node]]]
 ) -> Iterator[Hint]:
-    """Yield what variables hold: tensors of each kind of binding, and whole numbers that the text does not have."""
+    """Yield the values of variables: tensors of each kind of binding, and whole numbers that the text does not show."""
     bound: dict[tuple[str, int, int], list[Binding]] = {}
     for binding in bindings(view.text, view.target.span):
         bound.setdefault((binding.name, binding.line, binding.col), []).append(binding)
@@ -161,7 +163,7 @@ def _of_variables(
 
 
 def _is_news(value: ObservedValue, binding: Binding) -> bool:
-    """Return whether a whole number is one that the text does not say, and no counter."""
+    """Return True for a whole number that the text does not show, unless it is a loop counter."""
     return _is_int(value) and not value.varies and binding.kind != "loop" and binding.plain != value.spec
 
 
@@ -177,7 +179,7 @@ def _of_returns(view: _View, ops_by_span: dict[Span, list[tuple[int, Node]]]) ->
 
 
 def _of_chained_calls(view: _View) -> Iterator[Hint]:
-    """Yield what calls give, in chains of them with one on each line."""
+    """Yield the results of calls in chains with one call on each line."""
     expressions = _expressions(view)
     for end in chained_calls(view.text, view.target.span):
         value = expressions.get(end)
@@ -186,7 +188,7 @@ def _of_chained_calls(view: _View) -> Iterator[Hint]:
 
 
 def _of_attributes(view: _View) -> Iterator[Hint]:
-    """Yield the whole numbers that attributes are, where a function reads them first."""
+    """Yield the whole numbers of attributes, at their first read in each function."""
     reads = attribute_reads(view.text, view.target.span)
     guesses = Guesses(item for item in view.trace.inputs if item.name.startswith("init."))
     for value in view.values:
@@ -196,7 +198,7 @@ def _of_attributes(view: _View) -> Iterator[Hint]:
 
 
 def _of_dimensions(view: _View) -> Iterator[Hint]:
-    """Yield the names of dimensions that calls name by their numbers."""
+    """Yield the names of dimensions that calls refer to by number."""
     expressions = _expressions(view)
     for argument in dimension_arguments(view.text, view.target.span):
         value = _variable(view, argument) if argument.name else expressions.get(argument.value_end)
@@ -206,14 +208,14 @@ def _of_dimensions(view: _View) -> Iterator[Hint]:
 
 
 def _variable(view: _View, argument: DimensionArgument) -> ObservedValue | None:
-    """Return what the variable that an argument is about held there: what was bound last in the lines before."""
+    """Return the value of the variable that an argument refers to: the last binding before it; None without one."""
     place = argument.end_line, argument.end_col
     bound = [v for v in view.values if v.name == argument.name and (v.span.end_line, v.span.end_col) < place]
     return max(bound, key=lambda v: (v.span.line, v.span.col), default=None)
 
 
 def _of_saved(view: _View) -> Iterator[Hint]:
-    """Yield at the end of a line what it keeps for backward, and which operations read it there."""
+    """Yield at the end of a line the memory that it saves for backward, and the operations that read it there."""
     lines = view.text.split("\n")
     nodes = {node.name: node for node in (view.backward.nodes if view.backward is not None else ())}
     by_line: dict[int, list[Saved]] = {}
@@ -233,7 +235,7 @@ def _of_saved(view: _View) -> Iterator[Hint]:
 
 
 def _readers(nodes: Mapping[str, Node], name: str) -> Iterator[Node]:
-    """Yield the operation `name` of backward, or those that read it where it only looks at what is kept."""
+    """Yield the operation `name` of backward, or its readers if it is only a view of saved memory."""
     node = nodes.get(name)
     if node is not None and shares_storage(node):
         for user in node.users:
@@ -243,7 +245,7 @@ def _readers(nodes: Mapping[str, Node], name: str) -> Iterator[Node]:
 
 
 def _expressions(view: _View) -> dict[tuple[int, int], ObservedValue]:
-    """Return the tensors that expressions gave, by where they end; of several, that of the one that begins last."""
+    """Return the tensors of expressions by the end of the expression; of several, the expression that begins last."""
     expressions = [v for v in view.values if not v.name and is_tensor_spec(v.spec)]
     expressions.sort(key=lambda v: (v.span.line, v.span.col))
     return {(v.span.end_line, v.span.end_col): v for v in expressions}
@@ -259,7 +261,9 @@ def _is_int(value: ObservedValue) -> bool:
 
 
 def _made_by(stage: Stage | None) -> dict[Span, list[tuple[int, Node]]]:
-    """Return for each expression its ops, with their places in the graph. Aliases of their input are left out."""
+    """Return for each expression its operations, with their indices in the graph. Aliases of their input are
+    left out.
+    """
     chains: dict[int, list[tuple[int, Node]]] = {}
     for place, node in enumerate(() if stage is None else stage.nodes):
         if node.spans and node.op.startswith("call_") and node.target not in _ALIASES:
@@ -271,7 +275,7 @@ def _made_by(stage: Stage | None) -> dict[Span, list[tuple[int, Node]]]:
 
 
 def _origin(value: ObservedValue, ops_by_span: dict[Span, list[tuple[int, Node]]]) -> str:
-    """Return the last op inside the statement whose result looks like the value."""
+    """Return the last operation inside the statement whose result has the spec of the value; "" without one."""
     inside = [op for span, nodes in ops_by_span.items() if value.span.contains(span) for op in nodes]
     alike = [op for op in inside if op[1].spec == value.spec]
     return f"from {max(alike, key=lambda op: op[0])[1].target}" if alike else ""

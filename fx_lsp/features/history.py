@@ -1,4 +1,4 @@
-"""Benchmarks of one target beside each other: of several hosts, and of earlier times. Pure functions."""
+"""Compare benchmarks of one target between hosts and over time. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fx_lsp.features.benchmark import legend, table
 from fx_lsp.measured import CLOCKS, BenchmarkRun, Failed, Measured, Report, Timing
 
 MIN_CHANGE = 0.02
-"""What has to change, beyond the noise, for a time to count as another."""
+"""The least relative change, beyond the noise, that counts."""
 MAX_RUNS = 20
-"""How many runs of a history an editor shows."""
+"""The most runs of a history that an editor shows."""
 
 
 @dataclass(frozen=True)
 class TimedPlace:
-    """What a time is of: only times of the same place can be compared."""
+    """Identify the measured code of a time: only times of the same place are comparable."""
 
     gpu: str
     label: str
@@ -30,7 +30,7 @@ class TimedPlace:
 
 @dataclass(frozen=True)
 class MeasuredChange:
-    """A time that differs from the one before it by more than their noise; times in ms."""
+    """Hold a time that differs from the previous one by more than their noise; times in ms."""
 
     place: TimedPlace
     before: Timing
@@ -38,12 +38,12 @@ class MeasuredChange:
 
     @property
     def ratio(self) -> float:
-        """Return how many times as long it takes now."""
+        """Return the ratio of the new time to the old one."""
         return self.after.median / self.before.median
 
     @property
     def worse(self) -> bool:
-        """Return whether it takes longer now."""
+        """Return True if the new time is longer."""
         return self.ratio > 1
 
 
@@ -53,12 +53,12 @@ def latest(runs: Sequence[BenchmarkRun]) -> dict[tuple[str, str], BenchmarkRun]:
 
 
 def times(report: Report) -> dict[TimedPlace, Timing]:
-    """Return the time of each variant, by the clock that counts."""
+    """Return the time of each variant, by its preferred clock."""
     return {place: measured.timings[place.clock] for place, measured in _places(report)}
 
 
 def changes(runs: Sequence[BenchmarkRun]) -> list[list[MeasuredChange]]:
-    """Return, for each run, what differs from the last run before it that measured the same."""
+    """Return, for each run, the changes since the last run before it that measured the same place."""
     last_times: dict[tuple[str, TimedPlace], Timing] = {}
     by_run: list[list[MeasuredChange]] = []
     for run in runs:
@@ -73,17 +73,21 @@ def changes(runs: Sequence[BenchmarkRun]) -> list[list[MeasuredChange]]:
 
 
 def noise(timing: Timing) -> float:
-    """By how many ms a time may be off: half its spread, or what a second measurement differed by, if that is more."""
+    """Return the uncertainty of a time in ms: half its spread, or its difference to the second measurement, if
+    larger.
+    """
     return max((timing.high - timing.low) / 2, abs(timing.median - timing.again))
 
 
 def differs(before: Timing, after: Timing) -> bool:
-    """Return whether two times of the same differ by more than their noise."""
+    """Return True if two times of the same place differ by more than their noise."""
     return abs(after.median - before.median) > max(noise(before) + noise(after), MIN_CHANGE * before.median)
 
 
 def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
-    """The tables of all hosts, one across them, and what their columns mean; of hosts in `stale` the source changed."""
+    """Return the tables of all hosts, a table across them, and the meaning of the columns. The source of hosts in
+    `stale` has changed.
+    """
     parts: list[str] = []
     for host, report in reports.items():
         mark = "stale: the source has changed since · " if host in stale else ""
@@ -93,9 +97,10 @@ def page(reports: Mapping[str, Report], stale: Collection[str] = ()) -> str:
 
 
 def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], failed: Mapping[str, Failed]) -> str:
-    """Show the runs of a target, the oldest first, in an editor.
+    """Return the runs of a target as the text of an editor's page.
 
-    That is: what is done `now` by host, where that has just `failed`, the last run on each host, and the runs before.
+    The page has the current step `now` by host, the hosts that have `failed`, the last run on each host, and the
+    earlier runs, the oldest first.
     """
     doing = [f"measuring on {host}: {text}" for host, text in now.items()]
     for host, end in failed.items():
@@ -113,7 +118,7 @@ def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], fa
 
 
 def across(reports: Mapping[str, Report]) -> str:
-    """Return a table with a column for each host: the times in ms, each by the clock that counts there."""
+    """Return a table with a column for each host: the times in ms, each by its preferred clock."""
     by_host = {host: {(p.label, p.what, p.variant): t for p, t in times(r).items()} for host, r in reports.items()}
     keys = dict.fromkeys(key for column in by_host.values() for key in column)
     rows = [["", *reports]]
@@ -127,7 +132,7 @@ def across(reports: Mapping[str, Report]) -> str:
 
 
 def history_text(runs: Sequence[BenchmarkRun]) -> str:
-    """Return a block for each run, the last at the end: what was measured where, and what differs from before."""
+    """Return a block for each run, the last at the end: its measurements, and the changes since the previous run."""
     if not runs:
         return "nothing was measured yet\n"
     return "\n".join(_block(run, changed) for run, changed in zip(runs, changes(runs), strict=True))

@@ -1,4 +1,4 @@
-"""What a hover says, as Markdown. Pure: it never waits, it shows what is known."""
+"""Write hovers as Markdown. Pure: a hover shows the current state and never waits."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ READERS_SHOWN = 3
 _COSTING = ("forward", "backward", "inference")
 PIN, SAVED = "pin inputs", "why saved"
 Link = Callable[[str, str], str]
-"""A command URI for a target's name and a stage, or one of the two others."""
+"""Return a command URI for a target's name and a stage, or for `PIN` or `SAVED`."""
 
 
 @dataclass(frozen=True)
 class Hover:
-    """Markdown shown for `span`."""
+    """Hold Markdown to show for `span`."""
 
     markdown: str
     span: Span
@@ -50,10 +50,10 @@ def hover_name(
     problems: bool = False,
     names: bool = True,
 ) -> Hover:
-    """Return the hover on a target's name: how it was called, what it costs, the first lines of `stage`.
+    """Return the hover on a target's name: how it was called, its cost, the first lines of `stage`.
 
-    Where `problems` are shown and one stands here, the hover adds to it what it does not say. With `names`, sizes have
-    the names that the code has for them beside their numbers.
+    If `problems` are shown and one is on this line, the hover adds only further details. With `names`, sizes are shown
+    by their names in the code, with their numbers.
     """
     if isinstance(outcome, Failure):
         here = problems and (outcome.span is None or outcome.span.file != target.file)
@@ -84,12 +84,12 @@ def hover_expression(
     names: bool = True,
     chip: str = "",
 ) -> Hover | None:
-    """Return the hover on the innermost expression at a position that is known: its value, what it costs, what is kept
-    of it for backward, and the ops it became.
+    """Return the hover on the innermost known expression at a position: its value, its cost, the memory saved for
+    backward, and its operations.
 
-    `stages` are those to list ops of, `variants` those of variants of the target; where `problems` are shown, the hover
-    does not say them again; `names` as in `hover_name`; `chip` is that whose roofline counts. None where nothing is
-    known of the expressions at the position.
+    `stages` are those to list operations of, `variants` those of variants of the target. If `problems` are shown, the
+    hover does not repeat them. `names` is as in `hover_name`; `chip` selects the roofline. None if nothing is known of
+    the expressions at the position.
     """
     failure = outcome if isinstance(outcome, Failure) else None
     if failure is not None:
@@ -128,7 +128,7 @@ def _known_at(
     place: tuple[int, int],
     chip: str,
 ) -> Hover | None:
-    """Return the hover on the innermost expression at a position that ran."""
+    """Return the hover on the innermost executed expression at a position, or None."""
     line, col = place
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
@@ -155,7 +155,7 @@ def _known_at(
 
 
 def _expression_costs(graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses, chip: str) -> Iterator[str]:
-    """Yield what an expression costs forward and backward, and what its largest product is bound by."""
+    """Yield the cost of an expression in forward and backward, and the bound of its largest product."""
     mark = MARK if guesses else ""
     texts = [(name, cost_text(cost_of(nodes))) for name, nodes in graphs if name in _COSTING]
     if costs := " · ".join(f"{name} {mark}{text}" for name, text in texts if text):
@@ -165,7 +165,7 @@ def _expression_costs(graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses
 
 
 def _kept(trace: Trace, graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses) -> Iterator[str]:
-    """Yield what is kept for backward of what an expression computes, and who reads it there."""
+    """Yield the values of an expression that are saved for backward, and their readers there."""
     results = {node.name for name, nodes in graphs if name == "forward" for node in nodes}
     kept = [saved for saved in trace.saved if saved.name in results and saved.kind == "activation"]
     for saved in kept[:OPS_SHOWN]:
@@ -175,9 +175,9 @@ def _kept(trace: Trace, graphs: Sequence[tuple[str, list[Node]]], guesses: Guess
 
 
 def failure_text(failure: Failure, said: bool = False) -> str:
-    """Return a failure as Markdown: message, hint, the inputs it was tried with, the tail of the output.
+    """Return a failure as Markdown: message, hint, the tried inputs, the tail of the output.
 
-    Where the message and the hint are `said` beside it, they are left out.
+    If the message and the hint are already `said` elsewhere, they are left out.
     """
     tried = inputs_text(failure.inputs)
     output = failure.output.strip().splitlines()[-GRAPH_LINES:]
@@ -193,7 +193,7 @@ def failure_text(failure: Failure, said: bool = False) -> str:
 
 
 def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | None) -> list[str]:
-    """Return what ran of a target before it failed, with the first lines of that graph."""
+    """Return the part of a target that ran before it failed, with the first lines of its graph; empty without one."""
     partial, info = shown_trace(failure), executed(failure)
     if partial is None or info is None:
         return []
@@ -203,14 +203,14 @@ def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | Non
 
 
 def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover | None:
-    """Return the hover on a parameter: what it was called with, and where that came from."""
+    """Return the hover on a parameter: its value in the traced call, and the source of that value."""
     own = re.compile(re.escape(name) + r"(\[.*)?")
     items = [item for item in trace.inputs if own.fullmatch(item.name)]
     return Hover(inputs_text(items, names).removeprefix("- "), span) if items else None
 
 
 def _variable(trace: Trace, target: Target, expression: CursorContext, line: int) -> ObservedValue | None:
-    """Return the value that the name at the cursor holds: bound here, or by the closest statement before it."""
+    """Return the value of the name at the cursor: bound here, or by the closest statement before it."""
     here = expression.spans[0]
     scope = expression.function or target.span
     bound = [v for v in trace.values if v.name == expression.name and scope.contains(v.span)]
@@ -226,7 +226,7 @@ def _variable(trace: Trace, target: Target, expression: CursorContext, line: int
 
 
 def _is_entry(target: Target, expression: CursorContext) -> bool:
-    """Return whether the cursor is in the function that the inputs were given to, as far as spans tell."""
+    """Return True if the cursor is in the function that received the inputs, as far as spans show."""
     if target.kind == "module" or expression.function is None:
         return True
     return expression.function == target.span
@@ -237,8 +237,9 @@ def _start(value: ObservedValue) -> tuple[int, int]:
 
 
 def _by_span(stage: Stage, wanted: set[Span]) -> dict[Span, list[Node]]:
-    """The call nodes of a stage that came from one of the wanted spans. Nodes share their tuples of spans, so that
-    each tuple is looked at once."""
+    """Return the call nodes of a stage that came from one of the wanted spans. Nodes share their tuples of spans, and
+    each tuple is checked once.
+    """
     hits: dict[int, list[Span]] = {}
     nodes: dict[Span, list[Node]] = {}
     for node in stage.nodes:
@@ -261,7 +262,7 @@ def _ops(stage: str, nodes: list[Node]) -> str:
 
 
 def _style(names: bool) -> SizeStyle:
-    """Return how sizes are shown in a hover, which always has the numbers."""
+    """Return the style of sizes in a hover, which always includes the numbers."""
     return "both" if names else "numbers"
 
 

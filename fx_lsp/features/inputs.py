@@ -1,4 +1,4 @@
-"""The inputs of a trace in words: what they are, and where each came from."""
+"""Describe the inputs of a trace: their values, and their sources."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def inputs_text(inputs: Iterable[InputSpec], names: SizeNames | None = None) -> 
 
 
 def input_text(item: InputSpec, names: SizeNames | None = None) -> str:
-    """`x: f32[8, 128]`, or `n=4` for what is no tensor; `x: ~f32[8, 128]` where it is guessed."""
+    """Return `x: f32[8, 128]`, or `n=4` for a non-tensor; `x: ~f32[8, 128]` if it is guessed."""
     joint = ": " if is_tensor_spec(item.spec) else "="
     return f"{item.name}{joint}{one_line(marked(item, names and names.of_input(item)))}"
 
 
 def input_data(item: InputSpec) -> dict[str, str | bool]:
-    """Return an input as scripts and clients have it."""
+    """Return an input as data for scripts and clients."""
     return {"name": item.name, "spec": item.spec, "source": item.source, "guessed": item.guessed}
 
 
 def source_text(item: InputSpec) -> str:
-    """Say where an input came from: "from the call at line 40"."""
+    """Return the source of an input: "from the call at line 40"."""
     detail = one_line(item.detail)
     words = {
         "comment": "from the `# fx:` comment",
@@ -51,7 +51,7 @@ def source_text(item: InputSpec) -> str:
 
 
 def _names(items: list[InputSpec], sizes: SizeNames | None) -> str:
-    """Return the inputs of one source; equal elements of a container stand once."""
+    """Return the inputs of one source; equal elements of a container are listed once."""
     shown: dict[str, list[InputSpec]] = {}
     for item in items:
         element = _ELEMENT.match(item.name)
@@ -62,7 +62,7 @@ def _names(items: list[InputSpec], sizes: SizeNames | None) -> str:
 
 
 def _range(same: list[InputSpec], names: SizeNames | None) -> str:
-    """`xs[0]: f32[2]`, or `xs[0…31]: f32[2]` for elements with the same spec."""
+    """Return `xs[0]: f32[2]`, or `xs[0…31]: f32[2]` for elements with the same spec."""
     first, last = same[0], same[-1]
     if len(same) == 1:
         return input_text(first, names)

@@ -1,6 +1,7 @@
-"""A target's kernels in the editor: the documents of their compiled forms, and how lines belong together.
+"""Show a target's kernels: the documents of their compiled forms, and the relations between lines.
 
-A line of a listing is from a line of the kernels' file, that is from an operation, and that is from the user's code.
+A line of a listing comes from a line of the kernels' file, which comes from an operation, which comes from the user's
+code.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ from fx_lsp.features.uris import LOWERED, View
 from fx_lsp.model import Node, Remark, Span, Stage, Work, read_work, write_work
 
 LISTINGS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
-"""The compiled forms of a kernel, in the order in which each is made of the one before it."""
+"""The compiled forms of a kernel, each compiled from the previous one."""
 CHIP = "cuda:90"
-"""The chip that kernels are compiled for where none is chosen."""
+"""The default chip to compile kernels for."""
 RESOURCES = "resources"
-"""The stage that says what kernels use."""
+"""The stage that reports the resources of kernels."""
 CALLERS = 3
-"""How many of the expressions around an operation are shown."""
+"""The most expressions around an operation that are shown."""
 
 
 @dataclass(frozen=True)
 class RenderedView:
-    """A view as it was last rendered, and what its nodes are."""
+    """Hold a view as last rendered, with its nodes."""
 
     document: Document
     nodes: Mapping[str, Node] = field(default_factory=dict[str, Node])
 
 
 def work_of(stage: str, chip: str, beside: Work = "") -> Work:
-    """The work that makes a stage which is asked for by its name alone, for a chip where it is compiled; with the
-    choices of the work `beside`, where that makes kernels, too."""
+    """Return the work that produces a stage requested by its name alone; `chip` is the target of compilation. If the
+    work `beside` also generates kernels, its choices are kept.
+    """
     chosen = _choices(beside)
     if stage == TRITON:
         return write_work({TRITON: "", **chosen})
@@ -47,14 +49,14 @@ def work_of(stage: str, chip: str, beside: Work = "") -> Work:
 
 
 def _choices(work: Work) -> dict[str, str]:
-    """Return the parts of work on kernels that are choices of its user's."""
+    """Return the parts of kernel work that are the user's choices."""
     parts = read_work(work)
     is_of_kernels = TRITON in parts or LOWERED in parts
     return {n: v for n, v in parts.items() if n not in (TRITON, LOWERED, "target")} if is_of_kernels else {}
 
 
 def choices_of(work: Work) -> str:
-    """Return the choices that kernels are made by, as the name of work has them: "" or "fuse=no"."""
+    """Return the user's choices for kernels as text of work: "" or "fuse=no"."""
     return write_work(_choices(work))
 
 
@@ -65,17 +67,17 @@ def chip_of(work: Work) -> str:
 
 
 def kernels_of(view: View) -> View:
-    """Return the file of kernels that a view is compiled from; the view itself where it is that file."""
+    """Return the view of the kernels' file that a view is compiled from; the view itself if it is that file."""
     return View(view.file, view.name, TRITON, work=work_of(TRITON, "", view.work))
 
 
 def stages_of_listing(stage: str, names: Iterable[str]) -> list[str]:
-    """Return the stages that a listing has to show: that of one kernel (`ptx:<kernel>`), or (`ptx`) those of all."""
+    """Return the stages that a listing shows: that of one kernel (`ptx:<kernel>`), or those of all (`ptx`)."""
     return [stage] if stage == RESOURCES or ":" in stage else [n for n in names if n.partition(":")[0] == stage]
 
 
 def render_listing(stages: Sequence[Stage], name: str) -> Document:
-    """Compiled forms one after the other; spans of a line are in the kernels' file of the target `name`."""
+    """Return compiled forms, one after the other. Spans of a line are in the kernels' file of the target `name`."""
     file = kernels_of(View("", name, "")).title
     lines: list[Line] = []
     for stage in stages:
@@ -94,7 +96,7 @@ def hover_line(
 ) -> Hover | None:
     """Return the hover on a line (from 1) of a view: the kernel's line, the operation, the user's code; then `facts`.
 
-    `kernels` are the file of kernels, where the view is compiled from it. None where nothing is known of the line.
+    `kernels` is the file of kernels, if the view is compiled from it. None if nothing is known of the line.
     """
     line = shown.document.lines[number - 1]
     span = Span("", number, _indent(line.text), number, len(line.text.encode()))
@@ -111,21 +113,23 @@ def hover_line(
 
 
 def related_lines(document: Document, number: int) -> list[int]:
-    """Lines (from 1) that are from what the line `number` is from, itself among them; none for one from nothing."""
+    """Return the lines (from 1) with the same origin as the line `number`, including itself; empty without an
+    origin.
+    """
     wanted = _origin(document.lines[number - 1])
     return [n for n, line in enumerate(document.lines, start=1) if wanted and _origin(line) == wanted]
 
 
 @dataclass(frozen=True)
 class Thread:
-    """Lines of the kernels' file, and expressions of the user, that belong together."""
+    """Hold related lines of the kernels' file and expressions of the user."""
 
     lines: frozenset[int] = frozenset()
     spans: frozenset[Span] = frozenset()
 
 
 def thread_of_line(view: View, document: Document, number: int, kernels: Document | None) -> Thread:
-    """Return what the line `number` (from 1) of a view is from; `kernels` is the file of kernels, where it is known."""
+    """Return the origin of the line `number` (from 1) of a view; `kernels` is the file of kernels, if known."""
     line = document.lines[number - 1]
     if view == kernels_of(view):
         return Thread(frozenset(related_lines(document, number) or [number]), frozenset(line.spans[:1]))
@@ -137,7 +141,9 @@ def thread_of_line(view: View, document: Document, number: int, kernels: Documen
 
 
 def thread_of_source(file: str, line: int, col: int, documents: Iterable[Document], kernels: Document | None) -> Thread:
-    """Return what `documents` have of a place in the user's code: of expressions around it, or else of its line."""
+    """Return the lines and expressions for a place in the user's code: the innermost expressions around it, or else
+    those on its line.
+    """
     spans = {s for document in documents for row in document.lines for s in row.spans[:1] if s.file == file}
     around = [s for s in spans if s.contains(Span(file, line, col, line, col))]
     innermost = [s for s in around if not any(s != other and s.contains(other) for other in around)]
@@ -145,14 +151,14 @@ def thread_of_source(file: str, line: int, col: int, documents: Iterable[Documen
 
 
 def thread_of_spans(spans: Iterable[Span], kernels: Document | None) -> Thread:
-    """Return the kernels' lines that are from expressions, with these."""
+    """Return the kernels' lines that come from `spans`, with these."""
     wanted = frozenset(spans)
     rows = enumerate(kernels.lines if kernels is not None else (), start=1)
     return Thread(frozenset(n for n, row in rows if not wanted.isdisjoint(row.spans[:1])), wanted)
 
 
 def lines_on(thread: Thread, view: View, document: Document) -> list[int]:
-    """Return the lines (from 1) of a view that a thread goes through."""
+    """Return the lines (from 1) of a view that belong to a thread."""
     rows = enumerate(document.lines, start=1)
     if view == kernels_of(view):
         return sorted(n for n in thread.lines if n <= len(document.lines))
@@ -162,13 +168,13 @@ def lines_on(thread: Thread, view: View, document: Document) -> list[int]:
 
 
 def facts_at(resources: Stage, line: int) -> list[str]:
-    """Return what the page about resources says of a line of the kernels' file."""
+    """Return the facts on a line of the kernels' file from the resources page."""
     own, rows = f"line {line}: ", zip(rows_of(resources), resources.origins, strict=True)
     return [row.removeprefix(own) for row, at in rows if at == line]
 
 
 def kernel_at(text: str, line: int) -> str:
-    """Return the kernel that a line (from 1) of a file of kernels is in, or ""."""
+    """Return the name of the kernel that a line (from 1) of a file of kernels is in, or ""."""
     rows = text.splitlines()[:line]
     starts = [number for number, row in enumerate(rows) if row and not row[0].isspace() and row[0] not in ")#"]
     last = next((rows[number] for number in reversed(starts)), "")
@@ -177,7 +183,7 @@ def kernel_at(text: str, line: int) -> str:
 
 
 def kernel_problems(remarks: Iterable[Remark], name: str) -> tuple[Problem, ...]:
-    """Return what is said of the kernels' file of a target, as text and once compiled, in order of place."""
+    """Return the remarks on the kernels' file of a target, from its text and its compilation, in order of place."""
     file = kernels_of(View("", name, "")).title
     said = [(r.span, r) for r in remarks if r.span is not None and r.span.file == file]
     problems = {Problem(span, remark.severity, sentence(remark.message), "kernel"): None for span, remark in said}
@@ -185,7 +191,7 @@ def kernel_problems(remarks: Iterable[Remark], name: str) -> tuple[Problem, ...]
 
 
 def said_of_code(stage: Stage, remarks: Iterable[Remark], file: str, name: str) -> tuple[str, ...]:
-    """Say what remarks on the kernels' file of a target in `file` tell, each once, and where in the user's code."""
+    """Return the remarks on the kernels' file of a target in `file`, each once, with the places in the user's code."""
     kernels, sentences = kernels_of(View("", name, "")).title, dict[str, None]()
     for remark in remarks:
         if remark.span is not None and remark.span.file == kernels:
@@ -197,7 +203,7 @@ def said_of_code(stage: Stage, remarks: Iterable[Remark], file: str, name: str) 
 
 
 def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stale: bool) -> Iterator[Lens]:
-    """Yield the lenses of the kernels' file: what each launched kernel uses, where that is known, and its forms."""
+    """Yield the lenses of the kernels' file: the resources of each launched kernel, if known, and its forms."""
     launched = set(re.findall(r"\blaunch\((\w+), ", text))
     work = work_of(RESOURCES, chip)
     for number, row in enumerate(text.splitlines(), start=1):
@@ -213,7 +219,7 @@ def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stal
 
 
 def _origin(line: Line) -> object:
-    """Return what a line is from: operations, or else the innermost expression."""
+    """Return the origin of a line: its operations, or else the innermost expression."""
     return line.nodes or line.spans[:1]
 
 

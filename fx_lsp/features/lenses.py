@@ -1,4 +1,4 @@
-"""The lines over a `def` or `class`: what its graphs cost, and the way to each of them."""
+"""Build the lenses over a `def` or `class`: the costs of its graphs, and links to each of them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fx_lsp.measured import BenchmarkRun
 from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work, write_work
 
 PASSES = "passes"
-"""The stage that lists all stages, and the work that makes them."""
+"""The stage that lists all stages, and the work that produces them."""
 RUN = "run"
-"""The stage that says everything about the run of a pass."""
+"""The stage that describes the whole run of a pass."""
 OFFERED = 3
-"""How many targets a pass offers to run on."""
+"""The number of targets that a pass offers to run on."""
 TORCHSCRIPT = "torchscript"
-"""The stage of a graph as TorchScript, and the work that makes it."""
+"""The stage of a graph as TorchScript, and the work that produces it."""
 _BUILT = ("graph", "table", "code")
 _SHOWN = ("forward", "backward", "joint", "inference")
 
 
 @dataclass(frozen=True)
 class Lens:
-    """A clickable title over `span`: shows `stage` of the target `name`, or why it failed (`stage` is then "").
+    """Hold a clickable title over `span`: shows `stage` of the target `name`, or its failure (`stage` is then "").
 
-    Without a stage it is forward, or inference. The stage comes from `work`, and so do the kernels that are measured
-    ("bench"). One that runs the pass `name` has the `target` to run it on, or None to ask for one.
+    Without a stage, it is forward or inference. The stage comes from `work`, as do the kernels to measure ("bench"). A
+    lens that runs the pass `name` has the `target` to run it on, or None to ask for one.
     """
 
     span: Span
@@ -44,7 +44,7 @@ class Lens:
 
 
 def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
-    """Return the lenses of one target, none while nothing is known of it, or where it has no operation to show."""
+    """Return the lenses of one target; empty if nothing is known of it, or it runs no operation."""
     if outcome is None or is_empty(outcome):
         return ()
     prefix = "stale · " if stale else ""
@@ -72,7 +72,7 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, 
 
 
 def place_text(file: str, span: Span | None) -> str:
-    """Say where something is said, for a reader of `file`: `line 12`, or `layers.py:12`; "" for no place."""
+    """Return a place as text for a reader of `file`: `line 12`, or `layers.py:12`; "" without a place."""
     if span is None:
         return ""
     return f"line {span.line}" if span.file == file else f"{basename(span.file)}:{span.line}"
@@ -84,7 +84,7 @@ def is_empty(outcome: Outcome) -> bool:
 
 
 def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:
-    """Return those of a graph that is built by hand: it is there to be read."""
+    """Return the lenses of a hand-built graph, which is shown for reading."""
     place, name = target.name_span, target.name
     return (
         Lens(place, prefix + summarize(trace), "show stage", name, "graph"),
@@ -94,20 +94,20 @@ def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]
 
 
 def pass_lenses(pass_: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
-    """Return the lenses of a pass: it runs on one of the `recent` targets, or on another."""
+    """Return the lenses of a pass: to run it on one of the `recent` targets, or on another."""
     runs = (Lens(pass_.name_span, f"run on {t.name}", "run pass", pass_.name, target=t) for t in recent[:OFFERED])
     return (*runs, Lens(pass_.name_span, "run on …", "run pass", pass_.name))
 
 
 def benchmark_lens(span: Span, name: str, last: BenchmarkRun | None, work: Work = "") -> Lens:
-    """Show what was measured of a target last, or else the way to measure it, with kernels as `work` makes them."""
+    """Return a lens with the last measurement of a target, or else one that measures it, with kernels from `work`."""
     if last is None:
         return Lens(span, "benchmark", "bench", name, work=work)
     return Lens(span, lens_title(last.report, last.stale), "show stage", name, BENCHMARK, BENCHMARK)
 
 
 def again_lenses(name: str) -> tuple[Lens, ...]:
-    """Return the lens over the page about what was measured of a target."""
+    """Return the lens over the benchmark page of a target, to measure again."""
     return (Lens(Span("", 1, 0, 1, 0), "measure again", "bench", name),)
 
 
@@ -122,18 +122,20 @@ def work_of_pass(file: str, name: str) -> Work:
 
 
 def default_stage(trace: Trace) -> str:
-    """Return the stage to show where none is named: forward, or inference where there is nothing to differentiate."""
+    """Return the default stage to show: forward, or inference if there is nothing to differentiate."""
     names = [s.name for s in trace.stages]
     return next((s for s in ("forward", "inference") if s in names), names[0] if names else "forward")
 
 
 def why_no_backward(refused: bool) -> str:
-    """Return what stands for the backward graph of a trace without one."""
+    """Return the text in place of the backward graph of a trace without one."""
     return "cannot be differentiated" if refused else "nothing to differentiate"
 
 
 def summarize(trace: Trace) -> str:
-    """`12 ops forward · 18 backward · saves ~4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` of a graph."""
+    """Return `12 ops forward · 18 backward · saves ~4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` for a
+    graph.
+    """
     if (built := trace.info("graph")) is not None:
         return count("node", built.nodes)
     forward, backward = trace.ops("forward"), trace.ops("backward")
@@ -146,5 +148,5 @@ def summarize(trace: Trace) -> str:
 
 
 def saved_text(activations: int, guesses: Guesses) -> str:
-    """Return how many bytes of activations forward keeps for backward, marked where they follow from guesses."""
+    """Return how many bytes of activations forward saves for backward, marked if they depend on guesses."""
     return f"saves {guesses.marked_bytes(activations)}" if activations else "saves nothing"

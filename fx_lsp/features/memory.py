@@ -1,4 +1,4 @@
-"""What forward and backward hold in memory, step by step, as far as specs and uses say."""
+"""Estimate the memory of forward and backward, step by step, from specs and uses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fx_lsp.model import Node, Saved, Span, Stage, Trace
 
 @dataclass(frozen=True)
 class MemoryStep:
-    """The moment in which an operation has its result and still its inputs: bytes of activations alive then.
+    """Hold the bytes of live activations at the moment when an operation has its result and still its inputs.
 
-    `kept` are those of them that are kept for backward. Parameters and inputs are not counted, gradients are.
+    `kept` are those saved for backward. Parameters and inputs are not counted, gradients are.
     """
 
     stage: str
@@ -27,7 +27,9 @@ class MemoryStep:
 
 @dataclass(frozen=True)
 class SavedLifetime:
-    """A value that is kept for backward, with how long: the indices of the steps that make it and that use it last."""
+    """Hold a value saved for backward, with its lifetime: the indices of the steps of its computation and its
+    last use.
+    """
 
     saved: Saved
     made: int | None
@@ -36,7 +38,7 @@ class SavedLifetime:
 
 @dataclass(frozen=True)
 class Memory:
-    """`peak` is the index of a step. `unknown` counts values that have no size in numbers."""
+    """Hold the steps of a target; `peak` is the index of a step. `unknown` counts values without a numeric size."""
 
     steps: tuple[MemoryStep, ...]
     kept: tuple[SavedLifetime, ...]
@@ -45,7 +47,7 @@ class Memory:
 
 
 def memory(trace: Trace, forward: Stage, backward: Stage | None) -> Memory:
-    """Return the memory of a target over forward and backward; what is kept stands with the largest first."""
+    """Return the memory of a target over forward and backward; saved values are sorted by size, the largest first."""
     saved = {s.name: s for s in trace.saved}
     own = {name for name, s in saved.items() if s.kind == "activation"}
     sizes = _sizes(forward, saved) | ({} if backward is None else _sizes(backward, saved))
@@ -64,7 +66,7 @@ def memory(trace: Trace, forward: Stage, backward: Stage | None) -> Memory:
 
 
 def _last_uses(backward: Stage, saved: Collection[str], first_step: int) -> dict[str, int]:
-    """Return the step of backward, whose own is `first_step`, that uses each saved value last."""
+    """Return the step of the last use of each saved value in backward, whose first step is `first_step`."""
     uses = [node for node in backward.nodes if node.op.startswith("call_")]
     return {name: step for step, node in enumerate(uses, start=first_step) for name in node.inputs if name in saved}
 
@@ -74,7 +76,7 @@ def _sizes(stage: Stage, saved: Mapping[str, Saved]) -> dict[str, int]:
 
 
 def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[str, int]) -> Iterator[MemoryStep]:
-    """Yield the steps of a stage. `alive` are the values that it begins with, with their bytes."""
+    """Yield the steps of a stage. `alive` are the values at its start, with their bytes."""
     owner = _owners(stage, alive)
     alive = {owner.get(name, name): size for name, size in alive.items()}
     kept = {owner.get(name, name) for name in kept}
@@ -97,9 +99,9 @@ def _walk(stage: Stage, sizes: Mapping[str, int], kept: set[str], alive: dict[st
 
 
 def _ends(stage: Stage, owner: Mapping[str, str], kept: Collection[str]) -> dict[str, int]:
-    """Return the place in a stage at which each memory is read last.
+    """Return the index in a stage of the last read of each memory.
 
-    What is returned is held beyond the last place, and so is what is kept, but in backward.
+    Returned values live beyond the last index. So do saved values, except in backward.
     """
     ends = {owner.get(name, name): i for i, node in enumerate(stage.nodes) for name in node.inputs}
     returned = [name for node in stage.nodes if node.op == "output" for name in node.inputs]
@@ -108,7 +110,9 @@ def _ends(stage: Stage, owner: Mapping[str, str], kept: Collection[str]) -> dict
 
 
 def _owners(stage: Stage, begin: Mapping[str, int]) -> dict[str, str]:
-    """For each value the first one that has its memory; what is no activation (parameters, inputs) has none."""
+    """Return for each value the first value that has its memory. Parameters and inputs have none, because they are not
+    activations.
+    """
     owner: dict[str, str] = {name: name for name in begin}
     for node in stage.nodes:
         if node.op.startswith("call_"):

@@ -1,6 +1,7 @@
-"""Text apart from its numbers, so that `h_1 = tanh(add)` and `h_2 = tanh(add_1)` are one pattern with other numbers.
+"""Separate text from its numbers, so that `h_1 = tanh(add)` and `h_2 = tanh(add_1)` have one pattern and different
+numbers.
 
-A name without a number at its end counts as numbered 0, as PyTorch numbers: `mm`, `mm_1`, `mm_2`.
+A name without a number at its end counts as numbered 0, as in PyTorch: `mm`, `mm_1`, `mm_2`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _INSIDE_NAME = re.compile(r"(?<!\d)(0|[1-9]\d*)(?!\d)")
 
 
 class Numbered(NamedTuple):
-    """A text whose integers are taken out. Equal patterns and numbers mean equal texts.
+    """Hold a text without its integers. Equal patterns and numbers mean equal texts.
 
-    `pattern` has a hole in the place of each of `numbers`: HOLE_OF_ZERO for a zero that ends a name (`x_0`), as no
-    number there means 0 too.
+    `pattern` has a hole in place of each of `numbers`: HOLE_OF_ZERO for a zero at the end of a name (`x_0`), because a
+    missing number there also means 0.
     """
 
     pattern: str
@@ -33,12 +34,12 @@ class Numbered(NamedTuple):
 
     @property
     def loose(self) -> str:
-        """The pattern for comparing texts with other numbers at its holes, a written and an unwritten zero alike."""
+        """Return the pattern for comparing texts with other numbers; a written and an unwritten zero are alike."""
         return self.pattern.replace(HOLE_OF_ZERO, HOLE)
 
 
 def number(text: str) -> Numbered:
-    """Take `text` apart from its integers; numbers with a fraction, quoted text and dotted names stay as they are."""
+    """Separate `text` from its integers; numbers with a fraction, quoted text and dotted names stay."""
     if text.isidentifier():
         return _name(text)
     numbers: list[int] = []
@@ -59,7 +60,7 @@ def number(text: str) -> Numbered:
 
 
 class Remembered(dict[str, Numbered]):
-    """`number` of texts, each worked out once."""
+    """Cache `number` by text."""
 
     def __missing__(self, text: str) -> Numbered:
         numbered = self[text] = number(text)
@@ -67,7 +68,7 @@ class Remembered(dict[str, Numbered]):
 
 
 def skeleton(text: str) -> str:
-    """`text` without its names, numbers and quoted strings."""
+    """Return `text` without its names, numbers and quoted strings."""
     return _TOKEN.sub(HOLE, text)
 
 

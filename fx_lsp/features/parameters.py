@@ -1,4 +1,4 @@
-"""What syntax alone says of a target's parameters, and where its header stands."""
+"""Find a target's parameters and its header by syntax alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN_DECORATORS = frozenset({"staticmethod", "classmethod", "torch", "functool
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter; `annotation` and `default` are as written, "" without. `span` is that of its name in the text."""
+    """Describe one parameter; `annotation` and `default` are source text, "" if missing. `span` is that of its name."""
 
     name: str
     annotation: str = ""
@@ -24,7 +24,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters that are seen. There may be others where it is not `complete`: `**kwargs`, inheritance."""
+    """Hold the visible parameters. Unless `complete`, there may be others: `**kwargs`, inheritance."""
 
     seen: tuple[Parameter, ...] = ()
     complete: bool = False
@@ -35,16 +35,16 @@ class Parameters:
 
 @dataclass(frozen=True)
 class TargetSignature:
-    """What a target is called with, and what it is constructed with: None for functions."""
+    """Hold the parameters of a target's call, and of its constructor: None for functions."""
 
     call: Parameters
     init: Parameters | None
     headers: tuple[tuple[int, int], ...]
-    """First and last line of each header: decorators, `def` or `class`; of a module its `forward` as well."""
+    """First and last line of each header: decorators, `def` or `class`; for a module also its `forward`."""
 
 
 def signature_of(text: str, target: Target) -> TargetSignature | None:
-    """Return what the text of a definition says of its parameters; None where it does not parse."""
+    """Return the parameters in the text of a definition; None if it does not parse."""
     tree = parse_definition(text, target.span)
     if tree is None:
         return None
@@ -67,7 +67,9 @@ def signature_of(text: str, target: Target) -> TargetSignature | None:
 
 
 def parameter_at(text: str, target: Target, line: int, col: int) -> tuple[str, Span] | None:
-    """Return the parameter whose name is at a position, as inputs call it (`x`, `init.dim`), and the name's span."""
+    """Return the parameter whose name is at a position, in the notation of inputs (`x`, `init.dim`), and the name's
+    span.
+    """
     signature = signature_of(text, target)
     if signature is None:
         return None

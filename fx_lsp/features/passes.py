@@ -1,4 +1,4 @@
-"""The pipeline of a target as a list: which stages there are, and what each pass changed."""
+"""List the pipeline of a target: its stages, and the changes of each pass."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fx_lsp.model import Change, Stage, StageInfo, Trace
 
 @dataclass(frozen=True)
 class PassRow:
-    """One row: a stage, how many passes right before it changed nothing, and whether it can be shown."""
+    """Hold one row: a stage, and the passes directly before it that changed nothing."""
 
     info: StageInfo
     hidden: tuple[StageInfo, ...] = ()
 
     @property
     def shown(self) -> bool:
-        """Return whether there is something to show: a stage that could not be made is only its note."""
+        """Return True if the stage can be shown: a stage that could not be computed is only its note."""
         return bool(self.info.nodes) or not self.info.note
 
 
 def steps(trace: Trace) -> list[PassRow]:
-    """The stages in their order; passes that changed nothing are hidden in the row after them, or in the last."""
+    """Return the stages in order. Passes that changed nothing are hidden in the next row, or in the last."""
     rows: list[PassRow] = []
     hidden: list[StageInfo] = []
     for info in trace.stages:
@@ -41,12 +41,12 @@ def steps(trace: Trace) -> list[PassRow]:
 
 
 def is_unchanged(info: StageInfo) -> bool:
-    """Return whether a stage is that of a pass that changed nothing, and says nothing else."""
+    """Return True for a stage of a pass that changed nothing and has no note."""
     return info.change is not None and not info.change and not info.note
 
 
 def change_text(change: Change | None) -> str:
-    """`+3 −2 ~1`: nodes that are new, gone and changed; `nothing` where a pass did nothing, "" for no pass."""
+    """Return `+3 −2 ~1`: added, removed and changed nodes; `nothing` if a pass did nothing, "" without a pass."""
     if change is None:
         return ""
     parts = [
@@ -60,9 +60,9 @@ def change_text(change: Change | None) -> str:
 def render_passes(
     trace: Trace, every: bool = False, what: str = PASSES, how: str = "what the compiler makes of it, stage by stage"
 ) -> Document:
-    """Return the list as a document, entitled by what it is and `how` it comes about.
+    """Return the list as a document with a title: its name, and `how` it is computed.
 
-    With `every`, also the passes that changed nothing.
+    With `every`, it includes the passes that changed nothing.
     """
     infos = trace.stages if every else tuple(step.info for step in steps(trace))
     width = max([len(info.name) for info in infos], default=0)
@@ -85,9 +85,9 @@ def render_passes(
 
 
 def render_run(trace: Trace, stages: Mapping[str, Stage]) -> Document:
-    """Show what a pass of the user did: its steps, what it found where, what changed, and what went wrong.
+    """Return the run of a user's pass as a document: its steps, its matches, its changes, and its errors.
 
-    Where it only looked for something, the graph follows, with what it found marked.
+    If the pass only matched, the graph follows, with the matches marked.
     """
     lines = list(render_passes(trace, True).lines)
     searched = stages.get(trace.stages[0].name) if trace.stages else None

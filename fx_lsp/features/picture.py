@@ -1,4 +1,4 @@
-"""A stage as plain data for a picture of it: nodes, edges, and groups of nodes by call and by source line."""
+"""Convert a stage to plain data for a picture: nodes, edges, and groups of nodes by call and by source line."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from fx_lsp.model import Node, Span, Stage, Trace
 SourceText = Callable[[Span], "str | None"]
 _CALLEE = re.compile(r"[\w.\[\]'\"]+(?=\()")
 STRAYS = 10
-"""In a call that is made several times, one operation of so many of one time may be there for another reason."""
+"""In a repeated call, an operation that occurs once per this many iterations may have another cause."""
 RECOMPUTED = "recomputed from forward"
-"""What a tracer says of a node of backward that forward has computed already."""
+"""The tracer's comment on a node of backward that forward has computed already."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A node of the picture. `saved` is what of it is kept for backward in bytes, None where nothing is; `group` the
-    index of the innermost group, or -1."""
+    """Describe a node of the picture. `saved` are its bytes saved for backward, or None; `group` is the index of the
+    innermost group, or -1.
+    """
 
     name: str
     kind: str
@@ -41,9 +42,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes of one call (`self.attn`) or, innermost, of one source line; `parent` is an index, or -1.
+    """Describe the nodes of one call (`self.attn`) or, innermost, of one source line; `parent` is an index, or -1.
 
-    `round` counts the times that the call was made, where a loop made it several times, else it is 0.
+    `round` numbers the iterations of a call that a loop repeats, else it is 0.
     """
 
     title: str
@@ -55,7 +56,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Picture:
-    """Boxes in the order of execution; edges are pairs of indices of boxes."""
+    """Hold boxes in execution order; edges are pairs of indices of boxes."""
 
     boxes: tuple[Box, ...]
     edges: tuple[tuple[int, int], ...]
@@ -63,7 +64,9 @@ class Picture:
 
 
 def picture(trace: Trace, stage: Stage, source_text: SourceText, sizes: SizeStyle = "numbers") -> Picture:
-    """The picture of a stage, with sizes in the style `sizes`. `source_text` is the text of a span, where known."""
+    """Return the picture of a stage, with sizes in the style `sizes`. `source_text` returns the text of a span, if
+    known.
+    """
     names = SizeNames(trace, sizes)
     index = {node.name: i for i, node in enumerate(stage.nodes)}
     edges = [(index[n], i) for i, node in enumerate(stage.nodes) for n in dict.fromkeys(node.inputs) if n in index]
@@ -87,7 +90,9 @@ def picture(trace: Trace, stage: Stage, source_text: SourceText, sizes: SizeStyl
 
 
 def _without_wrappers(groups: list[Group]) -> tuple[tuple[Group, ...], dict[int, int]]:
-    """The groups but for calls that hold one group alone, or every operation; where each group's nodes go then."""
+    """Return the groups without calls that contain a single group, or every operation, and the new group of each
+    group's nodes.
+    """
     inside: dict[int, int] = {}
     for group in groups:
         inside[group.parent] = inside.get(group.parent, 0) + 1
@@ -123,13 +128,15 @@ def _is_backward(node: Node, inputs: tuple[int, ...] | list[int], behind: set[in
 
 
 def _short(target: str) -> str:
-    """`aten.mm.default` as `mm`, `aten.add.Tensor` as `add`; others by their last part."""
+    """Return `mm` for `aten.mm.default`, `add` for `aten.add.Tensor`; the last part of other names."""
     name = target.removeprefix("aten.")
     return name.partition(".")[0] if name != target else name.rpartition(".")[2] or name
 
 
 class _Chains:
-    """The spans of nodes as tuples of numbers, the callers outermost first: nodes share their tuples of spans."""
+    """Convert the spans of nodes to tuples of numbers, the outermost callers first. Nodes share their tuples
+    of spans.
+    """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.spans: list[Span] = []
@@ -148,13 +155,13 @@ class _Chains:
 
 
 Sign = tuple[str, tuple[int, ...]]
-"""What tells operations of one call apart: the operation, and where in the call it is."""
+"""The identity of an operation within a call: its target, and its place in the call."""
 
 
 def _beginnings(nodes: Iterable[Node], chains: _Chains) -> dict[tuple[int, ...], Sign]:
-    """Return, for each call that is made several times, what each time begins with; calls are chains of callers.
+    """Return the first operation of each iteration, for each repeated call; calls are chains of callers.
 
-    In one that is made `n` times, most operations of each of its parts are there a multiple of `n` times; few are not.
+    If a call is made `n` times, the counts of most operations in each of its parts are multiples of `n`.
     """
     seen: dict[tuple[int, ...], dict[Sign, int]] = {}
     for node in nodes:
@@ -173,7 +180,7 @@ def _beginnings(nodes: Iterable[Node], chains: _Chains) -> dict[tuple[int, ...],
 
 
 def _parts(counts: Mapping[Sign, int]) -> Iterable[list[int]]:
-    """Return how often each operation is there, by part of a call; a call that only makes another has that one's."""
+    """Return the counts of operations by part of a call; a call that only makes another has that one's parts."""
     depth = 0
     while len({places[: depth + 1] for _, places in counts}) == 1 and all(len(p) > depth + 1 for _, p in counts):
         depth += 1
@@ -184,7 +191,7 @@ def _parts(counts: Mapping[Sign, int]) -> Iterable[list[int]]:
 
 
 def _repeats(part: list[int], rounds: int) -> bool:
-    """Return whether most operations are there in every round, but perhaps the first or the last."""
+    """Return True if most operations occur in every iteration, except perhaps the first or the last."""
     regular = sum(n for n in part if n % rounds == 0 or n == rounds - 1 > 1)
     return 2 * regular > sum(part)
 
@@ -201,7 +208,7 @@ class _Grouping:
     lines: dict[tuple[int, str, int, bool], int] = field(default_factory=dict[tuple[int, str, int, bool], int])
 
     def group_of(self, node: Node, backward: bool) -> int:
-        """Return the innermost group of a node, made where it is new; -1 for a node from nowhere."""
+        """Return the innermost group of a node, adding it if it is new; -1 for a node without a source."""
         chain, parent = self.chains[node], -1
         for depth in range(1, len(chain)):
             begins = self.beginnings.get(chain[:depth]) == (node.target, chain[depth:])

@@ -1,4 +1,4 @@
-"""Write the inputs that a target was traced with down as its `# fx:` comment."""
+"""Write the traced inputs of a target as its `# fx:` comment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INIT = "init."
 
 @dataclass(frozen=True)
 class TextChange:
-    """Replace the text from (`line`, `col`) to (`end_line`, `end_col`), as `Span` counts."""
+    """Replace the text from (`line`, `col`) to (`end_line`, `end_col`), counted as in `Span`."""
 
     line: int
     col: int
@@ -35,18 +35,18 @@ class TextChange:
 
 @dataclass(frozen=True)
 class Pin:
-    """An offer to write a comment: what it is called in the editor, and what it does to the text."""
+    """Offer to write a comment: its title in the editor, and its edit."""
 
     title: str
     edits: tuple[TextChange, ...]
     mends: bool
-    """Whether it is for a target that could not be traced."""
+    """True for a target that could not be traced."""
 
 
 def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
-    """Return what to offer with the cursor at `line`, on a target's header or comment; None with nothing to write.
+    """Return the offer at the cursor `line`, on a target's header or comment; None with nothing to write.
 
-    Inputs from defaults are left to the defaults, and so is what the language of comments cannot say.
+    Inputs from defaults are omitted, and so are values that the syntax of comments cannot express.
     """
     comment = fx_comment(text, target)
     signature = signature_of(text, target)
@@ -66,7 +66,7 @@ def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
 
 
 def comment_text(text: str, inputs: Iterable[InputSpec], comment: FxComment | None = None) -> list[str]:
-    """Return the items of a comment that gives these inputs; what `comment` says already stays as it is written."""
+    """Return the items of a comment with these inputs; items of `comment` stay as they are."""
     items = comment_items(comment.text) if comment is not None else Items()
     kept = {(_INIT if item.in_init else "") + item.name: item.value for item in items.items}
     seen = [i for i in inputs if i.source != "default"]
@@ -77,7 +77,7 @@ def comment_text(text: str, inputs: Iterable[InputSpec], comment: FxComment | No
 
 
 def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
-    """`eval()` or `train()`, as it is written or as it was traced."""
+    """Return `eval()` or `train()`, from the comment or from the trace."""
     if written.mode is not None:
         return [f"{written.mode.name}()"]
     traced = [i.spec for i in inputs if i.name == MODE]
@@ -85,7 +85,9 @@ def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
 
 
 def written_values(text: str, inputs: Iterable[InputSpec]) -> dict[str, str]:
-    """Return what a comment would say of each parameter, in order (`init.dim` for the constructor's), where it can."""
+    """Return the comment's text of each parameter, in order (`init.dim` for the constructor's), if it can be
+    written.
+    """
     values = {root: _value(text, group) for root, group in _by_root(inputs).items()}
     return {root: value for root, value in values.items() if value is not None}
 
@@ -100,7 +102,9 @@ def _by_root(inputs: Iterable[InputSpec]) -> dict[str, list[InputSpec]]:
 
 
 def _value(text: str, group: list[InputSpec]) -> str | None:
-    """Return one argument as it is written: a spec, a literal, or a container put together from its elements."""
+    """Return one argument as source: a spec, a literal, or a container assembled from its elements; None if
+    impossible.
+    """
     values: dict[tuple[Any, ...], str] = {}
     for item in group:
         path, spec = _path(item.name), spec_text(text, item.spec)
@@ -111,9 +115,9 @@ def _value(text: str, group: list[InputSpec]) -> str | None:
 
 
 def _assemble(values: dict[tuple[Any, ...], str]) -> str | None:
-    """Values by their paths inside a container; None for what is neither a tuple nor a dict with text as keys.
+    """Return the source of a container from values by their paths; None unless it is a tuple or a dict with text keys.
 
-    Keys that count from 0 are a tuple's: the name of an input does not tell it from a list.
+    Keys that count from 0 are a tuple's: the name of an input does not distinguish it from a list.
     """
     if () in values:
         return values[()] if len(values) == 1 else None
@@ -131,7 +135,7 @@ def _assemble(values: dict[tuple[Any, ...], str]) -> str | None:
 
 
 def _path(name: str) -> tuple[Any, ...] | None:
-    """Return the keys behind a parameter's name: `(0, 'a')` for `xs[0]['a']`; None where they are no literals."""
+    """Return the keys after a parameter's name: `(0, 'a')` for `xs[0]['a']`; None if they are not literals."""
     keys: list[Any] = []
     try:
         node = parse_expression(name.removeprefix(_INIT))
@@ -145,7 +149,7 @@ def _path(name: str) -> tuple[Any, ...] | None:
 
 
 def spec_text(text: str, spec: str) -> str | None:
-    """Return a spec as a comment in the file `text` says it; None for what the language cannot say there."""
+    """Return a spec in the syntax of comments in the file `text`; None if the syntax cannot express it."""
     member = _ENUM.fullmatch(spec)
     spec = member[1] if member else _FLOATS.get(spec, " ".join(spec.split()) if "\n" in spec else spec)
     parsed = parse_comment(f"value={spec}")
@@ -156,7 +160,7 @@ def spec_text(text: str, spec: str) -> str | None:
 
 @lru_cache(maxsize=4)
 def _bound(text: str) -> frozenset[str]:
-    """Names that an expression in a module with this text may use: its own, imported ones, builtins."""
+    """Return the names available to an expression in a module with this text: its own, imported ones, builtins."""
     try:
         pending: list[ast.AST] = list(parse(text.removeprefix("\ufeff")).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -202,7 +206,7 @@ def _replace(line: int, lines: list[str], text: str) -> TextChange:
 
 
 def _wrap(indent: str, items: list[str]) -> list[str]:
-    """Return the comment's lines: broken between items, and inside of `init(…)` where that alone is too long."""
+    """Return the comment's lines: broken between items, and inside of `init(…)` if that alone is too long."""
     pieces: list[str] = []
     for item in items:
         fits = len(indent) + len(item) + 6 <= WIDTH or not item.startswith("init(")
@@ -217,6 +221,6 @@ def _wrap(indent: str, items: list[str]) -> list[str]:
 
 
 def _arguments(init: str) -> list[str]:
-    """`["init(a=1", "b=2)"]` for `init(a=1, b=2)`: lines are joined again by commas."""
+    """Return `["init(a=1", "b=2)"]` for `init(a=1, b=2)`; the comment's parser joins lines by commas."""
     inside = [f"{item.name}={item.value}" for item in comment_items(init).items]
     return [("init(" if n == 0 else "") + text + (")" if n == len(inside) - 1 else "") for n, text in enumerate(inside)]

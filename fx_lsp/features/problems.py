@@ -1,4 +1,4 @@
-"""What stands in the editor's list of problems for one file."""
+"""Build the editor's list of problems for one file."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _WHOLE_FILE = frozenset({"no-torch", "interpreter"})
 _FAILURES = frozenset(get_args(FailureKind))
 _FINDINGS = frozenset(get_args(FindingCode))
 _SEVERAL = frozenset({"dimension", "graph", "comment", "syntax"}) | _FINDINGS
-"""Codes of which there may be several on one line."""
+"""Codes that may occur several times on one line."""
 _WORST_FIRST: tuple[ProblemSeverity, ...] = ("error", "warning", "information", "hint")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A message at `span` of the file; `code` is the failure's kind or the finding's, "dimension" for another remark of
-    a trace, or "graph" for one of a graph that is built by hand. `faded` is code that an editor may show as not in use;
-    `page` the address of what is to be read about this very problem, or "".
+    """Hold a message at `span` of the file. `code` is the failure's kind or the finding's, "dimension" for another
+    remark of a trace, or "graph" for a remark on a hand-built graph. `faded` is code that an editor may show as
+    unused; `page` is the URL of a page on this problem, or "".
     """
 
     span: Span
@@ -45,12 +45,12 @@ class Problem:
 
 
 Cause: TypeAlias = tuple[object, str]
-"""What tells a fault from others."""
+"""The identity of a fault."""
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A fault as one target reaches it: `span` is where the code is wrong, in whatever file, None for no place.
+    """Hold a fault as one target reaches it: `span` is the faulty code, in any file, or None.
 
     `raised` is the place of a failure in another file that `span` leads to.
     """
@@ -66,14 +66,14 @@ class Occurrence:
 
     @property
     def place(self) -> Span | None:
-        """Return where the fault itself is."""
+        """Return the place of the fault itself."""
         return self.raised or self.span
 
     @property
     def cause(self) -> Cause:
-        """Return the key of the fault, which others do not have: the expression and the code, or the line of a failure.
+        """Return the identity of the fault: the expression and the code, or the line of a failure.
 
-        What a trace demands of sizes is as many faults as sentences. A fault without a place is its target's own.
+        Remarks on sizes are distinct by their sentence. A fault without a place is distinct for each target.
         """
         if self.code in _WHOLE_FILE:
             return None, self.message
@@ -85,14 +85,14 @@ class Occurrence:
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """Return a sort key for the targets that reach a fault: the worst first, then the innermost around it."""
+        """Return a sort key for the targets that reach a fault: the most severe first, then the innermost around it."""
         target = self.target.span
         is_outside = self.place is None or not target.contains(self.place)
         return _WORST_FIRST.index(self.severity), is_outside, 0 if is_outside else target.end_line - target.line
 
 
 def reached_by(target: Target, outcome: Outcome | None) -> Iterator[Occurrence]:
-    """Yield the faults that a target reaches: why it is not traced, or the remarks of its trace."""
+    """Yield the faults that a target reaches: its failure, or the remarks of its trace."""
     if isinstance(outcome, Failure):
         yield reached_failure(target, outcome, outcome.severity)
     for remark in outcome.remarks if isinstance(outcome, Trace) else ():
@@ -111,7 +111,7 @@ def reached_remark(target: Target, remark: Remark) -> Occurrence:
 
 
 def by_cause(reached: Iterable[Occurrence]) -> dict[Cause, list[Occurrence]]:
-    """Return those that reach each fault; the first is the one whose words are shown."""
+    """Return the occurrences of each fault; the message of the first is shown."""
     faults: dict[Cause, list[Occurrence]] = {}
     for one in reached:
         faults.setdefault(one.cause, []).append(one)
@@ -119,18 +119,18 @@ def by_cause(reached: Iterable[Occurrence]) -> dict[Cause, list[Occurrence]]:
 
 
 def other_targets(several: Sequence[Occurrence]) -> tuple[Target, ...]:
-    """Return the targets that reach a fault besides the first, each once."""
+    """Return the targets that reach a fault except the first, each once."""
     return tuple(dict.fromkeys(one.target for one in several if one.target != several[0].target))
 
 
 def problems(
     file: str, outcomes: Iterable[tuple[Target, Outcome | None]], whole: Failure | None
 ) -> tuple[Problem, ...]:
-    """Return the problems of a file in order of place; a fault that several targets reach stands once.
+    """Return the problems of a file in order of place; a fault that several targets reach is listed once.
 
-    Of failures on one line the worst is shown, and of those the one of the target that the line is in; the other
-    targets are related. A failure in another file stands at the target's name, with the other place as related.
-    `whole` is a failure of the whole file: it does not parse, or there is nothing to trace it with.
+    Of failures on one line, the most severe is shown, and of those the one of the enclosing target; the other targets
+    are related. A failure in another file is shown at the target's name, with the other place as related. `whole` is a
+    failure of the whole file: it does not parse, or no interpreter can trace it.
     """
     reported = list(outcomes)
     reached = [one for target, outcome in reported for one in reached_by(target, outcome) if not _is_stopped(one)]
@@ -146,7 +146,7 @@ def problems(
 
 
 def _is_stopped(one: Occurrence) -> bool:
-    """Return True for a script that cannot be followed to its end, which is not wrong."""
+    """Return True for a script that cannot be followed to its end, which is not an error."""
     return one.target.kind == "script" and one.code not in _SEVERAL and one.severity == "information"
 
 
@@ -172,33 +172,34 @@ def _problem(one: Occurrence, others: Iterable[Target]) -> Problem:
 
 
 def describe(failure: Failure) -> str:
-    """Return a failure in one or two sentences: what happened, and what to do about it."""
+    """Return a failure in one or two sentences: the error, and the remedy."""
     return " ".join(sentence(part) for part in (failure.message, failure.hint) if part.strip())
 
 
 def is_failure(code: str) -> bool:
-    """Return whether a code is that of a failure, not of a remark of a trace."""
+    """Return True for the code of a failure, False for that of a remark."""
     return code in _FAILURES
 
 
 def remark_text(remark: Remark) -> str:
-    """Return a remark with the line that it is about."""
+    """Return a remark with its line."""
     return remark.message if remark.span is None else f"line {remark.span.line}: {remark.message}"
 
 
 def code_of(remark: Remark, is_built: bool) -> str:
-    """Return the code of a remark: that of a mistake that runs, or else "graph" of a graph that is built by hand, and
-    "dimension" of what a trace demands."""
+    """Return the code of a remark: that of its mistake, or else "graph" for a hand-built graph, and "dimension" for a
+    requirement of the trace.
+    """
     return remark.code or ("graph" if is_built else "dimension")
 
 
 def all_notes(trace: Trace) -> tuple[str, ...]:
-    """Return what is to be known of a whole trace: its notes, and what it demands; mistakes stand where they are."""
+    """Return the notes on a whole trace: its notes and its requirements, without mistakes, which are shown in place."""
     return (*trace.notes, *(remark_text(remark) for remark in trace.remarks if remark.code is None))
 
 
 def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:
-    """Return what passes say of places in a file: what they raised, as errors, and what they matched, as hints."""
+    """Return the results of passes at places in a file: exceptions as errors, and matches as hints."""
     said = {(r.span, r.message): r for r in remarks if r.severity != "information"}
     return tuple(Problem(r.span, r.severity, sentence(r.message), "pass") for r in said.values() if r.span is not None)
 
@@ -206,7 +207,7 @@ def work_problems(remarks: Iterable[Remark]) -> tuple[Problem, ...]:
 def _file_problem(file: str, failure: Failure, stale: bool) -> Problem:
     span = failure.span or Span(file, 1, 0, 1, 0)
     if failure.kind == "syntax":
-        # Other tools report the error itself as one.
+        # Other tools report the syntax error itself as an error.
         last = "fx-lsp shows the graphs of the last version that parsed."
         shown = last if stale else "There are no graphs until the file parses."
         return Problem(span, "information", f"{sentence(failure.message)} {shown}", "syntax")

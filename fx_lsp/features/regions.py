@@ -1,4 +1,4 @@
-"""What a few statements of a function read and bind: whether they can be a function of their own, and its signature."""
+"""Find the names that a few statements of a function read and bind, and their signature as a separate function."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _ALTERING = frozenset({
 
 @dataclass(frozen=True)
 class Place:
-    """Statements of one block: `path` are the blocks from the function's body inwards, each with the index of the
-    statement that holds the next one; the last is the block itself, with `start` and `stop`."""
+    """Locate statements of one block: `path` are the blocks from the function's body inwards, each with the index of
+    the statement that contains the next one; the last is the block itself, with `start` and `stop`.
+    """
 
     function: FunctionNode
     path: tuple[tuple[list[ast.stmt], int], ...]
@@ -41,28 +42,30 @@ class Place:
 
     @property
     def around(self) -> list[ast.stmt]:
-        """Return the statements that the place stands in, from the outermost."""
+        """Return the statements around the place, the outermost first."""
         return [block[index] for block, index in self.path]
 
 
 def first_line(statement: ast.stmt) -> int:
-    """Return the line that a statement begins on, with its decorators."""
+    """Return the first line of a statement, including its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
 def last_line(statement: ast.stmt) -> int:
-    """Return the line that a statement ends on."""
+    """Return the last line of a statement."""
     return statement.end_lineno or statement.lineno
 
 
 def place_of(tree: ast.AST, first: int, last: int) -> Place | None:
-    """Return the whole statements of the innermost block of a function that hold the lines from `first` to `last`."""
+    """Return the whole statements, in the innermost block of a function, that cover the lines from `first` to `last`;
+    None without any.
+    """
     innermost: Place | None = None
     for function in (n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)):
         if function.body[0].lineno <= first and last <= last_line(function):
             place = _within(function, first, last)
-            innermost = place if place is not None else innermost  # ast.walk comes to inner functions later
+            innermost = place if place is not None else innermost  # ast.walk yields inner functions later
     return innermost
 
 
@@ -84,17 +87,17 @@ def _within(function: FunctionNode, first: int, last: int) -> Place | None:
 
 @dataclass(frozen=True)
 class RegionSignature:
-    """The names that statements need, and those that they leave to what comes after them."""
+    """Hold the names that statements need, and the names that later code reads."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
 def signature_of_region(place: Place) -> RegionSignature | None:
-    """Return what the statements take and give as a function of their own; None where they cannot be one.
+    """Return the parameters and results of the statements as a separate function; None if they cannot be one.
 
-    They can where control leaves them only at their end, all that they bind and that is read later is sure to be bound,
-    and running them twice changes nothing that was there before them.
+    They can be one if control leaves them only at their end, every bound name that is read later is definitely bound,
+    and running them twice does not change earlier objects.
     """
     local = _local_names(place.function)
     inside = [node for statement in place.statements for node in ast.walk(statement)]
@@ -124,7 +127,7 @@ def _try_star() -> tuple[type[ast.stmt], ...]:
 
 
 def _is_plain(statements: Sequence[ast.AST]) -> bool:
-    """Return whether statements do nothing that depends on the function that they stand in."""
+    """Return True if statements do nothing that depends on their enclosing function."""
     pending = list(statements)
     while pending:
         node = pending.pop()
@@ -140,7 +143,7 @@ def _is_plain(statements: Sequence[ast.AST]) -> bool:
 
 
 def _alters_others(inside: Sequence[ast.AST]) -> bool:
-    """Return whether something may be changed in place that the region has not made itself: it would change twice."""
+    """Return True if the statements may change an object in place that they have not created: it would change twice."""
     for node in inside:
         changed: ast.expr | None = None
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
@@ -157,7 +160,7 @@ def _alters_others(inside: Sequence[ast.AST]) -> bool:
 
 
 def _is_made(name: str | None, inside: Sequence[ast.AST]) -> bool:
-    """Return whether a name only ever stands for what the region has made anew: a call may give what it was given."""
+    """Return True if a name is only ever bound to new objects of the region. A call may return its argument."""
     bindings = [(t, n.value) for n in inside if isinstance(n, ast.Assign) for t in n.targets]
     plain = [t for t, _ in bindings if isinstance(t, ast.Name)]
     values = [value for t, value in bindings if isinstance(t, ast.Name) and t.id == name]
@@ -174,7 +177,7 @@ def _root(node: ast.expr) -> str | None:
 
 
 def _local_names(function: FunctionNode) -> frozenset[str] | None:
-    """Return the names of a function's own scope; None where some of them are declared elsewhere."""
+    """Return the names of a function's own scope; None if some are declared `global` or `nonlocal`."""
     flow = Flow(None)
     flow.run(function.body, frozenset())
     if any(isinstance(node, (ast.Global, ast.Nonlocal)) for node in ast.walk(function)):
@@ -183,7 +186,7 @@ def _local_names(function: FunctionNode) -> frozenset[str] | None:
 
 
 def _owner(function: FunctionNode, bound: set[str]) -> str | None:
-    """`self`, where nothing binds it anew: the region's function sees it without being given it."""
+    """Return `self` if it is never rebound: the region's function sees it as a closure."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     flow = Flow(None)
     flow.run(function.body, frozenset())
@@ -192,7 +195,7 @@ def _owner(function: FunctionNode, bound: set[str]) -> str | None:
 
 
 def _captured(place: Place) -> set[str]:
-    """Return the names that functions outside of the region read from the scope that it stands in."""
+    """Return the names that functions outside of the region read from its enclosing scope."""
     region = {id(node) for statement in place.statements for node in ast.walk(statement)}
     names: set[str] = set()
     for node in ast.walk(place.function):
@@ -202,7 +205,7 @@ def _captured(place: Place) -> set[str]:
 
 
 def _read_later(place: Place, local: frozenset[str]) -> set[str]:
-    """Return the names that are read behind the region before they are bound again, loops around it included."""
+    """Return the names that are read after the region before they are rebound, including by enclosing loops."""
     names: set[str] = set()
     levels = [*place.path, (place.block, place.stop - 1)]
     for block, index in levels:
@@ -230,7 +233,7 @@ def _targets(statement: ast.stmt) -> frozenset[str]:
 
 
 def _bound_before(place: Place, local: frozenset[str]) -> set[str]:
-    """Return the names that are sure to be bound where the region begins."""
+    """Return the names that are definitely bound at the start of the region."""
     bound = frozenset(parameters(place.function.args))
     for block, index in place.path:
         bound = Flow(local).run(block[:index], bound)

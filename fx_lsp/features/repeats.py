@@ -1,4 +1,4 @@
-"""Where a sequence repeats itself, its numbers growing by constant steps. About linear in its length."""
+"""Find repeats in a sequence whose numbers grow by constant steps. About linear in its length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Repeat:
-    """Items `start` to `stop` (exclusive) are `rounds` rounds of `period` items."""
+    """Locate items `start` to `stop` (exclusive): `rounds` iterations of `period` items."""
 
     start: int
     period: int
@@ -28,19 +28,18 @@ class Repeat:
 
     @property
     def last(self) -> int:
-        """Return the index of the first item of the last round."""
+        """Return the index of the first item of the last iteration."""
         return self.stop - self.period
 
 
 @dataclass(frozen=True)
 class Sequenced:
-    """What is compared of a sequence of items.
+    """Hold the keys and numbers to compare in a sequence of items.
 
-    `keys`: equal within a repeat. `numbers`: grow by a constant step from each round to the next. The first and the
-    last round may differ from the others: `begins(i, p)` tells whether item `i` may stand for item `i + p` in the first
-    round of a repeat of period `p`, and `ends(i, p)` whether it may stand for item `i - p` in the last.
-    `cut(i, p)`: the index, from `i` to `i + p` (exclusive), where a repeat of period `p` that holds from `i` on is best
-    taken to begin.
+    `keys` are equal within a repeat. `numbers` grow by a constant step from each iteration to the next. The first and
+    the last iteration may differ from the others: `begins(i, p)` is True if item `i` may match item `i + p` in the
+    first iteration of a repeat of period `p`, and `ends(i, p)` if it may match item `i - p` in the last. `cut(i, p)` is
+    the best first index, from `i` to `i + p` (exclusive), of a repeat of period `p` that holds from `i` on.
     """
 
     keys: Sequence[int]
@@ -51,9 +50,10 @@ class Sequenced:
 
 
 def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
-    """Return repeats, in order, the largest first where some overlap; then those within their first and last rounds.
+    """Return repeats, in order, the largest first if some overlap; then the repeats within their first and last
+    iterations.
 
-    Each has `MIN_ROUNDS` rounds or more and, `shown` rounds left out, `least_hidden` items or more.
+    Each has `MIN_ROUNDS` iterations or more and, without `shown` of them, `least_hidden` items or more.
     """
     if len(items.keys) < least_hidden + shown:
         return []
@@ -68,7 +68,7 @@ def repeats(items: Sequenced, least_hidden: int, shown: int) -> list[Repeat]:
             continue
         most = max((_hidden(*r, shown), -r[2]) for r in fitting)
         equal = [r for r in fitting if (_hidden(*r, shown), -r[2]) == most]
-        start, stop, period = equal[len(equal) // 2]  # in the middle, so that what is left halves
+        start, stop, period = equal[len(equal) // 2]  # in the middle, so that the remaining parts halve
         begin = items.cut(start, period)
         if _hidden(begin, stop, period, shown) < least_hidden:
             begin = start
@@ -85,9 +85,9 @@ def _hidden(start: int, stop: int, period: int, shown: int) -> int:
 
 
 def _regular(items: Sequenced, start: int, stop: int, period: int) -> list[tuple[int, int, int]]:
-    """Return the parts of a run whose numbers grow by constant steps, with the rounds that may stand at their ends.
+    """Return the parts of a run whose numbers grow by constant steps, with the iterations that may match at their ends.
 
-    The numbers may be regular every second, third or fourth round alone, so multiples of the period are tried.
+    The numbers may be regular only in every second, third or fourth iteration, so multiples of the period are tried.
     """
     for multiple in range(period, min(MULTIPLES * period, (stop - start) // 3) + 1, period):
         parts = [

@@ -1,4 +1,4 @@
-"""How a target was called, as a Python signature."""
+"""Write the traced call of a target as a Python signature."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INIT = "init."
 
 
 def signature(target: Target, trace: Trace, width: int = 100, names: SizeNames | None = None) -> str:
-    """`def f(x: ~f32[8, 128], n=4) -> ~f32[8, 128]`, one parameter per line where longer than `width`.
+    """Return `def f(x: ~f32[8, 128], n=4) -> ~f32[8, 128]`, one parameter per line if longer than `width`.
 
-    For a module the line of its constructor stands before that of `forward`; a graph has a `forward` alone. Sizes are
-    written as `names` has them.
+    For a module, the line of its constructor precedes that of `forward`; a graph has only a `forward`. Sizes are named
+    by `names`.
     """
     names, guesses = names or SizeNames(trace, "numbers"), Guesses(trace.inputs)
     inputs = tuple(replace(i, spec=names.of_input(i)) for i in trace.inputs)
@@ -40,7 +40,7 @@ def signature(target: Target, trace: Trace, width: int = 100, names: SizeNames |
 
 
 def parameter(name: str, specs: tuple[str, ...]) -> str:
-    """`x: f32[8, 128]`, `n=4`, or `position_embeddings: (f32[8, 4], f32[8, 4])`."""
+    """Return `x: f32[8, 128]`, `n=4`, or `position_embeddings: (f32[8, 4], f32[8, 4])`."""
     if len(specs) == 1:
         spec = one_line(specs[0])
         return f"{name}: {spec}" if is_tensor_spec(spec) else f"{name}={spec}"

@@ -1,4 +1,4 @@
-"""What tensors take in memory, as far as their specs say, and which operations make no tensor of their own."""
+"""Compute the memory of tensors from their specs, and list the operations that allocate none."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _VIEWS = frozenset(
 
 @lru_cache(maxsize=4096)
 def bytes_of(spec: str | None) -> int | None:
-    """Return the bytes of all tensors' elements in a spec, 0 where it has none; None where a size has no number."""
+    """Return the bytes of all tensors' elements in a spec, 0 without tensors; None if a size is not a number."""
     total = 0
     for tensor in _TENSOR.finditer(spec or ""):
         elements = 1
@@ -66,7 +66,7 @@ def bytes_of(spec: str | None) -> int | None:
 
 
 def shares_storage(node: Node) -> bool:
-    """Return whether the result of a node is the memory of its first input: a view, or written in place."""
+    """Return True if the result of a node shares the memory of its first input: a view, or a write in place."""
     if not node.op.startswith("call_") or not node.inputs:
         return False
     name = node.target.removeprefix("aten.").partition(".")[0].rpartition(".")[2] if "aten." in node.target else ""

@@ -1,4 +1,4 @@
-"""Questions about the text of one definition, answered with `ast`. Lines and columns as in `Span`."""
+"""Query the text of one definition with `ast`. Lines and columns are as in `Span`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fx_lsp.syntax import parse
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _DIMENSION = frozenset({"dim", "dim0", "dim1", "axis", "axis0", "axis1"})
 _NEW_DIMENSION = frozenset({"unsqueeze", "stack", "diag_embed"})
-"""Calls whose dimension is one of their result."""
+"""Calls whose `dim` is a dimension of the result."""
 _BY_POSITION = {
     "transpose": (0, 1),
     "swapaxes": (0, 1),
     **dict.fromkeys(("softmax", "log_softmax", "sum", "mean", "amax", "amin", "argmax", "argmin", "cumsum"), (0,)),
     **dict.fromkeys(("flatten", "size", "squeeze", "cat", "concat", "norm", "std", "var", "prod"), (0,)),
 }
-"""Which arguments of a call are numbers of dimensions, behind the tensor."""
+"""Positions, after the tensor, of a call's arguments that are numbers of dimensions."""
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -35,10 +35,10 @@ _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.A
 
 @dataclass(frozen=True)
 class CursorContext:
-    """What stands at a position: the spans of the expressions around it, innermost first.
+    """Hold the spans of the expressions around a position, innermost first.
 
-    `name` is the variable under the cursor (None elsewhere), `stored` whether it is bound here and not read;
-    `function` is the span of the innermost `def` around it.
+    `name` is the variable under the cursor (None elsewhere), `stored` is True if it is bound here, not read; `function`
+    is the span of the innermost `def` around it.
     """
 
     spans: tuple[Span, ...]
@@ -52,9 +52,9 @@ BindingKind = Literal["assignment", "loop", "parameter"]
 
 @dataclass(frozen=True)
 class Binding:
-    """A variable bound by what starts at `line`, `col`: an assignment, what a loop or a `with` binds to, a function.
+    """Describe a variable bound at `line`, `col` by an assignment, a loop, a `with` or a function.
 
-    Hints go to `end_line`, `end_col`. It is `plain` where the text has its number: `n = 4`, or a default.
+    Hints are placed at `end_line`, `end_col`. `plain` is the number in the text, if any: `n = 4`, or a default.
     """
 
     name: str
@@ -69,9 +69,9 @@ class Binding:
 
 @dataclass(frozen=True)
 class DimensionArgument:
-    """An argument that names a dimension of a tensor by its number, which ends at `end_line`, `end_col`.
+    """Describe an argument that is the number of a dimension, which ends at `end_line`, `end_col`.
 
-    The tensor is the variable `name`, or what the expression before `value_end` gave.
+    The tensor is the variable `name`, or the result of the expression that ends at `value_end`.
     """
 
     dim: int
@@ -82,7 +82,7 @@ class DimensionArgument:
 
 
 def expression_at(text: str, definition: Span, line: int, col: int) -> CursorContext | None:
-    """Return what stands at a position inside `definition`; None in white space, or where that does not parse."""
+    """Return the expressions at a position inside `definition`; None in white space, or if the text does not parse."""
     tree = parse_definition(text, definition)
     if tree is None:
         return None
@@ -106,7 +106,7 @@ def bindings(text: str, definition: Span) -> tuple[Binding, ...]:
 
 
 def returns(text: str, definition: Span) -> tuple[tuple[Span, Span], ...]:
-    """Return the `return` statements of `definition` that return something, each with the span of its expression."""
+    """Return the `return` statements of `definition` that have a value, each with the span of its expression."""
     tree = parse_definition(text, definition)
     if tree is None:
         return ()
@@ -119,7 +119,7 @@ def returns(text: str, definition: Span) -> tuple[tuple[Span, Span], ...]:
 
 
 def chained_calls(text: str, definition: Span) -> tuple[tuple[int, int], ...]:
-    """Return where calls end whose result has its next call on another line."""
+    """Return the ends of calls whose result has its next call on another line."""
     tree = parse_definition(text, definition)
     chains = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
     calls = [n.value for n in chains if isinstance(n.value, ast.Call) and n.value.end_lineno != n.end_lineno]
@@ -127,7 +127,7 @@ def chained_calls(text: str, definition: Span) -> tuple[tuple[int, int], ...]:
 
 
 def dimension_arguments(text: str, definition: Span) -> tuple[DimensionArgument, ...]:
-    """Return the arguments of calls that name a dimension by its number: `dim=-1`, `transpose(1, 2)`."""
+    """Return the arguments of calls that are numbers of dimensions: `dim=-1`, `transpose(1, 2)`."""
     tree, offset = parse_definition(text, definition), definition.line - 1
     calls = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
     return tuple(
@@ -144,7 +144,7 @@ def dimension_arguments(text: str, definition: Span) -> tuple[DimensionArgument,
 
 
 def attribute_reads(text: str, definition: Span) -> dict[tuple[int, int], str]:
-    """Return the attributes that are read, as they are written, by where they end; in a function each only once."""
+    """Return the attributes that are read, as source text, by the end of the read; each once per function."""
     tree, offset = parse_definition(text, definition), definition.line - 1
     reads: dict[tuple[int, str], tuple[int, int]] = {}
     functions = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, FunctionNode)]
@@ -157,7 +157,7 @@ def attribute_reads(text: str, definition: Span) -> dict[tuple[int, int], str]:
 
 
 def operation_name(text: str, definition: Span, span: Span) -> str:
-    """Return what an expression is called for short: `gelu` for `F.gelu(x)`, `@` for `a @ b`; "" for any other."""
+    """Return a short name of an expression: `gelu` for `F.gelu(x)`, `@` for `a @ b`; "" for any other."""
     tree, offset = parse_definition(text, definition), definition.line - 1
     end = span.end_line - offset, span.end_col
     ending = [] if tree is None else [n for n in ast.walk(tree) if isinstance(n, ast.expr) and _edges(n)[1] == end]
@@ -171,7 +171,7 @@ def operation_name(text: str, definition: Span, span: Span) -> str:
 
 
 def parse_definition(text: str, definition: Span) -> ast.Module | None:
-    """Return the tree of the lines of one definition, or None where they do not parse.
+    """Return the tree of the lines of one definition, or None if they do not parse.
 
     Line 1 of the tree is the definition's first line; columns are those of `text`.
     """
@@ -208,7 +208,9 @@ def _slice_lines(text: str, first: int, last: int) -> str:
 
 
 def _chain(tree: ast.AST, line: int, col: int) -> list[ast.AST]:
-    """Return the nodes around a position, outermost first. A position just behind an expression still belongs to it."""
+    """Return the nodes around a position, outermost first. A position directly after an expression still
+    belongs to it.
+    """
     chain: list[ast.AST] = []
     node: ast.AST | None = tree
     while node is not None:
@@ -268,7 +270,7 @@ def _bindings(tree: ast.Module, offset: int) -> Iterator[Binding]:
 def _stored(
     head: ast.stmt | ast.expr, targets: Sequence[ast.expr], kind: BindingKind, offset: int, plain: str = ""
 ) -> Iterator[Binding]:
-    """Yield the variables among `targets`, which are bound by what starts at `head`."""
+    """Yield the variables among `targets`, which the statement or expression `head` binds."""
     for node in (node for target in targets for node in ast.walk(target)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             end = (node.end_lineno or node.lineno) + offset, node.end_col_offset or 0
@@ -290,9 +292,9 @@ def _parameters(function: FunctionNode, offset: int) -> Iterator[Binding]:
 
 
 def _dim_arguments(call: ast.Call) -> Iterator[tuple[ast.expr, ast.expr, int]]:
-    """Yield the arguments of a call that are numbers of dimensions: of which tensor, the argument, and the number.
+    """Yield the arguments of a call that are numbers of dimensions: the tensor, the argument, and the number.
 
-    `a.sum(b, 1)` is read as a method of `a` and as a function of `b`; only one of them is a tensor.
+    `a.sum(b, 1)` is read both as a method of `a` and as a function of `b`; only one of them is a tensor.
     """
     callee = call.func
     if not isinstance(callee, ast.Attribute) or callee.attr in _NEW_DIMENSION:

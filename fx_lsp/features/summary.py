@@ -1,4 +1,4 @@
-"""Costs of a target, in all, by submodule and by source line: parameters, operations, bytes, and peak memory."""
+"""Sum up the costs of a target, by submodule and by source line: parameters, operations, bytes, and peak memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXT = 60
 
 @dataclass(frozen=True)
 class Both:
-    """A number of forward (or of inference) and one of backward."""
+    """Hold a number for forward (or inference) and one for backward."""
 
     forward: int = 0
     backward: int = 0
@@ -31,8 +31,9 @@ class Both:
 
 @dataclass(frozen=True)
 class Totals:
-    """What some operations cost together. `saved` are bytes of activations that they keep for backward, `peak` the most
-    bytes of activations that are alive while one of them runs."""
+    """Hold the total cost of some operations. `saved` are bytes of activations saved for backward, `peak` the most
+    bytes of live activations while one of them runs.
+    """
 
     ops: Both = Both()
     flops: Both = Both()
@@ -52,7 +53,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """A module with what is in it: `parameters` are all of them, `like` the modules after it that are the same."""
+    """Describe a module with its submodules: `parameters` counts all of them, `like` are the identical modules after
+    it.
+    """
 
     path: str
     kind: str
@@ -65,7 +68,7 @@ class ModuleRow:
 
 @dataclass(frozen=True)
 class LineRow:
-    """A source line: what the expressions on it cost, without what they call in other lines."""
+    """Hold the cost of the expressions on a source line, without the code that they call on other lines."""
 
     span: Span
     totals: Totals
@@ -73,7 +76,7 @@ class LineRow:
 
 @dataclass(frozen=True)
 class CostSummary:
-    """What a target costs. `peak` is the operation at which most is alive, None where nothing is."""
+    """Hold the costs of a target. `peak` is the operation with peak memory, None without activations."""
 
     totals: Totals
     parameters: int
@@ -85,7 +88,7 @@ class CostSummary:
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """The operation at which most bytes of activations are alive, and of these those that are kept for backward."""
+    """Hold the operation with the most bytes of live activations, and the part of them that is saved for backward."""
 
     stage: str
     node: str
@@ -112,7 +115,7 @@ class _Costs:
 
 
 def summary_of(trace: Trace, stages: Sequence[Stage]) -> CostSummary:
-    """Return what a target costs by its stages: forward and backward, or inference."""
+    """Return the costs of a target from its stages: forward and backward, or inference."""
     forward, backward = stages[0], stages[1] if len(stages) > 1 else None
     use, costs = memory(trace, forward, backward), _Costs()
     alive = {(step.stage, step.name): step.live for step in use.steps}
@@ -142,7 +145,7 @@ def _peak(use: Memory) -> PeakMemory | None:
 
 
 def _ancestors(path: str) -> Iterator[str]:
-    """Yield the paths of a module and of those that hold it, the target's own, "", last."""
+    """Yield the paths of a module and of its ancestors; the target's own, "", is last."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -150,7 +153,7 @@ def _ancestors(path: str) -> Iterator[str]:
 
 
 def _module_rows(modules: Sequence[ModuleInfo], totals: Mapping[str, Totals]) -> Iterator[ModuleRow]:
-    """Yield the modules that have parameters or operations, each after the one that holds it."""
+    """Yield the modules that have parameters or operations, each after its parent."""
     held: dict[str, tuple[int, int]] = {}
     for module in modules:
         for path in _ancestors(module.path):
@@ -164,7 +167,7 @@ def _module_rows(modules: Sequence[ModuleInfo], totals: Mapping[str, Totals]) ->
 
 
 def folded(rows: Sequence[ModuleRow]) -> tuple[ModuleRow, ...]:
-    """Return the rows without modules that are like the one before them, which says so: the layers of a stack."""
+    """Return the rows without repeats of the module before them, which lists them: the layers of a stack."""
     kept: list[ModuleRow] = []
     index = 0
     while index < len(rows):
@@ -181,7 +184,7 @@ def folded(rows: Sequence[ModuleRow]) -> tuple[ModuleRow, ...]:
 
 
 def _extent(rows: Sequence[ModuleRow], index: int) -> int:
-    """Return how many rows a module and those in it take."""
+    """Return the number of rows of a module and its submodules."""
     end = index + 1
     while end < len(rows) and rows[end].depth > rows[index].depth:
         end += 1
@@ -189,7 +192,9 @@ def _extent(rows: Sequence[ModuleRow], index: int) -> int:
 
 
 def _alike(rows: Sequence[ModuleRow], others: Sequence[ModuleRow]) -> bool:
-    """Return whether modules are of the same classes and cost the same; how much is alive differs by their place."""
+    """Return True if modules are of the same classes and cost the same, ignoring peak memory, which differs by
+    place.
+    """
     return [*map(_unplaced, rows)] == [*map(_unplaced, others)]
 
 
@@ -198,7 +203,7 @@ def _unplaced(row: ModuleRow) -> ModuleRow:
 
 
 def render_summary(trace: Trace, stages: Sequence[Stage], source_line: SourceLine, full: bool = False) -> Document:
-    """Return the summary as a document: modules, those that repeat each other folded unless `full`, then lines."""
+    """Return the summary as a document: modules, with repeats folded unless `full`, then lines."""
     summary = summary_of(trace, stages)
     lines = [Line(line) for line in title_lines(trace, SUMMARY, summarize(trace))]
     lines += [Line(f"# {text}") for text in _head(summary)]
@@ -251,7 +256,7 @@ def _cells(totals: Totals) -> tuple[str, ...]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
-    """Lay out a table as comments; the first `left` columns begin where they stand, and so does a last one of text."""
+    """Return a table as comment lines. The first `left` columns and a last column of text are left-aligned."""
     cells = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     texts: list[str] = []
@@ -265,7 +270,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> lis
 
 
 def summary_to_json(summary: CostSummary, source_line: SourceLine) -> dict[str, Any]:
-    """Return the summary as data that scripts rely on; every module stands by itself."""
+    """Return the summary as stable data for scripts; every module is listed separately."""
     peak = summary.peak
     return {
         "parameters": summary.parameters,
@@ -300,6 +305,6 @@ def _place(span: Span | None) -> dict[str, Any]:
 
 
 def stages_of_summary(trace: Trace) -> tuple[str, ...]:
-    """Return the names of the stages that a summary is of."""
+    """Return the names of the stages of a summary."""
     first = default_stage(trace)
     return (first, "backward") if trace.info("backward") is not None and first == "forward" else (first,)

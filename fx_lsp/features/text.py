@@ -1,4 +1,4 @@
-"""Words and numbers as people read them. Pure functions."""
+"""Format words and numbers for people. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def format_bytes(size: int) -> str:
 
 
 def count(noun: str, number: int, plural: str = "") -> str:
-    """`1 op`, `12 ops`, `1,024 ops`."""
+    """Return `1 op`, `12 ops`, `1,024 ops`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -30,7 +30,7 @@ def basename(path: str) -> str:
 
 
 def one_line(text: str, limit: int = 120) -> str:
-    """`text` with its white space collapsed, cut at `limit` characters with an ellipsis."""
+    """Return `text` with its white space collapsed, cut at `limit` characters with an ellipsis."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
@@ -41,13 +41,13 @@ def is_tensor_spec(spec: str) -> bool:
 
 
 def sentence(text: str) -> str:
-    """`text` stripped, ending in a full stop unless it already ends a sentence."""
+    """Return `text` stripped, ending in a full stop unless it already ends a sentence."""
     text = text.strip()
     return text if not text or text.endswith((".", "!", "?", "…")) else text + "."
 
 
 def code(text: str) -> str:
-    """`text` as an inline Markdown code span, whatever backticks it holds."""
+    """Return `text` as an inline Markdown code span, also if it contains backticks."""
     text = one_line(text, 400)
     fence = "`"
     while fence in text:
@@ -61,9 +61,9 @@ _SPECIAL = re.compile(r"[*<]|__|(?<=\])\(")
 
 
 def plain(text: str) -> str:
-    """`text` escaped so that Markdown shows it as it is, but for `code` in backticks.
+    """Return `text` escaped so that Markdown shows it literally, except for `code` in backticks.
 
-    Only what would change its look is escaped: not every client hides the backslashes.
+    Only characters that would change its look are escaped: not every client hides the backslashes.
     """
     parts = _CODE.split(text)
     parts[::2] = [_SPECIAL.sub(lambda match: "".join(f"\\{c}" for c in match.group()), part) for part in parts[::2]]

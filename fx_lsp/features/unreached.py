@@ -1,4 +1,4 @@
-"""Code of a target that did not run: why, in a hover and as a text that editors fade."""
+"""Explain code of a target that did not run, in a hover and as faded text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODE = "unreached"
 
 
 def unreached_at(target: Target, outcome: Outcome, line: int, col: int) -> Unreached | None:
-    """Return the innermost code of a target at a position that did not run."""
+    """Return the innermost unexecuted code of a target at a position, or None."""
     trace = shown_trace(outcome)
     around = [u for u in trace.unreached if _holds(u.span, target.file, line, col)] if trace is not None else []
     return min(around, key=lambda u: u.span.end_line - u.span.line, default=None)
@@ -44,10 +44,10 @@ _LEAVES = {"return": "returns", "break": "ends the loop", "continue": "goes on w
 
 
 def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple[Problem, ...]:
-    """Return the code of a file that did not run though what is around it did, for editors that fade it.
+    """Return the code of a file that did not run though its surroundings did, for editors that fade it.
 
-    Of a definition inside another one its own trace speaks. What follows a line that fails, or is reached by a variant
-    of the target, is not faded.
+    A nested definition is described by its own trace. Code after a failing line, or reached by a variant of the target,
+    is not faded.
     """
     problems: list[Problem] = []
     inner: list[Span] = []
@@ -65,7 +65,7 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
 
 
 def _text(span: Span, lines: Sequence[str]) -> str:
-    """Return the source of a span in one line, shortened where it is long."""
+    """Return the source of a span in one line, shortened if it is long."""
     rows = [row.encode() for row in lines[span.line - 1 : span.end_line]]
     if not rows:
         return ""

@@ -1,10 +1,10 @@
-"""`fx-lsp:` URIs: a readable name for a view of a target, enough to rebuild the view after a restart.
+"""Convert views to `fx-lsp:` URIs: readable, and sufficient to rebuild the view after a restart.
 
-`fx-lsp:/home/me/model.py/Block.forward.py` is the forward graph of `Block` in `/home/me/model.py`. The last segment is
-what an editor shows in a tab, and ends in `.py` so that editors take the text for Python. `Block.forward.full.py` is
-the same with nothing folded. A query names the work that a stage comes from, and a stage to compare it with:
-`…/Block.joint%3Aremove_noop_ops.diff?passes&from=decomposed`. Compiled kernels and
-benchmarks are no Python, and end in `.txt`: `…/Block.ptx.txt?lowered&target=cuda:90`.
+`fx-lsp:/home/me/model.py/Block.forward.py` is the forward graph of `Block` in `/home/me/model.py`. An editor shows the
+last segment in a tab; it ends in `.py` so that editors treat the text as Python. `Block.forward.full.py` is the same
+without folding. A query names the work that a stage comes from, and a stage to compare it with:
+`…/Block.joint%3Aremove_noop_ops.diff?passes&from=decomposed`. Compiled kernels and benchmarks are not Python, and end
+in `.txt`: `…/Block.ptx.txt?lowered&target=cuda:90`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEME = "fx-lsp"
 LOWERED = "lowered"
 """The work that compiles kernels for a chip."""
 BENCHMARK = "benchmark"
-"""The page about what was measured of a target. It stands where work does, and no engine does it."""
+"""The page of a target's benchmarks. It is written as work, but no engine does it."""
 
 _DRIVE = re.compile(r"/[A-Za-z]:/")
 _SUFFIX = ".py"
@@ -31,10 +31,10 @@ _FROM = "from="
 
 @dataclass(frozen=True)
 class View:
-    """One document made from a target: `stage` of the target `name` in the absolute path `file`.
+    """Identify a document of a target: `stage` of the target `name` in the absolute path `file`.
 
-    `full`: with every node, where repeated rounds of loops and layers would be folded. The stage comes from `work`;
-    with `before`, the document is what changed from that stage to this one.
+    `full` shows every node, without folding. The stage comes from `work`; with `before`, the document is the diff from
+    that stage to this one.
     """
 
     file: str
@@ -46,7 +46,7 @@ class View:
 
     @property
     def is_code(self) -> bool:
-        """Return whether it is Python, or nearly so."""
+        """Return True if the text is Python, or nearly so."""
         return _ending(self.work, self.before) != _LISTING
 
     @property
@@ -56,7 +56,7 @@ class View:
 
 
 def format_uri(view: View) -> str:
-    """Return the URI of a view. POSIX, Windows drive and UNC paths are kept apart."""
+    """Return the URI of a view. POSIX, Windows drive and UNC paths stay distinct."""
     path = view.file
     if re.match(r"[A-Za-z]:[\\/]", path):
         path = "/" + path.replace("\\", "/")
@@ -69,7 +69,9 @@ def format_uri(view: View) -> str:
 
 
 def parse_uri(uri: str) -> View | None:
-    """The inverse of `format_uri`, or None where `uri` names no view. Editors may percent-encode more than it did."""
+    """Return the view of a URI, or None if `uri` names no view. Accepts more percent-encoding than `format_uri`
+    produces.
+    """
     scheme, colon, rest = uri.partition(":")
     if not colon or scheme.lower() != SCHEME:
         return None

@@ -1,4 +1,4 @@
-"""A target with an argument that it was traced without."""
+"""Show a target with an argument that its trace lacks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def with_variant(trace: Trace, variant: TargetVariant, values: Iterable[Observed
 
 
 def variant_text(variant: TargetVariant) -> str:
-    """Return what a variant is given: `with targets: ~i64[4, 8]`."""
+    """Return the added argument of a variant: `with targets: ~i64[4, 8]`."""
     items = [item for item in variant.inputs if item.name.partition("[")[0] == variant.name]
     return f"with {', '.join(map(input_text, items)) or variant.name}"

@@ -1,4 +1,4 @@
-"""Kernels that a user keeps as a file: what stands over them, and how the open text of such a file is changed."""
+"""Edit files of kernels that a user keeps: their lenses, and changes to the open text."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _SAYS = {
 
 
 def save_lens(name: str) -> Lens:
-    """Over the kernels of the target `name`: the way to a file of them."""
+    """Return the lens over the kernels of the target `name` that saves them as a file."""
     return Lens(_TOP, "save as a file", "write kernel", name)
 
 
 def written_lens(title: str, name: str, standing: str, conflicts: int) -> Lens:
-    """Over a file of kernels of the target `name`, which people call `title`: whether it is up to date.
+    """Return the lens over a file of kernels of the target `name`, displayed as `title`: whether it is up to date.
 
-    `standing` is "current", "changed" or "gone"; nothing is said of another. `conflicts` counts those that are left.
+    `standing` is "current", "changed" or "gone"; another one has no text. `conflicts` counts the remaining ones.
     """
     says = f" · {count('conflict', conflicts)} to resolve" if conflicts else _SAYS.get(standing, "")
     return Lens(_TOP, f"kernels of {title}{says}", "write kernel", name)
 
 
 def edits(before: Sequence[str], after: Sequence[str]) -> tuple[TextChange, ...]:
-    """Return the changes that make one text of another; both are lines with their ends."""
+    """Return the changes that turn one text into another; both are lines with their ends."""
     steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     return tuple(
         TextChange(first + 1, 0, last + 1, 0, "".join(after[start:end]))

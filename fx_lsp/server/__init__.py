@@ -1,1 +1,1 @@
-"""The only place that knows LSP."""
+"""The language server. Only this package knows LSP."""

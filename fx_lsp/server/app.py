@@ -1,4 +1,4 @@
-"""The server: which request goes to which handler, and how a connection starts and ends."""
+"""Map requests to handlers, and start and end a connection."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ CONFIGURATION_SECONDS = 2.0
 PARENT_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
 SWITCH_SECONDS = 0.001
-"""How long a thread that reads a long file may keep an answer waiting at a time."""
+"""The longest time that a thread reading a long file may delay a response, in seconds."""
 
 Handler = Callable[..., Any]
-"""A function of what it uses of a connection (`session`, `client`, `views`, …), and of what the client sent."""
+"""A function of parts of a connection (`session`, `client`, `views`, …), and of the client's parameters."""
 
 
 def real_engine(
     settings: EngineSettings, on_update: Callable[[str], None], on_status: Callable[[EngineStatus], None]
 ) -> Engine:
-    """Make the engine that traces. Imported only here, once the client has its answer to `initialize`."""
+    """Return the engine that traces. Imported here, after the client has its response to `initialize`."""
     from fx_lsp.tracing.engine import Engine
 
     return Engine(settings, on_update, on_status)
@@ -83,18 +83,18 @@ def serve(make_engine: MakeEngine = real_engine) -> int:
 
 
 class _Server(LanguageServer):
-    """What pygls hands messages to."""
+    """Receive messages from pygls."""
 
     protocol: Protocol  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Report what pygls does: errors that are no answer to a request."""
+        """Report errors inside pygls that are not responses to a request."""
         if getattr(source, "__name__", "") != "FeatureRequestError":
             self.protocol.on_error(getattr(source, "__name__", "the protocol"), error)
 
 
 def create_server(make_engine: MakeEngine = real_engine) -> _Server:
-    """Make a server with its handlers, not yet connected."""
+    """Return a server with its handlers, not yet connected."""
     server = _Server("fx-lsp", __version__, protocol_cls=cast("Any", Protocol))  # pyright: ignore[reportUnknownMemberType]
     session, client = Session(), Client(server.protocol)
     tasks = Tasks(client.internal_error)
@@ -122,7 +122,7 @@ def create_server(make_engine: MakeEngine = real_engine) -> _Server:
         "views": views,
         "engines": engines,
     }
-    parts["parts"] = parts  # for a command whose handler is imported when it is used
+    parts["parts"] = parts  # for a command whose handler is imported at its first use
     for method, handler in _HANDLERS.items():
         bound = _guard(session, client, method, handler, _used(handler, parts))
         server.feature(method, _OPTIONS.get(method))(bound)
@@ -132,14 +132,14 @@ def create_server(make_engine: MakeEngine = real_engine) -> _Server:
 
 
 def _used(handler: Handler, parts: Mapping[str, Any]) -> list[Any]:
-    """Return the parts of a connection that a handler uses: all that it takes but the last, by name."""
+    """Return the parts of a connection that a handler uses: all its parameters except the last, by name."""
     return [parts[name] for name in [*inspect.signature(handler).parameters][:-1]]
 
 
 def initialize(
     protocol: Protocol, session: Session, client: Client, tasks: Tasks, params: types.InitializeParams
 ) -> None:
-    """Note what the client can do. Settings that it sent along hold until it sends others."""
+    """Record the client's capabilities. Settings sent along apply until the client sends others."""
     session.workspace = protocol.workspace
     session.capabilities = _capabilities(params.capabilities)
     session.encoding = str(session.workspace.position_encoding or "utf-16")
@@ -152,7 +152,7 @@ def initialize(
 async def initialized(
     session: Session, client: Client, tasks: Tasks, engines: Engines, params: types.InitializedParams
 ) -> None:
-    """Ask for the settings where the client has them to ask for, then start tracing."""
+    """Ask the client for its settings, if it supports that, then start tracing."""
     if registrations := list(_registrations(session.capabilities)):
         parameters = types.RegistrationParams(registrations=registrations)
         tasks.spawn("registration", client.ask(types.CLIENT_REGISTER_CAPABILITY, parameters))
@@ -162,7 +162,7 @@ async def initialized(
 async def did_change_configuration(
     session: Session, client: Client, engines: Engines, params: types.DidChangeConfigurationParams
 ) -> None:
-    """Take new settings: those in the notification, or the ones that the client answers with."""
+    """Apply new settings: those in the notification, or those that the client returns."""
     if session.capabilities.configuration:
         await engines.apply_settings(await _pull(session, client))
     else:
@@ -170,7 +170,7 @@ async def did_change_configuration(
 
 
 def _registrations(can: Capabilities) -> Iterator[types.Registration]:
-    """Ask the client to tell of other settings and of files that are changed outside of it, and to ask of views."""
+    """Yield registrations for changed settings, files changed outside of the client, and requests on views."""
     if can.register_configuration:
         yield types.Registration(
             id="fx-lsp-configuration",
@@ -192,7 +192,7 @@ def _registrations(can: Capabilities) -> Iterator[types.Registration]:
 
 
 def _benchmark(name: str) -> Handler:
-    """Return a command of `benchmark`, which is imported when it is first used: a client that starts does not wait."""
+    """Return a command of `benchmark`, imported at its first use: the client's start does not wait for it."""
 
     async def handler(parts: Mapping[str, Any], arguments: list[Any]) -> Any:
         from fx_lsp.server.requests import benchmark
@@ -250,13 +250,14 @@ _COMMANDS: dict[str, Handler] = {
 
 
 _BEFORE_START = frozenset({types.INITIALIZED, types.WORKSPACE_DID_CHANGE_CONFIGURATION})
-"""Every other request waits until the settings are known, and with them the engine."""
+"""Requests that run before the settings are known. Every other request waits for them, and for the engine."""
 
 
 def _guard(session: Session, client: Client, what: str, handler: Handler, used: list[Any]) -> Callable[[Any], Any]:
-    """Return the handler, bound to what it uses. An exception that is a bug is reported, and the answer is then null.
+    """Return the handler, bound to the parts that it uses. An exception that is a bug is reported, and the response is
+    null.
 
-    Notifications that change documents stay plain functions: they run in the order in which they arrive.
+    Notifications that change documents stay plain functions: they run in order of arrival.
     """
     if inspect.iscoroutinefunction(handler):
 
@@ -338,7 +339,7 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
 
 
 async def _watch(protocol: Protocol, pid: int) -> None:
-    """End the server when the client's process does. One that was never here lives in another container."""
+    """End the server when the client's process ends. A process that is not visible lives in another container."""
     while _alive(pid):
         await asyncio.sleep(PARENT_SECONDS)
     log.warning("the client's process %d is gone", pid)

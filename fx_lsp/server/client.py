@@ -1,4 +1,4 @@
-"""What is sent to the editor."""
+"""Send messages to the editor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Client:
-    """The editor at the other end of a connection. What it has already is not sent to it again."""
+    """Send messages to the editor of a connection. Unchanged diagnostics are not sent again."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
@@ -22,7 +22,7 @@ class Client:
         self._reported: set[tuple[str, str]] = set()
 
     async def ask(self, method: str, params: Any) -> Any:
-        """Send a request and return its answer; None where the client answers with an error."""
+        """Send a request and return its response; None if the client responds with an error."""
         try:
             return await self._protocol.send_request_async(method, params)
         except Exception as error:
@@ -30,11 +30,11 @@ class Client:
             return None
 
     async def request(self, method: str, params: Any) -> Any:
-        """Send a request and return its answer. Raises what the client answers with."""
+        """Send a request and return its response. Raises the client's error."""
         return await self._protocol.send_request_async(method, params)
 
     def request_soon(self, method: str, params: Any = None) -> None:
-        """Send a request whose answer does not matter."""
+        """Send a request and ignore its response."""
         self._protocol.send_request(method, params)
 
     def notify(self, method: str, params: Any) -> None:
@@ -52,21 +52,21 @@ class Client:
             self._publish(uri, diagnostics, version)
 
     def withdraw(self, uri: str) -> None:
-        """Withdraw what was published for a document, if that is anything."""
+        """Clear the diagnostics of a document, if any are published."""
         if self._diagnostics.pop(uri, None):
             self._publish(uri, [], None)
 
     def clear(self, uri: str) -> None:
-        """Publish that a document has no diagnostics, whatever was published before."""
+        """Publish an empty list of diagnostics, unconditionally."""
         self._diagnostics.pop(uri, None)
         self._publish(uri, [], None)
 
     def publish_all_again(self) -> None:
-        """Publish the next list of each document, even where the client has the same."""
+        """Forget the published diagnostics, so that the next list of each document is sent."""
         self._diagnostics.clear()
 
     def internal_error(self, where: str, error: BaseException) -> None:
-        """Log a bug of ours, and show it, once for each place that it comes from."""
+        """Log a bug of fx-lsp, and show it once for each place of origin."""
         key = where, f"{type(error).__name__}: {_place(error)}"
         if key in self._reported:
             return

@@ -1,4 +1,4 @@
-"""The texts that the client has open."""
+"""Store the texts that the client has open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class OpenText:
-    """One version of an open text. `file` is the absolute path that it is traced as."""
+    """Hold one version of an open text. `file` is the absolute path that it is traced as."""
 
     uri: str
     file: str
@@ -23,7 +23,7 @@ class OpenText:
 
 
 class Documents:
-    """The open texts by URI and by file."""
+    """Hold the open texts by URI and by file."""
 
     def __init__(self) -> None:
         self._by_uri: dict[str, OpenText] = {}
@@ -46,7 +46,7 @@ class Documents:
         self._by_file[document.file] = document
 
     def remove(self, uri: str) -> OpenText | None:
-        """Forget a text and return what it was."""
+        """Remove a text and return it; None if it was not open."""
         document = self._by_uri.pop(uri, None)
         if document is not None:
             self._by_file.pop(document.file, None)

@@ -1,4 +1,4 @@
-"""The engine of a connection: how it starts, gets other settings, starts again and ends."""
+"""Manage the engine of a connection: start, new settings, restart and end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Engines:
-    """What gives a session its engine. `make` makes one, also for work that is not to be disturbed by edits."""
+    """Provide a session's engine. `make` creates one, also for work that edits must not disturb."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Engines:
         self._on_status = on_status
 
     async def apply_settings(self, settings: Settings) -> None:
-        """Take new settings; what depends on them is started again."""
+        """Apply new settings, and restart what depends on them."""
         session = self._session
         before, session.settings = session.settings, settings
         if session.engine is None:
@@ -46,9 +46,9 @@ class Engines:
                 self._on_update(document.file)
 
     async def clear_cache(self) -> None:
-        """Remove every stored trace and trace what is open again.
+        """Remove every stored trace and trace the open files again.
 
-        Raises OSError where a file cannot be removed, or is not one of ours.
+        Raises OSError if a file cannot be removed, or was not written by fx-lsp.
         """
         from fx_lsp.tracing.answers.database import remove
         from fx_lsp.tracing.answers.disk import TRACES

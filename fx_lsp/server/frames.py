@@ -1,6 +1,6 @@
-"""The frames that messages arrive in: headers, an empty line, and as many bytes as the header `Content-Length` says.
+"""Read the frames of messages: headers, an empty line, and a body of `Content-Length` bytes.
 
-What is no frame is skipped up to the next header of a length, wherever in a line that stands.
+Invalid data is skipped up to the next length header, wherever in a line it is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import IO
 
 MAX_MESSAGE = 256 << 20
-"""How many bytes a message may have."""
+"""The most bytes of a message."""
 _MAX_LINE = 64 << 10
 _MAX_DIGITS = 18
 _LENGTH = re.compile(rb"content-length:[ \t]*0*(\d+)[ \t]*\r?\n", re.IGNORECASE)
@@ -19,14 +19,14 @@ _LENGTH = re.compile(rb"content-length:[ \t]*0*(\d+)[ \t]*\r?\n", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class BrokenFrame:
-    """Say what is wrong with what arrived. With `is_end` nothing after it can be told apart."""
+    """Describe invalid input. After one with `is_end`, nothing more can be parsed."""
 
     sentence: str
     is_end: bool = False
 
 
 def read_frames(stream: IO[bytes]) -> Iterator[bytes | BrokenFrame]:
-    """Yield the body of each message, until the stream ends, or what is not of a message has no end that is known."""
+    """Yield the body of each message until the stream ends, or a `BrokenFrame` for invalid data."""
     digits: bytes | None = None
     has_headers = False
     while line := stream.readline(_MAX_LINE):

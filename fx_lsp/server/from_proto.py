@@ -1,7 +1,7 @@
-"""LSP to our own terms: positions, ranges, changes, URIs. The only place that reads client columns.
+"""Convert LSP to fx-lsp's terms: positions, ranges, changes, URIs. Only this module reads client columns.
 
-Client lines and characters count from 0, characters in the negotiated encoding. Ours: lines from 1, columns in UTF-8
-bytes from 0. Positions beyond the end of a line or of the text are taken as its end, as the protocol says.
+Client lines and characters count from 0, characters in the negotiated encoding. In fx-lsp, lines count from 1, columns
+in UTF-8 bytes from 0. Positions beyond the end of a line or of the text mean its end, as in the protocol.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
-    """`text` as it can be encoded: a lone surrogate, which JSON may carry, becomes U+FFFD (one UTF-16 unit as well)."""
+    """Return `text` with each lone surrogate, which JSON may contain, replaced by U+FFFD (also one UTF-16 unit)."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def split_lines(text: str) -> list[str]:
     """Return the lines of `text` with their ends; the last has none.
 
-    Only `\\n`, `\\r\\n` and `\\r` end lines, for LSP as for Python: `str.splitlines` splits at form feeds too.
+    Only `\\n`, `\\r\\n` and `\\r` end lines, for LSP as for Python. `str.splitlines` would also split at form feeds.
     """
     if "\r" in text:
         return _LINE_ENDS.split(text)
@@ -53,7 +53,7 @@ def apply_change(lines: Sequence[str], change: types.TextDocumentContentChangeEv
         return split_lines(new)
     first, begin = start = _place(lines, change.range.start, encoding)
     last, stop = max(start, _place(lines, change.range.end, encoding))
-    # The lines around are split again too: a `\r` and a `\n` may have become neighbours.
+    # Split the adjacent lines again too: a `\r` and a `\n` may have become neighbours.
     after = lines[last + 1 :]
     before = lines[first - 1] if first else ""
     middle = lines[first][:begin] + new + lines[last][stop:]
@@ -64,7 +64,7 @@ def apply_change(lines: Sequence[str], change: types.TextDocumentContentChangeEv
 
 
 def path_of_uri(uri: str) -> str | None:
-    """Return the path that a `file:` URI stands for; None for any other, and where it is malformed."""
+    """Return the path of a `file:` URI; None for any other, and for a malformed one."""
     try:
         return to_fs_path(uri) if uri[:5].lower() == "file:" else None
     except ValueError:
@@ -72,10 +72,10 @@ def path_of_uri(uri: str) -> str | None:
 
 
 def file_of_uri(uri: str, roots: Sequence[str]) -> str | None:
-    """The absolute path that a document is traced as, or None where it is not to be traced (`git:`, our own views, what
-    is on disk as a folder, a FIFO or a device).
+    """Return the absolute path that a document is traced as. None if it must not be traced: `git:`, views of fx-lsp,
+    and paths that are a folder, a FIFO or a device.
 
-    An unsaved `untitled:` document gets a path of its own in the first root, where its imports resolve.
+    An unsaved `untitled:` document gets a path in the first root, where its imports resolve.
     """
     scheme = uri.partition(":")[0].lower()
     if scheme == "file":
@@ -88,7 +88,7 @@ def file_of_uri(uri: str, roots: Sequence[str]) -> str | None:
 
 
 def _place(lines: Sequence[str], at: types.Position, encoding: str) -> tuple[int, int]:
-    """(0-based line, index of the character in it) of a client position."""
+    """Return a client position as (0-based line, index of the character in it)."""
     if at.line >= len(lines):
         return len(lines) - 1, len(lines[-1])
     line = lines[at.line]
@@ -100,5 +100,5 @@ def _character_index(line: str, units: int, encoding: str) -> int:
     if encoding == types.PositionEncodingKind.Utf32 or line.isascii():
         return min(units, len(line))
     codec, width = ("utf-8", 1) if encoding == types.PositionEncodingKind.Utf8 else ("utf-16-le", 2)
-    # A position inside a character (between two surrogates) is taken as the place before it.
+    # A position inside a character (between two surrogates) means the place before it.
     return len(line.encode(codec)[: units * width].decode(codec, "ignore"))

@@ -1,4 +1,4 @@
-"""The views that the client shows."""
+"""Store the views that the client shows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fx_lsp.server import from_proto
 
 @dataclass
 class OpenView:
-    """A view that the client may be showing, and the file that it was written to.
+    """Hold a view that the client may be showing, and its file, if one was written.
 
-    `origin` is the outcome that it was rendered from, and whether the work that it shows was done with that; `rendered`
-    what the client has of it, and `uri` what it calls the document that it opened. `stale` where it is marked as that,
-    or about to be.
+    `origin` is the outcome that it was rendered from, and whether its work was done on that outcome. `rendered` is the
+    client's version, and `uri` the client's URI of the document. `stale` is True if it is marked as stale, or about to
+    be.
     """
 
     origin: tuple[Outcome, bool] | None = None
@@ -29,7 +29,7 @@ class OpenView:
 
 
 class OpenViews:
-    """The views that were given to the client, and which work compiled the kernels of a target last."""
+    """Hold the views sent to the client, and the last work that compiled the kernels of each target."""
 
     def __init__(self) -> None:
         self._open: dict[View, OpenView] = {}
@@ -46,38 +46,38 @@ class OpenViews:
         return self._open.get(view)
 
     def note(self, view: View) -> OpenView:
-        """Return a view, which is open from now on."""
+        """Return a view, adding it to the open ones."""
         return self._open.setdefault(view, OpenView())
 
     def remove(self, view: View) -> OpenView | None:
-        """Forget a view and return what it was."""
+        """Remove a view and return it; None if it was not open."""
         return self._open.pop(view, None)
 
     def note_compiled(self, view: View) -> None:
-        """Note that a view's work compiles the kernels of its target."""
+        """Record that a view's work compiles the kernels of its target."""
         self._compiled[view.file, view.name] = view.work
 
     def compiled(self, view: View) -> Work:
-        """Return the work that compiled the kernels of a view's target last, "" where none did."""
+        """Return the work that last compiled the kernels of a view's target, "" without any."""
         return self._compiled.get((view.file, view.name), "")
 
     def find(self, uri: str) -> View | None:
-        """Return the view that the client has under a URI: of a document, or of a file that a view was written to."""
+        """Return the view with a client's URI: of a document, or of the file of a view; None without one."""
         if (view := parse_uri(uri)) is not None:
             return view
         file = from_proto.file_of_uri(uri, ())
         return next((v for v, shown in self._open.items() if shown.path and str(shown.path) == file), None)
 
     def rendered(self, view: View) -> RenderedView | None:
-        """Return what the client has of a view; None for one that it does not show."""
+        """Return the client's version of a view; None if the client does not show it."""
         shown = self._open.get(view)
         return None if shown is None else shown.rendered
 
     def of_target(self, file: str, name: str) -> dict[View, RenderedView]:
-        """Return the views of a target that the client shows, as it has them."""
+        """Return the views of a target that the client shows, in the client's version."""
         rendered = ((v, s.rendered) for v, s in self._open.items() if (v.file, v.name) == (file, name))
         return {view: shown for view, shown in rendered if shown is not None}
 
     def of_kernels(self, file: str) -> list[View]:
-        """Return the files of kernels of a file's targets that the client shows."""
+        """Return the open views of kernels' files of a file's targets."""
         return [view for view in self._open if view.file == file and view == kernels_of(view)]

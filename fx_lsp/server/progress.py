@@ -1,4 +1,4 @@
-"""Work-done progress: what goes on, in the client's own way, with a way to stop it."""
+"""Show work-done progress in the client, with a way to cancel it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ProgressValue = types.WorkDoneProgressBegin | types.WorkDoneProgressReport | typ
 
 
 class Tell(Protocol):
-    """Says what is being done now, and how far it is in percent."""
+    """Report the current step, and the progress in percent."""
 
     def __call__(self, message: str | None, percentage: int | None = None) -> None: ...
 
 
 class Progresses:
-    """The progresses that the client shows."""
+    """Manage the progress reports that the client shows."""
 
     def __init__(self, session: Session, client: Client) -> None:
         self._session = session
@@ -36,9 +36,9 @@ class Progresses:
     async def shown(
         self, title: str, cancel: Callable[[], object], message: str | None = None, percentage: int | None = None
     ) -> AsyncGenerator[Tell]:
-        """Show a progress for as long as the block runs; `cancel` is called when the user stops it.
+        """Show a progress while the block runs; `cancel` is called when the user cancels it.
 
-        A client that shows none is told nothing.
+        Does nothing for a client without support.
         """
         if not self._session.capabilities.progress:
             yield lambda message, percentage=None: None
@@ -64,7 +64,7 @@ class Progresses:
             self._send(token, types.WorkDoneProgressEnd())
 
     def cancelled(self, token: str | int) -> None:
-        """Stop what a progress is of; one that is over, or not ours, is none."""
+        """Cancel the work of a progress; ignore a finished or unknown one."""
         if token in self._cancel:
             self._cancel[token]()
 
@@ -74,5 +74,5 @@ class Progresses:
 
 
 def on_cancel(progresses: Progresses, params: types.WorkDoneProgressCancelParams) -> None:
-    """Stop what the user cancelled the progress of."""
+    """Cancel the work whose progress the user cancelled."""
     progresses.cancelled(params.token)

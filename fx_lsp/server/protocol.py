@@ -1,7 +1,7 @@
-"""JSON-RPC over standard input and output, where pygls leaves something to be desired.
+"""JSON-RPC over standard input and output, extending pygls.
 
-Requests before `initialize` and after `shutdown` are answered with the error that the protocol names; a malformed
-message gets an answer; `exit` ends the process with 0 or 1; a cancelled command stops; prints cannot reach the client.
+Requests before `initialize` and after `shutdown` get the error of the protocol; a malformed message gets a response;
+`exit` ends the process with 0 or 1; a cancelled command stops; prints cannot reach the client.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ log = logging.getLogger(__name__)
 
 
 class Protocol(LanguageServerProtocol):
-    """The protocol of one connection. `finished` is set to the exit code when it ends.
+    """Implement the protocol of one connection. `finished` is set to the exit code when it ends.
 
-    `on_shutdown` ends our processes, before the answer; `on_error` is told of a message that raised something.
+    `on_shutdown` ends the processes of fx-lsp before the response; `on_error` is called for a message that raised an
+    exception.
     """
 
     on_shutdown: Callable[[], Awaitable[None]]
     on_error: Callable[[str, BaseException], None]
 
-    # The texts of documents are kept by `Documents`: pygls splits lines at form feeds, where neither LSP nor
-    # Python do, and clamps positions beyond the end of a line one character short.
+    # `Documents` keeps the texts: pygls splits lines at form feeds, unlike LSP and Python, and clamps positions beyond
+    # the end of a line one character short.
     lsp_text_document__did_open = None  # type: ignore[assignment]
     lsp_text_document__did_change = None  # type: ignore[assignment]
     lsp_text_document__did_close = None  # type: ignore[assignment]
@@ -47,17 +48,20 @@ class Protocol(LanguageServerProtocol):
 
     @lsp_method(types.INITIALIZE)
     def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
-        """Adds to what pygls announces the scheme of our views; what only views answer is registered for them alone."""
+        """Add the scheme of views to the capabilities of pygls. Requests that only views support are registered for
+        them alone.
+        """
         result = yield from super().lsp_initialize(params)
         result.capabilities.definition_provider = result.capabilities.document_highlight_provider = None
         if result.capabilities.workspace is not None:
             result.capabilities.workspace.text_document_content = types.TextDocumentContentOptions(schemes=[SCHEME])
         return result
 
-    # pygls takes handlers of any kind; the three below are generators in it, for user handlers that there are none of.
+    # pygls accepts any kind of handler; it has the three below as generators, for user handlers, of which there are
+    # none.
     @lsp_method(types.SHUTDOWN)
     async def lsp_shutdown(self, *args: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Cancels what is running, and ends our processes before the answer."""
+        """Cancel running requests, and end the processes of fx-lsp before the response."""
         self._shutdown = True
         current = cast("object", asyncio.current_task())
         for future in list(self._request_futures.values()):
@@ -67,26 +71,26 @@ class Protocol(LanguageServerProtocol):
 
     @lsp_method(types.EXIT)
     def lsp_exit(self, *args: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Ends the main loop."""
+        """End the main loop."""
         self.finish(0 if self._shutdown else 1)
 
     @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
     async def lsp_workspace__execute_command(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, params: types.ExecuteCommandParams
     ) -> Any:
-        """Runs a command in the request's own task, so that cancelling the request stops the command."""
+        """Run a command in the request's own task, so that cancelling the request stops the command."""
         command: Callable[[list[Any]], Any] | None = cast("Any", self.fm).commands.get(params.command)
         if command is None:
             raise JsonRpcInvalidParams(f"there is no command {params.command!r}")
         return await command(list(params.arguments or ()))
 
     def finish(self, code: int) -> None:
-        """Ends the main loop with an exit code; the first call counts."""
+        """End the main loop with an exit code; only the first call has an effect."""
         if self.finished is not None and not self.finished.done():
             self.finished.set_result(code)
 
     def receive(self, frame: bytes | BrokenFrame) -> None:
-        """Take one message from the client, or what came in place of one. Never raises."""
+        """Handle one message from the client, or a broken frame. Never raises."""
         if isinstance(frame, BrokenFrame):
             log.log(logging.ERROR if frame.is_end else logging.WARNING, "%s", frame.sentence)
             self._refuse(None, types.ErrorCodes.ParseError, frame.sentence)
@@ -144,7 +148,7 @@ class Protocol(LanguageServerProtocol):
 
 
 async def run(protocol: Protocol, stdin: BinaryIO, stdout: BinaryIO) -> int:
-    """Serves one client until it ends; the exit code is 0 after an orderly shutdown, else 1."""
+    """Serve one client until it ends; the exit code is 0 after an orderly shutdown, else 1."""
     loop = asyncio.get_running_loop()
     protocol.finished = loop.create_future()
     protocol.set_writer(_Writer(stdout, lambda: protocol.finish(1)))
@@ -167,7 +171,7 @@ async def run(protocol: Protocol, stdin: BinaryIO, stdout: BinaryIO) -> int:
 def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
     """Return the real standard input and output, for the protocol alone.
 
-    From here on file descriptor 0 is empty and 1 is standard error, for this process and for those that it starts.
+    Afterwards file descriptor 0 is empty and 1 is standard error, for this process and its children.
     """
     stdin, stdout = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -184,12 +188,12 @@ def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _is_id(value: object) -> bool:
-    """Return whether a message may have this id; a notification has none."""
+    """Return True if the value is valid as a message id; a notification has none."""
     return value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool))
 
 
 class _Writer:
-    """What pygls writes to. A client that is gone ends the connection once, without a trace in the log."""
+    """Write messages for pygls. If the client is gone, it ends the connection once, without a traceback in the log."""
 
     def __init__(self, stream: BinaryIO, lost: Callable[[], None]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""When what is shown of a file that has changed is drawn again."""
+"""Decide when to redraw the displayed results of a changed file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Set
 
 REFRESH_SECONDS = 0.02
 PAUSE_SECONDS = 0.15
-"""After a key, what is shown of the text waits that long for the next one: to draw it costs more than a key may."""
+"""Seconds after a key until a redraw, if no other key follows: a redraw costs more time than a key may."""
 MAX_PAUSE_SECONDS = 1.0
-"""How long it waits at most while somebody types on."""
+"""The longest delay of a redraw in seconds while the user types on."""
 
 
 class RefreshTimer:
-    """Files of which something that is shown has changed. `redraw` gets them together, once the typing pauses."""
+    """Collect files with changed results. `redraw` gets them together, once the typing pauses."""
 
     def __init__(self, redraw: Callable[[Set[str]], None]) -> None:
         self._redraw = redraw
@@ -21,7 +21,7 @@ class RefreshTimer:
         self._due = self._typed = 0.0
 
     def updated(self, file: str) -> None:
-        """Note that something that is shown of a file has changed."""
+        """Record that a displayed result of a file has changed."""
         if not self._changed:
             loop = asyncio.get_running_loop()
             self._due = loop.time() + MAX_PAUSE_SECONDS
@@ -29,11 +29,11 @@ class RefreshTimer:
         self._changed.add(file)
 
     def typed(self) -> None:
-        """Note that the user has edited something."""
+        """Record that the user has edited something."""
         self._typed = asyncio.get_running_loop().time()
 
     def forget(self, file: str) -> None:
-        """Drop a file that is closed."""
+        """Remove a file that is closed."""
         self._changed.discard(file)
 
     def _flush(self) -> None:

@@ -1,4 +1,4 @@
-"""What one connection knows: what the client can do, its settings and documents, and the engine that traces them."""
+"""Hold the state of one connection: the client's capabilities, its settings and documents, and the engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the client can do, as far as it matters here."""
+    """Hold the client's capabilities that fx-lsp uses."""
 
     markdown: bool = False
     show_document: bool = False
@@ -49,9 +49,9 @@ class Capabilities:
 
 @dataclass
 class Session:
-    """One connection. There is an engine once the settings are known: `started` is set then.
+    """Hold the state of one connection. The engine exists once the settings are known: `started` is set then.
 
-    `first_settings` are those that came with `initialize`: what the client answers later is read on top of them.
+    `first_settings` came with `initialize`; later settings of the client extend them.
     """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -66,7 +66,7 @@ class Session:
     closed: bool = False
 
     def roots(self) -> list[str]:
-        """Return the paths of the workspace folders that are on this machine."""
+        """Return the paths of the workspace folders on this machine."""
         if self.workspace is None:
             return []
         uris = [folder.uri for folder in self.workspace.folders.values()]
@@ -75,36 +75,36 @@ class Session:
         return [path for path in paths if path]
 
     def roots_of(self, file: str) -> tuple[str, ...]:
-        """Return the workspace folders, the innermost that holds `file` first; its own folder where there are none."""
+        """Return the workspace folders, the innermost folder of `file` first; without any, the file's own folder."""
         folders = self.roots()
         inside = sorted((f for f in folders if file.startswith(f.rstrip(os.sep) + os.sep)), key=len, reverse=True)
         rest = [f for f in folders if f not in inside]
         return (*inside, *rest) or (str(Path(file).parent),)
 
     def state(self, uri: str) -> FileState | None:
-        """Return what the engine knows of an open document; never waits."""
+        """Return the engine's state of an open document, or None. Never waits."""
         document = self.documents.get(uri)
         return None if document is None or self.engine is None else self.engine.state(document.file)
 
     def source(self, file: str) -> str | None:
-        """Return the text of a file as the client has it, else as it is on disk; None where there is no such file."""
+        """Return the text of a file in the client, else on disk; None if the file does not exist."""
         document = self.documents.of_file(file)
         return _read(file) if document is None else document.text
 
     def uri_of_view(self, view: View) -> str | None:
-        """Return how the client reads a view; None where it reads files, and this one is not written."""
+        """Return the client's URI of a view; None if the client reads files, and this one is not written."""
         shown = self.views.get(view)
         if shown and shown.uri:
             return shown.uri
         if shown and shown.path:
             return shown.path.as_uri()
         if self.opens_uris:
-            return f"{SCHEME}://{format_uri(view).removeprefix(f'{SCHEME}:')}"  # editors take others for paths
+            return f"{SCHEME}://{format_uri(view).removeprefix(f'{SCHEME}:')}"  # editors take other forms for paths
         return None
 
     @property
     def opens_uris(self) -> bool:
-        """Return whether the client reads views by their URIs, and needs no files of them."""
+        """Return True if the client reads views by their URIs, and needs no files of them."""
         return self.capabilities.text_document_content or self.settings.virtual_documents
 
     def uri_of_file(self, file: str) -> str:

@@ -1,4 +1,5 @@
-"""The client's settings: from `initializationOptions`, `workspace/configuration`, `workspace/didChangeConfiguration`.
+"""Parse the client's settings: from `initializationOptions`, `workspace/configuration`,
+`workspace/didChangeConfiguration`.
 
 They may be nested (`{"inlayHints": {"enabled": false}}`), dotted (`{"inlayHints.enabled": false}`), or under a key
 `fx-lsp`.
@@ -21,19 +22,21 @@ if TYPE_CHECKING:
 
 SECTION = "fx-lsp"
 MAX_NUMBER = 1e9
-"""The largest limit: as good as none, and still a time and a size to the system."""
+"""The largest limit: effectively unlimited, but still a valid time and size for the system."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user may set. `limits_seconds` per trace, `limits_memory` in MiB; None means: find it, or the default.
+    """Hold the user's settings. `limits_seconds` are per trace, `limits_memory` in MiB; None means to find the value,
+    or the default.
 
-    `problems` are the findings that are told, `hint_kinds` the hints that are shown. `sizes` says how sizes are shown
-    that the code has names for. `gpu` is the chip that kernels are compiled for where none is named, `host` where
-    benchmarks run.
-    `virtual_documents` and `command_links` are set by editor plugins and not by people: the client opens `fx-lsp:` URIs
-    through `fxLsp/document`, and follows `command:` links in hovers; so are `changes` (it wants `fxLsp/changed`),
-    `trusted` (false: nothing of the user's code or environment may run) and `interpreters` (a folder and its Python).
+    `problems` are the findings to report, `hint_kinds` the hints to show. `sizes` is the style of sizes that have names
+    in the code. `gpu` is the default chip to compile kernels for, `host` the host of benchmarks.
+
+    Editor plugins, not people, set the others. With `virtual_documents`, the client opens `fx-lsp:` URIs through
+    `fxLsp/document`; with `command_links`, it follows `command:` links in hovers; with `changes`, it wants
+    `fxLsp/changed`. `trusted` is false if the user's code and environment must not run; `interpreters` maps a folder to
+    its Python.
     """
 
     interpreter: str | None = None
@@ -89,13 +92,13 @@ _ROWS = (
 )
 
 _SWITCHED = frozenset({"problems", "hint_kinds"})
-"""Fields that are sets, with a key for each name that may be in them."""
+"""Fields that are sets, with a key for each possible name."""
 
 
 def read_settings(raw: object, base: Settings, former: Settings | None = None) -> tuple[Settings, tuple[str, ...]]:
-    """Return `base` with what `raw` sets, and a sentence for each value that was left out as its type is wrong.
+    """Return `base` updated by `raw`, and a sentence for each value that was ignored because of its type.
 
-    Such a value stays what it is in `former` (`base`, where there is none).
+    Such a value stays as in `former` (`base`, without it).
     """
     if raw is None:
         return base, ()
@@ -128,7 +131,7 @@ def read_settings(raw: object, base: Settings, former: Settings | None = None) -
 
 
 def _switched(row: _Row, value: bool | None, names: frozenset[str]) -> frozenset[str]:
-    """Return the names that are switched on once one of them is set, or back to what it is without that."""
+    """Return the enabled names after one of them is set, or, with None, reset to its default."""
     name, by_default = row.key.partition(".")[2], getattr(Settings(), row.field)
     return names | {name} if (name in by_default if value is None else value) else names - {name}
 
@@ -147,7 +150,7 @@ def _is_pair(item: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    """Return whether a value is text that a path or a command may have: without a NUL, and without half a character."""
+    """Return True if a value is valid text for a path or a command: without a NUL, and without a lone surrogate."""
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
@@ -166,7 +169,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def engine_settings(settings: Settings) -> EngineSettings:
-    """Return the part of the settings that the engine is started with."""
+    """Return the part of the settings for the engine."""
     from fx_lsp.tracing.answers.disk import default_cache_path
     from fx_lsp.tracing.engine import EngineSettings
     from fx_lsp.tracing.workers.pool import Limits

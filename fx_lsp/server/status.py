@@ -1,4 +1,4 @@
-"""`fxLsp/status`, and work-done progress while tracing takes long enough to be noticed."""
+"""Send `fxLsp/status`, and work-done progress when tracing takes noticeably long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 0.3
 
 
 class StatusReporter:
-    """Tells the client how the engine fares. The progress can be cancelled, which stops what is being traced."""
+    """Report the engine's status to the client. Cancelling the progress stops the running traces."""
 
     def __init__(self, session: Session, client: Client, tasks: Tasks, progresses: Progresses) -> None:
         self._session = session
@@ -30,7 +30,7 @@ class StatusReporter:
         self._showing = False
 
     def update(self, status: EngineStatus) -> None:
-        """Tell a new status of the engine."""
+        """Report a new status of the engine."""
         if status == self._status:
             return
         self._status = status

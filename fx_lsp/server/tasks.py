@@ -1,4 +1,4 @@
-"""What goes on beside the requests of a client."""
+"""Run coroutines in the background, besides the requests of a client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Tasks:
-    """Coroutines in the background. An exception in one is reported as an internal error of what it is for."""
+    """Hold coroutines in the background. An exception in one is reported as an internal error, with its purpose."""
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:
         self._report = report
@@ -28,8 +28,8 @@ class Tasks:
         task.add_done_callback(self._tasks.discard)
 
     async def cancel(self, seconds: float) -> None:
-        """Cancel everything, and wait that long for it to end."""
+        """Cancel all coroutines, and wait for at most that long until they end."""
         for task in self._tasks:
             task.cancel()
-        if self._tasks:  # a benchmark ends what it runs elsewhere
+        if self._tasks:  # a benchmark ends its processes elsewhere
             await asyncio.wait(self._tasks, timeout=seconds)

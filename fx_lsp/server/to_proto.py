@@ -1,4 +1,4 @@
-"""Our own terms to LSP. The only place that writes client columns."""
+"""Convert fx-lsp's terms to LSP. Only this module writes client columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 def position(lines: Sequence[str], line: int, col: int, encoding: str) -> types.Position:
-    """(line, column) as a client position; beyond the end of the text it is the end."""
+    """Return (line, column) as a client position; a place beyond the end of the text becomes its end."""
     if line > len(lines):
         line, col = len(lines), len(lines[-1].encode())
     content = lines[max(line, 1) - 1].rstrip("\r\n")
@@ -54,7 +54,7 @@ def range_(lines: Sequence[str], span: Span, encoding: str) -> types.Range:
 def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: int) -> types.CodeLens:
     """Return a lens as a command on the document `uri`; `place` counts the lenses over the same definition.
 
-    Clients sort by the start of the range, some of them unstably: so each lens starts at another column.
+    Clients sort by the start of the range, some of them unstably, so each lens starts at another column.
     """
     span = replace(lens.span, col=min(place, lens.span.end_col))
     if lens.action == "show stage":
@@ -74,7 +74,7 @@ def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: 
 
 
 def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> types.Hover:
-    """Return a hover, as plain text for clients that take no Markdown."""
+    """Return a hover, as plain text for clients without Markdown."""
     kind = types.MarkupKind.Markdown if markdown else types.MarkupKind.PlainText
     return types.Hover(
         contents=types.MarkupContent(kind=kind, value=value.markdown), range=range_(lines, value.span, encoding)
@@ -82,7 +82,7 @@ def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> 
 
 
 def inlay_hint(hint: Hint, lines: Sequence[str], encoding: str) -> types.InlayHint:
-    """Return a hint; what stands behind a name is its type."""
+    """Return a hint; one after a name is of the kind "type"."""
     return types.InlayHint(
         position=position(lines, hint.line, hint.col, encoding),
         label=hint.label,
@@ -99,7 +99,9 @@ def diagnostic(
     location: Callable[[Span], types.Location] | None,
     page: str | None = None,
 ) -> types.Diagnostic:
-    """Return a problem; `location` places related ones, None where the client shows none. `page` explains its code."""
+    """Return a problem; `location` converts related places, None if the client does not show them. `page` explains its
+    code.
+    """
     related = None
     if location is not None and problem.related:
         related = [
@@ -118,7 +120,7 @@ def diagnostic(
 
 
 def text_edit(edit: TextChange, lines: Sequence[str], encoding: str) -> types.TextEdit:
-    """Return a change of the text."""
+    """Return a change of the text as an edit."""
     start = position(lines, edit.line, edit.col, encoding)
     return types.TextEdit(types.Range(start, position(lines, edit.end_line, edit.end_col, encoding)), edit.text)
 
@@ -126,7 +128,7 @@ def text_edit(edit: TextChange, lines: Sequence[str], encoding: str) -> types.Te
 def completion(
     offer: Completion, place: int, lines: Sequence[str], line: int, col: int, encoding: str
 ) -> types.CompletionItem:
-    """Return an offer at (`line`, `col`); `place` counts them from the best."""
+    """Return an offer at (`line`, `col`); `place` counts offers from the best."""
     edit = TextChange(line, offer.col, line, col, offer.text)
     return types.CompletionItem(
         label=offer.label,

@@ -1,1 +1,1 @@
-"""Runs in the user's interpreter: inputs, capture, provenance. Imports torch and the standard library only."""
+"""Trace targets in the user's interpreter: inputs, capture, provenance. Imports torch and the standard library only."""

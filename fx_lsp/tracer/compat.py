@@ -1,4 +1,4 @@
-"""The differences between versions of torch, told apart by capability, in this file alone."""
+"""Handle the differences between versions of torch by capability. Only this file knows them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from torch.utils._sympy.printers import PythonPrinter as SymbolPrinter
 
 try:
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-except ImportError:  # merged into one class by a later torch
+except ImportError:  # merged into one class in a later torch
     from torch._subclasses.fake_tensor import UnsupportedFakeTensorException as DataDependentOutputException
 
     DynamicOutputShapeException = DataDependentOutputException
@@ -88,7 +88,7 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
     DynamicOutputShapeException,
     GuardOnDataDependentSymNode,
 )
-"""The exceptions of torch where code asks a fake tensor for a value."""
+"""The exceptions that torch raises when code asks a fake tensor for a value."""
 
 _annotate: Callable[[dict[str, Any]], AbstractContextManager[None]] | None = getattr(fx_traceback, "annotate", None)
 
@@ -97,7 +97,7 @@ HAS_ANNOTATE = _annotate is not None
 
 
 def annotate(data: dict[str, Any]) -> AbstractContextManager[None]:
-    """Attach `data` to every FX node that is traced inside; does nothing where torch cannot."""
+    """Attach `data` to every FX node that is traced inside; does nothing if torch does not support it."""
     return _annotate(data) if _annotate is not None else nullcontext()
 
 
@@ -107,7 +107,7 @@ def preserve_node_meta() -> AbstractContextManager[Any]:
 
 
 def without_compilation() -> AbstractContextManager[Any]:
-    """Do not generate Python for graphs that nobody runs; does nothing where torch has no lazy graph modules."""
+    """Do not generate Python for graphs that nobody runs; does nothing if torch has no lazy graph modules."""
     try:
         from torch.fx._lazy_graph_module import _use_lazy_graph_module
     except ImportError:
@@ -116,15 +116,15 @@ def without_compilation() -> AbstractContextManager[Any]:
 
 
 def without_functionalization() -> dict[str, Any] | None:
-    """Return the option of `aot_function` that keeps views and in-place operations; None where torch has none."""
+    """Return the option of `aot_function` that keeps views and in-place operations; None if torch has none."""
     name = "disable_functionalization"
     return {name: True} if name in signature(aot_function).parameters else None
 
 
 def wrappers_of_inputs() -> tuple[Any, Any]:
-    """Return AOTAutograd's wrappers of duplicated inputs, and of views that alias, which it replaces by their bases.
+    """Return AOTAutograd's wrappers of duplicated inputs, and of aliased views, which it replaces by their bases.
 
-    Raises ImportError where this torch has others.
+    Raises ImportError if this torch has others.
     """
     from torch._functorch._aot_autograd.runtime_wrappers import AOTDedupeWrapper, AOTSyntheticBaseWrapper
 
@@ -133,7 +133,7 @@ def wrappers_of_inputs() -> tuple[Any, Any]:
 
 @contextmanager
 def kept_meta(key: str) -> Generator[None, None, None]:
-    """Inside, nodes that are traced keep what is attached to them under `key`."""
+    """Make nodes that are traced inside keep the value that is attached to them under `key`."""
     import torch.fx.proxy
 
     fields: list[str] | None = getattr(torch.fx.proxy, "_COPY_META_FIELDS", None)
@@ -146,7 +146,7 @@ def kept_meta(key: str) -> Generator[None, None, None]:
 
 @contextmanager
 def with_meta(key: str, value: Any) -> Generator[None, None, None]:
-    """Inside, `value` is attached to nodes under `key`, where `kept_meta` has them keep it."""
+    """Attach `value` to nodes under `key` inside, if `kept_meta` makes them keep it."""
     meta = fx_traceback.current_meta
     before = meta.get(key)
     meta[key] = value
@@ -165,12 +165,12 @@ def annotation(node: torch.fx.Node, key: str) -> Any:
 
 
 def descriptor(node: torch.fx.Node) -> Any:
-    """Return AOTAutograd's description of a placeholder or of an output node's values, or None where torch has none."""
+    """Return AOTAutograd's description of a placeholder or of an output node's values, or None if torch has none."""
     return node.meta.get("desc")
 
 
 def placeholder_source(node: torch.fx.Node) -> str:
-    """Return the source of a placeholder by Dynamo (`L['x']`), or "" where this torch does not keep it."""
+    """Return the source of a placeholder by Dynamo (`L['x']`), or "" if this torch does not keep it."""
     source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
@@ -178,7 +178,7 @@ def placeholder_source(node: torch.fx.Node) -> str:
 
 @contextmanager
 def exact_positions() -> Generator[None, None, None]:
-    """Inside, the stacks that Dynamo prints mark the expressions of the instructions that it runs.
+    """Make the stacks that Dynamo prints inside mark the expressions of the running instructions.
 
     One torch leaves out the line on which an expression ends, and others leave out columns altogether.
     """
@@ -217,9 +217,10 @@ def exact_positions() -> Generator[None, None, None]:
 
 @dataclass(frozen=True)
 class BreakReason:
-    """Why Dynamo breaks a graph: the `kind` by PyTorch's own name, and what it says of this case.
+    """Describe why Dynamo breaks a graph: the `kind` by PyTorch's name, and the details of this case.
 
-    `stack` are the frames of the user's program, outermost first; `skipped` the functions that are not compiled at all.
+    `stack` are the frames of the user's program, outermost first; `skipped` are the functions that are not compiled at
+    all.
     """
 
     kind: str
@@ -231,7 +232,7 @@ class BreakReason:
 
 @contextmanager
 def watched_breaks(on_break: Callable[[BreakReason], None]) -> Generator[None, None, None]:
-    """Inside, `on_break` is called wherever Dynamo logs that it breaks a graph."""
+    """Call `on_break` inside whenever Dynamo logs a graph break."""
     from torch._dynamo import exc, graph_break_hints
     from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
     from torch._dynamo.symbolic_convert import InstructionTranslatorBase
@@ -251,7 +252,7 @@ def watched_breaks(on_break: Callable[[BreakReason], None]) -> Generator[None, N
         reasons = [parts for text, parts in formatted.items() if text in told]
         kind, explanation, hints = reasons[0] if reasons else (type(error).__name__, told, ())
         name = translator.f_code.co_name
-        if name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX):  # what is left of a function behind a break
+        if name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX):  # the rest of a function after a break
             name = name.removeprefix(f"{TORCH_DYNAMO_RESUME_IN_PREFIX}_").rpartition("_at_")[0]
         skipped = (name,) if getattr(error, "skip_frame", False) else ()
         stack = tuple(getattr(error, "real_stack", None) or (translator.frame_summary(),))
@@ -267,7 +268,7 @@ def watched_breaks(on_break: Callable[[BreakReason], None]) -> Generator[None, N
 
 
 def page_of_break(kind: str) -> tuple[str, str]:
-    """Return PyTorch's number for a kind of graph break and the address of its page; "" for what has none."""
+    """Return PyTorch's number for a kind of graph break and the URL of its page; "" without one."""
     from torch._dynamo import exc
 
     find = getattr(exc, "get_gbid_documentation_link", None)
@@ -282,8 +283,9 @@ def output_code(lowering: Any) -> str:
 
 
 def report_layouts(lowering: Any) -> None:
-    """Tell AOTAutograd how a lowered forward graph lays out its results, as Inductor does once it has compiled it: the
-    backward graph is compiled for inputs laid out like that."""
+    """Report the layouts of a lowered forward graph's results to AOTAutograd, as Inductor does after compiling it: the
+    backward graph is compiled for inputs with these layouts.
+    """
     from torch._inductor.utils import set_tracing_context_output_strides  # pyright: ignore[reportUnknownVariableType]
     from torch.fx.experimental.symbolic_shapes import SymExprPrinter, free_unbacked_symbols
 
@@ -304,7 +306,7 @@ _OPTIONS = {
 
 
 def options_of(step: Literal["partition", "inductor"]) -> str:
-    """Return the options that a step of the compiler depends on most, as ` (activation_memory_budget=1.0, …)`."""
+    """Return the main options of a step of the compiler, as ` (activation_memory_budget=1.0, …)`."""
     package, names = _OPTIONS[step]
     config = import_module(f"torch.{package}.config")
     options = [f"{name}={getattr(config, name)!r}" for name in names if hasattr(config, name)]
@@ -312,7 +314,7 @@ def options_of(step: Literal["partition", "inductor"]) -> str:
 
 
 def memory_budget(budget: float) -> AbstractContextManager[Any]:
-    """Inside, the min-cut partitioner keeps to a share of the memory that it would use, between 0 and 1."""
+    """Limit the min-cut partitioner inside to a share, between 0 and 1, of the memory that it would use."""
     import torch._functorch.config as functorch_config
 
     return functorch_config.patch({"activation_memory_budget": budget})
@@ -320,7 +322,7 @@ def memory_budget(budget: float) -> AbstractContextManager[Any]:
 
 @contextmanager
 def uncached() -> Generator[None, None, None]:
-    """Inside, Inductor compiles anew and in this process."""
+    """Make Inductor compile inside without its caches and in this process."""
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
@@ -332,7 +334,7 @@ def uncached() -> Generator[None, None, None]:
 
 
 def both_graphs() -> AbstractContextManager[Any]:
-    """Inside, AOTAutograd compiles the backward graph together with the forward; does nothing where torch cannot."""
+    """Make AOTAutograd compile the backward graph together with the forward inside; does nothing without support."""
     import torch._functorch.config as functorch_config
 
     name = "force_non_lazy_backward_lowering"
@@ -341,7 +343,7 @@ def both_graphs() -> AbstractContextManager[Any]:
 
 @contextmanager
 def as_if_compiling() -> Generator[None, None, None]:
-    """Inside, `torch.compiler.is_compiling()` and `is_exporting()` are true, as far as this torch has them."""
+    """Make `torch.compiler.is_compiling()` and `is_exporting()` true inside, if this torch has them."""
     flags = [f for f in ("_is_compiling_flag", "_is_exporting_flag") if hasattr(torch.compiler, f)]
     before = {flag: getattr(torch.compiler, flag) for flag in flags}
     try:
@@ -354,7 +356,7 @@ def as_if_compiling() -> Generator[None, None, None]:
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the tensor inside a wrapper of functorch's or of functionalization; None of any other."""
+    """Return the tensor inside a wrapper of functorch or of functionalization; None for any other."""
     if torch._is_functional_tensor(tensor):
         return torch._from_functional_tensor(tensor)
     elem = getattr(tensor, "elem", None)
@@ -368,7 +370,7 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
 def tensors_of_launch(
     kernel: Any, arguments: dict[str, Any], descriptors: Any
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the arguments that a Triton kernel reads, and those that it writes; none where this torch cannot tell."""
+    """Return the arguments that a Triton kernel reads, and those that it writes; none if this torch cannot tell."""
     from torch._higher_order_ops import triton_kernel_wrap
 
     identify = getattr(triton_kernel_wrap, "identify_accessed_tensors", None)
@@ -380,7 +382,7 @@ def tensors_of_launch(
 
 @contextmanager
 def launches_analyzed_once() -> Generator[None, None, None]:
-    """Inside, what a Triton kernel writes is found once for the same types and constants of its arguments."""
+    """Cache the analysis of a Triton kernel's writes inside, by the types and constants of its arguments."""
     from torch._higher_order_ops import triton_kernel_wrap
 
     results: dict[Any, Any] = {}

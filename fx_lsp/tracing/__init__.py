@@ -1,1 +1,1 @@
-"""The workspace side of tracing: finding targets, processes, cache, scheduling. Never imports torch."""
+"""Trace open files from the editor's side: targets, processes, cache, scheduling. Never imports torch."""

@@ -1,4 +1,4 @@
-"""What one text of a file says about its targets: names, slices, comments and cache keys. Reads syntax only."""
+"""Analyse one text of a file: its targets' names, slices, comments and cache keys. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ _LARGE_TEXT = 100_000
 
 @dataclass(frozen=True)
 class Plan:
-    """How to trace one target of a text. `lines` are those whose positions move with it: the slice's, the comment's."""
+    """Describe how to trace one target of a text. `lines` are the lines whose positions move with it: of its slice and
+    its comment.
+    """
 
     target: Target
     slice: Slice
@@ -67,11 +69,11 @@ class Plan:
 
 @dataclass
 class Analysis:
-    """One text of a file and what is in it; plans and keys are made when asked for and kept.
+    """Hold one text of a file with its analysis; plans and keys are computed on request and cached.
 
-    `failure` says why there are no targets. `passes` rewrite graphs, or look for parts of them, `steps` are targets.
-    `roots` are the directories to import from, the nearest first; `project` is what the settings of the project say of
-    the file, `recorded` the calls of its targets that were recorded, by name.
+    `failure` explains why there are no targets. `passes` rewrite graphs or match parts of them, `steps` are targets.
+    `roots` are the directories to import from, the nearest first; `project` has the project's settings for the file,
+    `recorded` the recorded calls of its targets, by name.
     """
 
     file: str
@@ -109,7 +111,7 @@ class Analysis:
         return self.graph.slice(target.name, names) if target.kind != "step" else self._step_slice(target.name, names)
 
     def key(self, name: str, interpreter: str, search_seconds: float) -> str:
-        """Return the cache key of the target `name` under an interpreter's identity."""
+        """Return the cache key of the target `name` with an interpreter's identity."""
         conditions = (name, interpreter, search_seconds)
         if conditions not in self._keys:
             plan = self.plan(name)
@@ -138,7 +140,7 @@ class Analysis:
         previous: tuple[InputSpec, ...] = (),
         work: Work = "",
     ) -> TraceRequest:
-        """Return what to ask a tracer for the target `name`, whose earlier text was traced with `previous` inputs."""
+        """Return the request to a tracer for the target `name`; `previous` are the inputs of its last trace."""
         plan = self.plan(name)
         sites = self._sites(plan.target, overlays) if plan.target.kind != "graph" else ()
         return TraceRequest(
@@ -166,29 +168,29 @@ class Analysis:
         )
 
     def _programs(self, sites: Iterable[CallSite], overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:
-        """Return the programs that may call a target: its own file, and those with calls that lead to it."""
+        """Return the programs that may call a target: its own file, and files with calls that lead to it."""
         own = ProgramFile(self.file, self.module, self.package)
         others = [ProgramFile(site.file, site.module, site.package) for site in sites if site.file != self.file]
         return tuple(program for program in dict.fromkeys((own, *others)) if self._is_run(program.file, overlays))
 
     def _is_run(self, file: str, overlays: Mapping[str, str]) -> bool:
-        """Return whether a file does something when it is run."""
+        """Return True if running a file has an effect."""
         read = read_file(file, overlays) if file != self.file else self
         return read is not None and read.graph is not None and driver_of(read.graph.index) is not None
 
     def watched(self) -> WatchedFile:
-        """Return what a world is to know of the file."""
+        """Return the description of the file for a world."""
         targets = tuple((target.name, target.kind) for target in self.targets.values())
         source = self.graph.text if self.graph is not None else self.text
         return WatchedFile(self.file, source, self.module, self.package, targets, self._is_run(self.file, {}))
 
     @cached_property
     def imports_project(self) -> bool:
-        """Return whether tracing a target of the file imports more of the project."""
+        """Return True if tracing a target of the file imports more of the project."""
         return bool(self.package) or (self.graph is not None and imports_from(self.graph.index, self.roots))
 
     def _kind(self, target: Target) -> TargetKind:
-        """Return what a tracer takes a target for: a step that is a function or a method by itself is that."""
+        """Return the kind of a target for a tracer: a step that is a whole function or method counts as that."""
         step = self.steps.get(target.name)
         if step is None or not isinstance(step.region, ast.FunctionDef):
             return target.kind
@@ -197,7 +199,7 @@ class Analysis:
         return "method" if len(step.path) == 1 and isinstance(step.path[0], ast.ClassDef) else "step"
 
     def _fits(self, target: Target, overlays: Mapping[str, str]) -> tuple[Fit, ...]:
-        """Return the configurations of the project that the target's parameters may mean."""
+        """Return the configurations of the project that may fit the target's parameters."""
         if self.graph is None or target.kind in ("graph", "step", "script"):
             return ()
         reads = parameter_reads(target.name, ProjectFile(self.file, self.text, self.graph), self.roots, overlays)
@@ -228,7 +230,7 @@ class Analysis:
         return sites(replace(target, kind=kind))
 
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
-        """Return the text of this file that says what the target `name` is called with: its callers and call sites."""
+        """Return the part of this file that shows the arguments of the target `name`: its callers and call sites."""
         if self.graph is None or name not in self.targets:
             return ""
         callers = self._callers(self.targets[name])
@@ -236,7 +238,7 @@ class Analysis:
         return "\n".join([*(caller.sliced for caller in callers), *(site.text + site.sliced for site in sites)])
 
     def text_run(self, functions: Collection[str]) -> str:
-        """Return what a program has run of this file, whose `functions` have run, without its positions."""
+        """Return the executed part of this file as text without positions; `functions` are the functions that ran."""
         if self.graph is None:
             return ""
         tree = parse(self.file, self.graph.text)
@@ -248,18 +250,18 @@ class Analysis:
 
     @property
     def trouble(self) -> str:
-        """Say what is wrong with the project's settings as far as they are about this file, or ""."""
+        """Return the error in the project's settings for this file, or ""."""
         unknown = next((name for name in self.project.inputs if self.graph and name not in self.targets), None)
         if unknown is None:
             return self.project.trouble
         return f"{PYPROJECT}: there is no function or module {unknown!r} in {self.file} that can be traced"
 
     def project_changed(self) -> bool:
-        """Return whether the project's settings or its recorded calls say something else of the file by now."""
+        """Return True if the project's settings or the recorded calls of the file have changed."""
         return read_project(self.file) != self.project or recorded_calls(self.file) != self.recorded
 
     def import_span(self) -> Span:
-        """Return where a problem of the whole file stands: its first import of torch, or line 1."""
+        """Return the span for a problem of the whole file: its first import of torch, or line 1."""
         line = (self.graph.index.import_line("torch") if self.graph else None) or 1
         content = split_lines(self.text)[line - 1].rstrip()
         return Span(self.file, line, 0, line, len(content.encode("utf-8", "surrogatepass")))
@@ -296,14 +298,15 @@ def _names_in(inputs: Iterable[WrittenInputs]) -> set[str]:
 
 @dataclass(frozen=True)
 class Texts:
-    """The unsaved texts of files, by path, and what is in those that parse."""
+    """Hold the unsaved texts of files, by path, and the analyses of those that parse."""
 
     by_path: Mapping[str, str]
     analyses: Mapping[str, Analysis]
 
     def get(self, path: str, /) -> str | None:
-        """Return the text of a file or, of `file::name`, what in it says how a target is called, and of what `ran`
-        returns what of it has run; None for others."""
+        """Return the text for a dependency: of a file; for `file::name`, the part that shows the target's arguments;
+        for a string from `ran`, the executed part. None for others.
+        """
         if (run := file_that_ran(path)) is not None:
             return self.analyses[run[0]].text_run(run[1]) if run[0] in self.analyses else None
         file, separator, name = path.partition("::")
@@ -313,5 +316,5 @@ class Texts:
 
 
 async def aside(text: str, work: Callable[[], T]) -> T:
-    """Run `work` here, or in a thread where the text it is about is long."""
+    """Return the result of `work`, run in a thread if its text is long."""
     return work() if len(text) < _LARGE_TEXT else await asyncio.to_thread(work)

@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: kept alive until they end, or until a newer one takes their place."""
+"""Run tasks in the background: kept alive until they end, or until a newer one replaces them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Background:
-    """Runs coroutines. `on_end` is called after each; what one raises goes to the loop's exception handler."""
+    """Run coroutines. `on_end` is called after each; exceptions go to the loop's exception handler."""
 
     def __init__(self, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
@@ -22,7 +22,7 @@ class Background:
         return task
 
     async def wait(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait until no coroutine runs any more."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -34,7 +34,7 @@ class Background:
 
 
 class Delayed:
-    """Starts the newest of what it is given, a moment later; what it was given before is cancelled."""
+    """Start the newest task after a delay, and cancel the previous one."""
 
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
@@ -42,16 +42,16 @@ class Delayed:
 
     @property
     def busy(self) -> bool:
-        """Return whether something runs, or will soon."""
+        """Return True if a task runs or is scheduled."""
         return self._timer is not None or (self._task is not None and not self._task.done())
 
     def start(self, seconds: float, start: Callable[[], asyncio.Task[None]]) -> None:
-        """Call `start` after some seconds, for a task."""
+        """Call `start`, which returns a task, after some seconds."""
         self.stop()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._start, start)
 
     def stop(self) -> None:
-        """Cancel what runs, or would soon."""
+        """Cancel the running or scheduled task."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:

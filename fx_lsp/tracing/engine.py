@@ -1,4 +1,5 @@
-"""Keeps the graphs of every open file fresh: reads texts, looks answers up, traces what is missing, most urgent first.
+"""Keep the graphs of every open file current: read texts, look answers up, trace the missing ones, the most urgent
+first.
 
 Everything runs on one asyncio loop; nothing here blocks it and nothing here imports torch.
 """
@@ -49,10 +50,10 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Open files and their traces. Use it from within one running asyncio loop.
+    """Trace open files. Use it from within one running asyncio loop.
 
-    `on_update(file)` is called when something that an editor shows has changed, several changes at once;
-    `on_status` whenever the status differs.
+    `on_update(file)` is called when displayed results have changed, once for several changes; `on_status` is called
+    whenever the status changes.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Engine:
         self._closed = False
 
     def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
-        """Note that a file was opened or its text changed. Returns at once."""
+        """Record that a file was opened or its text changed. Returns at once."""
         open_file = self._files.get(file)
         if self._closed or (open_file and open_file.text == text and open_file.workspace == roots):
             return
@@ -85,7 +86,7 @@ class Engine:
         self._touch(open_file)
 
     def close(self, file: str) -> None:
-        """Close a file: what only it needed is no longer traced, and the disk's text counts again."""
+        """Close a file: targets that only it needed are no longer traced, and its text on disk applies again."""
         closed = self._files.pop(file, None)
         if closed is None:
             return
@@ -96,13 +97,13 @@ class Engine:
         self._refresh_dependents(file)
 
     def focus(self, file: str, line: int) -> None:
-        """Trace what stands at `line` (from 1) first."""
+        """Trace the target at `line` (from 1) first."""
         if file in self._files and self._focus != Focus(file, line):
             self._focus = Focus(file, line)
             self._scheduler.refresh()
 
     def changed_on_disk(self, files: Collection[str]) -> None:
-        """Trace anew what depends on files that something else wrote, and try failed imports again."""
+        """Trace again the targets that depend on files written by other programs, and retry failed imports."""
         for open_file in self._files.values():
             if (
                 open_file.answers.failed_imports()
@@ -112,12 +113,12 @@ class Engine:
                 self._look_again(open_file)
 
     def saved(self, file: str) -> None:
-        """Look whether what a saved file depends on has changed on disk, and try failed imports again."""
+        """Check whether dependencies of a saved file have changed on disk, and retry failed imports."""
         if (open_file := self._files.get(file)) is not None:
             self._look_again(open_file)
 
     def state(self, file: str) -> FileState | None:
-        """Return what is known now, or None for a file that is not open. Never waits."""
+        """Return the current state, or None for a file that is not open. Never waits."""
         open_file = self._files.get(file)
         if open_file is not None and open_file.state is None:
             open_file.state = build_state(open_file, self._scheduler)
@@ -125,13 +126,13 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Return whether something is being read or traced."""
+        """Return True if a text is being read or traced."""
         return any(f.reading.busy for f in self._files.values()) or not self._scheduler.idle
 
     async def targets(self, file: str) -> tuple[Target, ...] | Failure:
-        """Return what can be traced in a file's present text, in order; wait until it is read, and trace nothing.
+        """Return the targets in a file's current text, in order. Waits until it is parsed, and traces nothing.
 
-        A `Failure` where the whole file has one, as in `FileState.syntax`.
+        Returns the `Failure` of the whole file, if it has one, as in `FileState.syntax`.
         """
         open_file = self._files.get(file)
         if open_file is None:
@@ -139,19 +140,19 @@ class Engine:
         return await self._when_settled(open_file, lambda: known_targets(open_file))
 
     async def outcome(self, file: str, name: str, work: Work = "", final: bool = False) -> Outcome:
-        """Return what tracing the present text of a target gives, and doing `work` with it.
+        """Return the outcome of tracing the current text of a target, or of doing `work` with it.
 
-        Wait for it, through edits made meanwhile, and with `final` for all that there is to know of it.
+        Waits for it, through edits made meanwhile, and with `final` for the complete answer.
 
-        Raises asyncio.CancelledError when everything was cancelled.
+        Raises asyncio.CancelledError if all traces are cancelled.
         """
         return (await self._answer(file, TargetQuestion(name, work), final))[0]
 
     async def stage(self, file: str, name: str, stage: str, work: Work = "") -> Stage | Failure:
-        """One stage of a target's present text, also of what ran of one that fails; waits for it. A `Failure` where
-        there is none.
+        """Return one stage of a target's current text, also of the partial run of a failing one; waits for it. Returns
+        a `Failure` without such a stage.
 
-        That of a pass that changed nothing is the stage before it.
+        The stage of a pass that changed nothing is the stage before it.
         """
         question = TargetQuestion(name, work)
         for _ in range(2):
@@ -176,22 +177,22 @@ class Engine:
         return Failure("unsupported", f"the stage {stage!r} of {name} could not be kept")
 
     def known(self, file: str, name: str, work: Work) -> Outcome | None:
-        """Return what is known of `work` with the present text of a target, without waiting."""
+        """Return the outcome of `work` with the current text of a target, or None. Never waits."""
         answer = self._files[file].current(TargetQuestion(name, work)) if file in self._files else None
         return answer.outcome if answer else None
 
     def forget(self, file: str, name: str, work: Work) -> None:
-        """Nobody looks at `work` with a target any more: what it says of places in the code is said no longer."""
+        """Drop the result of `work` with a target, including its remarks on the code."""
         if file in self._files and self._files[file].answers.drop(TargetQuestion(name, work)):
             self._touch(self._files[file])
 
     def dependencies(self, file: str, name: str, work: Work) -> tuple[Dependency, ...]:
-        """Return the other files that what is known of `work` with a target depends on."""
+        """Return the other files that the result of `work` with a target depends on."""
         answer = self._files[file].answers.get(TargetQuestion(name, work)) if file in self._files else None
         return answer.answer.dependencies if answer else ()
 
     def recent(self, file: str) -> list[Target]:
-        """Return what a pass in `file` can be run on: traced targets of that file, then of the others."""
+        """Return the targets that a pass in `file` can run on: traced targets of that file, then of the others."""
         own_first = sorted(self._files.values(), key=lambda f: f.file != file)
         return [target for open_file in own_first for target in open_file.traced()]
 
@@ -200,16 +201,18 @@ class Engine:
         return open_file.good.passes if (open_file := self._files.get(file)) and open_file.good else ()
 
     def plan(self, file: str, name: str) -> Plan | None:
-        """Return how a target in the last good text of a file is traced."""
+        """Return the plan to trace a target in the last good text of a file, or None."""
         good = self._files[file].good if file in self._files else None
         return good.plan(name) if good and name in good.targets else None
 
     def remarks(self, file: str) -> list[Remark]:
-        """Return what work with targets of all open files says of places in `file`."""
+        """Return the remarks in `file` from work with targets of all open files."""
         return [remark for open_file in self._files.values() for remark in open_file.answers.remarks(file)]
 
     def stage_now(self, file: str, name: str, stage: str, work: Work = "") -> Stage | None:
-        """Return the stage of what `state` shows, or of what is known of `work`, if it is at hand without waiting."""
+        """Return a stage of the answer that `state` shows, or of the answer to `work`, if it is available without
+        waiting.
+        """
         open_file, question = self._files.get(file), TargetQuestion(name, work)
         answer = open_file.answers.get(question) if open_file else None
         if open_file is None or answer is None:
@@ -218,7 +221,7 @@ class Engine:
         return open_file.answers.stage(question, decoded, open_file.text) if decoded is not None else None
 
     def cancel_all(self) -> None:
-        """Stop every trace. What was cancelled is traced again after an edit, or when it is asked for."""
+        """Stop every trace. A cancelled target is traced again after an edit, or on request."""
         for open_file in self._files.values():
             open_file.requests.cancel()
         self._scheduler.stop()
@@ -226,7 +229,7 @@ class Engine:
             self._touch(open_file)
 
     async def restart(self) -> None:
-        """End the tracers, forget what may have been bad luck, and trace anew."""
+        """End the tracers, drop answers that may have failed by chance, and trace again."""
         await self._scheduler.cancel()
         await self._interpreters.close()
         self._answers.close()
@@ -238,7 +241,7 @@ class Engine:
             self._touch(open_file)
 
     async def configure(self, settings: EngineSettings) -> None:
-        """Take other settings; tracers are restarted where they differ."""
+        """Apply new settings; tracers are restarted if they differ."""
         if settings == self._settings:
             return
         previous, self._settings = self._settings, settings
@@ -248,7 +251,7 @@ class Engine:
         await self.restart()
 
     async def shutdown(self) -> None:
-        """End every process and task; the engine takes no more files."""
+        """End every process and task; the engine accepts no more files."""
         self._closed = True
         for open_file in self._files.values():
             open_file.reading.stop()
@@ -285,7 +288,7 @@ class Engine:
             self._touch(open_file)
 
     async def _resolve(self, open_file: OpenFile, analysis: Analysis) -> None:
-        """Find the keys of the targets, show what is known of them, and have the rest traced."""
+        """Compute the keys of the targets, show the stored answers, and trace the rest."""
         try:
             if not isinstance(open_file.interpreter, TracingInterpreter):
                 open_file.interpreter = self._interpreters.find(self._settings, open_file.workspace)
@@ -324,7 +327,7 @@ class Engine:
             self._scheduler.add(job)
 
     def _trace_variants(self, open_file: OpenFile, name: str) -> None:
-        """Trace the variants of a target that it had no time for itself, once nothing more urgent is to be done."""
+        """Trace the variants for which a target's own trace had no time, once nothing more urgent is left."""
         answer = open_file.current(TargetQuestion(name))
         for variant in untried(answer.outcome) if answer is not None and self._settings.trace_on_open else ():
             question = TargetQuestion(name).of_variant(variant)
@@ -398,7 +401,9 @@ class Engine:
     async def _when_settled(
         self, open_file: OpenFile, look: Callable[[], T | None], *questions: TargetQuestion
     ) -> T | Failure:
-        """Return what `look` says once the present text is settled; ask it at every change until it is not None."""
+        """Return the result of `look` once the current text is settled; call it at every change until it is
+        not None.
+        """
 
         def settled() -> T | Failure | None:
             if not self._is_open(open_file):

@@ -1,4 +1,4 @@
-"""An open file as the engine sees it: its text, what is known of its targets, and how that moves with edits."""
+"""Track an open file: its text, the answers on its targets, and their positions through edits."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fx_lsp.tracing.workers.interpreter import TracingInterpreter
 
 T = TypeVar("T")
 TYPING_SECONDS = 0.2
-"""Edits that follow each other sooner are those of somebody who types."""
+"""The longest time in seconds between two edits that counts as typing."""
 SLOW_SECONDS = 3.0
-"""Traces that took longer wait for those of the same file that did not."""
+"""Traces that took longer, in seconds, wait for the faster ones of the same file."""
 
 
 class TraceProgress(Enum):
-    """Tell how far the trace of a target's present text is: not begun nor wanted, on its way, or known."""
+    """The progress of the trace of a target's current text: neither begun nor wanted, running or queued, or done."""
 
     NOT_TRACED = "not traced"
     TRACING = "tracing"
@@ -40,11 +40,11 @@ class TraceProgress(Enum):
 
 @dataclass(frozen=True)
 class TargetState:
-    """A target and what is known of it.
+    """Hold a target with its outcome.
 
-    The outcome is that of the present text once that is traced; until then that of an earlier one, if there is any,
-    moved to where its lines are now. `key` names the present text's trace, or is None before that is known. `seconds`
-    is what tracing took with torch warm, None where the answer was known already.
+    The outcome is that of the current text once it is traced; until then that of an earlier text, if any, moved to the
+    current lines. `key` identifies the current text's trace, or is None until it is computed. `seconds` is the time of
+    tracing with torch imported, None for a stored answer.
     """
 
     target: Target
@@ -55,21 +55,21 @@ class TargetState:
 
     @property
     def pending(self) -> bool:
-        """Return whether a newer outcome is on its way."""
+        """Return True if a newer outcome is pending."""
         return self.progress is TraceProgress.TRACING
 
     @property
     def stale(self) -> bool:
-        """Return whether the outcome is that of an earlier text."""
+        """Return True if the outcome is that of an earlier text."""
         return self.outcome is not None and self.progress is not TraceProgress.TRACED
 
 
 @dataclass(frozen=True)
 class FileState:
-    """What is known of a file now.
+    """Hold the current state of a file.
 
     `syntax` is a failure of the whole file: it does not parse (then the targets are those of its last good text), or
-    (kinds "interpreter" and "no-torch") nothing can be traced with its interpreter.
+    (kinds "interpreter" and "no-torch") its interpreter cannot trace.
     """
 
     file: str
@@ -79,8 +79,9 @@ class FileState:
 
 
 class TextKeys:
-    """The keys of what may be asked about one good text, and what is traced before what: the less code a target
-    reaches, the sooner. `targets` are the keys of their traces."""
+    """Hold the keys of possible questions about one good text, and the order of traces: targets that reach less code
+    come first. `targets` are the keys of their traces.
+    """
 
     def __init__(self, analysis: Analysis, keys: Mapping[str, str]) -> None:
         self.analysis = analysis
@@ -90,7 +91,7 @@ class TextKeys:
         self._questions = {key: TargetQuestion(name) for name, key in keys.items()}
 
     def __getitem__(self, question: TargetQuestion) -> str | None:
-        """Return the key of a question, or None where its target is not there."""
+        """Return the key of a question, or None if the text does not have its target."""
         if question.target not in self.targets:
             return None
         lines = sorted(self.analysis.plan(question.target).lines) if question.work else ()
@@ -99,16 +100,16 @@ class TextKeys:
         return key
 
     def question(self, key: str) -> TargetQuestion | None:
-        """Return the question that was last seen to have a key."""
+        """Return the last question that had a key, or None."""
         return self._questions.get(key)
 
     def order(self, question: TargetQuestion) -> int:
-        """Return the place of a question's target among those of the text."""
+        """Return the rank of a question's target among those of the text."""
         return self._order[question.target]
 
 
 class Requests:
-    """Hold who waits for what is not known of a file yet. Each is asked again whenever something may have changed."""
+    """Hold the waiting requests of a file. Each is checked again after every possible change."""
 
     def __init__(self) -> None:
         self._questions = Counter[TargetQuestion]()
@@ -122,16 +123,16 @@ class Requests:
         return iter(+self._questions)
 
     def look_again(self) -> None:
-        """Ask everyone who waits whether it is known by now."""
+        """Check every waiting request again."""
         self._changed.set()
 
     def cancel(self) -> None:
-        """Have everyone who waits raise asyncio.CancelledError."""
+        """Make every waiting request raise asyncio.CancelledError."""
         self._cancelled += 1
         self._changed.set()
 
     async def wait(self, look: Callable[[], T | None], *questions: TargetQuestion) -> T:
-        """Return what `look` says, once that is not None. It waits for the answers to some questions."""
+        """Return the result of `look`, once it is not None. The request waits for the answers to `questions`."""
         cancelled = self._cancelled
         self._questions.update(questions)
         try:
@@ -148,10 +149,10 @@ class Requests:
 
 @dataclass(eq=False)
 class OpenFile:
-    """A file in an editor.
+    """Hold a file in an editor.
 
-    `read` is the text that was read last, with why it cannot be used, if so; `good` the last analysis that parsed, and
-    `keys` are those of its targets once they are known. In place of an `interpreter` there may be why there is none.
+    `read` is the text that was parsed last, with its failure, if any; `good` is the last analysis that parsed, and
+    `keys` are those of its targets once computed. `interpreter` may be the error of starting it.
     """
 
     file: str
@@ -169,8 +170,9 @@ class OpenFile:
     rest: float = 0.0
 
     def edit(self, text: str, workspace: tuple[str, ...]) -> None:
-        """The text is another one. Once somebody types, that is: edits soon after each other, `rest` is how many
-        seconds tracing waits for the next key."""
+        """Replace the text. If edits follow each other quickly, `rest` is how many seconds tracing waits for the next
+        key.
+        """
         now = asyncio.get_running_loop().time()
         self.rest = TYPING_SECONDS if now - self.edited < TYPING_SECONDS else 0.0
         if self.workspace != workspace:
@@ -179,57 +181,59 @@ class OpenFile:
 
     @property
     def broken(self) -> Failure | None:
-        """Return why the text that was read last cannot be used, if so."""
+        """Return the failure of the text that was parsed last, if any."""
         return self.read[1] if self.read is not None else None
 
     @property
     def trouble(self) -> WorkerStartError | None:
-        """Return why nothing can be traced with the interpreter, if so."""
+        """Return the error of the interpreter, if any."""
         if isinstance(self.interpreter, WorkerStartError):
             return self.interpreter
         return self.interpreter.error if self.interpreter is not None else None
 
     @property
     def is_read(self) -> bool:
-        """Return whether the present text is the one that was read last."""
+        """Return True if the current text is the one that was parsed last."""
         return self.read is not None and self.read[0] == self.text
 
     @property
     def settled(self) -> bool:
-        """Return whether everything that can be known of the present text without tracing is known."""
+        """Return True if everything that needs no trace is known of the current text."""
         if not self.is_read:
             return False
         return self.broken is not None or self.trouble is not None or self.present_keys is not None
 
     @property
     def present_keys(self) -> TextKeys | None:
-        """Return the keys of the last good text, once they are known."""
+        """Return the keys of the last good text, once they are computed."""
         return self.keys if self.keys is not None and self.keys.analysis is self.good else None
 
     def key_of(self, question: TargetQuestion) -> str | None:
-        """Return the key that a question has in the text whose keys are known; None where its target is not there."""
+        """Return the key of a question in the text with computed keys; None if that does not have its target."""
         return self.keys[question] if self.keys is not None else None
 
     def take_keys(self, keys: TextKeys) -> dict[TargetQuestion, str]:
-        """Take the keys of a text, forget answers about targets that are gone, and return the keys of questions."""
+        """Store the keys of a text, and drop the answers on removed targets. Return the keys of all targets, and of the
+        other known or pending questions.
+        """
         self.keys = keys
         self.answers.drop_others(keys.targets)
         return self.keys_of_questions(keys)
 
     def keys_of_questions(self, keys: TextKeys) -> dict[TargetQuestion, str]:
-        """Return the keys of all targets of a text, and of other questions that have an answer or wait for one."""
+        """Return the keys of all targets of a text, and of the other known or pending questions."""
         questions = [*map(TargetQuestion, keys.targets), *self.answers, *self.requests]
         return {question: key for question in questions if (key := keys[question]) is not None}
 
     def slowness(self, question: TargetQuestion) -> tuple[bool, int]:
-        """Return what puts a trace after others: that its last one was slow, and how much code it reaches."""
+        """Return a sort key for a trace: whether its last run was slow, and how much code it reaches."""
         assert self.keys is not None, "what is traced has a key"
         answer = self.answers.get(question)
         slow = answer is not None and answer.seconds is not None and answer.seconds > SLOW_SECONDS
         return slow, self.keys.order(question)
 
     def traced(self) -> list[Target]:
-        """Return the targets whose graphs are known."""
+        """Return the targets with a trace."""
         targets = (
             (target, self.answers.get(TargetQuestion(n)))
             for n, target in (self.good.targets if self.good else {}).items()
@@ -237,26 +241,27 @@ class OpenFile:
         return [target for target, answer in targets if answer is not None and isinstance(answer.outcome, Trace)]
 
     def show(self, question: TargetQuestion, key: str, answer: CachedTrace, seconds: float | None = None) -> None:
-        """`answer` is what is known of the text whose keys are known; it took `seconds`, where it was traced now."""
+        """Store an answer for the text with computed keys; `seconds` is the time of a new trace."""
         assert self.keys is not None, "the answer has a key"
         analysis = self.keys.analysis
         self.answers.put(question, key, answer, analysis.text, analysis.plan(question.target).lines, seconds)
 
     def current(self, question: TargetQuestion) -> PlacedAnswer | None:
-        """Return the answer for the present text, or None while it is not known."""
+        """Return the answer for the current text, or None until it is available."""
         answer = self.answers.get(question)
         return answer if answer and self.settled and answer.key == self.key_of(question) else None
 
     def is_partly_known(self, question: TargetQuestion, key: str) -> bool:
-        """Return whether the trace `key` has answered the question, and is still to add to that: its answer is stored
-        once it has ended."""
+        """Return True if the trace `key` has answered the question, and a more complete answer follows; its answer is
+        stored once it has ended.
+        """
         answer = self.answers.get(question)
         return answer is not None and answer.key == key and not answer.answer.final
 
     def progress(self, target: str, tracing: Container[str]) -> TraceProgress:
-        """Return how far the trace of a target is; `tracing` tells which keys are being traced or wait for it.
+        """Return the progress of the trace of a target; `tracing` contains the keys of running and queued traces.
 
-        While a text does not parse, what is known is that of an earlier one.
+        While a text does not parse, the answer is that of an earlier one.
         """
         question = TargetQuestion(target)
         key = self.present_keys[question] if self.present_keys is not None else None
@@ -269,17 +274,17 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class Focus:
-    """Where the cursor is; `line` counts from 1, None before that is known."""
+    """Hold the place of the cursor; `line` counts from 1, None if unknown."""
 
     file: str
     line: int | None = None
 
 
 def urgency(files: Iterable[OpenFile], focus: Focus | None, key: str, unasked: bool) -> Urgency | None:
-    """Return how urgent the trace `key` is: asked for, at the cursor, in the focused file, elsewhere, a variant of a
-    target or a script as a whole; quick first.
+    """Return the urgency of the trace `key`: requested, at the cursor, in the focused file, elsewhere, a variant of a
+    target or a whole script; fast traces first.
 
-    None where nobody wants it; without `unasked`, only what is asked for is wanted, to its end.
+    None if it is not needed. Without `unasked`, only requested traces are needed, to their end.
     """
     wanted: list[Urgency] = []
     for open_file in files:
@@ -302,7 +307,7 @@ def urgency(files: Iterable[OpenFile], focus: Focus | None, key: str, unasked: b
 
 
 def trouble_of(open_file: OpenFile) -> Failure | None:
-    """Return the failure of the whole file, if there is one."""
+    """Return the failure of the whole file, or None."""
     error, good = open_file.trouble, open_file.good
     if open_file.broken is not None or error is None:
         return open_file.broken
@@ -318,7 +323,7 @@ def known_targets(open_file: OpenFile) -> tuple[Target, ...] | Failure:
 
 
 def known_outcome(open_file: OpenFile, question: TargetQuestion) -> tuple[Outcome, str] | None:
-    """Return what a settled file knows, and the key of that ("" without one); None before a trace."""
+    """Return the outcome of a settled file, and its key ("" without one); None before a trace."""
     failure = trouble_of(open_file)
     if failure is not None:
         return failure, ""
@@ -331,16 +336,18 @@ def known_outcome(open_file: OpenFile, question: TargetQuestion) -> tuple[Outcom
 
 
 def unsaved_texts(files: Iterable[OpenFile]) -> Texts:
-    """Return the last good text of every open file: one that does not parse would only break those that import it."""
+    """Return the last good text of every open file: a text that does not parse would only break the files that import
+    it.
+    """
     by_path = {open_file.file: open_file for open_file in files}
     good = {file: open_file.good for file, open_file in by_path.items() if open_file.good is not None}
     return Texts({file: (f.good.text if f.good else f.text) for file, f in by_path.items()}, good)
 
 
 def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
-    """Return what an editor may show now. `tracing` tells which keys are being traced or wait for it.
+    """Return the state that an editor may show. `tracing` contains the keys of running and queued traces.
 
-    What turned out to be no tensor code is not among the targets.
+    Targets that turned out not to be tensor code are left out.
     """
     good, text, keys = open_file.good, open_file.text, open_file.present_keys
     targets: list[TargetState] = []
@@ -358,9 +365,9 @@ def build_state(open_file: OpenFile, tracing: Container[str]) -> FileState:
 
 
 def _with_errors_of_scripts(targets: Sequence[TargetState]) -> Iterator[TargetState]:
-    """Yield the targets; a step in which a script goes wrong fails likewise, even if its graphs could be captured.
+    """Yield the targets; a step in which a script fails also fails, even if its graphs were captured.
 
-    The graphs do not have what the script does between them, such as a step of its optimizer.
+    The graphs do not contain the script's code between them, such as an optimizer step.
     """
     failures = [s.outcome for s in targets if s.target.kind == "script" and isinstance(s.outcome, Failure)]
     errors = [failure for failure in failures if failure.severity == "error" and failure.span is not None]

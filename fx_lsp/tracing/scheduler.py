@@ -1,4 +1,4 @@
-"""Which trace runs next: most urgent first, so many at once, and none that nobody waits for."""
+"""Schedule traces: the most urgent first, a limited number at once, and none that is not needed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 Urgency = tuple[int, ...]
-"""Smaller is sooner."""
+"""A sort key; smaller is sooner."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Work named by `key`; `lane` are jobs that share one limit; `title` is what the status calls it."""
+    """Describe work named by `key`; jobs of one `lane` share a limit; `title` is its name in the status."""
 
     key: str
     lane: Hashable
@@ -25,11 +25,11 @@ class Job:
 
 
 class Scheduler:
-    """Runs jobs, at most `limit` of each lane at once.
+    """Run jobs, at most `limit` of each lane at once.
 
-    `urgency(key)` is asked whenever a place is free, so that jobs overtake each other as the user moves; None means
-    that nobody wants the job any more: it is dropped, or cancelled where it runs. `on_change` is called after every
-    start and end.
+    `urgency(key)` is called whenever a slot is free, so that jobs overtake each other as the user moves. None means
+    that the job is not needed any more: it is dropped, or cancelled if it runs. `on_change` is called after every start
+    and end.
     """
 
     def __init__(self, limit: int, urgency: Callable[[str], Urgency | None], on_change: Callable[[], None]) -> None:
@@ -48,12 +48,12 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing runs or waits."""
+        """Return True if no job runs or waits."""
         return not self._waiting and not self._running
 
     @property
     def message(self) -> str:
-        """`tracing Block (3 of 12)`, or "" when idle. Counts begin anew after each idle moment."""
+        """Return `tracing Block (3 of 12)`, or "" when idle. Counts restart after each idle moment."""
         if not self._running:
             return ""
         total = self._done + len(self._running) + len(self._waiting)
@@ -67,7 +67,7 @@ class Scheduler:
             self.refresh()
 
     def refresh(self) -> None:
-        """Drop and cancel what nobody wants, and start what there is room for."""
+        """Drop and cancel unneeded jobs, and start others in the free slots."""
         urgencies = {key: self._urgency(key) for key in (*self._waiting, *self._running)}
         for key, urgency in urgencies.items():
             if urgency is None:
@@ -97,19 +97,19 @@ class Scheduler:
         self._on_change()
 
     async def cancel(self) -> None:
-        """`stop`, and wait until everything has ended."""
+        """Drop and cancel everything, and wait until all jobs have ended."""
         self.stop()
         while self._running:
             await asyncio.wait([task for _, task in self._running.values()])
             await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """`cancel`, and take no more jobs."""
+        """Cancel everything, and accept no more jobs."""
         self._closed = True
         await self.cancel()
 
     def _cancel(self, key: str) -> None:
-        """Cancel a running job once: a second time would interrupt its cleaning up."""
+        """Cancel a running job once: a second time would interrupt its clean-up."""
         if key in self._running and key not in self._cancelled:
             self._cancelled.add(key)
             self._running[key][1].cancel()
@@ -119,7 +119,7 @@ class Scheduler:
         self._cancelled.discard(key)
         if task.cancelled():
             if key not in self._stopped and not self._closed:
-                self._waiting[key] = job  # it may be wanted again by now; refresh drops it where it is not
+                self._waiting[key] = job  # it may be needed again by now; if not, refresh drops it
         else:
             self._done += 1
         self._stopped.discard(key)

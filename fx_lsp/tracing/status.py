@@ -1,4 +1,4 @@
-"""Tells the server what changed: several changes at once, and a status only when it differs."""
+"""Report changes to the server: several changes at once, and a status only when it differs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _COALESCE_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class EngineStatus:
-    """`quiescent`: nothing is being read or traced, so that what `state` says is final. `message` is one line."""
+    """Hold the engine's status. `quiescent`: nothing is being read or traced, so `state` is final. `message` is one
+    line.
+    """
 
     health: Literal["ok", "warning", "error"]
     quiescent: bool
@@ -22,7 +24,7 @@ class EngineStatus:
 
 
 class Doing(Protocol):
-    """What a status needs to know of an interpreter."""
+    """Describe the part of an interpreter that a status needs."""
 
     @property
     def error(self) -> WorkerError | None: ...
@@ -33,7 +35,9 @@ class Doing(Protocol):
 def summarize(
     interpreters: Iterable[Doing], troubles: Sequence[WorkerError], tracing: str, storing: str, quiescent: bool
 ) -> EngineStatus:
-    """Return the status: errors of interpreters, then of files, what is being done, why answers are not stored."""
+    """Return the status: errors of interpreters, then of files, the running work, the reason why answers are not
+    stored.
+    """
     listed = list(interpreters)
     errors = [one.error for one in listed if one.error] or troubles
     doing = [one.message for one in listed if one.message] or [tracing]
@@ -43,7 +47,7 @@ def summarize(
 
 
 class Reporter:
-    """Collects changed files and calls back a moment later."""
+    """Collect changed files and call back a moment later."""
 
     def __init__(
         self,
@@ -60,17 +64,17 @@ class Reporter:
         self._closed = False
 
     def file_changed(self, file: str) -> None:
-        """Note that what an editor shows of `file` has changed."""
+        """Record that the displayed results of `file` have changed."""
         self._updated[file] = None
         self.status_changed()
 
     def status_changed(self) -> None:
-        """Note that the status may have changed."""
+        """Record that the status may have changed."""
         if self._timer is None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(_COALESCE_SECONDS, self._report)
 
     def close(self) -> None:
-        """Report nothing more."""
+        """Report no more changes."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""One question to a tracer: what it needs to know, its answer, and what that depends on."""
+"""Send one question to a tracer: its data, its answer, and the answer's dependencies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Asked:
-    """An answer and the files that it depends on; `repeats` as in `TracerAnswer`; `seconds` if it was traced."""
+    """Hold an answer and the files that it depends on; `repeats` is as in `TracerAnswer`; `seconds` is set if it was
+    traced.
+    """
 
     reply: TraceReply
     seconds: float | None
@@ -31,9 +33,11 @@ class Asked:
 
 
 def may_share(request: TraceRequest, analysis: Analysis) -> bool:
-    """Return True if a target is to be traced where its project is imported and its programs have run for others too.
+    """Return True if a target should be traced in a world, which imports the project and runs its programs for all
+    targets.
 
-    A compiler asks devices itself, and what is written down of a GPU means a machine that has one.
+    False for work of a compiler, which queries devices itself, and for written inputs on a GPU, which mean a machine
+    with one.
     """
     if request.work or any("@cuda" in comment.text for comment in request.given):
         return False
@@ -41,7 +45,7 @@ def may_share(request: TraceRequest, analysis: Analysis) -> bool:
 
 
 def world_of(analysis: Analysis, texts: Texts) -> WorldRequest:
-    """Return what a world is to know that has the targets of a file: those of all open files with the same roots."""
+    """Return the request to a world for the targets of a file, with those of all open files with the same roots."""
     others = [
         other for other in texts.analyses.values() if other.roots == analysis.roots and other.file != analysis.file
     ]
@@ -61,9 +65,9 @@ async def ask(
     search_seconds: float,
     early: EarlyReply | None = None,
 ) -> Asked:
-    """Have a question answered by a tracer. A bug of ours is a `Failure` too. Raises WorkerStartError.
+    """Return a tracer's answer to a question. A bug of fx-lsp is a `Failure` too. Raises WorkerStartError.
 
-    `early` is given replies that are not final.
+    `early` receives replies that are not final.
     """
 
     def prepare() -> TraceRequest | Failure:

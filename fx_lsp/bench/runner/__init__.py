@@ -1,1 +1,1 @@
-"""The process that runs a job: it needs nothing but the standard library, and runs code of nobody else."""
+"""Run a job: this process only needs the standard library, and runs no foreign code."""

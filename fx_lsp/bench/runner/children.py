@@ -1,4 +1,4 @@
-"""A process for each variant: it answers requests one at a time, a line of JSON each way."""
+"""Manage a process for each variant: it answers requests one at a time, a line of JSON each way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _lock = threading.Lock()
 _over = False
 _LAST_SECONDS = 10.0
 _MAX_OUTPUT = 4000
-"""Characters of what a process printed that are looked at when it died."""
+"""The most characters of a process's output that are inspected after its death."""
 
 
 class ChildError(Exception):
@@ -28,7 +28,7 @@ class ChildError(Exception):
 
 
 class VariantProcess:
-    """A process of `fx_lsp.bench.variant`, behind the command `prefix`. What it prints goes to `log`.
+    """Manage a process of `fx_lsp.bench.variant`, behind the command `prefix`. Its output goes to `log`.
 
     `marks` are the moments, by the clock of this process, that it marked.
     """
@@ -47,14 +47,14 @@ class VariantProcess:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 env=dict(environment),
-                cwd=log.parent,  # where no module shadows another
-                start_new_session=True,  # so that the processes that it starts end with it
+                cwd=log.parent,  # in which no module shadows another
+                start_new_session=True,  # so that its children end with it
             )
             _all.add(self)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def ask(self, request: Mapping[str, Any], seconds: float, hear: Callable[[str], None] | None = None) -> Any:
-        """Return the answer to a request, within `seconds`; `hear` is told what it says meanwhile.
+        """Return the answer to a request, within `seconds`; `hear` is called with its progress.
 
         Raises ChildError, after which the process is gone.
         """
@@ -80,7 +80,7 @@ class VariantProcess:
                 hear(answer["progress"])
 
     def end(self, seconds: float) -> None:
-        """Have it end by itself. Raises ChildError where it does not within `seconds`."""
+        """Let it end by itself. Raises ChildError if it does not within `seconds`."""
         try:
             pipe = self._process.stdin
             assert pipe is not None
@@ -91,14 +91,14 @@ class VariantProcess:
             raise ChildError("It did not end.") from None
 
     def kill(self) -> None:
-        """End it and what it started, at once."""
+        """Kill it and its children at once."""
         _all.discard(self)
         with suppress(OSError):
             if hasattr(os, "killpg"):
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
-        with suppress(subprocess.TimeoutExpired):  # one that a driver holds may not even die
+        with suppress(subprocess.TimeoutExpired):  # one that a driver blocks may not even die
             self._process.wait(_LAST_SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -108,7 +108,7 @@ class VariantProcess:
     def _listen(self) -> None:
         pipe = self._process.stdout
         assert pipe is not None
-        with suppress(ValueError):  # it was closed here, or what came is no JSON: both end the process's part
+        with suppress(ValueError):  # it was closed here, or the input is not JSON: both end the process's part
             for line in pipe:
                 message = json.loads(line)
                 if "mark" in message:
@@ -129,7 +129,7 @@ class VariantProcess:
 
 
 def kill_all() -> None:
-    """End all of them; none can be started afterwards."""
+    """Kill all of them; none can be started afterwards."""
     global _over
     with _lock:
         _over = True

@@ -1,4 +1,4 @@
-"""The state of the machine and its card, as far as it can be asked for without torch."""
+"""Query the state of the machine and its card, as far as possible without torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIELDS = (
     "temperature.gpu",
 )
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-"""What drivers call the same, newer ones first."""
+"""The drivers' names of the same field, newer ones first."""
 _THROTTLING = {
     0x2: "the clocks that an application set",
     0x4: "the power limit",
@@ -34,11 +34,11 @@ _THROTTLING = {
     0x80: "the power brake",
     0x100: "the display's clocks",
 }
-"""What holds clocks down, by the bits that NVML has for it; that a card is idle, or keeps pace with others, is none."""
+"""The reasons for reduced clocks, by NVML's bits; an idle card, or one synchronised with others, is not throttled."""
 
 
 def machine(device: str) -> Machine:
-    """Return what is known of this machine now, of a card where `device` is one; the rest stays empty."""
+    """Return the current state of this machine, and of a card if `device` is one; unknown fields stay empty."""
     here = Machine(python=platform.python_version(), cpu=_cpu(), threads=os.cpu_count() or 0)
     if not device.startswith("cuda"):
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
@@ -68,14 +68,14 @@ def machine(device: str) -> Machine:
 
 
 def card(device: str) -> str:
-    """Return what `nvidia-smi` calls a device of CUDA: with CUDA_VISIBLE_DEVICES, numbers are other ones."""
+    """Return `nvidia-smi`'s name of a CUDA device: CUDA_VISIBLE_DEVICES changes numbers."""
     number = int(device.partition(":")[2] or 0)
     visible = [v.strip() for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v.strip()]
     return visible[number] if number < len(visible) else str(number)
 
 
 def _query(what: str, card: str) -> list[list[str]]:
-    """Return the rows of an answer of `nvidia-smi`; none where it is absent or refuses."""
+    """Return the rows of an answer of `nvidia-smi`; empty if it is missing or fails."""
     command = ["nvidia-smi", what, "--format=csv,noheader,nounits", "-i", card]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
@@ -99,7 +99,7 @@ def _cpu() -> str:
 
 
 def seen(before: Machine, looks: Sequence[Machine]) -> Machine:
-    """Return the machine as it was before a run, with clocks and temperature of looks at it under load."""
+    """Return the machine as before a run, with clocks and temperature of observations under load."""
     if not looks:
         return before
     clocks = [look.sm_clock for look in looks if look.sm_clock is not None]
@@ -114,7 +114,7 @@ def seen(before: Machine, looks: Sequence[Machine]) -> Machine:
 
 
 def warnings(machine: Machine) -> Sequence[str]:
-    """Say why what was measured may mislead."""
+    """Return sentences on why the measurements may mislead."""
     sentences: list[str] = []
     if machine.others:
         where = "GPU" if machine.gpu else "CPU"

@@ -1,4 +1,4 @@
-"""What is known of each variant of each case while a job runs, and the rows of its report."""
+"""Track each variant of each case while a job runs, and build the rows of its report."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fx_lsp.measured import (
 )
 
 SLOW_CLOCK, SLACK = 1.5, 0.3
-"""How many times as long as a process says, and how many seconds on top, its measurements may take by our clock."""
+"""The factor, and the additional seconds, by which our clock may exceed a process's clock for its measurements."""
 
 
 @dataclass
 class VariantRun:
-    """One variant of one case. `samples` are milliseconds of a first and a second measurement; `said` and `seen` are
-    the seconds that the measurements took by the clock of its process, and by ours; `free` is in bytes; `doubts` are
-    about calls that were timed.
+    """Hold one variant of one case. `samples` are milliseconds of a first and a second measurement; `said` and `seen`
+    are the seconds of the measurements by the clock of its process, and by ours; `free` is in bytes; `doubts` are
+    about timed calls.
     """
 
     case: int
@@ -57,21 +57,22 @@ class VariantRun:
     seen: float = 0.0
 
     def end(self) -> None:
-        """End its process, which is needed no more."""
+        """End its process, which is not needed any more."""
         if self.child is not None:
             self.child.kill()
         self.child = None
 
     def wrong(self, verdicts: Sequence[str]) -> None:
-        """Note that what it computes is not what it should."""
+        """Record that its results are wrong."""
         self.verdicts += [v for v in verdicts if v not in self.verdicts]
         self.right = False if verdicts else self.right
 
 
 @dataclass
 class RunningJob:
-    """A job under way: `deadline` by the monotonic clock; `environment` is that of its processes; `looks` are at the
-    machine, under load."""
+    """Hold a running job: `deadline` by the monotonic clock; `environment` is that of its processes; `looks` are
+    observations of the machine under load.
+    """
 
     job: BenchmarkJob
     tell: Callable[[Event], None]
@@ -84,16 +85,16 @@ class RunningJob:
     looks: list[Machine] = field(default_factory=list[Machine])
 
     def say(self, text: str, steps: int = 0) -> None:
-        """Tell what is being done; so many steps of the whole are behind."""
+        """Report the current step, and advance by `steps`."""
         self.done = min(self.total, self.done + steps)
         self.tell(JobProgress(text, self.done, self.total))
 
     def left(self) -> float:
-        """Return the seconds until the job's time is over."""
+        """Return the remaining seconds of the job."""
         return self.deadline - time.monotonic()
 
     def look(self) -> None:
-        """See how the card is, without waiting for it."""
+        """Observe the state of the card, without waiting for it."""
         if self.kind == "cuda":
             device = self.job.device or "cuda"
             threading.Thread(target=lambda: self.looks.append(conditions.machine(device)), daemon=True).start()
@@ -104,7 +105,7 @@ class RunningJob:
         return VariantProcess(self.folder / f"{number}.log", self.environment, prefix)
 
     def setup_request(self, entry: VariantRun, what: Sequence[What]) -> dict[str, Any]:
-        """Return what a process is asked for first."""
+        """Return the first request to a process."""
         file = "inductor" if entry.variant == INDUCTOR_KERNELS else "kernels"
         return {
             "do": "setup",
@@ -118,7 +119,7 @@ class RunningJob:
         }
 
     def title(self, entry: VariantRun) -> str:
-        """Return what to call a variant."""
+        """Return the title of a variant."""
         label = self.job.cases[entry.case].label
         return f"{label} · {entry.variant}" if label else entry.variant
 
@@ -126,7 +127,7 @@ class RunningJob:
 def rows(
     job: BenchmarkJob, entries: Sequence[VariantRun], costs: Sequence[Cost], ceilings: Ceilings | None
 ) -> tuple[Measured, ...]:
-    """Return the rows of a report, in the order of its cases, then of what was measured."""
+    """Return the rows of a report, in the order of its cases, then of forward, backward and both."""
     by_case = {(c.label, c.what): c for c in costs}
     table: list[Measured] = []
     for number, case in enumerate(job.cases):
@@ -137,7 +138,7 @@ def rows(
 
 
 def whats(job: BenchmarkJob, label: str, costs: Sequence[Cost]) -> list[What]:
-    """Return what of a case can be measured: without anything that requires a gradient, forward alone."""
+    """Return the measurable parts of a case: forward alone, if nothing requires a gradient."""
     possible = [c.what for c in costs if c.label == label]
     return [w for w in job.what if w in possible or not possible]
 

@@ -1,7 +1,7 @@
-"""A job from its beginning to its report. Standard library only: this process runs no code of anybody else.
+"""Run a job from its beginning to its report. Standard library only: this process runs no foreign code.
 
-Each variant has a process of its own. They are set up one after the other, then measure in turns, so that what drifts
-hits all alike (`turns.py`).
+Each variant has its own process. They are set up one after the other, then measure in turns, so that drift affects all
+alike (`turns.py`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from fx_lsp.measured import (
 
 _FACTS_SECONDS = 300.0
 _UNSET = ("PYTORCH_JIT", "TRITON_INTERPRET")
-"""What would have a variant do something else than it is named after."""
+"""Environment variables that would change the meaning of a variant."""
 
 
 def run(job: BenchmarkJob, tell: Callable[[Event], None]) -> Finished | Failed:
-    """Run a job, and `tell` what happens; the last event is also returned."""
+    """Run a job, and report its events to `tell`; the last event is also returned."""
     last: Finished | Failed | None = _refused(job)
     if last is None:
         with tempfile.TemporaryDirectory(prefix="fx-lsp-bench-", ignore_cleanup_errors=True) as folder:
@@ -132,7 +132,7 @@ def _run(bench: RunningJob) -> Finished | Failed:
 
 
 def _names(job: BenchmarkJob, case: BenchmarkCase) -> Sequence[str]:
-    """Return the variants of a case; Inductor's kernels only where there is a file of them, or they are asked for."""
+    """Return the variants of a case; Inductor's kernels only if there is a file of them, or on request."""
     if job.variants is not None:
         return [*(v for v in VARIANTS if v in job.variants), *(r.name for r in job.rivals)]
     chosen = [v for v in VARIANTS if v != INDUCTOR_KERNELS or case.inductor]
@@ -168,7 +168,7 @@ def _facts(bench: RunningJob) -> dict[str, Any] | Failed:
 
 
 def _described(machine: Machine, facts: Mapping[str, Any]) -> Machine:
-    """Return the machine, with what torch knows of it."""
+    """Return the machine, with the facts from torch."""
     return replace(
         machine,
         torch=facts["torch"],

@@ -1,4 +1,4 @@
-"""What NVIDIA's `ncu` says of kernels, where it is there and allowed to."""
+"""Collect kernel metrics of NVIDIA's `ncu`, if it is installed and permitted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECONDS = 120.0
 def with_metrics(
     bench: RunningJob, entries: Sequence[VariantRun], kernels: Sequence[KernelTime]
 ) -> tuple[KernelTime, ...]:
-    """Return the same with metrics, for kernels that a file has; a note in an entry's warnings where there are none."""
+    """Return the kernels with metrics, for kernels of a file; failures are noted in an entry's warnings."""
     command = shutil.which("ncu")
     measured = list(kernels)
     for entry in entries:
@@ -61,7 +61,7 @@ def _profiled(bench: RunningJob, entry: VariantRun, what: What, command: str) ->
 
 
 def read(lines: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return the metrics of each kernel in what `ncu --csv` wrote."""
+    """Return the metrics of each kernel from the output of `ncu --csv`."""
     table = [line for line in lines if line.startswith('"')]
     metrics: dict[str, dict[str, float]] = {}
     for row in csv.DictReader(table):

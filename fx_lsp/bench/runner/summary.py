@@ -1,4 +1,4 @@
-"""From samples to timings, and what to warn of. Pure functions."""
+"""Convert samples to timings and warnings. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from statistics import median, quantiles
 from fx_lsp.measured import CLOCKS, Ceilings, Clock, Cost, Timing
 
 MIN_MILLISECONDS = 0.005
-"""Milliseconds under which the clock and the launch count for more than the kernel."""
+"""Milliseconds below which the clock and the launch dominate the kernel."""
 NOISY = 0.3
-"""How far, in parts of the median, the middle 80 % of samples may spread."""
+"""The largest spread of the middle 80 % of samples, relative to the median."""
 DRIFT = 0.1
-"""How far a second measurement may be from the first."""
+"""The largest relative difference of a second measurement to the first."""
 OVER = 1.05
-"""How far over a measured ceiling a result is believed."""
+"""The factor up to which a result may exceed a measured ceiling."""
 
 
 def timing(first: Sequence[float], second: Sequence[float]) -> Timing | None:
-    """Two measurements of the same, in milliseconds, as one; None where there is none."""
+    """Return two measurements of the same, in milliseconds, as one timing; None if one is empty."""
     if not first or not second:
         return None
     tenths = quantiles(first, n=10, method="inclusive") if len(first) > 1 else [first[0]] * 9
@@ -26,14 +26,16 @@ def timing(first: Sequence[float], second: Sequence[float]) -> Timing | None:
 
 
 def compared(timings: Mapping[str, Timing]) -> Clock | None:
-    """Return the clock whose times count: the first that there is."""
+    """Return the clock to compare by: the first available one."""
     return next((clock for clock in CLOCKS if clock in timings), None)
 
 
 def fractions(
     timings: Mapping[str, Timing], cost: Cost | None, ceilings: Ceilings | None
 ) -> tuple[float | None, float | None]:
-    """The parts of the copy bandwidth and of the matrix products' rate that the needed bytes and operations reach."""
+    """Return the fractions of the copy bandwidth and of the matrix products' rate that the needed bytes and operations
+    reach.
+    """
     clock = compared(timings)
     if cost is None or ceilings is None or clock is None or clock == "wall":
         return None, None
@@ -46,7 +48,7 @@ def fractions(
 
 
 def warnings(timings: Mapping[str, Timing], bandwidth: float | None, rate: float | None) -> tuple[str, ...]:
-    """Say why timings may mislead, a sentence each."""
+    """Return sentences on why timings may mislead."""
     doubts: list[str] = []
     for clock, time in timings.items():
         if time.median <= 0:

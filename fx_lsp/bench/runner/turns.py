@@ -1,4 +1,4 @@
-"""The variants of one case: set up one after the other, then measured in turns."""
+"""Set up the variants of one case one after the other, then measure them in turns."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from fx_lsp.bench.runner.entries import RunningJob, VariantRun
 from fx_lsp.measured import Clock, KernelTime, What
 
 _CLOCKS: tuple[Clock, ...] = ("events", "wall", "graph")
-"""A CUDA graph that cannot be captured may spoil a process: it comes last."""
+"""The order of clocks: a CUDA graph whose capture fails may spoil a process, so it is last."""
 STEPS = 6
-"""How many steps of progress the timing of a variant is, where its setup is one."""
+"""The progress steps of timing a variant; its setup is one step."""
 _TURNS = 3
-"""How often each variant's turn comes in a measurement, of which there are two."""
+"""The number of turns of each variant in a measurement, of which there are two."""
 _MIN_SETUP_SECONDS, _MAX_TURN_SECONDS = 30.0, 120.0
 _TURN_SECONDS = 1.0
-"""What a turn takes besides its samples, more or less."""
+"""The approximate seconds of a turn besides its samples."""
 _OVER = "The job's time was over before all was measured."
 _ROOM = 2.0
-"""How many times what the last variant took has to be free for another one beside it."""
+"""The factor of the last variant's memory that has to be free for another one at the same time."""
 
 
 def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[What], setups: int) -> list[str]:
-    """Fill in the entries of a case; `setups` are those still to come in the whole job. Returns what to warn of."""
+    """Fill in the entries of a case; `setups` is the number of setups left in the whole job. Returns warnings."""
     groups, group, begun = 0, list[VariantRun](), bench.done
-    waiting = sorted(entries, key=lambda e: "max-autotune" in e.variant)  # it may take the time that others left
+    waiting = sorted(entries, key=lambda e: "max-autotune" in e.variant)  # it may use the time that others left
     following: VariantProcess | None = None
     for number, entry in enumerate(waiting):
         if bench.left() <= 0:
@@ -35,7 +35,7 @@ def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[Wh
             continue
         child = following or bench.child()
         last = number + 1 == len(waiting)
-        following = None if last else bench.child()  # it loads torch meanwhile
+        following = None if last else bench.child()  # it imports torch meanwhile
         room = _set_up(bench, entry, child, what, max(1, setups - number), len(waiting))
         if entry.child is not None:
             group.append(entry)
@@ -54,7 +54,7 @@ def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[Wh
 def _set_up(
     bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What], setups: int, beside: int
 ) -> bool:
-    """Set an entry up in a process; whether there is memory for another one."""
+    """Set an entry up in a process; return True if there is memory for another one."""
     title = bench.title(entry)
     reserve = min(bench.left() / 2, beside * len(what) * len(_CLOCKS) * 2 * (bench.job.sampling + _TURN_SECONDS))
     share = max(1.0, min(max(_MIN_SETUP_SECONDS, (bench.left() - reserve) / setups), bench.left()))
@@ -66,7 +66,7 @@ def _set_up(
     except ChildError as error:
         child.kill()
         answer = {"error": str(error)}
-    entry.setup_seconds = time.monotonic() - max([started, *child.marks[:1]])  # it is marked that torch is loaded
+    entry.setup_seconds = time.monotonic() - max([started, *child.marks[:1]])  # the mark says that torch is imported
     bench.say(f"{title}: {'not run' if 'error' in answer else 'ready'}", 1)
     if "error" in answer:
         entry.error = answer["error"]
@@ -83,7 +83,7 @@ def _set_up(
 
 
 def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What]) -> None:
-    """Measure those that are set up, in turns, and end them."""
+    """Measure the variants that are set up, in turns, and end them."""
     memory = min((e.free for e in group), default=0) // (2 * max(1, len(group)))
     clocks: list[Clock] = [c for c in _CLOCKS if any(c in e.clocks for e in group)]
     turns: list[tuple[Clock, What, int]] = [(clock, of, half) for clock in clocks for of in what for half in (0, 1)]

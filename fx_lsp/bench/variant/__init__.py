@@ -1,1 +1,1 @@
-"""The process of one variant: it needs torch, and Triton on a GPU. It answers the requests of the runner."""
+"""Run one variant in its process, which needs torch, and Triton on a GPU. It answers the requests of the runner."""

@@ -1,6 +1,6 @@
 """`python -m fx_lsp.bench.variant`: the process of one variant. It answers the runner's requests, a line of JSON each.
 
-It ends with the runner, and whatever it started with it. What its variant prints goes to standard error.
+It ends with the runner, including its children. Output of its variant goes to standard error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> int:
         answers.flush()
 
     from fx_lsp.bench.variant.requests import (
-        answering,  # torch, which takes a while: the process can be ended meanwhile
+        answering,  # imports torch, which takes a while: the process can be ended meanwhile
     )
 
     answer: Callable[[dict[str, Any]], dict[str, Any]] = answering(send)
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _listen(requests: IO[str], lines: queue.SimpleQueue[str]) -> None:
-    """Takes requests from the runner; without it, there is nothing to live for."""
+    """Read requests from the runner, and end without it."""
     for line in requests:
         lines.put(line)
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
@@ -51,14 +51,14 @@ def _listen(requests: IO[str], lines: queue.SimpleQueue[str]) -> None:
 
 
 def _die_with_parent() -> None:
-    """Has Linux end this process with the runner even where no thread of it can run."""
+    """Make Linux end this process with the runner even if no thread of it can run."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _channel() -> tuple[IO[str], IO[str]]:
-    """Return the runner's pipes, out of reach of what variants print and read."""
+    """Return the runner's pipes. Output and input of variants do not reach them."""
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)

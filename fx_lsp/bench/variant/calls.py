@@ -1,7 +1,7 @@
-"""Calls of a variant on several sets of arguments, whose values are others in every call.
+"""Call a variant on several sets of arguments, with new values in every call.
 
-A set keeps its addresses; before each call its tensors are given values that no call has had before: what was kept from
-an earlier call, by whatever name, is wrong then.
+A set keeps its addresses; before each call its tensors get values that no call has had before, so that any result
+cached from an earlier call is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SOURCES = 2
 
 @dataclass(frozen=True)
 class FillValues:
-    """Which values a set of arguments has: those of a source, times a number close to 1."""
+    """Identify the values of a set of arguments: those of a source, times a number close to 1."""
 
     source: int
     scale: float
@@ -35,7 +35,7 @@ class FillValues:
 
 @dataclass
 class Arguments:
-    """One set: the arguments, all tensors in them, and by name those that a gradient is wanted of."""
+    """Hold one set: the arguments, all tensors in them, and by name those that require a gradient."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -47,8 +47,9 @@ Results = list["torch.Tensor | None"]
 
 
 class Calls:
-    """A function on sets of arguments in rotation. `given` are the gradients of what it returns, in all calls; `writes`
-    where the original changes its arguments."""
+    """Hold a function on sets of arguments in rotation. `given` are the gradients of its results, in all calls;
+    `writes` is True if the original changes its arguments.
+    """
 
     def __init__(
         self, subject: BenchmarkSubject, function: Function, sets: int, gradients: bool, draw: random.Random
@@ -58,7 +59,7 @@ class Calls:
         self._random = draw
         self.sets = [self._arguments() for _ in range(sets)]
         if len({id(t) for a in self.sets for t in a.tensors}) < sum(len(a.tensors) for a in self.sets):
-            del self.sets[1:]  # they share a tensor that the original finds by itself
+            del self.sets[1:]  # they share a tensor that the original reads itself
         self.given: list[torch.Tensor] = []
         self.writes = _writes(subject, self._arguments())
         if gradients:
@@ -67,7 +68,7 @@ class Calls:
         self.renew()
 
     def renew(self) -> None:
-        """Make sources of values that were not there before."""
+        """Generate new sources of values."""
         self.sources: list[list[torch.Tensor]] = []
         for _ in range(_SOURCES):
             self.sources.append([_whole(t).clone() for t in self._arguments().tensors])
@@ -77,13 +78,13 @@ class Calls:
         return FillValues(self._random.randrange(_SOURCES), 1 + self._random.random() / 8)
 
     def fill(self, number: int, values: FillValues) -> None:
-        """Give the tensors of a set those values, in place."""
+        """Set the tensors of a set to those values, in place."""
         for tensor, source in zip(self.sets[number].tensors, self.sources[values.source], strict=True):
             _whole(tensor).copy_(source)
             scaled(tensor, values.scale)
 
     def prepare(self, number: int, what: What) -> list[torch.Tensor]:
-        """Return what has to be there before the call: for backward alone, the results of forward."""
+        """Return the prerequisites of the call: for backward alone, the results of forward."""
         return outputs_of(self.subject, self.function, self.sets[number]) if what == "backward" else []
 
     def call(self, number: int, what: What, prepared: list[torch.Tensor], retain: bool = False) -> Results:
@@ -91,7 +92,7 @@ class Calls:
         return _run(self.subject, self.function, self.sets[number], what, self.given, prepared, retain)
 
     def reference(self, number: int, what: What) -> tuple[Results, Results]:
-        """Return what the original makes of a set as it is, and in float64 (empty where it cannot)."""
+        """Return the original's results for a set, and those in float64 (empty if that fails)."""
         subject, arguments = self.subject, self.sets[number]
         unchanged = copy.deepcopy((arguments.args, arguments.kwargs))
         right = _run(subject, subject.reference, arguments, what, self.given)
@@ -100,10 +101,10 @@ class Calls:
             gradients = [subject.doubled(g) for g in self.given]
             return right, _run(subject, subject.reference, described(subject, *doubled), what, gradients)
         except (AssertionError, RuntimeError, TypeError, ValueError):
-            return right, []  # the original is not made for float64, or there is not the memory
+            return right, []  # the original does not support float64, or memory is insufficient
 
     def names(self, what: What, results: int) -> list[str]:
-        """Return what to call the results of a call, of which there are so many."""
+        """Return the names of a call's results."""
         gradients = [f"gradient of {name}" for name in self.sets[0].leaves] if what != "forward" else []
         outputs = results - len(gradients)
         return [*(["out"] if outputs == 1 else [f"out[{n}]" for n in range(outputs)]), *gradients]
@@ -138,7 +139,7 @@ def _run(
 
 
 def _writes(subject: BenchmarkSubject, arguments: Arguments) -> bool:
-    """Return whether the original changes arguments."""
+    """Return True if the original changes arguments."""
     before = [t._version for t in arguments.tensors]
     with torch.no_grad():
         outputs_of(subject, subject.reference, arguments)
@@ -153,13 +154,13 @@ def described(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str
 
 
 def leaves_of(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Return all tensors in arguments, by the names that the file's own comparison gives them."""
+    """Return all tensors in arguments, by their names in the file's own comparison."""
     bound = inspect.signature(subject.signature).bind(*args, **kwargs).arguments
     return {n: t for name, value in bound.items() for n, t in subject.tensors(value, name)}
 
 
 def set_count(subject: BenchmarkSubject, where: Device, memory: int) -> int:
-    """Return how many sets to have, so that they exceed the cache and fit in so many bytes."""
+    """Return the number of sets that exceeds the cache and fits in `memory` bytes."""
     args, kwargs = subject.make(1)
     size = max(1, bytes_of(leaves_of(subject, args, kwargs).values()))
     fitting = memory // (3 * size) - _SOURCES
@@ -167,17 +168,17 @@ def set_count(subject: BenchmarkSubject, where: Device, memory: int) -> int:
 
 
 def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the memory that tensors take, what they share counted once."""
+    """Return the memory of tensors, with shared memory counted once."""
     parts = {(t.data_ptr(), t.shape, t.stride()): _whole(t).numel() * t.element_size() for t in tensors}
     return sum(parts.values())
 
 
 def scaled(tensor: torch.Tensor, scale: float) -> None:
-    """Multiply a tensor of numbers that can be multiplied, in place."""
+    """Multiply a numeric tensor by a factor, in place."""
     if tensor.dtype in _SCALED:
         _whole(tensor).mul_(scale)
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the elements of a tensor that is expanded, each once; free of autograd."""
+    """Return the elements of an expanded tensor, each once, without autograd."""
     return tensor.detach()[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]

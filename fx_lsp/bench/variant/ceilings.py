@@ -1,4 +1,4 @@
-"""What a card does at best, and what a function needs at least."""
+"""Measure the best rates of a card, and compute the least cost of a function."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ceilings(where: Device, subject: BenchmarkSubject) -> Ceilings | None:
 
 
 def _copying(where: Device) -> float:
-    """Return the bytes per second that a kernel reads and writes that only negates numbers."""
+    """Return the bytes per second that a kernel that only negates numbers reads and writes."""
     free, _ = torch.cuda.mem_get_info()
     source = torch.ones(min(_LARGEST, free // 8) // 2, dtype=torch.bfloat16, device="cuda")
     target = torch.empty_like(source)
@@ -65,7 +65,7 @@ def _seconds(where: Device, run: Callable[[], object]) -> float:
 
 
 def costs(subject: BenchmarkSubject, label: str, wanted: tuple[What, ...]) -> list[Cost]:
-    """Return the bytes and operations that a case needs, for those of `wanted` that it has."""
+    """Return the bytes and operations that a case needs, for those of `wanted` that it supports."""
     arguments = described(subject, *subject.make(1))
     specs = tuple(f"{name}: {_spec(t)}" for name, t in leaves_of(subject, arguments.args, arguments.kwargs).items())
     read = bytes_of(arguments.tensors)
@@ -83,8 +83,9 @@ def costs(subject: BenchmarkSubject, label: str, wanted: tuple[What, ...]) -> li
 
 
 def _backward(subject: BenchmarkSubject, arguments: Arguments) -> tuple[int, int]:
-    """Bytes and operations: gradients are read and written, and what was saved is read, or computed again from the
-    inputs."""
+    """Return bytes and operations: gradients are read and written, and saved values are read, or recomputed from the
+    inputs.
+    """
     saved: list[torch.Tensor] = []
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

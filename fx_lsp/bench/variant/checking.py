@@ -1,4 +1,6 @@
-"""Whether a variant computes what the original does, and nothing else. A verdict is a sentence about what is wrong."""
+"""Check that a variant computes the same as the original, and has no other effects. A verdict is a sentence on an
+error.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
 from fx_lsp.measured import What
 
 _LARGE = 100.0
-"""Inputs times this must not overflow where the original does not."""
+"""Inputs times this factor must not overflow unless the original does."""
 _POISONED_BYTES = 2 << 30
 _LATE_SECONDS = 0.05
 _LAGGING = 0.03
-"""Milliseconds of work on other streams that are noticed."""
+"""Milliseconds of work on other streams that are detected."""
 
 
 def verdicts(subject: BenchmarkSubject, function: Function, where: Device, strange: bool) -> list[str]:
-    """Return what is wrong with a function, on fresh random inputs; look more closely at a `strange` one.
+    """Return the errors of a function, on fresh random inputs; check a `strange` one more closely.
 
-    Raises what the function raises.
+    Raises the function's exceptions.
     """
     if (said := _judge_of(subject)) is not None:
         return [said]
@@ -47,7 +49,7 @@ def verdicts(subject: BenchmarkSubject, function: Function, where: Device, stran
 
 
 def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
-    """Return what is wrong with the results of a call that was timed."""
+    """Return the errors in the results of a timed call."""
     calls.fill(kept.number, kept.values)
     right, exact = calls.reference(kept.number, what)
     wrong: list[str] = []
@@ -57,7 +59,7 @@ def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
         values = [r[number] if r else None for r in (kept.results, right, exact)]
         if values[1] is None and values[0] is None:
             continue
-        like = next(v for v in values if v is not None)  # no gradient is one of zeros
+        like = next(v for v in values if v is not None)  # no gradient means zeros
         mine, theirs = (torch.zeros_like(like) if v is None else v for v in values[:2])
         bad, off, far = calls.subject.judged(mine, theirs, values[2])
         if bad:
@@ -66,9 +68,9 @@ def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
 
 
 def _against_original(subject: BenchmarkSubject, function: Function, seed: int) -> list[str]:
-    """Return what is wrong with outputs, gradients and inputs, by the file's own comparison.
+    """Return the errors in outputs, gradients and inputs, by the file's own comparison.
 
-    The function runs first: while it does, there are no right results that it could find.
+    The function runs first, before correct results exist that it could copy.
     """
     results = subject.results(function, *subject.make(seed))
     return _judged(subject, results, seed)
@@ -79,7 +81,7 @@ def _judged(subject: BenchmarkSubject, results: dict[str, torch.Tensor], seed: i
     try:
         exact = subject.results(subject.reference, *tree_map(subject.doubled, subject.make(seed)))
     except (AssertionError, RuntimeError, TypeError, ValueError):
-        exact = dict[str, torch.Tensor]()  # the original is not made for float64
+        exact = dict[str, torch.Tensor]()  # the original does not support float64
     wrong: list[str] = []
     for name in dict.fromkeys((*right, *results)):
         bad, off, far = subject.judged(results.get(name), right.get(name), exact.get(name))
@@ -103,7 +105,7 @@ def _sentence(name: str, result: torch.Tensor | None, right: torch.Tensor | None
 
 
 def _poisoned(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
-    """Compare when all memory that the function can get holds NaN; see whether it calls the original."""
+    """Compare while all free memory holds NaN; check whether it calls the original."""
     seed = _seed()
     args, kwargs = subject.make(seed)
     sizes = [bytes_of([t]) for t in leaves_of(subject, args, kwargs).values()]
@@ -144,7 +146,7 @@ def _other_streams(subject: BenchmarkSubject, function: Function, where: Device)
 
 
 def _lag(where: Device, run: Callable[[], object]) -> float:
-    """Return the milliseconds for which the device is not idle when the current stream is."""
+    """Return the milliseconds for which the device is busy after the current stream is idle."""
     lags: list[float] = []
     for _ in range(15):
         where.synchronize()
@@ -159,7 +161,7 @@ def _lag(where: Device, run: Callable[[], object]) -> float:
 
 
 def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[str]:
-    """Check that what it returns are tensors that are there, as those of the original are."""
+    """Check that its results are ordinary tensors, like those of the original."""
     kinds: list[set[type]] = []
     for each in (function, subject.reference):
         args, kwargs = subject.make(_seed())
@@ -169,7 +171,7 @@ def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[
 
 
 def _overflows(subject: BenchmarkSubject, function: Function) -> list[str]:
-    """Check that large inputs give no infinities or NaN where the original has numbers."""
+    """Check that large inputs give no infinities or NaN unless the original does."""
     seed = _seed()
     outputs, right = (
         [t for _, t in subject.tensors(each(*args, **kwargs), "out")]
@@ -192,7 +194,7 @@ def _large(subject: BenchmarkSubject, seed: int) -> tuple[tuple[Any, ...], dict[
 
 
 def _judge_of(subject: BenchmarkSubject) -> str | None:
-    """Say what is wrong with the file's own judgement, which may have been edited; None if it can tell."""
+    """Return an error of the file's own comparison, which may have been edited; None if it works."""
     right = torch.linspace(-1, 1, 64)
     wrongs = (right + 0.1, torch.zeros_like(right), torch.full_like(right, torch.nan))
     accepted = not subject.judged(right, right, right.double())[0]
@@ -211,8 +213,9 @@ def _seed() -> int:
 
 @contextmanager
 def _no_numbers(where: Device, sizes: Sequence[int]) -> Generator[None]:
-    """Has fresh memory hold NaN, or numbers that stand out: what `torch.empty` returns, and on a GPU all that the
-    allocator has to give, blocks of these sizes in bytes among it."""
+    """Fill fresh memory inside with NaN or outliers: the results of `torch.empty`, and on a GPU the allocator's free
+    memory, including blocks of these sizes in bytes.
+    """
     if where.kind == "cuda":
         wanted = [s for s in (*(1 << n for n in range(9, 27, 2)), *sizes) if 0 < s < _POISONED_BYTES] * 3
         blocks = [torch.empty(s, dtype=torch.uint8, device="cuda").fill_(0xFF) for s in wanted]
@@ -232,7 +235,7 @@ def _no_numbers(where: Device, sizes: Sequence[int]) -> Generator[None]:
 
 @contextmanager
 def _watching(codes: frozenset[CodeType]) -> Generator[list[CodeType]]:
-    """Collect which of these are run meanwhile, in this thread."""
+    """Collect which of these codes run inside, in this thread."""
     seen: list[CodeType] = []
 
     def look(frame: FrameType, event: str, argument: Any) -> None:

@@ -1,7 +1,7 @@
-"""The CPU and CUDA devices as a benchmark uses them.
+"""Provide the CPU and CUDA devices for benchmarks.
 
-The functions of torch and time that measure are taken when this module is imported, before any file is loaded: what a
-file replaces later does not count.
+The functions of torch and time for measuring are bound when this module is imported, before any file is loaded: later
+replacements by a file have no effect.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ _record = torch.cuda.Event.record
 _elapsed = torch.cuda.Event.elapsed_time
 _synchronize = torch.cuda.synchronize
 _CYCLES = 2e9
-"""In a second, on a card of today."""
+"""The approximate clock cycles per second of a current card."""
 _MIN_CACHE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where variants run. `synchronize` waits for all streams; `cache` is the size of the L2 cache in bytes."""
+    """Describe the device of variants. `synchronize` waits for all streams; `cache` is the size of the L2 cache in
+    bytes.
+    """
 
     kind: str
     clocks: tuple[Clock, ...]
@@ -36,7 +38,7 @@ class Device:
 
 
 def device(kind: str) -> Device:
-    """Return the device "cuda" or "cpu". Work on a GPU goes to a stream that can be captured from then on."""
+    """Return the device "cuda" or "cpu". Work on a GPU uses a capturable stream from then on."""
     if kind == "cpu":
         return Device("cpu", ("wall",), _nothing, 0)
     torch.cuda.set_stream(torch.cuda.Stream())  # autograd remembers streams, and the default one cannot be captured
@@ -45,29 +47,29 @@ def device(kind: str) -> Device:
 
 
 def event() -> torch.cuda.Event:
-    """Return an event for the time, not yet recorded."""
+    """Return a timing event, not yet recorded."""
     return _Event(enable_timing=True)
 
 
 def record(mark: torch.cuda.Event) -> None:
-    """Have the current stream record an event when it gets there."""
+    """Record an event in the current stream."""
     _record(mark)
 
 
 def elapsed(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-    """Return the milliseconds between two events that have both happened."""
+    """Return the milliseconds between two completed events."""
     return _elapsed(start, end)
 
 
 def wait(where: Device, seconds: float) -> None:
-    """Have the current stream do nothing for about so long, so that what is launched meanwhile runs without gaps."""
+    """Block the current stream for about that long, so that calls launched meanwhile run without gaps."""
     sleep = getattr(torch.cuda, "_sleep", None)
     if where.kind == "cuda" and sleep is not None:
         sleep(int(seconds * _CYCLES))
 
 
 def free_bytes(where: Device) -> int:
-    """Return how much memory can still be had."""
+    """Return the available memory in bytes."""
     if where.kind == "cuda":
         free, _ = torch.cuda.mem_get_info()
         return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()

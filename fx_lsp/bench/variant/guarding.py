@@ -1,4 +1,4 @@
-"""What a file must leave alone: the clocks, what compares, and the settings that numbers depend on."""
+"""Detect changes that a file must not make: to clocks, comparisons, and numeric settings."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
 
 
 def _is_torch(value: Any) -> bool:
-    """Return whether a function is from torch itself: some of its parts replace others when they are imported."""
+    """Return True if a function is from torch itself, whose parts may replace others on import."""
     code = getattr(inspect.unwrap(value) if callable(value) else value, "__code__", None)
     return code is not None and Path(code.co_filename).is_relative_to(Path(torch.__file__).parent)
 
 
 class PatchGuard:
-    """Remembers all of it as it is now."""
+    """Record the current state of all of these."""
 
     def __init__(self) -> None:
         self._names = (*_NAMES, *_triton())
@@ -77,7 +77,7 @@ class PatchGuard:
         self._settings = {what: get() for what, get in _SETTINGS.items()}
 
     def verdicts(self) -> list[str]:
-        """Return what has changed since, a sentence each."""
+        """Return the changes since then, a sentence each."""
         changes: list[str] = []
         for (owner, name), value in zip(self._names, self._values, strict=True):
             now = getattr(owner, name, _MISSING)

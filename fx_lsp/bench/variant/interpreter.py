@@ -1,6 +1,6 @@
-"""Triton's interpreter, without four of its faults: it is what kernels run under where there is no GPU.
+"""Fix four bugs of Triton's interpreter, under which kernels run without a GPU.
 
-Importing this tells Triton to interpret, so it comes before any kernel.
+Importing this enables Triton's interpreter, so it comes before any kernel.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -19,8 +19,9 @@ from triton.runtime import interpreter
 
 
 def repair() -> None:
-    """Make reductions with functions of the kernel's own fast, comparisons of single numbers booleans, and products of
-    bfloat16 and rounding to it right; what a version of Triton does in another way is left alone."""
+    """Make reductions with the kernel's own functions fast, comparisons of scalars booleans, and bfloat16 products and
+    rounding correct; parts that differ in another version of Triton are not changed.
+    """
     for owner, method, mended in (
         ("ReduceOps", "generic_reduce", _reduce),
         ("InterpreterBuilder", "create_splat", _splat),
@@ -32,7 +33,7 @@ def repair() -> None:
 
 
 def _reduce(self: Any, values: Any) -> list[Any]:
-    """Combines neighbours until one is left: a few calls on arrays, where Triton's makes one for each element."""
+    """Combine neighbours until one is left: a few calls on arrays, where Triton makes one for each element."""
     whole, (parts, axis) = self.axis is None, self.unravel(values, self.axis)
     dtypes = [p.dtype for p in parts]
     arrays = [np.moveaxis(p.handle.data, axis, 0) for p in parts]
@@ -50,7 +51,7 @@ def _reduce(self: Any, values: Any) -> list[Any]:
 
 
 def _dot(self: Any, a: Any, b: Any, d: Any, precision: Any, most_imprecise: Any) -> Any:
-    """Products in float32, as a GPU makes them; Triton's takes the bits of bfloat16 for whole numbers."""
+    """Compute products in float32, like a GPU; Triton's interpreter reads the bits of bfloat16 as integers."""
     left, right = (_float32(side) for side in (a, b))
     return interpreter.TensorHandle(np.matmul(left, right).astype(d.data.dtype) + d.data, d.dtype.scalar)
 
@@ -62,7 +63,7 @@ def _float32(side: Any) -> Any:
 
 
 def _truncated(self: Any, source: Any, type_: Any) -> Any:
-    """Numbers in a smaller type; Triton's drops bits of bfloat16 where a GPU rounds to the nearest."""
+    """Convert numbers to a smaller type; Triton's interpreter truncates to bfloat16 where a GPU rounds to nearest."""
     if (source.dtype.scalar, type_.scalar) != (tl.float32, tl.bfloat16):
         return self.cast_impl(source, type_)
     bits = source.data.view(np.uint32).astype(np.uint64)

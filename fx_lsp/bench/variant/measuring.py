@@ -1,4 +1,4 @@
-"""Samples of a variant's time by each clock, and one result of a timed call to be looked at afterwards."""
+"""Sample a variant's time by each clock, and keep one result of a timed call for a later check."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WARM_SECONDS, _MAX_WARM_SECONDS = 0.015, 2.0
 _MAX_WAIT_SECONDS = 0.003
 _MIN_CALLS, _MAX_CALLS = 3, 400
 _IN_GRAPH = 10
-"""Calls that one CUDA graph holds, at most."""
+"""The most calls in one CUDA graph."""
 
 
 @dataclass(frozen=True)
 class TimedResults:
-    """The results of a timed call, with the set it was called on and the values that had."""
+    """Hold the results of a timed call, with its set of arguments and their values."""
 
     results: Results
     number: int
@@ -33,7 +33,7 @@ class TimedResults:
 
 @dataclass(frozen=True)
 class Samples:
-    """Milliseconds of one call each; `seconds` is what the sampling took by this process's clock."""
+    """Hold milliseconds of one call each; `seconds` is the time of sampling by this process's clock."""
 
     milliseconds: list[float]
     kept: TimedResults
@@ -41,9 +41,9 @@ class Samples:
 
 
 def measure(where: Device, calls: Calls, what: What, clock: Clock, seconds: float, mark: Callable[[], None]) -> Samples:
-    """Samples for about so many seconds, after some calls that do not count. Raises what the variant raises.
+    """Return samples of about `seconds`, after some warm-up calls. Raises the variant's exceptions.
 
-    `mark` is called where sampling begins, and where it ends.
+    `mark` is called at the beginning and the end of sampling.
     """
     if clock == "graph":
         return _graph(where, calls, what, seconds, mark)
@@ -79,7 +79,7 @@ def _events(
 ) -> Samples:
     """Time calls by events, with the cache overwritten before each.
 
-    The GPU waits for as long as it takes to launch a call, so that it then has all of it to do.
+    The GPU waits as long as launching a call takes, so that it then has all of the work queued.
     """
     chosen, kept = random.SystemRandom().randrange(number), None
     flush = torch.empty(2 * where.cache, dtype=torch.int8, device=where.kind)
@@ -104,7 +104,7 @@ def _events(
 
 
 def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callable[[], None]) -> Samples:
-    """Replays of a CUDA graph with several calls, in turn on each set, so that launches cost nothing."""
+    """Time replays of a CUDA graph with several calls, on each set in turn, so that launches cost nothing."""
     _warm(where, calls, what)
     sets = len(calls.sets)
     order = [n % sets for n in range(sets if calls.writes else max(sets, _IN_GRAPH))]
@@ -119,13 +119,13 @@ def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callab
         for at in order:
             results.append(calls.call(at, what, prepared[at], retain=what == "backward"))
             if len(results) > sets:
-                results[-1 - sets] = []  # its memory serves again, as it does outside of a graph
+                results[-1 - sets] = []  # its memory is reused, as outside of a graph
     one = _replayed(where, graph, 1)[0] / 1e3
     number = max(_MIN_CALLS, min(_MAX_CALLS, int(seconds / max(one, 1e-7))))
     with _quiet(mark) as spent:
         milliseconds = [t / len(order) for t in _replayed(where, graph, number)]
     chosen = random.SystemRandom().randrange(sets)
-    if what != "backward":  # that starts from what was computed outside of the graph
+    if what != "backward":  # that starts from values computed outside of the graph
         held[chosen] = calls.draw()
         calls.fill(chosen, held[chosen])
     graph.replay()
@@ -146,7 +146,9 @@ def _replayed(where: Device, graph: torch.cuda.CUDAGraph, number: int) -> list[f
 
 
 def _warm(where: Device, calls: Calls, what: What) -> tuple[float, float]:
-    """Seconds of a call with what is done around it, once the device is awake, and seconds of launching it alone."""
+    """Return the seconds of a call including its surroundings, after warming up the device, and the seconds of its
+    launch alone.
+    """
     begin, done, spent, launching = now(), 0, 0.0, list[float]()
     while (done < _MIN_CALLS or spent < _WARM_SECONDS) and spent < _MAX_WARM_SECONDS:
         at = done % len(calls.sets)
@@ -163,7 +165,7 @@ def _warm(where: Device, calls: Calls, what: What) -> tuple[float, float]:
 
 
 def settle(where: Device, calls: Calls, what: What) -> None:
-    """Call each set as often as it takes until nothing is compiled, traced or recorded any more."""
+    """Call each set until nothing is compiled, traced or recorded any more."""
     for at in range(len(calls.sets)):
         for _ in range(_MIN_CALLS):
             _step(where)
@@ -172,7 +174,7 @@ def settle(where: Device, calls: Calls, what: What) -> None:
 
 
 def _step(where: Device) -> None:
-    """Tells torch.compile's CUDA graphs that the results of earlier calls are no longer needed."""
+    """Mark the results of earlier calls as unneeded for torch.compile's CUDA graphs."""
     if where.kind == "cuda":
         torch.compiler.cudagraph_mark_step_begin()
 
@@ -183,7 +185,7 @@ def _copies(results: Results) -> Results:
 
 @contextmanager
 def _quiet(mark: Callable[[], None]) -> Generator[list[float]]:
-    """Nothing is collected meanwhile; the seconds that it took are in the list afterwards."""
+    """Disable garbage collection inside; the elapsed seconds are in the list afterwards."""
     spent: list[float] = []
     gc.collect()
     gc.disable()

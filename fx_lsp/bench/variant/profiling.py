@@ -1,4 +1,4 @@
-"""The time of each kernel in a call, by torch.profiler."""
+"""Profile the time of each kernel in a call, by torch.profiler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kernels(where: Device, calls: Calls, what: What) -> list[dict[str, Any]]:
 
 
 def once(where: Device, calls: Calls, what: What) -> None:
-    """Make one call that `ncu` sees, after some that it does not."""
+    """Make one call that `ncu` profiles, after some that it does not."""
     for _ in range(3):
         calls.call(0, what, calls.prepare(0, what))
     prepared = calls.prepare(0, what)

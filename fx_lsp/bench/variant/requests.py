@@ -1,4 +1,4 @@
-"""What the process of a variant does when the runner asks: facts, setup, measure, profile."""
+"""Answer the runner's requests in the process of a variant: facts, setup, measure, profile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Request = dict[str, Any]
 
 @dataclass
 class PreparedVariant:
-    """A variant that is set up. `calls` come with the first measurement."""
+    """Hold a variant that is set up. `calls` are created at the first measurement."""
 
     where: Device
     subject: BenchmarkSubject
@@ -39,7 +39,9 @@ class PreparedVariant:
 
 
 def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dict[str, Any]]:
-    """Return what answers requests; meanwhile it sends what it does, and marks where a measurement begins and ends."""
+    """Return a function that answers requests; it sends progress meanwhile, and marks the beginning and end of a
+    measurement.
+    """
     variants: list[PreparedVariant] = []
 
     def say(text: str) -> None:
@@ -65,21 +67,21 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
             return {"error": str(why)}
         except ModuleNotFoundError as error:
             return {"error": f"There is no {error.name} in this Python."}
-        except Exception as error:  # whatever a variant raises is its row's sentence
+        except Exception as error:  # any exception of a variant becomes its row's sentence
             return {"error": first_line(error)}
 
     return answer
 
 
 def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
-    """Return versions, the card, its ceilings, and what each case needs."""
+    """Return versions, the card, its ceilings, and the needs of each case."""
     from fx_lsp.bench.variant import ceilings
 
     has_gpu = torch.cuda.is_available()
     if request["device"] == "cuda" and not has_gpu:
         return {"error": "torch finds no CUDA device.", "hint": _why_no_gpu()}
     where = device(request["device"] or ("cuda" if has_gpu else "cpu"))
-    sys.path += request["paths"]  # behind all others: a module of the user's must not shadow one of Python's
+    sys.path += request["paths"]  # after all others: a user's module must not shadow one of Python's
     facts: dict[str, Any] = {"device": where.kind, "torch": torch.__version__, "threads": torch.get_num_threads()}
     if where.kind == "cuda":
         free, total = torch.cuda.mem_get_info()
@@ -100,7 +102,7 @@ def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
             costs += [wire.to_json(c) for c in ceilings.costs(subject, label, tuple(request["what"]))]
     except NotComparable:
         raise
-    except Exception as error:  # the original's own: every variant says so then
+    except Exception as error:  # the original's own error: every variant reports it then
         facts["warning"] = f"What it needs at least is not known: {first_line(error)}"
     return {**facts, "costs": costs, "ceilings": wire.to_json(rates)}
 
@@ -121,9 +123,9 @@ def _setup(request: Request, say: Callable[[str], None]) -> PreparedVariant:
         with suppress(ImportError, AttributeError):
             from torch._functorch import config
 
-            config.donated_buffer = False  # a CUDA graph of backward alone keeps what it starts from
+            config.donated_buffer = False  # a CUDA graph of backward alone keeps its inputs
     if row.kernels and where.kind == "cpu":
-        with suppress(ImportError):  # then the file says so itself
+        with suppress(ImportError):  # then the file reports it itself
             from fx_lsp.bench.variant import interpreter
 
             interpreter.repair()
@@ -142,7 +144,7 @@ def _checked(prepared: PreparedVariant) -> dict[str, Any]:
     interpreted = prepared.variant.kernels and is_interpreted(prepared.subject.module)
     peak = 0
     gc.collect()
-    gc.freeze()  # what is there stays: from now on, collecting takes no time
+    gc.freeze()  # existing objects stay: from now on, collecting takes no time
     if prepared.where.kind == "cuda":
         torch.cuda.empty_cache()
         peak = torch.cuda.max_memory_reserved()

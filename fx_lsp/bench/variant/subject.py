@@ -1,4 +1,4 @@
-"""A generated file in memory: its kernels, the original, and what makes arguments and compares results."""
+"""Load a generated file: its kernels, the original, and its functions for arguments and comparison."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Function = Callable[..., Any]
 
 
 class NotComparable(Exception):
-    """The file does not say what the original is; the message is a sentence that says why."""
+    """The file does not contain the original; the message is a sentence with the reason."""
 
 
 @dataclass(frozen=True)
 class BenchmarkSubject:
-    """What a generated file holds.
+    """Hold the contents of a generated file.
 
-    `kernels` is None where the file was opened without. `outside` has, for each tensor that the original finds by
-    itself but is an argument nevertheless, the original without such arguments. `make(seed)` are fresh positional and
-    other arguments; `results`, `judged`, `doubled` and `tensors` are the file's own; `signature` names its arguments.
-    `codes` is the original's code.
+    `kernels` is None if the file was opened without. `outside` maps each tensor that the original reads itself,
+    although it is an argument of the kernels, to the original without such arguments. `make(seed)` returns fresh
+    positional and other arguments; `results`, `judged`, `doubled` and `tensors` are the file's own; `signature` names
+    its arguments. `codes` is the original's code.
     """
 
     kernels: Function | None
@@ -47,7 +47,7 @@ class BenchmarkSubject:
 def opened(path: Path, name: str, device: str, kernels: bool) -> BenchmarkSubject:
     """Return the generated file at `path`, whose kernels are launched by the function `name`.
 
-    Without `kernels`, nothing of Triton is imported or defined. Raises NotComparable, and what the file raises.
+    Without `kernels`, nothing of Triton is imported or defined. Raises NotComparable, and the file's exceptions.
     """
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
@@ -68,7 +68,7 @@ def opened(path: Path, name: str, device: str, kernels: bool) -> BenchmarkSubjec
     def own(helper: str) -> Any:
         return names[f"{helper}_" if helper == name else helper]  # the file's helpers make way for the user's function
 
-    apart = dict(names, device=device)  # kernels have no business with the original: it is not in their module
+    apart = dict(names, device=device)  # kernels must not access the original: it is not in their module
     try:
         exec(compile(ast.Module(making, []), str(path), "exec", dont_inherit=True), apart)
     except SystemExit as error:
@@ -100,13 +100,13 @@ def _outside(reference: Function, names: dict[str, Any]) -> dict[str, Function]:
 
 
 def is_interpreted(module: ModuleType) -> bool:
-    """Return whether Triton interprets the module's kernels instead of compiling them."""
+    """Return True if Triton interprets the module's kernels instead of compiling them."""
     values = [v for value in vars(module).values() for v in (value, getattr(value, "fn", None))]  # in an autotuner
     return any(type(value).__name__ == "InterpretedFunction" for value in values)
 
 
 def _comparison(main: ast.If | None) -> ast.Assign | None:
-    """Return the statement `wrong = compare(kernels, original, make)` of a file's end."""
+    """Return the statement `wrong = compare(kernels, original, make)` at a file's end, or None."""
     for statement in main.body if main is not None else ():
         if _assigns(statement, "wrong") and isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
             return statement
@@ -118,7 +118,7 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
 
 
 def _needs_triton(statement: ast.stmt) -> bool:
-    """Return whether a statement is there for kernels only: what makes arguments and compares has no decorators."""
+    """Return True if a statement is for kernels only: functions for arguments and comparison have no decorators."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return "triton" in ast.unparse(statement)
     return isinstance(statement, ast.ClassDef) or (
@@ -127,7 +127,7 @@ def _needs_triton(statement: ast.stmt) -> bool:
 
 
 def _codes(names: dict[str, Any]) -> Iterator[CodeType]:
-    """Yield the code of the original, where it is a function or a module's method."""
+    """Yield the code of the original, if it is a function or a module's method."""
     module = names.get("module")
     for function in (names.get("reference"), getattr(type(module), "forward", None)):
         if isinstance(function, FunctionType) and not function.__module__.startswith("torch."):

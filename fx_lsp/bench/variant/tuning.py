@@ -1,4 +1,4 @@
-"""Says which configuration an autotuner tries, where this version of Triton or Inductor can be watched."""
+"""Report which configuration an autotuner tries, if this version of Triton or Inductor can be observed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _TUNERS = (
     ("triton.runtime.autotuner", "Autotuner", "_bench", "configs"),
     ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "bench", "launchers"),
 )
-"""Modules, classes, the method that times one configuration, and the attribute that has all of them."""
+"""Modules, classes, the method that times one configuration, and the attribute with all of them."""
 
 
 def watch(say: Callable[[str], None], inductor: bool) -> None:
-    """From now on, `say` which configuration of how many is tried, by Inductor too where that is wanted."""
+    """Report to `say` from now on which configuration of how many is tried, optionally by Inductor too."""
     for module, name, method, configurations in _TUNERS[: 1 + inductor]:
         with suppress(ImportError, AttributeError):
             tuner = getattr(import_module(module), name)

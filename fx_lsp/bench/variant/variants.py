@@ -1,4 +1,4 @@
-"""The table of variants: how each is made of a generated file."""
+"""List the variants: how each is built from a generated file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fx_lsp.measured import Rival
 
 
 class NotHere(Exception):
-    """A variant that this machine or function does not allow; the message is a sentence."""
+    """A variant that this machine or function does not support; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """`build` makes the function of a subject, on a kind of device.
+    """Describe a variant: `build` returns its function for a subject, on a kind of device.
 
-    `kernels` where it comes from the file's kernels. `captured` where calls can be put in a CUDA graph: not those that
-    are CUDA graphs themselves. `strange` is code that somebody wrote, which is looked at more closely than PyTorch's;
-    `compiles` is torch.compile.
+    `kernels` is True if it comes from the file's kernels. `captured` is True if its calls can be captured in a CUDA
+    graph: not if they are CUDA graphs themselves. `strange` marks code that somebody wrote, which is checked more
+    closely than PyTorch's; `compiles` marks torch.compile.
     """
 
     build: Callable[[BenchmarkSubject, str], Function]
@@ -61,7 +61,7 @@ def _compiled(gpu: bool = False, **options: Any) -> Callable[[BenchmarkSubject, 
         settings: Any = importlib.import_module("torch._dynamo.config")
         for name in ("fail_on_recompile_limit_hit", "fail_on_cache_limit_hit"):  # newer versions, and older ones
             if hasattr(settings, name):
-                setattr(settings, name, True)  # and not be eager without a word
+                setattr(settings, name, True)  # and not silently run eagerly
                 break
         return torch.compile(subject.reference, **options)
 
@@ -79,7 +79,7 @@ def _symbolically_traced(subject: BenchmarkSubject, device: str) -> Function:
 
 
 def _scripted(subject: BenchmarkSubject, device: str) -> Function:
-    """Script the original where that works, and trace it where not."""
+    """Script the original if possible, else trace it."""
 
     def script(root: Any, bound: inspect.BoundArguments) -> Any:
         try:
@@ -93,7 +93,9 @@ def _scripted(subject: BenchmarkSubject, device: str) -> Function:
 
 
 def _traced_once(subject: BenchmarkSubject, make: Callable[[Any, inspect.BoundArguments], Any]) -> Function:
-    """Return a function whose first call on a module, or at all, makes what it calls from then on."""
+    """Return a function whose first call, for each module or in total, creates the function that it calls from
+    then on.
+    """
     traced_by_module: dict[int, tuple[Any, Any]] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -112,7 +114,7 @@ def _traced_once(subject: BenchmarkSubject, make: Callable[[Any, inspect.BoundAr
 
 
 def _bound(reference: Function, module: torch.nn.Module) -> Any:
-    """Return what is called on a module: the module itself, or a method of it."""
+    """Return the callable of a module: the module itself, or a method of it."""
     name = getattr(reference, "__name__", "")
     return getattr(module, name) if hasattr(type(module), name) and reference is not type(module).__call__ else module
 

@@ -1,1 +1,1 @@
-"""The file around the kernels: operators, the autograd function, host code, format."""
+"""Write the file around the kernels: operators, the autograd function, host code, and formatting."""

@@ -1,4 +1,4 @@
-"""Python text as ruff lays it out: values as literals, and statements broken over lines where they are too long."""
+"""Format Python as ruff does: write values as literals, and break long statements over lines."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _PRIORITIES: tuple[frozenset[str], ...] = (
     frozenset({"+", "-"}),
     frozenset({"*", "/", "//", "%", "@"}),
 )
-"""Operators that a line may be broken before, those that bind least first."""
+"""The operators that a line may be broken before, lowest precedence first."""
 
 
 def literal(value: Any) -> str | None:
-    """Return a value as Python would write it, or None for what has no such text."""
+    """Return a value as a Python literal, or None if it has none."""
     kind = type(value)
     if kind in (bool, int, type(None), type(Ellipsis)):
         return "..." if value is ... else repr(value)
@@ -50,7 +50,7 @@ def literal(value: Any) -> str | None:
 
 
 def _container_literal(value: Any) -> str | None:
-    """Return a tuple, list or dictionary as Python would write it, or None for anything else."""
+    """Return a tuple, list or dictionary as a Python literal, or None for any other value."""
     kind = type(value)
     if kind in (tuple, list, torch.Size):
         parts = [literal(v) for v in value]
@@ -70,7 +70,9 @@ def _container_literal(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class LogicalLine:
-    """A logical line: the lines from `start` to `end`, exclusive, as one text; None where it must stay as it is."""
+    """A logical line: the lines from `start` to `end`, exclusive, as one text. The text is None if it must not
+    change.
+    """
 
     start: int
     end: int
@@ -79,7 +81,7 @@ class LogicalLine:
 
 
 def statements(lines: Sequence[str]) -> Iterator[LogicalLine]:
-    """Yield the logical lines of a text, in order; comments and empty lines are in none of them."""
+    """Yield the logical lines of a text in order, without comments and empty lines."""
     tokens: list[tokenize.TokenInfo] = []
     ignored = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
     for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
@@ -112,7 +114,7 @@ def _joined(tokens: Sequence[tokenize.TokenInfo]) -> str | None:
 
 
 def _without_comma(text: str) -> str:
-    """Return a text that ends before a closing bracket, without the comma there unless it makes a tuple."""
+    """Return a text that precedes a closing bracket without its trailing comma, unless the comma makes a tuple."""
     if not text.endswith(","):
         return text
     depth, commas, at = 0, 0, len(text) - 1
@@ -133,7 +135,7 @@ def break_lines(text: str, indent: int) -> list[str]:
 
 
 def _same(text: str, lines: Sequence[str]) -> bool:
-    """Return whether lines mean the same as a text, as far as that can be parsed by itself."""
+    """Return True if lines parse to the same syntax tree as a text. Returns False if either does not parse."""
     try:
         return ast.dump(ast.parse(_complete(text))) == ast.dump(ast.parse(_complete("\n".join(lines).lstrip())))
     except SyntaxError:
@@ -196,7 +198,7 @@ def _statement(text: str, pad: str) -> list[str]:
 
 
 def _value(head: str, value: str, tail: str, pad: str) -> list[str]:
-    """Return an expression behind `head`: its last bracket is opened, or it is put into brackets of its own."""
+    """Return an expression behind `head`, with its last bracket opened or in brackets of its own."""
     tokens, inner = _tokens(value), pad + "    "
     if len(pad) + len(head) > LINE_WIDTH - 2 and head.endswith("= ") and "," in head:
         targets = _elements(head[:-3].strip("() "), inner)
@@ -232,7 +234,7 @@ def _opened_or_wrapped(head: str, value: str, tail: str, pad: str, wrapped: list
 
 
 def _may_open_last_bracket(tokens: Sequence[_Token], value: str, operators: int, wrapped: Sequence[str]) -> bool:
-    """Return whether an expression ends with a bracket that may be opened: the only one, or one behind an operator."""
+    """Return True if the last bracket of an expression may be opened: its only one, or one behind an operator."""
     ends = bool(tokens) and tokens[-1].text in _CLOSE
     if operators == 0:
         return ends
@@ -241,12 +243,12 @@ def _may_open_last_bracket(tokens: Sequence[_Token], value: str, operators: int,
 
 
 def _links(tokens: Sequence[_Token]) -> list[_Token]:
-    """Return the dots that follow a call, in a chain of calls."""
+    """Return the dots that follow a call in a chain of calls."""
     return [t for b, t in pairwise(tokens) if t.text == "." and t.depth == 0 and b.text in _CLOSE]
 
 
 def _operators(tokens: Sequence[_Token]) -> list[_Token]:
-    """Return the operators that bind least, outside of all brackets."""
+    """Return the operators of lowest precedence outside all brackets."""
     outside = [(b, t) for b, t in zip([None, *tokens], tokens, strict=False) if t.depth == 0]
     if any(t.text == "lambda" for _, t in outside):
         return []
@@ -258,14 +260,14 @@ def _operators(tokens: Sequence[_Token]) -> list[_Token]:
 
 
 def _is_sign(before: _Token) -> bool:
-    """Return whether an operator that follows this token has nothing on its left."""
+    """Return True if an operator behind this token is unary."""
     text = before.text
     word = text[0].isalpha() or text[0] in "_\"'" or text[0].isdigit()
     return not (text in _CLOSE or (word and not keyword.iskeyword(text)) or text in ("None", "True", "False", "..."))
 
 
 def _expression(text: str, pad: str, comma: str = "") -> list[str]:
-    """Return an expression inside of brackets."""
+    """Return an expression inside brackets, broken over lines."""
     if len(pad) + len(text) + len(comma) <= LINE_WIDTH:
         return [pad + text + comma]
     tokens = _tokens(text)
@@ -290,7 +292,7 @@ def _expression(text: str, pad: str, comma: str = "") -> list[str]:
 
 
 def _operand(text: str, pad: str, comma: str) -> list[str]:
-    """Return one part of a chain of operators, which begins with its operator."""
+    """Return one part of a chain of operators. The part begins with its operator."""
     tokens = _tokens(text)
     inner = _operators(tokens[1:]) if _is_sign(tokens[0]) else _operators(tokens)
     if not inner:
@@ -306,7 +308,7 @@ def _operand(text: str, pad: str, comma: str) -> list[str]:
 
 
 def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
-    """Return a text whose last pair of brackets is opened, or the first."""
+    """Return a text with its last pair of brackets opened, or its first."""
     tokens = _tokens(text)
     pairs = [(t, _closing(tokens, n)) for n, t in enumerate(tokens) if t.depth == 0 and t.text in _OPEN]
     pairs = [(a, b) for a, b in pairs if b is not None and text[a.end : b.start].strip()]
@@ -326,14 +328,14 @@ def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
 
 
 def _is_called(text: str, opening: int) -> bool:
-    """Return whether a bracket follows what it calls, or is an index of."""
+    """Return True if a bracket opens a call or an index."""
     before = text[opening - 1] if opening > 0 else ""
     follows = bool(before) and (before.isalnum() or before in "_)]\"'")
     return follows and not keyword.iskeyword(_word_before(text, opening))
 
 
 def _pair_to_open(pairs: Sequence[tuple[_Token, _Token]], pad: str) -> tuple[_Token, _Token]:
-    """Return the last pair of brackets that begins early enough in the line."""
+    """Return the last pair of brackets that opens within the line width."""
     opening, closing = pairs[-1]
     for a, b in reversed(pairs[:-1]):
         if len(pad) + opening.end <= LINE_WIDTH:
@@ -343,7 +345,7 @@ def _pair_to_open(pairs: Sequence[tuple[_Token, _Token]], pad: str) -> tuple[_To
 
 
 def _brackets_of_tail(tail: str, pad: str) -> list[str]:
-    """Return what follows a closing bracket, with its own last brackets opened."""
+    """Return the text from a closing bracket on, with its last brackets opened."""
     rest = _brackets(tail[1:], pad)
     return [pad + tail[0] + rest[0][len(pad) :], *rest[1:]]
 
@@ -361,7 +363,7 @@ def _closing(tokens: Sequence[_Token], opening: int) -> _Token | None:
 
 
 def _elements(body: str, pad: str) -> list[str]:
-    """Lay out what is between brackets, one element on each line."""
+    """Return the text between brackets with one element on each line."""
     tokens = _tokens(body)
     commas = [t for t in tokens if t.depth == 0 and t.text == ","]
     comprehension = any(t.depth == 0 and t.text == "for" for t in tokens)

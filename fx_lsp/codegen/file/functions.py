@@ -1,4 +1,4 @@
-"""The functions of a file: operators that launch the kernels, the autograd function, and what the user calls."""
+"""The functions of a file: operators that launch the kernels, the autograd function, and the user's entry point."""
 
 from __future__ import annotations
 
@@ -34,21 +34,24 @@ from fx_lsp.codegen.triton.program import Program
 
 Name = Callable[[fx.Node], str]
 Definition = list[CodeLine]
-"""A definition at the top level of a file, or statements that belong together there."""
+"""A definition at the top level of a file, or top-level statements that belong together."""
 
 
 @dataclass(frozen=True)
 class FileSpec:
-    """The function that a file is made for, and what the file says of it.
+    """The function that a file is generated for, and the text that the file contains about it.
 
-    `name` is what the user calls it and `signature` its parameters as they are written; `inputs` are expressions of
-    them, one for each tensor of the graph; `checks` lines that refuse other arguments. Of the `outputs` results, the
-    first are new values of inputs: `changed` are expressions for those, each with whether it has a gradient that must
-    not notice. `result` makes of `out[0]`, `out[1]`, … what the user's function returns ("out": all of them).
-    `tangents` are the results whose gradients backward takes, in order; None where that is every float. `described` are
-    lines about the inputs, `imports` and `definitions` what the result needs, `tests` definitions that `main` needs,
-    the lines that compare the function with the original. `settings` are items of a table: what the parts of a module
-    have to be set to.
+    `name` is the public name of the function and `signature` its parameters as source. `inputs` are expressions of the
+    parameters, one for each tensor of the graph. `checks` are lines that reject other arguments.
+
+    The first of the `outputs` results are new values of inputs. `changed` has the expressions of these inputs, each
+    with a flag: whether the change must be hidden from its gradient. `result` is the user's return value in terms of
+    `out[0]`, `out[1]`, … ("out" is all of them). `tangents` are the results whose gradients backward takes, in order,
+    or None for every float.
+
+    `described` are lines about the inputs. `imports` and `definitions` are those that the result needs; `tests` are
+    definitions that `main` needs, the lines that compare the function with the original. `settings` are the required
+    settings of the parts of a module, as items of a table.
     """
 
     name: str
@@ -68,18 +71,18 @@ class FileSpec:
 
     @property
     def stem(self) -> str:
-        """The beginning of the names of kernels and operators."""
+        """The prefix of the names of kernels and operators."""
         return ascii_identifier(self.name)
 
 
 MAX_ARGUMENTS = 50
-"""How many tensors an operator takes one by one: PyTorch has no operators with more than 64 arguments."""
+"""The largest number of tensors that an operator takes one by one. PyTorch allows at most 64 arguments."""
 CHECK_FUNCTION = "check"
-"""The function that refuses tensors."""
+"""The default name of the function that checks tensors."""
 
 
 def check_function_name(subject: FileSpec) -> str:
-    """Return the name of that function in a file: neither the user's function nor a parameter of it has that name."""
+    """Return the name of the checking function in a file. It differs from the user's function and its parameters."""
     signature = ast.parse(f"def f({subject.signature}): ...")
     name, other_names = CHECK_FUNCTION, {subject.name, *(a.arg for a in ast.walk(signature) if isinstance(a, ast.arg))}
     while name in other_names:
@@ -89,11 +92,11 @@ def check_function_name(subject: FileSpec) -> str:
 
 @dataclass
 class FileFunctions:
-    """The definitions of a file, and what they share.
+    """The definitions of a file, and the data that they share.
 
-    `view_results` are the results that are views of inputs or of other results, `computed` those that an operator
-    computes or whose gradient backward takes; `saved` is what forward and backward agree on; `sizes` are those that an
-    operator is given because none of its tensors has them.
+    `view_results` are the results that are views of inputs or of other results. `computed` are the results that an
+    operator computes or whose gradient backward takes. `saved` are the values that forward saves for backward. `sizes`
+    are passed to an operator because none of its tensors has them.
     """
 
     subject: FileSpec
@@ -121,7 +124,7 @@ class FileFunctions:
         return position in self.subject.tangents
 
     def operator(self, which: str, program: Program) -> list[Definition]:
-        """Return the operator that runs a program; none where there is nothing to compute."""
+        """Return the operator that runs a program, or an empty list if the program computes nothing."""
         results, parameters = _operator_results(program), _tensors(program, self.name)
         if not results and not program.overwritten:
             return []
@@ -152,8 +155,10 @@ class FileFunctions:
     def _call(
         self, which: str, program: Program, arguments: dict[fx.Node, str]
     ) -> tuple[list[Statement], FunctionBody, list[str]]:
-        """Return the statements that call an operator, with the sizes that its tensors tell before and behind; the
-        body with the names of its results; and the sizes that it is given but no argument has."""
+        """Return the statements that call an operator, the body with its results, and the sizes without an argument.
+
+        The statements include the sizes read from tensors before and after the call.
+        """
         results = _operator_results(program)
         device = f"{next(iter(arguments.values()))}.device" if arguments else ""
         body = FunctionBody(program, dict(arguments), self.name, device)
@@ -211,20 +216,20 @@ class FileFunctions:
         ]
 
     def _saved_texts(self, body: FunctionBody, saved: Sequence[fx.Node]) -> list[str]:
-        """Return what forward saves; of inputs that the function changes, copies."""
+        """Return the values that forward saves. Inputs that the function changes are copied."""
         inputs = dict(zip(self.subject.inputs, self.inputs, strict=True))
         altered = {inputs[expression] for expression, _ in self.subject.changed}
         texts = [(node, body.reference(node)) for node in saved]
         return [f"{text}.clone()" if node in altered else text for node, text in texts]
 
     def _differentiable(self) -> list[int]:
-        """Return the results whose gradients backward takes, in order."""
+        """Return the positions of the results whose gradients backward takes, in order."""
         if self.subject.tangents is not None:
             return list(self.subject.tangents)
         return [k for k in self.computed if _is_float(self.results[k])]
 
     def _without_gradient(self, result_texts: Mapping[int, str]) -> list[Statement]:
-        """Return the statement that says of which results there are no gradients, if there are such."""
+        """Return the statement that marks results without a gradient, in a list that is empty if there are none."""
         differentiable = {k for k in self._differentiable() if _is_float(self.results[k])}
         fixed = dict.fromkeys(result_texts[k] for k in self.computed if k not in differentiable)
         return [Evaluate(parse_expression(f"ctx.mark_non_differentiable({', '.join(fixed)})"))] if fixed else []
@@ -232,7 +237,9 @@ class FileFunctions:
     def _backward_body(
         self, backward: Program, parameters: dict[fx.Node, str], tangents: Sequence[fx.Node]
     ) -> tuple[list[str], list[Statement], FunctionBody]:
-        """Return the sizes that backward takes from forward, and its statements behind those that take them."""
+        """Return the sizes that backward takes from forward, and the statements of backward after those that
+        take them.
+        """
         calls, behind, sizes = self._call("backward", backward, parameters)
         gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
         dense = [_dense_gradient(t, self.name(t)) for t in tangents]
@@ -241,7 +248,7 @@ class FileFunctions:
         return [*sizes, *_missing_sizes(backward, behind.known, after)], after, behind
 
     def _backward_head(self, saved: Sequence[fx.Node]) -> list[Statement]:
-        """Return the first statements of backward: it refuses second derivatives, and takes what forward saved."""
+        """Return the first statements of backward: they reject second derivatives and unpack the saved values."""
         once = f"{self.subject.name} has no second derivatives: differentiate without create_graph=True"
         condition = parse_expression("torch.is_grad_enabled() and not torch.compiler.is_compiling()")
         refusal = Evaluate(parse_expression(f'RuntimeError("{once}")'), None, "raise")
@@ -272,8 +279,9 @@ class FileFunctions:
         return [CodeLine(f"def {subject.name}({subject.signature}):"), *lines]
 
     def _operator_call(self, body: FunctionBody, operator_results: Sequence[fx.Node]) -> tuple[str, list[Statement]]:
-        """Return the call of the operator or of the autograd function, "" for none, and the statement that names its
-        results, as the body does."""
+        """Return the call of the operator or autograd function, "" for none, and the statement that names its
+        results.
+        """
         if not self.computed:
             return "", []
         results = [r for k in self.computed if (r := self.results[k]) is not None]
@@ -284,8 +292,10 @@ class FileFunctions:
         return called, [assign([self.name(n) for n in named], called) if named else Evaluate(parse_expression(called))]
 
     def _copies_to_inputs(self, body: FunctionBody, quiet: bool) -> list[Statement]:
-        """Return the statements that give inputs their new values; the body names those by their inputs from then on.
-        It is `quiet` where no gradient is recorded anyway."""
+        """Return the statements that copy new values into inputs. The body then names these values by their inputs.
+
+        `quiet` is True if no gradient is recorded in any case.
+        """
         statements: list[Statement] = []
         for (changed, hidden), node in zip(self.subject.changed, self.results, strict=False):
             if node not in self.forward.overwritten:
@@ -300,7 +310,7 @@ class FileFunctions:
 
 
 def _checks(subject: FileSpec) -> list[str]:
-    """Return the lines that refuse other arguments, and modules that are not set as they were."""
+    """Return the lines that reject other arguments, and modules with other settings."""
     checks = rename_calls("\n".join(subject.checks), CHECK_FUNCTION, check_function_name(subject))
     return [*checks.splitlines(), *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
 
@@ -318,7 +328,7 @@ def _missing_sizes(program: Program, known_sizes: Collection[str], statements: S
 
 
 def _inline_sizes(body: FunctionBody) -> dict[Any, str]:
-    """Return, for each size, the expression of a tensor that has it: `x.shape[0]`."""
+    """Return for each size the expression of a tensor dimension that has it, such as `x.shape[0]`."""
     expressions: dict[Any, str] = {}
     for node, text in body.names.items():
         value = node.meta.get("val")
@@ -332,7 +342,7 @@ def _text(body: FunctionBody, node: fx.Node | None) -> str:
 
 
 class _ResultFiller(ast.NodeTransformer):
-    """Puts expressions in place of `out[0]`, `out[1]`, …"""
+    """Replace `out[0]`, `out[1]`, … by expressions."""
 
     def __init__(self, parts: Sequence[ast.expr]) -> None:
         self._parts = {f"out[{number}]": part for number, part in enumerate(parts)}
@@ -342,26 +352,26 @@ class _ResultFiller(ast.NodeTransformer):
 
 
 def _filled_result(result: str, parts: list[ast.expr]) -> ast.expr:
-    """Return a result with its parts; "out" is all of them."""
+    """Return a result with its parts filled in. The result "out" is all of them."""
     if result == "out":
         return parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
     return _ResultFiller(parts).visit(ast.parse(result, mode="eval").body)
 
 
 def _names_of(value: ast.expr) -> list[str]:
-    """Return the names that a value consists of, one or a tuple of several; none for any other value."""
+    """Return the names in a name or in a tuple of names, [] for any other expression."""
     items = value.elts if isinstance(value, ast.Tuple) and len(value.elts) > 1 else [value]
     names = [item.id for item in items if isinstance(item, ast.Name)]
     return names if len(names) == len(items) else []
 
 
 def _without_unused_sizes(body: FunctionBody, statements: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Return statements but for the definitions of sizes that none of them uses."""
+    """Return statements without definitions of sizes that none of them uses."""
     return without_definitions(statements, body.known - names_used(statements))
 
 
 def _dense_gradient(tangent: fx.Node, name: str) -> Statement:
-    """Return the statement that lays out a gradient as the kernels take it."""
+    """Return the statement that gives a gradient the memory layout that the kernels expect."""
     value = tangent.meta["val"]
     if value.is_contiguous():
         return assign(name, f"{name}.contiguous()")
@@ -373,7 +383,7 @@ def _dense_gradient(tangent: fx.Node, name: str) -> Statement:
 
 
 def _tensors(program: Program, name: Name) -> dict[fx.Node, str]:
-    """Return the tensors among the inputs of a program, and what its operator calls them."""
+    """Return the tensors among the inputs of a program, with the names of the operator's parameters."""
     return {n: name(n) for n in program.inputs if isinstance(n.meta.get("val"), torch.Tensor)}
 
 
@@ -387,7 +397,7 @@ def _is_float(node: fx.Node | None) -> bool:
 
 
 def _operator_results(program: Program) -> list[fx.Node]:
-    """Return the results that an operator returns: tensors that it makes itself, each once."""
+    """Return the results that an operator returns: each tensor that it computes, once."""
     computed = {
         n for s in program.steps for n in (s.writes if isinstance(s, KernelLaunch) else (s,)) if n.op != "placeholder"
     }
@@ -397,7 +407,7 @@ def _operator_results(program: Program) -> list[fx.Node]:
 
 
 def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Node]:
-    """Yield a node, and what it is a view of, to the tensor or the part of a call's result that the program makes."""
+    """Yield a node and the nodes that it views, up to a tensor or part of a call's result that the program computes."""
     yield node
     while node not in computed and not _is_part(node, computed):
         if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
@@ -407,6 +417,6 @@ def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Nod
 
 
 def _is_part(node: fx.Node, computed: Collection[fx.Node]) -> bool:
-    """Return whether a node is picked from what a call returns, or from a list in that."""
+    """Return True if a node picks an item of a call's result, or of a list in it."""
     source: Any = node.args[0] if node.target is operator.getitem else None
     return source is not None and (source in computed or _is_part(source, computed))

@@ -1,4 +1,4 @@
-"""The Python around the kernels: what allocates, launches, and calls what stays in ATen."""
+"""The Python code around the kernels: it allocates buffers, launches kernels, and calls operations left in ATen."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program
 
 MAX_CONSTANT = 1024
-"""How many numbers a constant may have to be written into a file."""
+"""The largest number of elements of a constant that is written into a file."""
 
 
 class CannotWrite(Exception):
-    """`node` cannot be part of a generated file, and `why`."""
+    """`node` cannot be part of a generated file; `why` is the reason."""
 
     def __init__(self, node: fx.Node, why: str) -> None:
         super().__init__(why)
@@ -37,8 +37,8 @@ class CannotWrite(Exception):
 class FunctionBody:
     """The statements of a function that runs a program.
 
-    `names` are the variables of nodes, those of its parameters at first; `inline` says how sizes are written that have
-    no variables, `known` are those that have one.
+    `names` maps nodes to variables, at first those of the parameters. `inline` maps sizes without a variable to
+    expressions. `known` are the sizes that have a variable.
     """
 
     program: Program
@@ -53,7 +53,7 @@ class FunctionBody:
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
 
     def write_steps(self) -> None:
-        """Write the statements that run the program, without the last that returns."""
+        """Write the statements that run the program, except the final return."""
         self.sizes()
         self.names.update({new: self.names[old] for new, old in self.program.overwritten.items()})
         for step in self.program.steps:
@@ -63,7 +63,7 @@ class FunctionBody:
                 self._call(step)
 
     def sizes(self) -> None:
-        """Write sizes that are only known now, each from a tensor that has it."""
+        """Write the sizes that are known from now on, each from a tensor that has it."""
         for node, text in list(self.names.items()):
             self._sizes_of(node.meta.get("val"), text)
 
@@ -91,7 +91,7 @@ class FunctionBody:
         self._evaluate(f"launch({kernel.name}, {out})[{grid_text(kernel, out)}]({', '.join(args)})")
 
     def _pointer(self, node: fx.Node, step: KernelLaunch) -> str:
-        """Return the argument for a tensor; what others allocated may begin where TMA cannot read."""
+        """Return the argument for a tensor. Tensors not allocated here are aligned, because TMA requires it."""
         text = self.reference(node)
         own = any(isinstance(s, KernelLaunch) and node in s.writes for s in self.program.steps)
         described = self.program.buffers[node].name in step.kernel.described
@@ -110,7 +110,7 @@ class FunctionBody:
         self._sizes_of(node.meta.get("val"), self.names[node])
 
     def _explain(self, node: fx.Node) -> None:
-        """Write a comment that says why a node is called; shorter, or none, where that has been said."""
+        """Write a comment with the reason for a call. A reason that was given before is shortened or left out."""
         why = next((c for c in self.program.calls if c.node is node), None)
         if why is None or why.comment == self.said_last:
             return
@@ -127,7 +127,7 @@ class FunctionBody:
         self.statements.append(Evaluate(parse_expression(call)))
 
     def reference(self, node: fx.Node) -> str:
-        """Return the text for a node that is in memory, or a view of one."""
+        """Return the expression of a node that is in memory, or of a view of one."""
         if node in self.names:
             return self.names[node]
         if node.target is operator.getitem:
@@ -150,7 +150,7 @@ class FunctionBody:
         return self.names[node]
 
     def argument(self, value: Any) -> str:
-        """Return an argument of a call as text."""
+        """Return an argument of a call as source text."""
         if isinstance(value, fx.Node):
             fake = value.meta.get("val")
             if isinstance(fake, (torch.SymInt, torch.SymFloat)):
@@ -178,7 +178,7 @@ _METHODS = {
 
 
 def not_deterministic(program: Program) -> bool:
-    """Return whether a program adds numbers that are rounded in an order that is not fixed."""
+    """Return True if a program sums floating-point numbers in an undefined order."""
     launches = [s for s in program.steps if isinstance(s, KernelLaunch) and s.kernel.adds]
     return any(program.buffers[n].dtype.is_floating_point for s in launches for n in s.writes if _adds(s, program, n))
 
@@ -188,13 +188,13 @@ def _adds(step: KernelLaunch, program: Program, node: fx.Node) -> bool:
 
 
 def tuple_text(sizes: Coords) -> str:
-    """Return sizes as a tuple."""
+    """Return sizes as the source of a tuple."""
     inside = ", ".join(size_text(s) for s in sizes)
     return f"({inside},)" if len(sizes) == 1 else f"({inside})"
 
 
 def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
-    """Return the call that makes a buffer."""
+    """Return the call that allocates a buffer."""
     options = f"dtype={buffer.dtype}, device={device}"
     if all(
         sympy.expand(a - b) == 0 or s == 1
@@ -206,7 +206,7 @@ def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
 
 
 def grid_text(kernel: Kernel, out: str) -> str:
-    """Return the number of programs of a kernel that writes `out`, as it is written in brackets behind it."""
+    """Return the launch grid of a kernel that writes `out`, as the source between its brackets."""
     chosen = {n for c in kernel.tile.configs[1:] for n, _ in c.blocks}
     parts: list[str] = []
     depends = False
@@ -240,15 +240,15 @@ def fixed_blocks(kernel: Kernel) -> list[str]:
 
 
 def tuned_names(kernel: Kernel) -> set[str]:
-    """Return the block sizes that the configurations choose."""
+    """Return the names of the block sizes that the configurations choose."""
     first, *others = kernel.tile.configs
     return {n for c in (first, *others) for n in dict(c.blocks)} if others else set()
 
 
 def tuning(kernel: Kernel) -> list[str]:
-    """Return the decorator that chooses among configurations; none where there is one alone.
+    """Return the autotune decorator of a kernel, or [] if it has only one configuration.
 
-    It chooses once for all values of sizes that are known only when it runs.
+    Symbolic sizes are not part of its key: it tunes once for all their values.
     """
     if len(kernel.tile.configs) < 2:
         return []

@@ -1,4 +1,4 @@
-"""The file: kernels, their operators, the function that a user calls, and a check against the original."""
+"""Assemble the file: kernels, their operators, the user's function, and a comparison with the original."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fx_lsp.codegen.triton.program import Program
 
 @dataclass(frozen=True)
 class GeneratedFile:
-    """The text of a file, and for each of its lines the operation that it computes, or None."""
+    """The text of a file, and for each of its lines the node that it computes, or None."""
 
     text: str
     nodes: tuple[fx.Node | None, ...]
     programs: tuple[Program, ...]
 
     def calls(self) -> list[tuple[int, Unsupported]]:
-        """Return what is said of operations that stay calls, in order, each with the line (from 1) of its call."""
+        """Return the reasons why operations stay calls, in order, each with the line (from 1) of its call."""
         calls = {call.node: call for program in self.programs for call in program.calls}
         first: dict[fx.Node, int] = {}
         for number, (node, line) in enumerate(zip(self.nodes, self.text.splitlines(), strict=True), start=1):
@@ -50,8 +50,11 @@ def assemble_file(
     saved: SavedValues | None,
     engine: Engine = "fx-lsp",
 ) -> GeneratedFile:
-    """Return the file for a function with its forward and backward programs, which agree on what is `saved`;
-    `view_results` are results that are views. What has no kernels is compiled by Inductor where that is the engine."""
+    """Return the file of a function with its forward and backward programs, which share the `saved` values.
+
+    `view_results` are the results that are views. With the Inductor engine, Inductor compiles operations without
+    kernels.
+    """
     programs = [forward, *([backward] if backward is not None else [])]
     launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
     parts = FileFunctions(subject, forward, backward, name, view_results, saved, engine)
@@ -78,7 +81,7 @@ def assemble_file(
 
 
 def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> list[Definition]:
-    """Return what a file brings along to register operators and to launch kernels."""
+    """Return the definitions that register operators and launch kernels."""
     texts: list[str] = []
     if parts.has_operators and parts.engine == "fx-lsp":
         texts.append(OVERWRITING if parts.forward.overwritten else OPERATOR)
@@ -90,7 +93,7 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
 
 
 def _check_blocks(subject: FileSpec) -> list[Definition]:
-    """Return what a file needs to refuse arguments, and modules that are not set as they were."""
+    """Return the definitions that reject other arguments, and modules with other settings."""
     blocks: list[Definition] = []
     if CHECK_FUNCTION in names_from_outside("\n".join(subject.checks)):
         blocks.append(_code_block(rename_definition(CHECK, check_function_name(subject))))
@@ -101,7 +104,7 @@ def _check_blocks(subject: FileSpec) -> list[Definition]:
 
 
 def reserved_names(name: str) -> list[str]:
-    """Return the names that the file for a function uses itself: no variable may have these names."""
+    """Return the names that the file of a function uses itself. No variable may have these names."""
     own = [
         "alert_not_deterministic",
         "as_operator",
@@ -118,15 +121,14 @@ def reserved_names(name: str) -> list[str]:
 
 
 def _qualify_builtins(blocks: Sequence[Definition], name: str) -> list[Definition]:
-    """Return code that calls functions of Python, where what is generated has the name of one; the user's may be
-    another."""
+    """Return code that calls builtins explicitly if the generated function has the name of a builtin."""
     if not hasattr(builtins, name):
         return list(blocks)
     return [_rename_calls_in(block, name, f"builtins.{name}") for block in blocks]
 
 
 def _rename_calls_in(block: Definition, old: str, new: str) -> Definition:
-    """Return a definition that calls the function `new` wherever it called `old`."""
+    """Return a definition with calls of `old` replaced by calls of `new`."""
     lines = rename_calls("\n".join(line.text for line in block), old, new).split("\n")
     return [CodeLine(text, line.node) for text, line in zip(lines, block, strict=True)]
 
@@ -136,7 +138,7 @@ def _code_block(text: str) -> Definition:
 
 
 def _format_lines(lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the lines as ruff would lay them out."""
+    """Return the lines as ruff formats them."""
     formatted: list[CodeLine] = []
     done = 0
     for statement in statements([line.text for line in lines]):
@@ -153,7 +155,7 @@ def _format_lines(lines: Sequence[CodeLine]) -> list[CodeLine]:
 
 
 def _element(line: CodeLine) -> list[CodeLine]:
-    """Return one element of a call that has one on each line, broken over several where it is too long."""
+    """Return one element of a call with an element on each line, broken over lines if it is too long."""
     text = line.text.strip()
     if len(line.text) <= LINE_WIDTH or not text.endswith(("),", "],")):
         return [line]
@@ -166,7 +168,7 @@ def _element(line: CodeLine) -> list[CodeLine]:
 
 
 _MODULES = ("builtins", "copy", "functools", "inspect", "os", "sys", "warnings")
-"""What files may need of Python's library."""
+"""The modules of the standard library that files may import."""
 
 
 def _head(
@@ -188,7 +190,7 @@ def _head(
 def _import_lines(
     subject: FileSpec, launches: Sequence[KernelLaunch], parts: FileFunctions, used: Collection[str]
 ) -> list[str]:
-    """Return the imports of a file, of which the names `used` come from elsewhere."""
+    """Return the imports of a file. `used` are the names that it does not define."""
     future = [i for i in subject.imports if i.startswith("from __future__")]
     own = [i for i in subject.imports if i.startswith("from torch")]
     modules = [m for m in _MODULES if m in used]
@@ -206,7 +208,7 @@ def _import_lines(
 
 
 def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Definition]:
-    """Return helper functions and kernels; a helper makes way where the user's function has its name."""
+    """Return helper functions and kernels. A helper is renamed if the user's function has its name."""
     blocks: list[Definition] = []
     if any(tuning(launch.kernel) for launch in launches):
         resets = any((k.adds or k.overwrites) and tuning(k) for k in (launch.kernel for launch in launches))

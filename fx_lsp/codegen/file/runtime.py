@@ -1,4 +1,4 @@
-"""Functions that stand in a generated file as they are, where it needs them."""
+"""Functions that are copied unchanged into a generated file that needs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def autotuned(*configs, key):
 '''
 
 RESETTING = AUTOTUNED.replace("key):", "key, **options):").replace("key=key)", "key=key, **options)")
-"""The same for kernels that add to what they are given, or overwrite it."""
+"""A variant for kernels that add to or overwrite their arguments."""
 
 ALERT = '''
 def alert_not_deterministic(name):
@@ -81,7 +81,7 @@ def as_operator(name, overwrites):
 
     return register
 '''
-"""The same for a function that overwrites some of its arguments."""
+"""A variant for a function that overwrites some of its arguments."""
 
 LAUNCH = '''
 def launch(kernel, out):

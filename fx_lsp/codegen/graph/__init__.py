@@ -1,1 +1,1 @@
-"""FX graphs to FX graphs: questions about nodes, edits, and the passes over forward, backward and joint graphs."""
+"""Rewrite FX graphs: queries on nodes, edits, and the passes over forward, backward and joint graphs."""

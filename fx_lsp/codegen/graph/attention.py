@@ -1,8 +1,7 @@
-"""An attention in a graph, its operands and scores, and the rewrites before kernels stand for it.
+"""Represent an attention in a graph, with its operands and scores, and the rewrites before kernels replace it.
 
-Scores are what a product of matrices gives, `[batch, m, n]`, and what is computed of them element by element. Their
-rows are reduced by a softmax; further products sum them over n (the result, the gradient of the queries) or over m
-(those of keys and values).
+Scores are a product of matrices, `[batch, m, n]`, and element-wise results of it. Their rows are reduced by a softmax;
+further products sum them over n (the result, the gradient of the queries) or over m (those of keys and values).
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention of a graph. `score_product` makes the scores, `row_max` and `row_sum` are the maximum and the sum
-    of each row of `shifted`, `weights` its softmax; `gradient` is the product that makes the gradient of the weights,
-    `row_dot` the sum of each of its rows. `backward` are the products of backward, `sums` what else it makes: gradients
-    of biases."""
+    """Hold one attention of a graph. `score_product` computes the scores, `row_max` and `row_sum` are the maximum and
+    the sum of each row of `shifted`, `weights` its softmax; `gradient` is the product that computes the gradient of
+    the weights, `row_dot` the sum of each of its rows. `backward` are the products of backward, `sums` its other
+    results: gradients of biases.
+    """
 
     score_product: fx.Node
     shifted: fx.Node
@@ -44,7 +44,7 @@ class Attention:
 
 
 def name_roles(attention: Attention) -> None:
-    """Say what the tensors are that kernels of an attention make."""
+    """Record the roles of the tensors that kernels of an attention compute."""
     queries, keys = attention.score_product.args[:2]
     _give_role(attention.result.node, NodeRole("attended"))
     _give_role(attention.row_max, NodeRole("row_max"))
@@ -62,29 +62,30 @@ def name_roles(attention: Attention) -> None:
 
 
 def _give_role(node: fx.Node, role: NodeRole) -> None:
-    """Say what a node is, unless it is known."""
+    """Record the role of a node, unless it is known."""
     add_facts(node, role=facts_of(node).role or role)
 
 
 def _operand_base(node: Any) -> fx.Node:
-    """Return the tensor that an operand is made of."""
+    """Return the tensor that an operand derives from."""
     *_, base = through_moves(node)
     return base
 
 
 def _operand_names(node: Any) -> tuple[str, ...]:
-    """Return the names of a node and of what it is made of."""
+    """Return the names of a node and of the nodes that it derives from."""
     return tuple(n.name for n in through_moves(node))
 
 
 def is_exponential(power: Any) -> bool:
-    """Return whether a node is e to the power of a difference."""
+    """Return True if a node is e to the power of a difference."""
     return operation(power) == "aten.exp.default" and operation(power.args[0]) == "aten.sub.Tensor"
 
 
 def replace_dot(graph: fx.Graph, attention: Attention) -> None:
-    """Sum, in place of weights and their gradient over n, the result and its gradient over its last
-    dimension."""
+    """Replace a sum of weights and their gradient over n by a sum of the result and its gradient over the last
+    dimension.
+    """
     assert attention.row_dot is not None and attention.gradient is not None
     dot, result, node_of = attention.row_dot, attention.result.node, size_nodes(graph)
     gradient: Any = attention.gradient.args[0]
@@ -98,7 +99,7 @@ def replace_dot(graph: fx.Graph, attention: Attention) -> None:
 
 
 def match_layout(products: Iterable[ScoreProduct]) -> None:
-    """Have results that are made transposed lie in memory in the order in which they are made."""
+    """Give results that are computed transposed the memory layout in which they are computed."""
     for product in products:
         value = product.node.meta["val"]
         if product.transposed:
@@ -107,10 +108,9 @@ def match_layout(products: Iterable[ScoreProduct]) -> None:
 
 
 def tensors_read(attention: Attention, products: Collection[ScoreProduct], *scores: fx.Node) -> list[fx.Node]:
-    """Return the tensors in memory that a kernel reads for products: their operands, and what is put together with
-    scores.
+    """Return the tensors in memory that a kernel reads for products: their operands, and those combined with scores.
 
-    The maxima and sums of rows are read in backward, and made in forward.
+    The maxima and sums of rows are read in backward, and computed in forward.
     """
     inside = {attention.score_product, attention.gradient}
     outputs = {attention.row_max, attention.row_sum} if attention.result in products else set[fx.Node]()
@@ -135,7 +135,7 @@ def tensors_read(attention: Attention, products: Collection[ScoreProduct], *scor
 
 
 def only_moves(node: fx.Node) -> bool:
-    """Return whether a node has elements of another in other places, or in another dtype."""
+    """Return True if a node only moves elements of another, or converts their dtype."""
     name = operation(node).split(".")
     return len(name) > 1 and name[1] in (
         *("view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "clone", "alias", "detach"),
@@ -144,7 +144,7 @@ def only_moves(node: fx.Node) -> bool:
 
 
 def through_moves(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield a node, what it has the elements of in other places or another dtype, or times a number, and so on."""
+    """Yield a node, then the node that it only moves, converts or scales, and so on."""
     yield node
     while node.op == "call_function" and (only_moves(node) or only_scales(node)):
         node = node.all_input_nodes[0]
@@ -152,7 +152,7 @@ def through_moves(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def only_scales(node: fx.Node) -> bool:
-    """Return whether a node multiplies a tensor with a number, as `q * scale` does."""
+    """Return True if a node multiplies a tensor by a number, as `q * scale` does."""
     if operation(node).rpartition(".")[0] not in ("aten.mul", "aten.div") or len(node.args) != 2 or node.kwargs:
         return False
     source, number = node.args
@@ -161,8 +161,9 @@ def only_scales(node: fx.Node) -> bool:
 
 
 def scale_scores(graph: fx.Graph, first: fx.Node, products: Sequence[ScoreProduct]) -> tuple[ScoreProduct, ...]:
-    """Multiply, in place of an operand of the product that makes the scores, those with a number; the products, whose
-    scores are multiplied where they take that operand. What else needs the operand has it be left as it is."""
+    """Scale the scores instead of an operand of the product that computes them. Return the products; those that take
+    that operand have scaled scores. The operand itself stays for its other uses.
+    """
     scaled_products = list(products)
     for operand in first.args[:2]:
         scaled = next((n for n in through_moves(operand) if only_scales(n)), None)  # pyright: ignore[reportArgumentType]
@@ -184,12 +185,12 @@ def scale_scores(graph: fx.Graph, first: fx.Node, products: Sequence[ScoreProduc
 
 
 def _consumers(node: fx.Node) -> set[fx.Node]:
-    """Return the users of a node, and of what only moves it."""
+    """Return the users of a node, with those of nodes that only move it."""
     return {end for user in node.users for end in (_consumers(user) if only_moves(user) else {user})}
 
 
 def _scale_product(graph: fx.Graph, product: ScoreProduct, function: Any, number: Any) -> ScoreProduct:
-    """Return a product whose scores are multiplied with a number."""
+    """Return a product with scaled scores."""
     with graph.inserting_before(product.node):
         scores = insert_call(graph, product.scores, function, (product.scores, number))
     product.node.replace_input_with(product.scores, scores)
@@ -197,7 +198,7 @@ def _scale_product(graph: fx.Graph, product: ScoreProduct, function: Any, number
 
 
 def absorb_scale(graph: fx.Graph, product: ScoreProduct) -> ScoreProduct:
-    """Return a product whose scores are multiplied with the number that its result would be multiplied with."""
+    """Return a product with the scale of its result moved to its scores."""
     result = product.node
     while len(result.users) == 1:
         user = next(iter(result.users))
@@ -217,9 +218,9 @@ def absorb_scale(graph: fx.Graph, product: ScoreProduct) -> ScoreProduct:
 
 @dataclass(frozen=True)
 class ScoreProduct:
-    """A product of scores with rows of another tensor, summed over `over` ("m" or "n").
+    """Describe a product of scores with rows of another tensor, summed over `over` ("m" or "n").
 
-    The scores are argument `side`; `transposed` where the result has the summed-out order `[batch, depth, rows]`.
+    The scores are argument `side`; `transposed` is True if the result has the order `[batch, depth, rows]`.
     """
 
     node: fx.Node
@@ -232,8 +233,9 @@ class ScoreProduct:
 
 @dataclass(frozen=True)
 class ScoreSum:
-    """A tensor with an element for each row and column: a sum of `scores` over `summed` batches (1: of none), or the
-    scores themselves. `inner` where batches that follow on each other are summed, else those as far apart as can be."""
+    """Describe a tensor with an element for each row and column: a sum of `scores` over `summed` batches (1: of none),
+    or the scores themselves. `inner` is True if consecutive batches are summed, else those as far apart as possible.
+    """
 
     node: fx.Node
     scores: fx.Node
@@ -242,7 +244,7 @@ class ScoreSum:
 
 
 def is_product(node: fx.Node) -> bool:
-    """Return whether a node is a product of matrices, batched or not."""
+    """Return True if a node is a product of matrices, batched or not."""
     return operation(node) in ("aten.bmm.default", "aten.mm.default")
 
 

@@ -1,6 +1,6 @@
-"""Decompositions that graphs are traced with, and attention that is written out.
+"""Define the decompositions for tracing, and decompose attention.
 
-`graph/attention.py` and `lower/attention.py` find it then, and `triton/flash_attention.py` makes kernels of it.
+`graph/attention.py` and `lower/attention.py` then match it, and `triton/flash_attention.py` generates its kernels.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from torch._decomp.decompositions import embedding_dense_backward as embedding_b
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return the decompositions that graphs are traced with: the operations that remain are those that Inductor has to
-    lower."""
+    """Return the decompositions for tracing: the remaining operations are those that Inductor has to lower."""
     from torch._inductor.decomposition import select_decomp_table
 
     table = {**select_decomp_table(), **get_decompositions(_DECOMPOSED), **_own_decompositions()}
@@ -31,14 +30,18 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 aten = torch.ops.aten
 
 _NOT_DECOMPOSED = ("max_pool", "_unsafe_index_put")
-"""What Inductor's table makes operations of that it alone has, and what says of its indices that they are in range."""
+"""Parts of names that are not decomposed: Inductor's table uses operations of its own for them, or asserts that their
+indices are in range.
+"""
 _DECOMPOSED = (
     *(aten.addcmul, aten.addcdiv, aten.glu, aten.ldexp, aten._unsafe_masked_index),
     *(aten._unsafe_masked_index_put_accumulate, aten._adaptive_avg_pool2d),
 )
-"""What PyTorch can decompose and Inductor has code of its own for."""
+"""Operations that PyTorch can decompose and that Inductor has special code for."""
 _NORMALIZATIONS = (aten.native_layer_norm.default, aten.native_group_norm.default)
-"""What keeps a mean and a deviation for backward: in half precision on a CPU, where graphs are traced; not so here."""
+"""Normalizations that save a mean and a deviation: on a CPU, where graphs are traced, in half precision, unlike on a
+GPU.
+"""
 
 
 def _own_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -103,11 +106,11 @@ _SPLITS: dict[Any, Callable[..., Any]] = {
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split_with_sizes,
 }
-"""What gives several views at once, as views: those can be seen through one by one."""
+"""Operations that return several views, as separate views, which can be merged one by one."""
 
 
 def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decomposition in float32, of which only the first result is as precise as its input."""
+    """Return a decomposition in float32, of which only the first result has the precision of its input."""
 
     def decomposed(x: torch.Tensor, *args: Any) -> tuple[torch.Tensor, ...]:
         if x.dtype not in (torch.float16, torch.bfloat16):
@@ -120,13 +123,13 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def attention_decomposed() -> Generator[None, None, None]:
-    """Have PyTorch's attention be, inside, the operations that it consists of, in the dtype of its arguments.
+    """Decompose PyTorch's attention inside into its operations, in the dtype of its arguments.
 
-    What PyTorch has for this itself multiplies in float32, with half of the scale on each side.
+    PyTorch's own decomposition multiplies in float32, with half of the scale on each side.
     """
     with torch.library._scoped_library("aten", "IMPL") as library:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is another implementation
+            warnings.simplefilter("ignore")  # a warning about another implementation
             library.impl("scaled_dot_product_attention", decompose_attention, "CompositeImplicitAutograd")
         yield
 
@@ -142,7 +145,7 @@ def decompose_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Return `[…, m, d]`, `[…, n, d]` and `[…, n, e]` to `[…, m, e]`; rows that a mask hides as a whole become 0."""
+    """Return `[…, m, e]` from `[…, m, d]`, `[…, n, d]` and `[…, n, e]`; completely masked rows become 0."""
     factor: Any = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     if enable_gqa:
         key, value = (t.repeat_interleave(query.size(-3) // t.size(-3), -3) for t in (key, value))

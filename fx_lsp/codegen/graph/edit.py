@@ -1,4 +1,4 @@
-"""Changes of graphs: new operations, in the place and under the name of others."""
+"""Edit graphs: insert operations, in the place and under the name of others."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def insert_call(
     name: str | None = None,
     value: torch.Tensor | None = None,
 ) -> fx.Node:
-    """Return a new call in a graph, at the place where it inserts; it comes from where `like` comes from. `value` is
-    what it makes, where PyTorch cannot tell."""
+    """Return a new call in a graph, at its insertion point, with the origin of `like`. `value` is its result, if
+    PyTorch cannot infer it.
+    """
     node = graph.create_node("call_function", function, args, dict(kwargs or {}), name)
     values: Any = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
     with detect_fake_mode((like.meta["val"], values)) or nullcontext():
@@ -48,21 +49,21 @@ def insert_sum(graph: fx.Graph, like: fx.Node, nodes: Iterable[fx.Node], dtype: 
 
 
 def replace_node(graph: fx.Graph, node: fx.Node, by: fx.Node) -> None:
-    """Put one node in place of another, under its name."""
+    """Replace one node by another, which takes its name."""
     node.replace_all_uses_with(by)
     graph.erase_node(node)
     by.name = node.name
 
 
 def take_name(node: fx.Node, other: fx.Node) -> None:
-    """Call a node as one was called that it stands for: what the user's code says of it is told by its name."""
+    """Give a node the name of the one that it replaces: remarks on the user's code refer to names."""
     node.name, other.name = other.name, f"{other.name}_before"
 
 
 def sort_graph(graph: fx.Graph) -> None:
-    """Put each node of a graph behind what it needs, else in the order that they have, and remove what nobody needs.
+    """Sort a graph topologically, otherwise keeping the order, and remove unused nodes.
 
-    Partitioners tell by the order, too, what is forward's.
+    Partitioners also use the order to find the nodes of forward.
     """
     live: set[fx.Node] = set()
     pending = [n for n in graph.nodes if n.is_impure()]

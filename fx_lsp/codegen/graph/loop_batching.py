@@ -1,8 +1,8 @@
-"""The same operation in each step of a loop over time, as one operation for all steps at once.
+"""Batch the same operation of each step of a loop over time into one operation for all steps.
 
-Sums in the steps, over more than a program of the loop holds, are finished behind the loop. A step sums, say, over the
-columns of its state for one result and over the rows for another. A program holds some rows with all columns: what each
-of them sums is stacked, and added up for all steps at once.
+Sums in the steps over more elements than a program of the loop holds are finished after the loop. A step may sum over
+the columns of its state for one result and over the rows for another. A program holds some rows with all columns: its
+partial sums are stacked, and added up for all steps at once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ aten = torch.ops.aten
 SUMS = ("aten.sum.dim_IntList", "aten.sum.default")
 
 _VIEWS = ("alias", "squeeze", "unsqueeze", "view", "_unsafe_view", "reshape", "expand")
-"""What leaves elements in their order, or repeats them."""
+"""Operations that keep elements in order, or repeat them."""
 
 Family: TypeAlias = "tuple[fx.Node, ...]"
-"""A node of each step, in their order."""
+"""A node of each step, in order."""
 
 
 def sums_behind(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield the sums that a node is made of by what can be done for all steps at once."""
+    """Yield the sums that a node derives from by operations that can be batched."""
     stack, seen = [node], {node}
     while stack:
         current = stack.pop()
@@ -47,22 +47,22 @@ def sums_behind(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def is_pointwise(node: fx.Node) -> bool:
-    """Return whether a node computes element by element, the same each time."""
+    """Return True if a node is deterministic and element-wise."""
     tags: Any = getattr(node.target, "tags", ())
     elementwise = torch.Tag.pointwise in tags or operation(node) == "prims.convert_element_type.default"
     return elementwise and not is_random(node)
 
 
 def is_view(node: fx.Node) -> bool:
-    """Return whether a node shows elements in their order, some of them repeatedly perhaps."""
+    """Return True if a node keeps elements in order, perhaps repeating some."""
     return operation(node).startswith(("aten.", "prims.")) and operation(node).split(".")[1] in _VIEWS
 
 
 @dataclass
 class StepBatching:
-    """Puts operations for all steps, along the first dimension, in the place of those of each: of the `deferred` sums
-    and what is made of them. Those that are `partial` are left to the steps. What is known stands before what comes
-    next."""
+    """Replace operations of each step by operations for all steps, along the first dimension: the `deferred` sums and
+    values derived from them. `partial` sums remain in the steps.
+    """
 
     graph: fx.Graph
     partial: set[fx.Node] = field(default_factory=set["fx.Node"])
@@ -70,12 +70,13 @@ class StepBatching:
     batched: dict[tuple[Family, bool], fx.Node | None] = field(default_factory=dict[Any, Any])
 
     def is_deferred(self, family: Family) -> bool:
-        """Return whether a family is made of late sums."""
+        """Return True if a family derives from deferred sums."""
         return any(s in self.deferred for node in family for s in sums_behind(node))
 
     def replace(self, stack: fx.Node, dim: int, family: Family, alone: bool = False) -> None:
-        """Put what is computed for all steps at once in the place of what stacks a family along a dimension, unless, if
-        it is to be `alone`, there is nothing of the kind. A stack never becomes a view of an input or a result."""
+        """Replace a stack of a family along a dimension by a batched computation; with `alone`, only if nothing needs
+        to be stacked. A stack never becomes a view of an input or a result.
+        """
         with self.graph.inserting_before(stack):
             batched = self.batch(family, alone) or (None if alone else self._stack(family))
             if batched is None or fake_value(batched).shape[0] != len(family) or _is_input_or_result(batched):
@@ -84,8 +85,9 @@ class StepBatching:
         replace_node(self.graph, stack, batched)
 
     def replace_each(self, family: Family) -> None:
-        """Put what is computed for all steps at once in the place of each of a family that takes nothing of a state,
-        unless some of them are results."""
+        """Replace each of a family that does not depend on a state by slices of a batched computation, unless some are
+        results.
+        """
         if any(u.op == "output" for n in family for u in n.users):
             return
         order = {n: k for k, n in enumerate(self.graph.nodes)}
@@ -98,7 +100,7 @@ class StepBatching:
                 replace_node(self.graph, node, insert_call(self.graph, node, aten.select.int, (batched, 0, step)))
 
     def _move_steps(self, node: fx.Node, dim: int, user: fx.Node | None = None) -> fx.Node:
-        """Move the first dimension of a node, which is for `user`, to `dim`."""
+        """Return a node with its first dimension moved to `dim`, for `user`."""
         source: Any = node.args[0] if dim and _has_no_other_user(node, user) and node.args else None
         if source is not None and operation(node) == "prims.convert_element_type.default":
             return insert_cast(self.graph, node, self._move_steps(source, dim, node), fake_value(node).dtype)
@@ -113,8 +115,9 @@ class StepBatching:
         return insert_call(self.graph, node, aten.permute.default, (node, order)) if dim else node
 
     def batch(self, family: Family, alone: bool = False) -> fx.Node | None:
-        """Return a family along a new first dimension, which has one element where all are the same. None where there
-        is no operation that makes it, or, if it is to be `alone`, where something would have to be stacked for that."""
+        """Return a family along a new first dimension, of size one if all are the same. None if no operation computes
+        it, or with `alone`, if something would have to be stacked.
+        """
         key = family, alone
         if key not in self.batched:
             self.batched[key] = (
@@ -130,7 +133,9 @@ class StepBatching:
         return insert_call(self.graph, first, aten.unsqueeze.default, (first, 0))
 
     def _batch_selected(self, family: Family) -> fx.Node | None:
-        """Return the tensor of which a family selects one slice after the other, that dimension first."""
+        """Return the tensor whose consecutive slices are a family, with that dimension first; None for any other
+        family.
+        """
         slices = [slice_of(n) for n in family]
         if slices[0] is None:
             return None
@@ -144,7 +149,7 @@ class StepBatching:
         return insert_call(self.graph, family[0], aten.permute.default, (source, order)) if dim else source
 
     def _batch_applied(self, family: Family, alone: bool) -> fx.Node | None:
-        """Return the operation that all of a family are, for all steps."""
+        """Return the common operation of a family, for all steps, or None."""
         first = family[0]
         can_batch = is_pointwise(first) or is_view(first) or operation(first) in SUMS
         if not can_batch or first in self.partial or len({(n.target, len(n.args), repr(n.kwargs)) for n in family}) > 1:
@@ -164,8 +169,7 @@ class StepBatching:
         return self._call_batched(first, args, len(family))
 
     def _call_batched(self, like: fx.Node, args: list[Any], steps: int) -> fx.Node | None:
-        """Call what a node calls for all steps, with arguments for all of them; None where that gives something
-        else."""
+        """Return the call of a node for all steps, with batched arguments; None if its result differs."""
         value, rank = fake_value(like), fake_value(like).dim()
         if operation(like) == "aten.expand.default":
             batched = insert_call(
@@ -186,14 +190,14 @@ class StepBatching:
         return batched if fits else None
 
     def _broadcast(self, node: fx.Node, rank: int) -> fx.Node:
-        """Give a tensor of all steps as many dimensions for each of them."""
+        """Return a tensor of all steps with `rank` dimensions for each of them."""
         own = fake_value(node).shape
         if len(own) > rank:
             return node
         return self._reshape(node, (own[0], *[1] * (rank + 1 - len(own)), *own[1:]))
 
     def _reshape(self, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
-        """Return a node in another shape; a sum drops what has one element itself."""
+        """Return a node in another shape; a sum drops dimensions of size one itself."""
         base: Any = node.args[0] if operation(node) == "aten.reshape.default" else node
         if operation(base) in SUMS and _has_no_other_user(base, None if base is node else node):
             source: Any = base.args[0]
@@ -210,19 +214,19 @@ class StepBatching:
 
 
 def _is_input_or_result(node: fx.Node) -> bool:
-    """Return whether a node is, or is a view of, an input or a result."""
+    """Return True if a node is, or is a view of, an input or a result."""
     while aliases_first(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]
     return node.op != "call_function" or any(u.op == "output" for u in node.users)
 
 
 def _has_no_other_user(node: fx.Node, user: fx.Node | None) -> bool:
-    """Return whether nothing else takes a node."""
+    """Return True if a node has no other user."""
     return not set(node.users) - {user}
 
 
 def _order_with_first_at(place: int, rank: int) -> list[int]:
-    """Return the order of dimensions that has the first one at a place."""
+    """Return the order of dimensions with the first one at a place."""
     return [*range(1, place + 1), 0, *range(place + 1, rank)]
 
 
@@ -231,20 +235,21 @@ def _call_key(node: fx.Node) -> Any:
 
 
 MIN_BATCHED_STEPS = 4
-"""From how many steps on."""
+"""The least number of steps."""
 
 TILE_ELEMENTS = 1024
-"""How many elements of its state a program of the loop has, if it need not hold more."""
+"""The number of elements of its state that a program of the loop holds, if it need not hold more."""
 
 TILE_COLUMNS = 16
-"""How many of them lie side by side where steps sum over rows alone."""
+"""The number of adjacent elements if steps only sum over rows."""
 
 Dims: TypeAlias = "tuple[int, ...]"
 
 
 def batch_step_sums(graph: fx.Graph) -> None:
-    """Have sums that would keep a program of a loop from holding a part of the state be finished for all steps, or, if
-    they take nothing of it, be made for all before the loop."""
+    """Finish sums that would prevent a program of a loop from holding a part of the state for all steps at once. Sums
+    that do not depend on the state are computed for all steps before the loop.
+    """
     stacks = _stacks(graph)
     free = _only_stacked(graph, stacks)
     sums = _sums_by_shape(graph, free)
@@ -277,7 +282,7 @@ def _split_state_sums(
     alike: Mapping[Dims, Sequence[fx.Node]],
     free: Collection[fx.Node],
 ) -> None:
-    """Split sums over elements of a state, by their dimensions, into what a program of the loop sums and the rest."""
+    """Split sums over elements of a state, by their dimensions, into a part in the loop and the rest."""
     bound = {dims for dims, sums in alike.items() if len(set(sums) - set(free)) >= MIN_BATCHED_STEPS - 1}
     parts = _partial_dimensions(shape, alike, bound)
     for dims, sums in alike.items():
@@ -291,7 +296,7 @@ def _split_state_sums(
 
 
 def _stacks(graph: fx.Graph) -> dict[fx.Node, tuple[int, Family]]:
-    """Find nodes that stack a tensor of each step that no other step takes; return (dim, tensors) for each."""
+    """Return (dim, tensors) for each node that stacks one tensor of each step, on which no other step depends."""
     families: dict[fx.Node, tuple[int, Family]] = {}
     for node in graph.nodes:
         dim, parts = stacked_tensors(node) or (0, list[fx.Node]())
@@ -305,7 +310,7 @@ def _stacks(graph: fx.Graph) -> dict[fx.Node, tuple[int, Family]]:
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node]:
-    """Return a node and all that it is computed from."""
+    """Return a node and all nodes that it depends on."""
     stack, seen = [node], {node}
     while stack:
         new = [n for n in stack.pop().all_input_nodes if n not in seen]
@@ -315,7 +320,7 @@ def _ancestors(node: fx.Node) -> set[fx.Node]:
 
 
 def _only_stacked(graph: fx.Graph, stacks: Mapping[fx.Node, tuple[int, Family]]) -> set[fx.Node]:
-    """Find nodes that are needed for nothing but stacks, and lead to them by what can be done for all steps at once."""
+    """Return the nodes that only lead to stacks, by operations that can be batched."""
     needed = set(stacks)
     for stack in stacks:
         joins = [n for n in stack.all_input_nodes if operation(n) == "aten.cat.default"] or [stack]
@@ -328,8 +333,9 @@ def _only_stacked(graph: fx.Graph, stacks: Mapping[fx.Node, tuple[int, Family]])
 
 
 def _sums_by_shape(graph: fx.Graph, free: Collection[fx.Node]) -> dict[Dims, dict[Dims, list[fx.Node]]]:
-    """Return the sums that there are in every step, by the shape of what they sum and by its dimensions that they sum
-    over. Some of them are `free`, and some take a state."""
+    """Return the sums that occur in every step, by the shape of their operand and their summed dimensions. Some of them
+    are `free`, and some depend on a state.
+    """
     sums_by_shape: dict[Dims, dict[Dims, list[fx.Node]]] = {}
     for node in [n for n in graph.nodes if operation(n) in SUMS]:
         shape: tuple[Any, ...] = tuple(fake_value(node.args[0]).shape)
@@ -344,13 +350,14 @@ def _sums_by_shape(graph: fx.Graph, free: Collection[fx.Node]) -> dict[Dims, dic
 
 
 def _grow(sums: Sequence[fx.Node]) -> bool:
-    """Return whether each of some sums is made of more than the one before it, or the one after it, as of a state."""
+    """Return True if each of some sums depends on more nodes than its predecessor, or than its successor, as with a
+    state.
+    """
     return abs(len(_ancestors(sums[-1])) - len(_ancestors(sums[0]))) >= len(sums) - 1
 
 
 def _slice_families(graph: fx.Graph, state: int) -> list[Family]:
-    """Return sums, of fewer elements than there are of a state, that are made in the same way of one slice after the
-    other."""
+    """Return sums with fewer elements than a state, computed in the same way from consecutive slices."""
     keys: dict[fx.Node, tuple[int, int | None]] = {}
     numbers: dict[Any, int] = {}
     families: dict[int, dict[int, fx.Node]] = {}
@@ -368,8 +375,9 @@ def _slice_families(graph: fx.Graph, state: int) -> list[Family]:
 
 
 def _slice_signature(node: fx.Node, keys: Mapping[fx.Node, tuple[int, int | None]]) -> tuple[Any, set[int]]:
-    """Return a key of how `node` is computed from slices with one number, and that number; other nodes are their own
-    key."""
+    """Return a key of the computation of `node` from slices with one number, and that number; other nodes are their own
+    key.
+    """
     if (part := slice_of(node)) is not None:
         return (node.target, *part[:2]), {part[2]}
     steps = {step for n in node.all_input_nodes if (step := keys[n][1]) is not None}
@@ -382,9 +390,10 @@ def _slice_signature(node: fx.Node, keys: Mapping[fx.Node, tuple[int, int | None
 def _partial_dimensions(
     shape: Dims, summed_dims: Collection[Dims], bound: Collection[Dims]
 ) -> dict[Dims, tuple[Dims, int]]:
-    """Return, for the dimensions of sums that a program of the loop can only begin, those that it sums over, and how
-    many elements of the first of them. `bound` are those of sums that the next step takes: a program has to finish
-    them."""
+    """Return, for the dimensions of sums that a program of the loop can only begin, the dimensions that it sums over,
+    and how many elements of the first of them. `bound` are those of sums that the next step needs, which a program
+    has to finish.
+    """
     real = [d for d, size in enumerate(shape) if size != 1]
     ends = [dims for dims in summed_dims if dims and list(dims) == real[len(real) - len(dims) :]]
     columns = min(ends, key=len, default=())
@@ -403,7 +412,8 @@ def _partial_dimensions(
 
 def _partial_sum(shape: Dims, dims: Dims, columns: Dims, row: int) -> tuple[Dims, int] | None:
     """Return the dimensions among `dims` that a program with some rows of all `columns` sums over, and how many
-    elements of the first of them; None where it has nothing to leave."""
+    elements of the first of them; None if nothing remains.
+    """
     if columns and set(columns) < set(dims):
         return columns, shape[columns[0]]
     if row not in dims or set(columns) & set(dims):
@@ -414,7 +424,9 @@ def _partial_sum(shape: Dims, dims: Dims, columns: Dims, row: int) -> tuple[Dims
 
 
 def _split_sum(graph: fx.Graph, node: fx.Node, dims: Dims, rows: int) -> tuple[fx.Node, fx.Node]:
-    """Make a sum one of sums over some dimensions, of so many elements of the first of them. Returns both."""
+    """Split a sum into one over some dimensions, with that many elements of the first of them, and one of the rest.
+    Returns both.
+    """
     source: Any = node.args[0]
     value, result = fake_value(source), fake_value(node)
     wide = torch.promote_types(result.dtype, torch.float32) if result.dtype.is_floating_point else result.dtype

@@ -1,13 +1,13 @@
-"""The loops of a graph: which iteration a node belongs to, which operation of the body it is, what is saved of each.
+"""Find the loops of a graph: the iteration of each node, its operation in the body, and the values to save.
 
-A loop is traced as a graph in which the same operations follow one another again and again. It is where their sequence
-is periodic; an iteration begins where the fewest values are carried from one to the next. The first and the last may be
-others: there, a node is what others in its place take, or are taken by. Backward goes through the same iterations from
-the last one to the first: autograd numbers the operations of forward, and those of backward that differentiate them.
+A loop is traced as a graph that repeats the same operations. It is a periodic part of the sequence; an iteration begins
+where the fewest values are carried to the next. The first and the last may differ: there, a node matches by its inputs
+or users. Backward runs through the same iterations in reverse: autograd numbers the operations of forward, and those of
+backward that differentiate them.
 
-What backward needs of each step of a loop over time is saved. Else it computes all steps again before its first, and
-has to hold all of them. That is faster as long as there are few short ones, as there is less to read, and as they
-reduce nothing.
+The values of each step of a loop over time that backward needs are saved. Otherwise backward recomputes all steps
+before its first, and has to hold all of them. That is faster for few short steps without reductions, because there is
+less to read.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from fx_lsp.periods import numbered, runs
 Iterations: TypeAlias = "dict[fx.Node, Iteration]"
 
 MIN_LOOP_STEPS = 4
-"""From how many steps on there is a loop."""
+"""The least number of steps of a loop."""
 
 MIN_STEPS_TO_SAVE = 17
-"""From how many steps on backward does not compute them again."""
+"""The least number of steps that backward does not recompute."""
 
 MIN_OPERATIONS_TO_SAVE = 320
-"""From how many operations of all steps on it does not, either."""
+"""The least number of operations of all steps that backward does not recompute."""
 
 
 def find_loops(graph: fx.Graph) -> None:
-    """Have each node of a loop, in forward and in backward, know its iteration."""
+    """Record the iteration of each node of a loop, in forward and in backward."""
     backward = backward_nodes(graph)
     computed = [n for n in graph.nodes if n.op == "call_function"]
     end = next((k for k, n in enumerate(computed) if n in backward), len(computed))
@@ -54,7 +54,7 @@ def find_loops(graph: fx.Graph) -> None:
 
 
 def takers_of_later_iterations(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield nodes of a loop that take something of a later iteration of it."""
+    """Yield nodes of a loop that depend on a later iteration of it."""
     for node in graph.nodes:
         at = facts_of(node).iteration
         inputs = [i for n in node.all_input_nodes if (i := facts_of(n).iteration) is not None]
@@ -63,7 +63,7 @@ def takers_of_later_iterations(graph: fx.Graph) -> Iterator[fx.Node]:
 
 
 def _add_periodic(iterations: Iterations, nodes: Sequence[fx.Node], first: int) -> int:
-    """Add loops where a sequence of nodes is periodic, numbered from `first` on; return how many."""
+    """Add loops in the periodic parts of a sequence of nodes, numbered from `first` on; return their number."""
     periods = list(_disjoint_periods(nodes))
     for loop, (repeated, period) in enumerate(periods, first):
         places = {n: k for k, n in enumerate(repeated)}
@@ -76,7 +76,7 @@ def _add_periodic(iterations: Iterations, nodes: Sequence[fx.Node], first: int) 
 
 
 def _disjoint_periods(nodes: Sequence[fx.Node]) -> Iterator[tuple[Sequence[fx.Node], int]]:
-    """Yield (nodes, period) where a sequence is periodic: of stretches that overlap, those that repeat the most."""
+    """Yield (nodes, period) for the periodic parts of a sequence; of overlapping ones, those that repeat the most."""
     is_covered = [False] * len(nodes)
     stretches = runs(numbered(map(_operation_key, nodes, (None, *nodes))))
     for start, stop, period in sorted(stretches, key=lambda s: (s[0] - s[1] + s[2], s[2])):
@@ -90,8 +90,9 @@ def _disjoint_periods(nodes: Sequence[fx.Node]) -> Iterator[tuple[Sequence[fx.No
 
 
 def _operation_key(node: fx.Node, before: fx.Node | None) -> Any:
-    """Return a key of what a node does to its inputs, whichever they are, but for the node before it; slices have the
-    same."""
+    """Return a key of a node's operation, independent of its inputs except for the preceding node; slices have equal
+    keys.
+    """
     value, is_slice = node.meta.get("val"), slice_of(node) is not None
 
     def of(argument: Any) -> Any:
@@ -108,8 +109,7 @@ def _operation_key(node: fx.Node, before: fx.Node | None) -> Any:
 
 
 def _extend(places: dict[fx.Node, int], nodes: Sequence[fx.Node], period: int) -> None:
-    """Add the places of what comes before some nodes that repeat, and after them, as the same comes in other
-    iterations."""
+    """Extend repeated nodes by the nodes before and after them that correspond to those of other iterations."""
     by_place = dict(enumerate(nodes))
 
     def add(node: fx.Node, place: int, pending: list[fx.Node]) -> None:
@@ -137,13 +137,12 @@ def _extend(places: dict[fx.Node, int], nodes: Sequence[fx.Node], period: int) -
 
 
 def _inputs_that_are(node: fx.Node, source: fx.Node | None) -> list[int]:
-    """Return which inputs of a node another one is."""
+    """Return the indices of a node's inputs that are another node."""
     return [k for k, i in enumerate(node.all_input_nodes) if i is source]
 
 
 def _boundary(places: Mapping[fx.Node, int], nodes: Sequence[fx.Node], period: int) -> int:
-    """Return the place where an iteration begins: where the fewest values are needed behind, so that there are the
-    fewest iterations."""
+    """Return the first node of an iteration: the place with the fewest live values, for the fewest iterations."""
     middle = (len(nodes) // period // 2) * period
     changes = [0] * (period + 1)
     for node in nodes[: middle + period]:
@@ -157,9 +156,10 @@ def _boundary(places: Mapping[fx.Node, int], nodes: Sequence[fx.Node], period: i
 
 
 def _add_backward(iterations: Iterations, nodes: Iterable[fx.Node], backward: Collection[fx.Node], loops: int) -> None:
-    """Add the nodes that backward is made of: each belongs to the iteration of what it differentiates, a sum to that of
-    what it adds up, and all to a later one that they take something of. Those that take gradients are of a loop of
-    their own, which begins with the last iteration."""
+    """Add the nodes of backward: each belongs to the iteration of the operation that it differentiates, a sum to that
+    of its terms, and all to a later one that they depend on. Those that depend on gradients form a separate loop,
+    which begins with the last iteration.
+    """
     origins, ends = dict[int, Iteration](), dict[int, int]()
     for node, iteration in iterations.items():
         origins.setdefault(node.meta.get("seq_nr", -1), iteration)
@@ -185,15 +185,14 @@ def _add_backward(iterations: Iterations, nodes: Iterable[fx.Node], backward: Co
 
 
 def _is_later(one: Iteration, other: Iteration | None) -> bool:
-    """Return whether an iteration comes after another one of its loop."""
+    """Return True if an iteration follows another one of its loop."""
     return other is not None and one.loop == other.loop and one.number > other.number
 
 
 def save_loop_states(graph: fx.Graph) -> StepFamilies:
-    """Have what all steps of a loop share be computed and summed once, and many steps, or long ones, or such as reduce
-    something, not be computed again.
+    """Compute and sum values shared by all steps of a loop once, and save many or long steps, or steps with reductions.
 
-    Returns what is the same in all steps that are not.
+    Returns the families of nodes that are saved.
     """
     if any(_takes_slices(steps) for steps in _loops(graph)):
         _deduplicate(graph)
@@ -214,7 +213,7 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
 
 
 def _loops(graph: fx.Graph) -> list[list[list[fx.Node]]]:
-    """Return, of each loop of forward, the nodes of each step, in the order of steps."""
+    """Return, for each loop of forward, the nodes of each step, in order."""
     backward = backward_nodes(graph)
     loops: dict[int, dict[int, list[fx.Node]]] = {}
     for node in graph.nodes:
@@ -225,14 +224,13 @@ def _loops(graph: fx.Graph) -> list[list[list[fx.Node]]]:
 
 
 def _takes_slices(steps: Sequence[Sequence[fx.Node]]) -> bool:
-    """Return whether each step takes a slice of its own of something."""
+    """Return True if each step reads its own slice of a tensor."""
     step = steps[len(steps) // 2]
     return len(step) > 1 and any(slice_of(n) is not None for node in step for n in (node, *node.all_input_nodes))
 
 
 def _families(steps: Sequence[Sequence[fx.Node]]) -> list[dict[int, fx.Node]]:
-    """Return the nodes that compute the same in all steps, except perhaps the first and the last, by the number of the
-    step."""
+    """Return the nodes with the same computation in all steps, except perhaps the first and the last, by step."""
     families: dict[Any, dict[int, fx.Node]] = {}
     for number, step in enumerate(steps):
         for node in step:
@@ -243,20 +241,20 @@ def _families(steps: Sequence[Sequence[fx.Node]]) -> list[dict[int, fx.Node]]:
 
 
 def _is_worth_saving(steps: Sequence[Sequence[fx.Node]]) -> bool:
-    """Return whether backward would compute too much again: many steps, long ones, or such as reduce something."""
+    """Return True if recomputation would be too expensive: many steps, long ones, or reductions."""
     reduces = any(is_reduction(n) for step in steps[1:] for n in step)
     return reduces or len(steps) >= MIN_STEPS_TO_SAVE or sum(map(len, steps)) >= MIN_OPERATIONS_TO_SAVE
 
 
 def _states(families: Iterable[Mapping[int, fx.Node]]) -> set[fx.Node]:
-    """Return what steps leave for the next ones, and what is the same in other steps as any of that."""
+    """Return the loop-carried values, and the same values of other steps."""
     number = {n: k for family in families for k, n in family.items()}
     states = {_state_source(n, number) for n, k in number.items() if any(number.get(u) == k + 1 for u in n.users)}
     return states.union(n for f in families if states & set(f.values()) for n in f.values())
 
 
 def _state_source(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:
-    """Return the state that a step leaves for the next one, which takes `node`: what that is computed from alone."""
+    """Return the state that a step carries to the next one: the node that `node`, used there, depends on alone."""
     while number[node]:
         inside = [i for i in node.all_input_nodes if i in number]
         if len(inside) != 1 or number[inside[0]] != number[node] or slice_of(node) is not None:
@@ -266,7 +264,7 @@ def _state_source(node: fx.Node, number: Mapping[fx.Node, int]) -> fx.Node:
 
 
 def _deduplicate(graph: fx.Graph) -> None:
-    """Have what is computed several times be computed once."""
+    """Compute repeated expressions once."""
     first_by_call: dict[Any, fx.Node] = {}
     for node in [n for n in graph.nodes if n.op == "call_function"]:
         if node.is_impure() or is_random(node):

@@ -1,4 +1,4 @@
-"""Questions about the nodes of a graph: shapes, arguments, views, slices, reductions."""
+"""Query the nodes of a graph: shapes, arguments, views, slices, reductions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 
 
 def computes_nothing(node: fx.Node) -> bool:
-    """Return whether a node computes nothing: it is a view, or picks a result of something with several."""
+    """Return True if a node computes nothing: it is a view, or selects one of several results."""
     return not operation(node) or aliases_first(node)
 
 
 def is_empty(node: fx.Node) -> bool:
-    """Return whether a node makes a tensor without elements. What is picked from the results of a call is what that
-    gives: a library may need memory of which a trace does not know how much it is."""
+    """Return True if a node creates a tensor without elements. Selected results of a call do not count: a library may
+    need memory of a size that a trace does not know.
+    """
     value = node.meta.get("val")
     if node.op != "call_function" or not isinstance(value, torch.Tensor) or _is_picked_from_call(node):
         return False
@@ -43,24 +44,24 @@ def symbolic_shape(value: torch.Tensor) -> Coords:
 
 
 def constant_of(node: fx.Node) -> torch.Tensor | None:
-    """Return the tensor that a graph has among its attributes under the name of a node, if there is one."""
+    """Return the tensor attribute of the graph module that a `get_attr` node names, or None."""
     module = node.graph.owning_module
     value = getattr(module, str(node.target), None) if node.op == "get_attr" else None
     return value if isinstance(value, torch.Tensor) else None
 
 
 def graph_results(graph: fx.Graph) -> list[Any]:
-    """Return the results of a graph, one after the other, None for what there is none of."""
+    """Return the results of a graph in order, None for missing ones."""
     return tree_leaves(next(n for n in reversed(graph.nodes) if n.op == "output").args)
 
 
 def is_saved(node: fx.Node) -> bool:
-    """Return whether backward has to be given what a node of a joint graph computes."""
+    """Return True if the value of a node in a joint graph has to be saved for backward."""
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
 def shape_of(node: fx.Node, part: int | None = None) -> Coords:
-    """Return the shape of what a node computes, as expressions."""
+    """Return the shape of a node's result, as expressions."""
     value = node.meta["val"]
     if part is not None and isinstance(value, (tuple, list)):
         value = value[part]
@@ -68,7 +69,7 @@ def shape_of(node: fx.Node, part: int | None = None) -> Coords:
 
 
 def dimension(value: Any, rank: int) -> int:
-    """Return a dimension that may count from the end."""
+    """Return a dimension, which may count from the end, as a non-negative number."""
     return int(value) % rank if rank else 0
 
 
@@ -82,12 +83,12 @@ def has_several_results(node: fx.Node) -> bool:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Return whether a node shares the memory of its first argument."""
+    """Return True if a node shares the memory of its first argument."""
     return aliases_first(node) and not has_several_results(node) and "reshape" not in operation(node)
 
 
 def view_chain(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield a node, what it is a view of, and so on."""
+    """Yield a node, then the node that it is a view of, and so on."""
     yield node
     while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]
@@ -95,7 +96,7 @@ def view_chain(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def slice_of(node: fx.Node) -> tuple[fx.Node, int, int] | None:
-    """Return (source, dim, index) if `node` is a slice with a constant index, as `x[0]` is."""
+    """Return (source, dim, index) if `node` is a slice with a constant index, such as `x[0]`; else None."""
     picked_from: Any = node.args[0] if node.target is operator.getitem else None
     if operation(node) == "aten.select.int":
         source, dim, index = cast("tuple[fx.Node, int, Any]", node.args)
@@ -111,12 +112,12 @@ def slice_of(node: fx.Node) -> tuple[fx.Node, int, int] | None:
 
 
 def fake_value(node: Any) -> torch.Tensor:
-    """Return the tensor that a node is, as it was traced."""
+    """Return the example tensor of a node."""
     return node.meta["val"]
 
 
 def is_zero(node: fx.Node) -> bool:
-    """Return whether a node is a tensor of zeros that was made as such."""
+    """Return True if a node is a tensor created as zeros."""
     while aliases_first(node):
         node = args_of(node)[0]
     place = {"aten.full.default": 1, "aten.scalar_tensor.default": 0}.get(operation(node))
@@ -144,7 +145,7 @@ REDUCTION_KINDS = {
 
 
 def is_reduction(node: fx.Node) -> bool:
-    """Return whether a node reduces dimensions, which have more than one element."""
+    """Return True if a node reduces dimensions with more than one element."""
     if operation(node).rpartition(".")[0] not in REDUCTION_KINDS:
         return False
     source: Any = args_of(node)[0]
@@ -165,7 +166,7 @@ def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:
 
 
 def is_scan(node: fx.Node) -> bool:
-    """Return whether a node has the running results of a reduction."""
+    """Return True if a node is a cumulative reduction."""
     return operation(node) in ("aten.cumsum.default", "aten.cumprod.default")
 
 
@@ -184,7 +185,7 @@ def backward_nodes(graph: fx.Graph) -> set[fx.Node]:
 
 
 def is_tangent(node: fx.Node) -> bool:
-    """Return whether a node is an input that AOTAutograd gives the gradient of a result."""
+    """Return True if a node is an input for the gradient of a result."""
     return node.op == "placeholder" and "tangent" in str(node.target)
 
 
@@ -192,7 +193,7 @@ _RESHAPES = ("view", "_unsafe_view", "reshape", "clone", "unsqueeze", "squeeze",
 
 
 def layout_step(node: fx.Node) -> LayoutStep | None:
-    """Return where a node puts the elements of its first argument, or None where it does not only move all of them."""
+    """Return the movement of all elements from a node's first argument, or None if it does something else."""
     name = operation(node).split(".")
     if len(name) < 3 or name[0] != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
         return None
@@ -212,7 +213,7 @@ def layout_step(node: fx.Node) -> LayoutStep | None:
 
 
 def buffer_of(node: fx.Node, name: str) -> Buffer:
-    """Return a tensor as it lies in memory, or will where kernels make it."""
+    """Return a tensor with its memory layout, existing or created by kernels."""
     value = node.meta["val"]
     shape = tuple(expression(s) for s in value.shape)
     strides: Coords = tuple(expression(s) for s in value.stride())
@@ -223,7 +224,7 @@ def buffer_of(node: fx.Node, name: str) -> Buffer:
 
 
 def stays_call(node: fx.Node) -> bool:
-    """Return whether a node is called as it is; what has no elements is only allocated."""
+    """Return True if a node is called as it is; an empty tensor is only allocated."""
     if is_empty(node):
         return True
     if node.target is operator.getitem or facts_of(node).scatter_sum:
@@ -234,7 +235,7 @@ def stays_call(node: fx.Node) -> bool:
 
 
 def _is_not_dense(value: Any) -> bool:
-    """Return whether a value is no dense tensor of numbers that Triton has."""
+    """Return True if a value is not a dense tensor of a dtype that Triton supports."""
     if not isinstance(value, torch.Tensor):
         return False
     return (

@@ -1,6 +1,6 @@
-"""Random numbers that a kernel draws itself: by element, from a seed that forward draws once and backward gets.
+"""Generate random numbers in kernels: by element, from a seed that forward generates once and passes to backward.
 
-What PyTorch would draw with the same generator is other numbers, of the same distribution.
+They differ from PyTorch's for the same generator, but have the same distribution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1
 
 
 def seed_random(graph: fx.Graph) -> None:
-    """Replace what draws random numbers by functions of seeds; what stays as it is is never drawn again in backward."""
+    """Replace random operations by functions of seeds; the remaining ones are never repeated in backward."""
     drawing = [n for n in graph.nodes if operation(n) in _REPLACEMENTS and _is_float32_enough(n)]
     by_device: dict[torch.device, list[fx.Node]] = {}
     for node in drawing:
@@ -46,12 +46,12 @@ def seed_random(graph: fx.Graph) -> None:
 
 
 def undecided_random(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield what draws random numbers that is neither a function of a seed nor drawn once."""
+    """Yield random operations that neither use a seed nor are saved."""
     return (n for n in graph.nodes if is_random(n) and not is_saved(n))
 
 
 def _is_float32_enough(node: fx.Node) -> bool:
-    """Return whether numbers of float32 are enough for what a node draws."""
+    """Return True if float32 is precise enough for a node's random numbers."""
     value = node.meta["val"]
     return value.dtype.is_floating_point and value.dtype is not torch.float64 and value.itemsize > 1
 

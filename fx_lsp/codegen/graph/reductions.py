@@ -1,7 +1,7 @@
-"""Reductions with too few results to keep a GPU busy become two: of parts, and then of what those gave.
+"""Split reductions with too few results to keep a GPU busy into partial ones and their reduction.
 
-Those that the steps of a loop add up become one. The gradient of what all steps share is a sum over time of sums over
-elements: what it sums builds up in the loop over time, element by element, and is reduced once, behind it.
+Reductions that the steps of a loop add up become one. The gradient of a value shared by all steps is a sum over time of
+sums over elements: the operand accumulates in the loop over time, element by element, and is reduced once, after it.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from fx_lsp.codegen.ir.lowerings import aliases_first, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
 TARGET_PROGRAMS = 512
-"""How many programs there should be: a few for each multiprocessor of a large GPU."""
+"""The desired number of programs: a few for each multiprocessor of a large GPU."""
 COLUMN_BLOCK = 128
-"""How many neighbouring columns one program sums."""
+"""The number of adjacent columns that one program sums."""
 MIN_PART_ELEMENTS = 32
-"""The fewest elements that are worth a part of their own."""
+"""The fewest elements that justify a separate part."""
 MAX_ROW = 16384
 ASSUMED_SIZE = 1 << 20
-"""What sizes are taken for that are known only when the kernels run."""
+"""The assumed value of sizes that are only known at run time."""
 
 _LINEAR = {"aten.mul.Tensor": (0, 1), "aten.where.self": (1,)}
 _SUMS = ("aten.sum.default", "aten.sum.dim_IntList")
 
 PROGRAM_ELEMENTS = range(256, 1025)
-"""How many elements a program may reduce that has also gone through the steps: it holds much of each of them."""
+"""The number of elements that a program may reduce after running through the steps: it holds much of each of them."""
 
 _SPLITTABLE = {"aten.sum": "sum", "aten.mean": "sum", "prims.sum": "sum", "aten.amax": "amax", "aten.amin": "amin"}
 aten = torch.ops.aten
 
 
 def split_reductions(graph: fx.Graph) -> None:
-    """Split what is worth it, in place. Where a size is a symbol, the parts are as many as for a large one."""
+    """Split profitable reductions, in place. For symbolic sizes, the number of parts is that of large ones."""
     for node in list(graph.nodes):
         if operation(node).rpartition(".")[0] == "aten.var_mean" and _part_count(graph, node) > 1:
             _decompose_variance(graph, node)
@@ -52,7 +52,7 @@ def split_reductions(graph: fx.Graph) -> None:
 
 
 def _part_count(graph: fx.Graph, node: fx.Node) -> int:
-    """Return the number of parts that a reduction is worth; 1 where it is fine as it is."""
+    """Return the profitable number of parts of a reduction; 1 to leave it."""
     source: Any = node.args[0]
     value = source.meta["val"]
     shape, dims = [_approximate_size(s) for s in value.shape], reduced_dimensions(node)
@@ -74,13 +74,14 @@ def _part_count(graph: fx.Graph, node: fx.Node) -> int:
 
 
 def _approximate_size(size: Any) -> int:
-    """Return a size; one that is a symbol is large."""
+    """Return a size; a symbolic one is large."""
     return size if isinstance(size, int) else ASSUMED_SIZE
 
 
 def _column_programs(graph: fx.Graph, node: fx.Node, value: torch.Tensor, dims: Sequence[int], columns: int) -> int:
-    """Return the number of programs that sum columns: one for each block of them, one for all where rows are reduced
-    along with it."""
+    """Return the number of programs that sum columns: one for each block of them, one for all if rows are reduced
+    together with it.
+    """
     for other in graph.nodes:
         if other is node or not is_reduction(other):
             continue
@@ -94,7 +95,7 @@ def _column_programs(graph: fx.Graph, node: fx.Node, value: torch.Tensor, dims: 
 
 
 def _longest_run(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
-    """Return the neighbouring dimensions among `dims` with the most elements."""
+    """Return the adjacent dimensions among `dims` with the most elements."""
     runs: list[list[int]] = []
     for dim in dims:
         if runs and runs[-1][-1] == dim - 1:
@@ -105,8 +106,7 @@ def _longest_run(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def _nearest_divisor(length: int, target: int) -> int:
-    """Return the divisor of `length` that is nearest to `target` from below, or `target` where all of them are far from
-    it."""
+    """Return the divisor of `length` nearest to `target` from below, or `target` if all of them are far from it."""
     divisor = next((d for d in range(min(target, length), 0, -1) if length % d == 0), 1)
     return divisor if divisor * 8 >= target else min(target, length)
 
@@ -161,7 +161,7 @@ def _identity(kind: str, dtype: torch.dtype) -> float:
 
 
 def _decompose_variance(graph: fx.Graph, node: fx.Node) -> None:
-    """Compute variance and mean as means: of the elements, then of the squares of their distances from that."""
+    """Compute variance and mean as means: of the elements, then of their squared distances from that."""
     source: Any = node.args[0]
     value = source.meta["val"]
     dims = list(reduced_dimensions(node))
@@ -183,7 +183,7 @@ def _decompose_variance(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def plan_parts(node: fx.Node, number: int) -> None:
-    """Have a reduction be split into so many parts, unless it is known already."""
+    """Plan to split a reduction into that many parts, unless it is planned already."""
     if facts_of(node).parts is None:
         add_facts(node, parts=number)
 
@@ -219,11 +219,11 @@ def sum_after_loop(graph: fx.Graph, steps: int) -> None:
 
 
 Terms: TypeAlias = "list[tuple[bool, fx.Node]]"
-"""What is added up, each with whether it is subtracted."""
+"""The terms of a sum, each with whether it is subtracted."""
 
 
 def _terms(node: fx.Node) -> Terms:
-    """Return the terms of a sum that nothing but the sum takes."""
+    """Return the terms of a sum that only the sum uses."""
     terms: Terms = []
     stack: list[tuple[bool, Any]] = [(False, node)]
     while stack:
@@ -244,7 +244,8 @@ def _terms(node: fx.Node) -> Terms:
 
 def _common_factor(terms: Terms) -> tuple[Terms, fx.Node, int] | None:
     """Return (terms of the other factor, the first term, the position of that factor in it) if all terms are the same
-    linear function of something; None else."""
+    linear function of something; else None.
+    """
     _, first = terms[0]
     for place in _LINEAR.get(operation(first), ()):
         inner_terms: Terms = []
@@ -260,7 +261,7 @@ def _common_factor(terms: Terms) -> tuple[Terms, fx.Node, int] | None:
 
 
 def _differing_argument(term: fx.Node, like: fx.Node, place: int) -> fx.Node | None:
-    """Return the argument of a term at `place` if all others are those of `like`; None else."""
+    """Return the argument of a term at `place` if all others are those of `like`; else None."""
     if operation(term) != operation(like) or len(term.users) != 1 or term.kwargs:
         return None
     args: list[Any] = list(term.args)
@@ -283,7 +284,7 @@ def _reduction_chain(term: fx.Node) -> tuple[fx.Node, ...] | None:
 
 
 def _reduction_kind(reduction: tuple[fx.Node, ...] | None) -> Any:
-    """Return a key that reductions have in common which may be one."""
+    """Return a key shared by reductions that can be merged."""
     if reduction is None:
         return None
     source: Any = reduction[0].args[0]
@@ -292,7 +293,7 @@ def _reduction_kind(reduction: tuple[fx.Node, ...] | None) -> Any:
 
 
 def _reduce_sum(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]) -> fx.Node:
-    """Return the reduction of a sum of what is reduced; half precision is added up in single precision."""
+    """Return the reduction of the sum of operands; half precision is added in single precision."""
     sources: list[Any] = [r[0].args[0] for r in reductions]
     dtype = sources[0].meta["val"].dtype
     with graph.inserting_before(node):
@@ -307,7 +308,7 @@ def _reduce_sum(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, 
 
 
 def _program_count(reduction: fx.Node) -> int:
-    """Return the number of programs for a full reduction that goes through the steps, too; 0 where it is apart."""
+    """Return the number of programs for a full reduction that also runs through the steps; 0 if it is separate."""
     source: Any = reduction.args[0]
     size, results = source.meta["val"].numel(), reduction.meta["val"].numel()
     if not isinstance(size, int) or not isinstance(results, int) or results != 1:

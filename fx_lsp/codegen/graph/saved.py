@@ -1,4 +1,4 @@
-"""What forward saves for backward: what a view shows in its place, and all steps of a loop in one tensor."""
+"""Transform the values saved for backward: the base in place of a view, and all steps of a loop in one tensor."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class StepFamilies:
-    """The nodes that compute the same in each step of a loop, in the order of steps: `families`, with None where the
-    first or the last step has none. `first` are all nodes of the first step."""
+    """Hold the nodes with the same computation in each step of a loop, in order: `families`, with None for a missing
+    first or last step. `first` are all nodes of the first step.
+    """
 
     families: tuple[tuple[fx.Node | None, ...], ...] = ()
     first: frozenset[fx.Node] = frozenset()
 
     def copied(self, copies: Mapping[fx.Node, fx.Node]) -> StepFamilies:
-        """Return the same of copies of the nodes, as far as there are such."""
+        """Return the families of copied nodes, with None for nodes without a copy."""
         families = tuple(tuple(copies.get(n) if n is not None else None for n in nodes) for nodes in self.families)
         return StepFamilies(families, frozenset(copies[n] for n in self.first if n in copies))
 
 
 @dataclass
 class SavedValues:
-    """Which value of forward is which input of backward: `inputs` of backward, in the order in which forward returns
-    what they are, behind its first `outputs` results.
+    """Map values of forward to inputs of backward: `inputs` of backward, in the order of the values after forward's
+    first `outputs` results.
 
-    `copies` are the nodes of backward that have the value of a node of forward, by that: inputs, and what is computed
-    again. They are known until forward or backward is rewritten apart from the other.
+    `copies` are the nodes of backward with the value of a node of forward, by that node: inputs, and recomputed values.
+    They are known until forward or backward is rewritten separately.
     """
 
     forward: fx.Graph
@@ -55,7 +56,7 @@ class SavedValues:
 
 
 def disagreeing_inputs(saved: SavedValues) -> Iterator[fx.Node]:
-    """Yield inputs of backward that are neither gradients nor what forward returns in their places."""
+    """Yield inputs of backward that are neither gradients nor forward's results in their places."""
     results = graph_results(saved.forward)[saved.outputs :]
     value_of = dict(zip(saved.inputs, results, strict=False))
     for node in [n for n in saved.backward.nodes if n.op == "placeholder"]:
@@ -75,7 +76,7 @@ def _spec(node: fx.Node) -> Any:
 
 @dataclass(frozen=True)
 class PartitionCall:
-    """What AOTAutograd gives a partitioner."""
+    """Hold AOTAutograd's arguments of a partitioner."""
 
     joint: fx.GraphModule
     inputs: Any
@@ -83,27 +84,27 @@ class PartitionCall:
 
 
 Partition: TypeAlias = "tuple[fx.Graph, fx.Graph, SavedValues, StepFamilies]"
-"""Forward and backward, what they agree on, and the steps of a loop as forward has them."""
+"""Forward and backward, the values saved between them, and the steps of a loop in forward."""
 
 
 def partition_recomputing(call: PartitionCall, steps: StepFamilies) -> Partition:
-    """Part a graph; backward computes again whatever is neither a product of matrices, a reduction nor random."""
+    """Split a graph; backward recomputes everything except products of matrices, reductions and random values."""
     with functorch_config.patch({"aggressive_recomputation": True}):
         return _part(call, steps, min_cut_rematerialization_partition)
 
 
 def partition_balancing(call: PartitionCall, steps: StepFamilies) -> Partition:
-    """Part a graph as PyTorch does."""
+    """Split a graph as PyTorch does."""
     return _part(call, steps, min_cut_rematerialization_partition)
 
 
 def partition_saving(call: PartitionCall, steps: StepFamilies) -> Partition:
-    """Part a graph; backward computes nothing again."""
+    """Split a graph; backward recomputes nothing."""
     return _part(call, steps, default_partition)
 
 
 _ORIGIN = "fx_lsp_origin"
-"""The number of a node in the joint graph, while that is parted: what a partitioner copies keeps it."""
+"""The number of a node in the joint graph, during partitioning: a partitioner's copies keep it."""
 
 
 def _part(
@@ -126,14 +127,13 @@ def _part(
 
 
 def _tensor_kind(result: Any) -> Any:
-    """Return a key that results have in common which may be rows of one tensor."""
+    """Return a key shared by results that can be rows of one tensor."""
     value = result.meta["val"] if isinstance(result, fx.Node) else None
     return (value.dtype, value.shape, value.device) if isinstance(value, torch.Tensor) else None
 
 
 def _existing_stack(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tuple[Any, ...]]]:
-    """Return a tensor that forward joins all parts in, and the slices of it that they are; None where there is no
-    such."""
+    """Return a tensor in which forward joins all parts, and their slices of it; None if there is no such tensor."""
     for user in parts[0].users:
         unsqueezed = operation(user) == "aten.unsqueeze.default"
         for cat in [u for u in user.users if operation(u) == "aten.cat.default"] if unsqueezed else [user]:
@@ -154,7 +154,7 @@ def _existing_stack(parts: Sequence[fx.Node]) -> tuple[fx.Node | None, list[tupl
 
 
 def stack_saved(saved: SavedValues, steps: StepFamilies) -> None:
-    """Have forward save in one tensor what it saves of each step, and backward take it from there."""
+    """Save the values of all steps in one tensor in forward, and read slices of it in backward."""
     output = next(n for n in reversed(saved.forward.nodes) if n.op == "output")
     results: list[Any] = list(output.args[0])  # pyright: ignore[reportArgumentType]
     described: list[Any] | None = list(output.meta["desc"]) if "desc" in output.meta else None
@@ -196,8 +196,9 @@ def _without(values: Sequence[T], places: Collection[int]) -> list[T]:
 def _saved_family(
     nodes: Sequence[fx.Node | None], saved: Collection[fx.Node], first: Collection[fx.Node]
 ) -> list[fx.Node] | None:
-    """Return what forward saves of the steps, or None where it does not save all. The last step may save nothing, and
-    the first something else of the `first` step that is alike."""
+    """Return the values of the steps that forward saves, or None if it does not save all. The last step may save
+    nothing, and the first another, similar value of the `first` step.
+    """
     begin, *others = nodes if nodes[-1] in saved else nodes[:-1]
     family = [n for n in others if n is not None and n in saved]
     if len(family) < len(others):
@@ -210,7 +211,7 @@ def _saved_family(
 
 
 def _stack_of(parts: Sequence[fx.Node], forward: fx.Graph, output: fx.Node) -> tuple[fx.Node, list[tuple[Any, ...]]]:
-    """Return the tensor that has all parts, which forward joins if it does not yet, and its slices that they are."""
+    """Return the tensor with all parts, which forward joins if necessary, and their slices of it."""
     stack, slices = _existing_stack(parts)
     if stack is None:
         with forward.inserting_before(output):
@@ -222,7 +223,7 @@ def _stack_of(parts: Sequence[fx.Node], forward: fx.Graph, output: fx.Node) -> t
 
 
 def _stack_input(saved: SavedValues, stack: fx.Node, first: fx.Node) -> fx.Node:
-    """Insert the input of backward that a stack is, before the one for what is stacked `first`."""
+    """Insert the input of backward for a stack, before the input for its `first` part."""
     with saved.backward.inserting_before(first):
         stacked = saved.backward.placeholder(stack.name)
     stacked.meta = {**first.meta, "val": stack.meta["val"]}
@@ -231,7 +232,7 @@ def _stack_input(saved: SavedValues, stack: fx.Node, first: fx.Node) -> fx.Node:
 
 
 def save_bases(saved: SavedValues) -> None:
-    """Have forward save what a view shows in its place, and backward make the view."""
+    """Save the base of a view in forward, and create the view in backward."""
     backward, copies = saved.backward, saved.copies
     output = next(n for n in reversed(saved.forward.nodes) if n.op == "output")
     results: list[Any] = list(output.args[0])  # pyright: ignore[reportArgumentType]
@@ -261,7 +262,7 @@ def save_bases(saved: SavedValues) -> None:
 
 
 def _saved_chain(view: fx.Node) -> list[fx.Node]:
-    """Return the base that takes no more memory than `view`, the views on the way, and `view`."""
+    """Return the base that takes no more memory than `view`, the views between them, and `view`."""
     chain, length = [view], 1
     while len(chain[-1].all_input_nodes) == 1 and (
         is_view(chain[-1]) or operation(chain[-1]) == "aten.reshape.default"

@@ -1,7 +1,7 @@
-"""Sums into places that tensors of indices name: scatter_add, index_put that accumulates, the gradients of indexing.
+"""Handle sums into indexed places: scatter_add, accumulating index_put, the gradients of indexing.
 
-Several programs may add to one element: they do so with atomic operations, to zeros, in single precision at least. What
-else such an operation does, adding to a tensor that is not zero and rounding, becomes operations on elements.
+Several programs may add to one element: they use atomic operations, on zeros, in at least single precision. The other
+parts of such an operation, adding to a non-zero tensor and rounding, become element-wise operations.
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
 aten = torch.ops.aten
 MAX_SUMMED_ROWS = 4
-"""The most rows for which a sum is a reduction for each of them."""
+"""The most rows for which a sum becomes a reduction of each row."""
 MIN_VALUES_PER_ROW = 32
-"""From how many values for each place on it is."""
+"""The least number of values per row for that."""
 _ACCUMULATION_DTYPES = {
     **{dtype: dtype for dtype in (torch.float32, torch.float64, torch.int32, torch.int64)},
     **dict.fromkeys((torch.float16, torch.bfloat16), torch.float32),
     **dict.fromkeys((torch.int8, torch.int16, torch.uint8), torch.int32),
 }
-"""What tensors of a dtype are summed in."""
+"""The dtype in which tensors of a dtype are summed."""
 
 
 def save_scatter_sums(graph: fx.Graph) -> None:
-    """Have sums of a joint graph not be computed again in backward."""
+    """Save sums of a joint graph for backward, instead of recomputing them."""
     for node in filter(is_accumulation, graph.nodes):
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def recomputed_sums(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield sums that backward may compute again."""
+    """Yield sums that backward may recompute."""
     return (n for n in graph.nodes if is_accumulation(n) and not is_saved(n))
 
 
 def add_to_zeros(graph: fx.Graph) -> None:
-    """Have the sums of a graph add to zeros, in precision that atomic operations have; they are
-    known as such then."""
+    """Make the sums of a graph add to zeros, in a precision with atomic operations, and mark them."""
     for node in [n for n in graph.nodes if is_accumulation(n) and _has_kernel(n)]:
         base, values = _base(node), scatter_values(node)
         dtype = node.meta["val"].dtype
@@ -72,13 +71,13 @@ def add_to_zeros(graph: fx.Graph) -> None:
 
 
 def sums_without_zeros(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield sums that a kernel could do and that are not added to zeros."""
+    """Yield sums that a kernel supports and that do not add to zeros."""
     sums = (n for n in graph.nodes if is_accumulation(n) and _has_kernel(n))
     return (n for n in sums if not (facts_of(n).scatter_sum and is_zero(_base(n))))
 
 
 def _has_few_rows(node: fx.Node) -> bool:
-    """Return whether a sum adds many values to each of a few rows: so many at a time would wait for each other."""
+    """Return True if a sum adds many values to each of a few rows: atomic operations would wait for each other."""
     shape, indices = shape_of(node), scatter_indices(node) if operation(node) in INDEX_PUTS else []
     if len(indices) != 1 or not shape[0].is_Integer or int(shape[0]) > MAX_SUMMED_ROWS:
         return False
@@ -87,7 +86,7 @@ def _has_few_rows(node: fx.Node) -> bool:
 
 
 def _sums_of_rows(graph: fx.Graph, node: fx.Node, added: fx.Node) -> fx.Node:
-    """Return a sum as reductions, one for each row of its result, of the values whose index names that row."""
+    """Return a sum as reductions, one for each row of its result, of the values with the index of that row."""
     (indices,), shape = scatter_indices(node), node.meta["val"].shape
     assert indices is not None
     wide = list(indices.meta["val"].shape) + [1] * (len(shape) - 1)
@@ -128,7 +127,7 @@ INDEX_PUTS = ("aten.index_put.default", "aten._unsafe_index_put.default")
 
 
 def is_accumulation(node: fx.Node) -> bool:
-    """Return whether a node adds to elements of a tensor that indices name, in whatever way."""
+    """Return True if a node adds to indexed elements of a tensor, in any way."""
     name = operation(node)
     if name in INDEX_PUTS:
         return len(node.args) > 3 and bool(node.args[3])
@@ -138,7 +137,7 @@ def is_accumulation(node: fx.Node) -> bool:
 
 
 def scatter_shape(node: fx.Node) -> Coords:
-    """Return the shape of what a sum adds: an element for each addition."""
+    """Return the shape of the added values: an element for each addition."""
     if operation(node) in INDEX_PUTS:
         return indexed_shape(shape_of(node), scatter_indices(node))
     return shape_of(args_of(node)[2])
@@ -153,7 +152,7 @@ def scatter_indices(node: fx.Node) -> list[fx.Node | None]:
 
 
 def indexed_shape(shape: Coords, indices: Sequence[fx.Node | None]) -> Coords:
-    """Return the shape of what tensors of indices pick of a tensor."""
+    """Return the shape of the elements that tensors of indices select."""
     begin, rank = named_dimensions(indices)
     shapes = [shape_of(i) for i in indices if i is not None]
     named = [next((s[-k] for s in shapes if len(s) >= k and s[-k] != 1), ONE) for k in range(rank, 0, -1)]
@@ -162,7 +161,7 @@ def indexed_shape(shape: Coords, indices: Sequence[fx.Node | None]) -> Coords:
 
 
 def named_dimensions(indices: Sequence[fx.Node | None]) -> tuple[int, int]:
-    """Return (first, number) of the dimensions of tensors of indices in what they pick."""
+    """Return (first, number) of the dimensions of tensors of indices in the selected elements."""
     places = [i for i, t in enumerate(indices) if t is not None]
     rank = max(len(shape_of(t)) for t in indices if t is not None)
     return places[0] if places == list(range(places[0], places[-1] + 1)) else 0, rank

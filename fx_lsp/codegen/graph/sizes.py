@@ -1,4 +1,4 @@
-"""Sizes in a graph: computed from those of inputs, so that no other tensor is kept only because of its shape."""
+"""Compute sizes in a graph from those of inputs, so that no other tensor stays alive only for its shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fx_lsp.codegen.ir.lowerings import operation
 
 
 def derive_sizes_from_inputs(graph: fx.Graph) -> None:
-    """Have every size of a computed tensor be one of an input, or be computed from such, as far as they tell it."""
+    """Replace sizes of computed tensors by those of inputs, or by expressions of them, if possible."""
     node_of = size_nodes(graph)
     for node in list(graph.nodes):
         value: Any = node.meta.get("val")
@@ -28,7 +28,7 @@ def derive_sizes_from_inputs(graph: fx.Graph) -> None:
 
 
 def sizes_of_other_tensors(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield nodes that read a size which an input has off another tensor."""
+    """Yield nodes that read an input's size from another tensor."""
     values = [n.meta.get("val") for n in graph.nodes if n.op == "placeholder"]
     sizes = {expression(s) for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v] * _is_size(v))}
     read = [n for n in graph.nodes if operation(n) == "aten.sym_size.int" and _is_size(n.meta.get("val"))]
@@ -36,8 +36,9 @@ def sizes_of_other_tensors(graph: fx.Graph) -> Iterator[fx.Node]:
 
 
 def size_nodes(graph: fx.Graph) -> Callable[[Index], Any]:
-    """Return a function that has the node for a size, ahead of all that is computed, or its number; None where inputs
-    do not tell it."""
+    """Return a function that maps a size to its node, before all computations, or its number; None if inputs do not
+    determine it.
+    """
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
     first = next(n for n in graph.nodes if n.op != "placeholder")
     nodes_by_size: dict[Index, fx.Node] = {expression(v): n for n in inputs if _is_size(v := n.meta.get("val"))}

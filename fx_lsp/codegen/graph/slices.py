@@ -1,6 +1,7 @@
-"""Tensors that are written or put together part by part: `out[t] = y`, the gradients of `x[0]`, `x[1]`, …, stacks.
+"""Optimize tensors that are written or assembled part by part: `out[t] = y`, the gradients of `x[0]`, `x[1]`, …,
+stacks.
 
-In a graph each write makes a new tensor of the whole one, so that steps which write would each be about all of it.
+In a graph, each write creates a new whole tensor, so that every writing step would cost as much as all of it.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _COPIES = {"aten.clone.default": 0, "aten.copy.default": 1}
 _READS = ("aten.select.int", "aten.slice.Tensor")
 
 MIN_WRITES = 4
-"""From how many writes on they are joined."""
+"""The least number of writes that are joined."""
 
 
 @dataclass(frozen=True)
 class TensorPart:
-    """The part of a tensor from `start` to `end` along a dimension; `single` parts are without that dimension."""
+    """Describe the part of a tensor from `start` to `end` along a dimension; `single` parts lack that dimension."""
 
     source: fx.Node
     dim: int
@@ -36,8 +37,9 @@ class TensorPart:
 
 
 def join_writes(graph: fx.Graph) -> None:
-    """Have what is read of tensors that are written part by part be what was written there, and what all writes make be
-    one tensor joined of the parts."""
+    """Replace reads of tensors that are written part by part by the written parts, and all writes by one concatenation
+    of the parts.
+    """
     for node in list(graph.nodes):
         if operation(node) in _READS:
             _read_through(graph, node)
@@ -50,7 +52,7 @@ def join_writes(graph: fx.Graph) -> None:
 
 
 def reads_of_written_parts(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield reads of a tensor into which a part was written that they are within, or apart from."""
+    """Yield reads of a tensor with a written part that they are inside of, or disjoint from."""
     for node in graph.nodes:
         read = _part_of(node, node.args[0], 1) if operation(node) in _READS else None
         written = _written_part(_through_copies(read.source)) if read is not None else None
@@ -62,8 +64,9 @@ def reads_of_written_parts(graph: fx.Graph) -> Iterator[fx.Node]:
 
 
 def _part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
-    """Return the part of a tensor that a node reads or writes, whose arguments begin at a position; None where it is
-    not known or has gaps."""
+    """Return the part of a tensor that a node reads or writes, whose arguments begin at a position; None if it is
+    unknown or has gaps.
+    """
     value = tensor.meta["val"]
     dim = dimension(argument(node, position, "dim", 0), value.dim())
     size = value.shape[dim]
@@ -82,7 +85,7 @@ def _part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
 
 
 def _written_part(node: fx.Node) -> TensorPart | None:
-    """Return the part that a node writes into a tensor, with what it writes as source; None where it writes nothing."""
+    """Return the part that a node writes into a tensor, with the written value as source; None if it writes nothing."""
     if operation(node) not in ("aten.select_scatter.default", "aten.slice_scatter.default"):
         return None
     part = _part_of(node, node.args[0], 2)
@@ -96,7 +99,7 @@ def _written_base(node: fx.Node) -> Any:
 
 
 def _through_copies(node: Any) -> Any:
-    """Return a node that has the same elements, before they were copied as they are."""
+    """Return the node with the same elements before they were copied."""
     while isinstance(node, fx.Node) and operation(node) in _COPIES:
         source: Any = node.args[_COPIES[operation(node)]]
         if not isinstance(source, fx.Node) or _shape_and_dtype(source) != _shape_and_dtype(node):
@@ -111,7 +114,7 @@ def _shape_and_dtype(node: fx.Node) -> Any:
 
 
 def _read_through(graph: fx.Graph, node: fx.Node) -> None:
-    """Read what was written, or what was there before what is written elsewhere; of a sum, what each term has there."""
+    """Read the written value, or the earlier tensor if the write is elsewhere; in a sum, each term's part."""
     read = _part_of(node, node.args[0], 1)
     if read is None:
         return
@@ -145,7 +148,7 @@ def _read_through(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _is_sparse_sum(node: fx.Node) -> bool:
-    """Return whether a node adds to a tensor what is written into zeros, as gradients of parts are added up."""
+    """Return True if a node adds tensors that are zero except for written parts, as in gradients of parts."""
     if operation(node) != "aten.add.Tensor" or node.kwargs or not all(isinstance(a, fx.Node) for a in node.args):
         return False
     terms: Any = [_through_copies(a) for a in node.args]
@@ -155,7 +158,7 @@ def _is_sparse_sum(node: fx.Node) -> bool:
 
 
 def _read_part(graph: fx.Graph, node: fx.Node, written: TensorPart, read: TensorPart) -> fx.Node:
-    """Insert the read of a part of what was written."""
+    """Insert the read of a part of the written value."""
     value = node.meta["val"]
     source = insert_cast(graph, node, _through_copies(written.source), value.dtype)
     if written.single:
@@ -168,7 +171,7 @@ def _read_part(graph: fx.Graph, node: fx.Node, written: TensorPart, read: Tensor
 
 
 def _join_writes(graph: fx.Graph, node: fx.Node, dim: int) -> None:
-    """Join what is written along a dimension, and what is left of what was there before, unless it is little."""
+    """Join the values written along a dimension, and the rest of the earlier tensor, unless few are written."""
     size: Any = node.meta["val"].shape[dim]
     parts: dict[tuple[int, int], TensorPart] = {}
     current: Any = node
@@ -197,8 +200,9 @@ def _join_writes(graph: fx.Graph, node: fx.Node, dim: int) -> None:
 
 
 def join_slices(graph: fx.Graph) -> None:
-    """Replace sums of tensors that are zero but for one slice each by joining the slices, where all are there. What
-    else is added is added to that."""
+    """Replace sums of tensors that are zero except for one slice each by a concatenation of the slices, if all are
+    present. Other terms are added to that.
+    """
     for node in reversed(list(graph.nodes)):
         slices = _sum_of_slices(node) if _is_whole_sum(node) else None
         if slices is None:
@@ -219,12 +223,12 @@ def join_slices(graph: fx.Graph) -> None:
 
 
 def summed_slices(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield sums of tensors that are zero but for one slice each, where all slices are there."""
+    """Yield sums of tensors that are zero except for one slice each, if all slices are present."""
     return (n for n in graph.nodes if _is_whole_sum(n) and _sum_of_slices(n) is not None)
 
 
 def _is_whole_sum(node: fx.Node) -> bool:
-    """Return whether a node adds, and no sum takes that further."""
+    """Return True if a node adds, and is not a term of another sum."""
     return operation(node) == "aten.add.Tensor" and bool(node.users) and not any(map(_is_sum, node.users))
 
 
@@ -233,8 +237,9 @@ def _is_sum(node: fx.Node) -> bool:
 
 
 def _sum_of_slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[fx.Node]] | None:
-    """Return the dimension that a sum of slices is joined along, the slices by number, and what else it adds up; None
-    where it is no such sum."""
+    """Return the dimension along which the slices of a sum are joined, the slices by number, and the other terms; None
+    for any other sum.
+    """
     value = total.meta["val"]
     stack: list[Any] = [total]
     dims: set[int] = set()
@@ -256,7 +261,7 @@ def _sum_of_slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[
 
 
 def _is_slice(node: Any, total: torch.Tensor) -> bool:
-    """Return whether a tensor of the shape of a sum is zero but for one slice whose number is known."""
+    """Return True if a tensor of the shape of a sum is zero except for one slice with a known number."""
     if operation(node) != "aten.select_scatter.default" or node.meta["val"].shape != total.shape:
         return False
     base, _, dim, number = node.args
@@ -266,11 +271,11 @@ def _is_slice(node: Any, total: torch.Tensor) -> bool:
 _REDUCTIONS = ("aten.sum.dim_IntList", "aten.mean.dim")
 
 MIN_STACKED = 4
-"""From how many parts on: fewer are not worth a look."""
+"""The least number of parts: fewer are not profitable."""
 
 
 def sum_stacked_parts(graph: fx.Graph) -> None:
-    """Add up the parts of what is stacked and then summed, or averaged, over the dimension that made."""
+    """Add up the parts of a stack that is then summed, or averaged, over the stacked dimension."""
     for node in list(graph.nodes):
         parts = _summed_parts(node)
         if len(parts) < MIN_STACKED:
@@ -288,7 +293,7 @@ def sum_stacked_parts(graph: fx.Graph) -> None:
 
 
 def summed_stacks(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield sums and averages of what is stacked only for them."""
+    """Yield sums and averages of stacks that are only used for them."""
     return (n for n in graph.nodes if len(_summed_parts(n)) >= MIN_STACKED)
 
 
@@ -299,8 +304,7 @@ def _summed_parts(node: fx.Node) -> Sequence[fx.Node]:
 
 
 def _reduced_stack(node: Any, dim: int) -> Sequence[fx.Node]:
-    """Return the tensors that a node stacks along a dimension, and that nothing but the reduction takes from it; or
-    none."""
+    """Return the tensors that a node stacks along a dimension, if only the reduction uses it; or none."""
     stack = stacked_tensors(node) if isinstance(node, fx.Node) else None
     source: Any = node.args[0] if stack is not None else None
     alone = len(node.users) == 1 and (not isinstance(source, fx.Node) or len(source.users) == 1)
@@ -308,7 +312,7 @@ def _reduced_stack(node: Any, dim: int) -> Sequence[fx.Node]:
 
 
 def stacked_tensors(node: fx.Node) -> tuple[int, Sequence[fx.Node]] | None:
-    """Return (dim, tensors) if a node stacks tensors along a new dimension."""
+    """Return (dim, tensors) if a node stacks tensors along a new dimension; else None."""
     joins: Any = node.args[0] if operation(node) == "aten.view.default" else node
     if operation(joins) != "aten.cat.default":
         return None

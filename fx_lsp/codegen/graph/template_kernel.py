@@ -1,6 +1,6 @@
-"""Template kernels: in the graph, one node stands for each, and its results are picked from it.
+"""Represent template kernels: one node in the graph for each, with its results selected from it.
 
-Results that are copied into another order as a whole are written in that order by the kernel that makes them.
+Results that are copied completely into another order are written in that order by their kernel.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 
 
 def template_kernel(*tensors: Any, makes: str) -> Any:
-    """Stand for a template kernel in a graph; it is never run.
+    """Represent a template kernel in a graph; it never runs.
 
-    `makes` tells nodes apart that read the same: the partitioner takes calls with the same arguments for one.
+    `makes` distinguishes nodes with the same inputs: the partitioner merges calls with equal arguments.
     """
     raise TypeError(f"{makes} is made by a kernel, and its graph is not run")
 
 
 def outputs_of(node: fx.Node) -> dict[int, fx.Node]:
-    """Return the nodes that pick the results of a node, by number."""
+    """Return the nodes that select the results of a node, by number."""
     outputs: dict[int, fx.Node] = {}
     for user in node.users:
         number: Any = user.args[1]
@@ -43,9 +43,9 @@ def outputs_of(node: fx.Node) -> dict[int, fx.Node]:
 def replace_with_kernel(
     graph: fx.Graph, results: Sequence[fx.Node], reads: Sequence[fx.Node], writer: TemplateWriter
 ) -> fx.Node:
-    """Put one node in the place of those that compute `results`, which keep their names; it reads the nodes `reads`.
+    """Replace the nodes that compute `results`, which keep their names, by one node that reads the nodes `reads`.
 
-    What nobody needs any more stays in the graph, which has to be sorted afterwards (`sort_graph`).
+    Unused nodes stay in the graph, which has to be sorted afterwards (`sort_graph`).
     """
     last = max(reads, key=list(graph.nodes).index)
     with graph.inserting_after(last):
@@ -64,7 +64,7 @@ def replace_with_kernel(
 
 
 def misread_kernels(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield nodes of template kernels that nothing writes, and those that are taken as a whole."""
+    """Yield nodes of template kernels without a writer, and those that are used as a whole."""
     for node in graph.nodes:
         if node.target is template_kernel:
             picked = all(user.target is operator.getitem for user in node.users)
@@ -75,7 +75,7 @@ def misread_kernels(graph: fx.Graph) -> Iterator[fx.Node]:
 def set_output_layout(
     graph: fx.Graph, number: int, result: fx.Node, copy: fx.Node, steps: tuple[LayoutStep, ...]
 ) -> fx.Node:
-    """Have a node make, in place of a result, a copy of it that is some steps away; returns what picks that."""
+    """Make a node compute a copy of a result, some layout steps away, in its place; return the node that selects it."""
     node: Any = result.args[0]
     copied_value: Any = copy.meta["val"]
     with graph.inserting_after(result):
@@ -88,21 +88,20 @@ def set_output_layout(
 
 
 def output_layout(result: fx.Node) -> tuple[Coords, tuple[LayoutStep, ...]]:
-    """Return the shape in which a result is computed, and the steps from there to what is in memory."""
+    """Return the shape in which a result is computed, and the steps from there to its memory layout."""
     return facts_of(result).output_layout or (shape_of(result), ())
 
 
 @dataclass(frozen=True)
 class Subgraph:
-    """A copy of a part of a graph, from tensors in memory (`reads`) on; `of` has the copies of nodes."""
+    """Hold a copy of a part of a graph, starting from tensors in memory (`reads`); `of` maps nodes to copies."""
 
     reads: tuple[fx.Node, ...]
     of: Mapping[fx.Node, fx.Node]
 
 
 def subgraph_of(reads: Sequence[fx.Node], nodes: Iterable[fx.Node]) -> Subgraph:
-    """Return the part of a graph that computes `nodes` from `reads`: it stays as it is, whatever becomes of the
-    graph."""
+    """Return a copy of the part of a graph that computes `nodes` from `reads`, independent of later changes."""
     graph = fx.Graph()
     of: dict[fx.Node, fx.Node] = {}
     for read in reads:
@@ -126,7 +125,7 @@ aten = torch.ops.aten
 
 
 def write_in_copied_layout(graph: fx.Graph) -> None:
-    """Have results of template kernels be what a copy of them would be; whatever else reads them reads that."""
+    """Make template kernels write their results in the layout of a copy; other users read that."""
     own = [n for n in graph.nodes if facts_of(n).writer is not None]
     if own:
         _renew_views(graph)
@@ -138,18 +137,18 @@ def write_in_copied_layout(graph: fx.Graph) -> None:
 
 
 def _sees_through(user: fx.Node) -> bool:
-    """Return whether a node can read a result in another order."""
+    """Return True if a node can read a result in another order."""
     return user.op == "call_function" and facts_of(user).writer is None and not stays_call(user)
 
 
 def _has_sizes(graph: fx.Graph, way: Sequence[fx.Node]) -> bool:
-    """Return whether the shapes on a way are known where it is gone back."""
+    """Return True if the shapes along a path are known at the place where it is reversed."""
     node_of = size_nodes(graph)
     return all(node_of(s) is not None for n in way for i in n.all_input_nodes[:1] for s in shape_of(i))
 
 
 def _path_to_copy(node: fx.Node) -> list[fx.Node] | None:
-    """Return the moves from a node to the first copy of it, that too."""
+    """Return the moves from a node to the first copy of it, including the copy; None without one."""
     for user in node.users:
         if layout_step(user) is None or user.args[0] is not node:
             continue
@@ -172,7 +171,7 @@ def _write_as_copied(graph: fx.Graph, number: int, result: fx.Node, way: list[fx
 
 
 def _undo_steps(graph: fx.Graph, landed: fx.Node, result: fx.Node, steps: Sequence[LayoutStep]) -> fx.Node:
-    """Insert what has the elements of a result as it had them, from those in the order in which they are in memory."""
+    """Insert nodes that restore the original order of a result from its memory order."""
     node_of, current = size_nodes(graph), landed
     for step in reversed(steps):
         with graph.inserting_after(current):
@@ -187,7 +186,7 @@ def _undo_steps(graph: fx.Graph, landed: fx.Node, result: fx.Node, steps: Sequen
 
 
 def _renew_views(graph: fx.Graph) -> None:
-    """Work out again how views lie in memory, and make copies of those that cannot be views any more."""
+    """Recompute the memory layout of views, and copy those that cannot be views any more."""
     for node in graph.nodes:
         if not is_view(node) or not isinstance(node.meta.get("val"), torch.Tensor):
             continue

@@ -1,4 +1,4 @@
-"""Which operations stay calls of PyTorch between the kernels, and why: what has no kernel, or is better off without."""
+"""Decide which operations stay PyTorch calls between the kernels: those without a kernel, or faster without."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fx_lsp.codegen.ir.node_facts import facts_of
 
 @dataclass(frozen=True)
 class Unsupported:
-    """`node` stays a call: `reason` says why in a few words, `cure` what to do about it, "" where nothing is known.
+    """Describe an operation that stays a call: `reason` in a few words, `cure` is the remedy, "" if unknown.
 
-    `chosen` where that is a decision and not for want of a kernel: the library is faster, or the user has said so.
+    `chosen` is True for a decision rather than a missing kernel: the library is faster, or the user chose so.
     """
 
     node: fx.Node
@@ -32,17 +32,17 @@ class Unsupported:
 
     @property
     def comment(self) -> str:
-        """The comment at the call in the file, which knows of no choices of its maker's."""
+        """Return the comment at the call in the file, without choices of the generator."""
         return f"left to PyTorch: {self.reason}" if self.chosen else f"stays a PyTorch call: {self._advised}"
 
     @property
     def reminder(self) -> str:
-        """The comment at further calls for the same reason, "" for nothing."""
+        """Return the comment at further calls with the same reason, "" for none."""
         return "" if self.chosen else f"stays a PyTorch call: {self.reason}"
 
     @property
     def sentence(self) -> str:
-        """The same with the name of the operation."""
+        """Return a sentence with the name of the operation."""
         begin = "is left to PyTorch" if self.chosen else "stays a PyTorch call"
         return f"{operation_name(self.node)} {begin}: {self._advised}"
 
@@ -52,9 +52,9 @@ class Unsupported:
 
 
 def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsupported | None:
-    """Return why a step of a program is a call; None for one that computes nothing, or where all are, as chosen.
+    """Return why a step of a program is a call; None for one that computes nothing, or if all are calls by choice.
 
-    `cut` is what was found to be in the way of a kernel, if anything was.
+    `cut` is an obstacle to a kernel that was found, if any.
     """
     if choices.engine == "inductor" or is_empty(node) or is_view(node) or facts_of(node).writer:
         return None
@@ -70,18 +70,18 @@ def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsu
 
 
 def save_library_results(graph: fx.Graph) -> None:
-    """Have what libraries compute or sort, in a joint graph, not be computed again in backward."""
+    """Save results of libraries and sorts in a joint graph, instead of recomputing them in backward."""
     for node in filter(_is_of_library, graph.nodes):
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def recomputed_library_results(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield what libraries compute or sort and backward may compute again."""
+    """Yield results of libraries and sorts that backward may recompute."""
     return (n for n in graph.nodes if _is_of_library(n) and not is_saved(n))
 
 
 def release_weight_buffers(graph: fx.Graph) -> None:
-    """Have recurrent layers lay out their weights in memory themselves: a trace has no tensor like that."""
+    """Let recurrent layers arrange their weights in memory themselves: a trace has no such tensor."""
     for node in graph.nodes:
         place = _weight_buffer(node)
         if place is not None:
@@ -89,12 +89,12 @@ def release_weight_buffers(graph: fx.Graph) -> None:
 
 
 def weight_buffers(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield recurrent layers that are given all of their weights as one tensor, too."""
+    """Yield recurrent layers that also receive all of their weights as one tensor."""
     return (n for n in graph.nodes if _weight_buffer(n) is not None)
 
 
 def _weight_buffer(node: fx.Node) -> int | None:
-    """Return which argument of a node is all weights of a recurrent layer as one tensor, which it need not have."""
+    """Return the argument of a node that is an optional single tensor of a recurrent layer's weights, or None."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
     for place, argument in enumerate(node.target._schema.arguments[: len(node.args)]):
@@ -119,7 +119,7 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
 
 
 def _tensor_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
-    """Return a reason in the tensors that it takes or makes."""
+    """Return a reason in the operands or results, or None."""
     if any(t.dtype.is_complex for t in tensors):
         cure = "split them in real and imaginary part (torch.view_as_real) to have a kernel"
         return Unsupported(node, "complex numbers", cure)
@@ -136,7 +136,7 @@ def _tensor_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices)
 
 
 def _call_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
-    """Return a reason in the kind of the call."""
+    """Return a reason in the kind of the call, or None."""
     op = node.target
     if not isinstance(op, torch._ops.OpOverload):
         return Unsupported(node, "a program of its own runs in it", "write it in operations of PyTorch")
@@ -165,14 +165,14 @@ def _is_put(node: fx.Node) -> bool:
 
 
 def _is_masked(node: fx.Node) -> bool:
-    """Return whether the places that it names are those where a mask is true."""
+    """Return True if the indices are a mask."""
     places: Any = node.args[1] if "index" in operation(node) and len(node.args) > 1 else None
     listed = places if isinstance(places, (tuple, list)) else ()
     return any(t.dtype is torch.bool for i in listed if isinstance(i, fx.Node) for t in _tensors(i))
 
 
 def _library_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
-    """Return a reason in what libraries are good at."""
+    """Return a reason in the strengths of libraries, or None."""
     name = operation(node)
     if _is_product(node):
         if choices.matmul == "never":
@@ -217,4 +217,4 @@ _REMEDIES = {
         "use slices and reshape to have a kernel",
     ),
 }
-"""What is said of what was in the way of a kernel, where that is more than its own words."""
+"""Explanations of obstacles to a kernel, if they need more than their own words."""

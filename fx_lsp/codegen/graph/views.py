@@ -1,4 +1,4 @@
-"""Views in a graph: as few as there need be, and results that are views of an input or of another result."""
+"""Simplify views in a graph, and remove results that are views of an input or of another result."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fx_lsp.codegen.ir.lowerings import operation
 
 
 def merge_views(graph: fx.Graph) -> None:
-    """Make one view of a view of a view, and none of one that shows its tensor as it is.
+    """Merge views of views, and remove views that keep their tensor's layout.
 
-    A tensor that is a result in place of such a view has its name.
+    A tensor that becomes a result in place of such a view takes its name.
     """
     for node in list(graph.nodes):
         if operation(node) not in _MERGED:
@@ -45,7 +45,7 @@ def nested_views(graph: fx.Graph) -> Iterator[fx.Node]:
 
 
 def _has_same_layout(node: fx.Node, base: fx.Node) -> bool:
-    """Return whether a node has the elements of another in the same places."""
+    """Return True if a node has the elements of another in the same places."""
     one, other = node.meta["val"], base.meta["val"]
     if one.dtype != other.dtype or one.dim() != other.dim():
         return False
@@ -56,11 +56,11 @@ def _has_same_layout(node: fx.Node, base: fx.Node) -> bool:
 def detach_view_results(
     graph: fx.Graph, outputs: int, tangents: Collection[int] | None, backward: fx.Graph | None
 ) -> dict[int, fx.Node]:
-    """Take those of the first `outputs` results out of a forward graph that are views of inputs or of other results.
+    """Remove those of the first `outputs` results from a forward graph that are views of inputs or of other results.
 
-    They are made outside of the operator. `tangents` are the results whose gradients `backward` takes, None for all;
-    others are made outside of the autograd function, too, so that autograd knows them for views. Returns the nodes that
-    were taken out by their position; they remain in the graph, where nothing uses them.
+    They are created outside of the operator. `tangents` are the results whose gradients `backward` takes, None for all;
+    others are created outside of the autograd function, too, so that autograd knows them as views. Returns the removed
+    nodes by position; they remain in the graph, unused.
     """
     differentiable = backward is not None
     output = next(n for n in reversed(graph.nodes) if n.op == "output")

@@ -1,1 +1,1 @@
-"""What Triton and its assemblers make of a kernel, and what that says."""
+"""Compile a kernel without a GPU, and inspect the code of Triton and its assemblers."""

@@ -1,6 +1,6 @@
-"""A kernel of a Python file, compiled without a GPU: its texts from TTIR to SASS, what it uses and how it reads memory.
+"""A kernel of a Python file, compiled without a GPU: its texts from TTIR to SASS, its resources and memory accesses.
 
-Each line of each text knows the line of the Python file that it is from.
+Each line of each text is mapped to the line of the Python file that it is from.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = ["Access", "Assembly", "LaunchSpec", "Note", "Resources", "assemble"]
 
 @dataclass(frozen=True)
 class Access:
-    """`count` instructions of one kind that read or write global memory for a line of the Python file.
+    """`count` instructions of one kind that access global memory for a line of the Python file.
 
     `kind` is "load", "store", "copy" (to shared memory), "atomic" or "bulk" (a whole block at once, as TMA does).
-    `bits` is what one instruction moves for one thread, 0 where it moves a block.
+    `bits` is the width of one access of one thread, 0 for a block.
     """
 
     line: int
@@ -50,10 +50,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources that a kernel uses. `registers` are for each thread, of AMD's chips the vector ones.
+    """The resources of a kernel. `registers` are per thread; on AMD chips they are the vector registers.
 
-    `spill_stores` and `spill_loads` are bytes that the instructions which spill move for each thread; `shared` is
-    memory in bytes for each block, static and dynamic, and `tensor_memory` columns of it (of 512, on Blackwell).
+    `spill_stores` and `spill_loads` are bytes per thread. `shared` is the memory per block in bytes, static and
+    dynamic. `tensor_memory` is in columns (of 512, on Blackwell).
     """
 
     registers: int
@@ -68,7 +68,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark of the assembler on the code, and the line of the Python file that it is about, or 0."""
+    """A remark of the assembler, and the line of the Python file that it is about, or 0."""
 
     line: int
     text: str
@@ -78,7 +78,7 @@ class Note:
 class Assembly:
     """A compiled kernel. `texts` are `ttir`, `ttgir`, `llir`, then `ptx` and `sass`, or `amdgcn`.
 
-    `lines` has, for each text and each of its lines, the line of the Python file or 0. `line` is that of the kernel.
+    `lines` has for each line of each text the line of the Python file, or 0. `line` is the line of the kernel.
     """
 
     target: str
@@ -94,8 +94,8 @@ class Assembly:
 def assemble(text: str, launch: LaunchSpec, target: str, file: str = "kernel.py") -> Assembly | Failure:
     """Compile one kernel of `text` for a target (`cuda:90`, `hip:gfx942`; see `occupancy.CHIPS`).
 
-    The text's top level runs, nothing else of it. What is wrong with the text, the launch or the target is a Failure
-    whose span is in `file`. Resources over the chip's limits are no Failure: the texts are there, `remarks` says it.
+    Only the top level of the text runs. Returns a Failure with a span in `file` if the text, the launch or the target
+    is wrong. Resources beyond the limits of the chip are no Failure: `remarks` reports them.
     """
     if is_interpreting():
         return _in_another_process(text, launch, target, file)
@@ -104,7 +104,7 @@ def assemble(text: str, launch: LaunchSpec, target: str, file: str = "kernel.py"
 
 
 def answer() -> None:
-    """Assemble what standard input asks for, and write the outcome to standard output, both as JSON."""
+    """Compile the kernel requested on standard input, and write the result to standard output, both as JSON."""
     text, launch, target, file = json.load(sys.stdin)
     outcome = assemble(text, wire.from_json(LaunchSpec, launch), target, file)
     kind = "failure" if isinstance(outcome, Failure) else "assembly"
@@ -155,8 +155,7 @@ def _disassemble(kernel: CompiledKernel) -> Listing:
 
 
 def _nvidia_resources(kernel: CompiledKernel, target: str) -> Resources:
-    """Read the resources from what `ptxas -v` prints; several functions of a program share the registers of the one
-    that needs most."""
+    """Read the resources from the output of `ptxas -v`. Several functions share the registers of the largest one."""
     registers = max(_numbers(r"Used (\d+) registers", kernel.log), default=0)
     shared = int(kernel.metadata.get("shared") or 0) + max(_numbers(r"(\d+) bytes smem", kernel.log), default=0)
     warps = int(kernel.metadata["num_warps"])
@@ -173,7 +172,7 @@ def _nvidia_resources(kernel: CompiledKernel, target: str) -> Resources:
 
 
 def _amd_resources(kernel: CompiledKernel, shown: str, target: str) -> Resources:
-    """Read the resources from the metadata at the end of the assembly; what spills moves through scratch memory."""
+    """Read the resources from the metadata at the end of the assembly. Spills go through scratch memory."""
     text = kernel.stages["amdgcn"]
     registers = max(_numbers(r"^ +\.vgpr_count: +(\d+)", text), default=0)
     shared = int(kernel.metadata.get("shared") or 0)
@@ -222,7 +221,7 @@ def _accesses(shown: Listing, pattern: re.Pattern[str]) -> tuple[Access, ...]:
 
 
 def _bits(width: str) -> int:
-    """Return the bits of a SASS suffix (`.E.128`, `.E.U8`), or of the end of a name of AMD's (`dwordx4`, `ushort`)."""
+    """Return the width in bits of a SASS suffix (`.E.128`, `.E.U8`) or of an AMD suffix (`dwordx4`, `ushort`)."""
     if digits := re.search(r"\.[US]?(8|16|64|128|256)(?=\.|$)", width):
         return int(digits[1])
     if digits := re.search(r"dwordx(\d)|b(\d+)|(byte)|(short)", width):
@@ -242,7 +241,7 @@ _AMD_ACCESS = re.compile(
 
 
 def _in_another_process(text: str, launch: LaunchSpec, target: str, file: str) -> Assembly | Failure:
-    """Return the same in a process whose triton compiles: in this one it was imported to interpret kernels."""
+    """Compile in another process, because this one imported triton to interpret kernels."""
     package = str(Path(fx_lsp.__file__).parent)
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     request = json.dumps([text, wire.to_json(launch), target, file])

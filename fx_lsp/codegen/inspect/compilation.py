@@ -1,7 +1,7 @@
-"""From the text of a Python file to what Triton and its assemblers make of one of its kernels, without a GPU.
+"""Compile a kernel of a Python file with Triton and its assemblers, without a GPU.
 
-The file's top level runs, nothing else of it. Triton writes no cache, asks for no driver, and what it prints is kept.
-One compilation at a time in a process: Triton's settings and standard error are the process's.
+Only the top level of the file runs. Triton writes no cache and needs no driver; its output is kept. A process runs one
+compilation at a time, because Triton's settings and standard error belong to the process.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Constant = int | float | bool | str | None
 
 _FOLDER = "fx-lsp-kernel-"
 _MAX_AGE = 3600
-"""Seconds after which nobody compiles in a folder any more."""
+"""The age in seconds after which the folder of a compilation is abandoned."""
 
 
 @dataclass(frozen=True)
 class LaunchSpec:
     """A launch of a kernel as its file makes it.
 
-    `signature` has every argument in Triton's words (`*fp32`, `i32`, `constexpr`), `constants` the values of the
-    constexpr ones. `aligned` are the pointers and sizes that are known to be divisible by 16. `options` are further
-    ones of the compiler (`maxnreg`, `num_ctas`, `waves_per_eu`).
+    `signature` maps every argument to its Triton type (`*fp32`, `i32`, `constexpr`); `constants` has the values of the
+    constexpr arguments. `aligned` are the pointers and sizes known to be divisible by 16. `options` are further
+    compiler options (`maxnreg`, `num_ctas`, `waves_per_eu`).
     """
 
     kernel: str
@@ -57,8 +57,9 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """The texts that each step wrote (`ttir`, …, `ptx` or `amdgcn`), the program, Triton's metadata, and what was
-    printed."""
+    """The texts of the compiler stages (`ttir`, …, `ptx` or `amdgcn`), the binary, Triton's metadata, and its
+    output.
+    """
 
     path: str
     stages: dict[str, str]
@@ -68,7 +69,7 @@ class CompiledKernel:
 
 
 def compile_kernel(text: str, launch: LaunchSpec, target: str, file: str) -> CompiledKernel | Failure:
-    """Compile the kernel of `text` that `launch` names for a target of `CHIPS`; `file` is for the spans of failures."""
+    """Compile the kernel of `text` that `launch` names for a target of `CHIPS`. `file` is the file of failure spans."""
     if target not in CHIPS:
         return Failure(
             "unsupported", f"there is no target {target}", hint=f"The targets are {', '.join(sorted(CHIPS))}."
@@ -92,7 +93,7 @@ def compile_kernel(text: str, launch: LaunchSpec, target: str, file: str) -> Com
 
 
 def _sweep() -> None:
-    """Remove what compilations left that were killed: their time limit was over, or the text had changed."""
+    """Remove the folders of killed compilations: their time limit was over, or the text had changed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > _MAX_AGE:
@@ -100,8 +101,7 @@ def _sweep() -> None:
 
 
 def is_interpreting() -> bool:
-    """Return whether triton was imported in this process to interpret kernels (`TRITON_INTERPRET`): then it cannot
-    compile."""
+    """Return True if this process imported triton to interpret kernels (`TRITON_INTERPRET`): it cannot compile then."""
     if importlib.util.find_spec("triton") is None:
         return False
     triton: Any = importlib.import_module("triton")
@@ -110,8 +110,7 @@ def is_interpreting() -> bool:
 
 @dataclass
 class _Recorder:
-    """The results of the steps of one compilation, recorded as they go, so that they are there when a later one
-    fails."""
+    """Record the result of each stage of a compilation, so that the results exist if a later stage fails."""
 
     path: str
     stages: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -119,8 +118,9 @@ class _Recorder:
     printed: Callable[[], str] = lambda: ""
 
     def watch(self, *arguments: Any) -> tuple[str, str]:
-        """Return Triton's `add_stages_inspection_hook`: called with the steps to wrap, or without for a key of a
-        cache."""
+        """Return Triton's `add_stages_inspection_hook`. Triton calls it with the stages to wrap, or without for a cache
+        key.
+        """
         if len(arguments) > 1:
             stages: dict[str, Callable[[Any, Any], Any]] = arguments[1]
             for name, step in list(stages.items()):
@@ -155,7 +155,7 @@ def _compile(source: Any, launch: LaunchSpec, target: str, recorder: _Recorder, 
 
 
 def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, file: str) -> Any:
-    """Return the source that `triton.compile` takes, or a Failure where the launch does not fit the kernel."""
+    """Return the source for `triton.compile`, or a Failure if the launch does not fit the kernel."""
     triton: Any = importlib.import_module("triton")
     if launch.kernel not in namespace:
         return Failure("error", f"the file has no kernel named {launch.kernel}")
@@ -183,8 +183,7 @@ def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, f
 
 @contextlib.contextmanager
 def _load_file(text: str, path: str, file: str) -> Generator[dict[str, Any] | Failure]:
-    """Yield the names of the file after its top level ran, or a Failure. Its module is importable as long as this
-    lasts."""
+    """Run the top level of the file and yield its names, or a Failure. Its module stays importable until the exit."""
     module = types.ModuleType("fx_lsp_kernel")
     module.__file__ = path
     sys.modules[module.__name__] = module
@@ -227,7 +226,7 @@ def _triton_message(error: Exception, names: dict[str, Any]) -> tuple[str, int]:
     seen: BaseException | None = error
     if not hasattr(error, "node"):
         message = f"{type(error).__name__}: {error}"
-    while seen is not None:  # from the kernel to the function that it calls, and what is wrong in that
+    while seen is not None:  # from the kernel to the called function with the error
         node: Any = getattr(seen, "node", None)
         if node is None:
             message = message or str(seen)
@@ -248,7 +247,7 @@ def _assembler_message(error: str, text: str, path: str) -> tuple[str, int]:
 
 
 def line_of_ptx(text: str, number: int, path: str) -> int:
-    """Return the line of the Python file that line `number` of a PTX is from, 0 for none."""
+    """Return the line of the Python file for line `number` of a PTX text, 0 for none."""
     above = "\n".join(text.splitlines()[:number])
     files = "\n".join(line for line in text.splitlines() if line.startswith("\t.file\t"))
     lines = listings.ptx(f"{files}\n{above}", path).lines
@@ -256,13 +255,13 @@ def line_of_ptx(text: str, number: int, path: str) -> int:
 
 
 def definition_line(text: str, name: str) -> int:
-    """Return the line of `def name` at the top level of the text, 0 where it has none."""
+    """Return the line of `def name` at the top level of the text, 0 if there is none."""
     match = re.search(rf"^def {re.escape(name)}\b", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 0
 
 
 def span_of(text: str, file: str, line: int) -> Span | None:
-    """Return the code of a line of the text, or None where it has no such line."""
+    """Return the span of the code on a line of the text, or None if there is no such line."""
     rows = text.split("\n")
     if not 0 < line <= len(rows):
         return None
@@ -272,7 +271,7 @@ def span_of(text: str, file: str, line: int) -> Span | None:
 
 
 def _begin_of(source: str | None, names: dict[str, Any]) -> int:
-    """Return the line where a kernel of the file begins, by the text that Triton has of it."""
+    """Return the first line of a kernel of the file, found by its source in Triton."""
     for value in names.values():
         while value is not None and not hasattr(value, "src"):
             value = getattr(value, "fn", None)
@@ -284,8 +283,7 @@ def _begin_of(source: str | None, names: dict[str, Any]) -> int:
 
 @contextlib.contextmanager
 def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
-    """Have Triton be as it is by default, whatever the environment says; its files go to `directory`, its output is
-    kept."""
+    """Set Triton to its defaults, independent of the environment. Keep its files in `directory`, and its output."""
     knobs: Any = importlib.import_module("triton.knobs")
     recorder = _Recorder(path)
     kept_directory, tempfile.tempdir = tempfile.tempdir, directory
@@ -313,7 +311,7 @@ def _quiet_triton(directory: str, path: str) -> Generator[_Recorder]:
 
 @contextlib.contextmanager
 def _stderr_to_file() -> Generator[Callable[[], str]]:
-    """Capture standard error as compilers write it, by its descriptor; yield what reads what came so far."""
+    """Capture standard error at its file descriptor. Yield a function that returns the output so far."""
     with tempfile.TemporaryFile("a+b") as captured:
         original = os.dup(2)
         os.dup2(captured.fileno(), 2)

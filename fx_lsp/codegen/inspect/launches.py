@@ -1,4 +1,4 @@
-"""How the wrapper of a generated file launches its kernels, as the compiler has to know it."""
+"""The launches of a generated file's wrapper, in the form that the compiler needs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program
 
 ALIGNMENT = 16
-"""What Triton asks of pointers, in bytes, and of sizes: whether this divides them."""
+"""The alignment that Triton specialises on: for pointers in bytes, for sizes as a divisor."""
 DEFAULT_STAGES = 3
-"""How many rounds of a loop Triton has in flight where the configuration does not say."""
+"""Triton's default number of loop iterations in flight."""
 
 
 def launch_specs(program: Program, hints: Mapping[str, int]) -> list[LaunchSpec]:
-    """Return the launches of a program in order; `hints` are the sizes that have names."""
+    """Return the launches of a program in order. `hints` are the values of symbolic sizes."""
     return [_launch(step, hints) for step in program.steps if isinstance(step, Step)]
 
 
 def _launch(step: Step, hints: Mapping[str, int]) -> LaunchSpec:
-    """Return a launch as Triton specialises it: the first configuration, sizes as they are now, 1 known to the
-    compiler."""
+    """Return a launch as Triton specialises it: the first configuration, current sizes, sizes of 1 constant."""
     kernel = step.kernel
     config = kernel.tile.configs[0]
     pointers = dict(zip((_pointer(b) for b in kernel.reads), step.reads, strict=True))
@@ -59,8 +58,7 @@ def _pointer(buffer: Buffer) -> str:
 
 
 def _is_aligned(node: fx.Node) -> bool:
-    """Return whether a tensor begins where vectors may: allocations do, and so do views that begin at such an
-    element."""
+    """Return True if the memory of a tensor is aligned. Allocations are, and views with an aligned offset."""
     value = node.meta["val"]
     offset = value.storage_offset()
     return not isinstance(offset, int) or offset * value.element_size() % ALIGNMENT == 0

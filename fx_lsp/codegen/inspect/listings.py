@@ -1,9 +1,9 @@
-"""The texts of a compiled kernel as a person reads them, and the line of the Python file that each line is from.
+"""The readable texts of a compiled kernel, with the line of the Python file for each of their lines.
 
-Compilers write down where an instruction is from in seven ways. Each function here takes a text as its compiler wrote
-it and the `path` of the Python file, and returns the text without debug information, and for each of its lines a line
-of that file: the innermost place in that file where functions were inlined (a call of `tl.sum` is from the line that
-calls it), 0 for none.
+Compilers write source positions in seven formats. Each function here takes a text as its compiler wrote it and the
+`path` of the Python file. It returns the text without debug information, and for each of its lines a line of that file,
+0 for none. For inlined functions this is the innermost position in that file: a call of `tl.sum` is from the line that
+calls it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Listing:
 
 
 def mlir(text: str, path: str) -> Listing:
-    """Return TTIR and TTGIR: `loc(…)` after each operation, aliases of those around the module."""
+    """Return TTIR and TTGIR. Positions are `loc(…)` after each operation, with aliases around the module."""
     definitions = dict(_LOC_ALIAS.findall(text))
 
     def line_of(location: str) -> int:
@@ -57,7 +57,7 @@ def mlir(text: str, path: str) -> Listing:
 
 
 def llvm(text: str, path: str) -> Listing:
-    """Return LLVM IR: `!dbg !12` after each instruction, and what it stands for in numbered metadata at the end."""
+    """Return LLVM IR. Positions are `!dbg !12` after each instruction, defined by numbered metadata at the end."""
     metadata = {name: body for name, body in _METADATA.findall(text)}
 
     def file_of(scope: str) -> str:
@@ -86,7 +86,7 @@ def llvm(text: str, path: str) -> Listing:
 
 
 def ptx(text: str, path: str) -> Listing:
-    """Return PTX as `with_own_lines` made it: a `.loc` before the instructions that it is about."""
+    """Return PTX from `with_own_lines`. A `.loc` precedes the instructions that it applies to."""
     files = dict(_PTX_FILE.findall(text))
 
     def line_of(loc: re.Match[str]) -> int:
@@ -96,10 +96,11 @@ def ptx(text: str, path: str) -> Listing:
 
 
 def with_own_lines(text: str, path: str) -> str:
-    """Return PTX whose `.loc`s name the Python file where there is a place in it, so that its assembler knows no other.
+    """Return PTX whose `.loc`s name the Python file if they have a position in it, for an assembler that reads only
+    these.
 
-    LLVM writes the callers of an inlined function as `inlined_at` or in a comment, by the names of files. It takes each
-    row of inline assembly for a further line of the Python file; that is undone. The instructions stay the same.
+    LLVM writes the callers of an inlined function as `inlined_at` or in a comment, by file name. It counts each row of
+    inline assembly as another line of the Python file; this is undone. The instructions stay the same.
     """
     files = dict(_PTX_FILE.findall(text))
     own = next((number for number, name in files.items() if name == path), "")
@@ -113,7 +114,7 @@ def with_own_lines(text: str, path: str) -> str:
             callers[place] = loc["caller"]
         for _ in range(len(callers) + 1):
             file, line, _ = place.split()
-            if file == own and int(line):  # line 0 is what a compiler made
+            if file == own and int(line):  # line 0 marks code that the compiler added
                 return int(line) - (row if place == loc["place"] else 0)
             place = callers.get(place, place)
         return 0
@@ -140,8 +141,7 @@ def with_own_lines(text: str, path: str) -> str:
 
 
 def amdgcn(text: str, path: str) -> Listing:
-    """Return AMD's assembly: as PTX, but where an instruction was inlined stands in the comment, by the name of the
-    file."""
+    """Return AMD assembly. Positions are as in PTX, with the callers of inlined code in a comment, by file name."""
 
     def line_of(loc: re.Match[str]) -> int:
         return _own_place(loc["comment"] or "", path)
@@ -150,7 +150,7 @@ def amdgcn(text: str, path: str) -> Listing:
 
 
 def sass(text: str, path: str) -> Listing:
-    """Read what `nvdisasm -g -c` prints: a comment before the instructions that it is about."""
+    """Return SASS from `nvdisasm -g -c`. A comment precedes the instructions that it applies to."""
     kept: list[str] = []
     lines: list[int] = []
     line = 0
@@ -168,7 +168,7 @@ def sass(text: str, path: str) -> Listing:
 
 
 def _own_place(comment: str, path: str) -> int:
-    """Return the line of the first place in the file of `standard.py:216:16 @[ kernel.py:19:11 ]`, 0 for none."""
+    """Return the first line of the file in `standard.py:216:16 @[ kernel.py:19:11 ]`, 0 for none."""
     places: list[tuple[str, str]] = _PLACE.findall(comment)
     return next((int(line) for name, line in places if name == PurePath(path).name), 0)
 

@@ -1,8 +1,8 @@
-"""How many blocks of a kernel one multiprocessor holds at a time, from what a block needs. Standard library only.
+"""Compute how many blocks of a kernel one multiprocessor holds at a time. Standard library only.
 
-The limits of NVIDIA chips are those of the table "Technical Specifications per Compute Capability" of the CUDA
-programming guide; how registers and shared memory are handed out is as in `cuda_occupancy.h` of the CUDA toolkit.
-Those of AMD chips are those of LLVM's AMDGPU backend, and equal the "Occupancy" that it prints below a kernel.
+The limits of NVIDIA chips are from the table "Technical Specifications per Compute Capability" of the CUDA programming
+guide. Registers and shared memory are allocated as in `cuda_occupancy.h` of the CUDA toolkit. The limits of AMD chips
+are from LLVM's AMDGPU backend; the result equals the "Occupancy" that it prints below a kernel.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PARTITIONS = 4
-"""Parts of a multiprocessor (of a compute unit: SIMDs), each with registers and warps of its own."""
+"""The number of partitions of a multiprocessor (SIMDs of a compute unit), each with its own registers and warps."""
 
 
 @dataclass(frozen=True)
 class Chip:
     """The limits of one multiprocessor, and of one block on it.
 
-    `registers` counts 32-bit registers of one partition and `register_unit` those that a warp is given at least;
-    `shared` is memory in bytes, `shared_per_block` the most that a block may ask for, `shared_unit` and
-    `shared_reserved` what it is rounded up to and what the system takes for each block besides.
+    `registers` counts 32-bit registers of one partition; `register_unit` is their allocation unit for a warp. `shared`
+    is memory in bytes and `shared_per_block` the limit of a block. `shared_unit` is its allocation unit, and
+    `shared_reserved` the share of the system for each block.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Chip:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`blocks` that are on a multiprocessor at a time, and the `fraction` of its warps that they fill, 0 to 1.
+    """The number of `blocks` on a multiprocessor, and the `fraction` of its warps that they fill, 0 to 1.
 
-    `limited_by` is "registers", "shared memory", "blocks" or "warps": what there would have to be more of.
+    `limited_by` is the scarce resource: "registers", "shared memory", "blocks" or "warps".
     """
 
     blocks: int
@@ -50,8 +50,7 @@ class Occupancy:
 
 
 def occupancy(chip: Chip, registers: int, shared: int, warps: int) -> Occupancy:
-    """Return the occupancy for blocks of so many `warps` and bytes of `shared` memory, with so many `registers` for
-    each thread."""
+    """Return the occupancy for blocks of `warps` warps and `shared` bytes of memory, with `registers` per thread."""
     per_warp = _round_up(max(registers, 1) * chip.warp_size, chip.register_unit)
     limits = {
         "warps": chip.warps // warps,
@@ -114,4 +113,4 @@ CHIPS = {
     "hip:gfx90a": _cdna("MI200"),
     "hip:gfx942": _cdna("MI300"),
 }
-"""By target, as Triton names them: `backend:architecture`."""
+"""The chips by target, in Triton's form `backend:architecture`."""

@@ -1,4 +1,4 @@
-"""What is worth a person's attention in a compiled kernel, as sentences that say what to do. Standard library only."""
+"""Remarks on a compiled kernel, as sentences that recommend an action. Standard library only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LineRemark:
 
 
 def remarks(assembly: Assembly) -> tuple[LineRemark, ...]:
-    """Return limits that are exceeded, spills, low occupancy, dots off the tensor cores, narrow loads and stores."""
+    """Return remarks: exceeded limits, spills, low occupancy, dots off the tensor cores, narrow loads and stores."""
     sentences = [
         *_over_limits(assembly),
         *_spills(assembly),
@@ -76,7 +76,7 @@ def _spills(assembly: Assembly) -> list[LineRemark]:
 
 
 def _lines_that_spill(assembly: Assembly) -> list[int]:
-    """Return the two lines of the Python file with most instructions that spill, in their order."""
+    """Return the two lines of the Python file with the most spilling instructions, in their order."""
     name = "amdgcn" if "amdgcn" in assembly.texts else "sass"
     rows = zip(assembly.texts[name].splitlines(), assembly.lines[name], strict=False)
     counts = Counter(line for row, line in rows if line and _SPILL.search(row))
@@ -88,7 +88,7 @@ def _low_occupancy(assembly: Assembly) -> list[LineRemark]:
     fits = used.occupancy
     if not 0 < fits.fraction < LOW_OCCUPANCY or fits.limited_by not in ("registers", "shared memory"):
         return []
-    if _DOT.search(assembly.texts["ttgir"]):  # few warps with large blocks are what tensor cores want
+    if _DOT.search(assembly.texts["ttgir"]):  # tensor cores need few warps with large blocks
         return []
     amount = f"{used.registers} for each thread" if fits.limited_by == "registers" else f"{used.shared} bytes a block"
     blocks = "1 block" if fits.blocks == 1 else f"{fits.blocks} blocks"
@@ -142,8 +142,9 @@ def _narrow(assembly: Assembly) -> list[LineRemark]:
 
 
 def _possible_bits(assembly: Assembly) -> dict[tuple[int, str], list[tuple[str, int]]]:
-    """Return, for each line that loads or stores blocks, their types and how many bits a thread has of each, up to a
-    vector."""
+    """Return, for each line that loads or stores blocks, their types and the bits of each per thread, at most
+    a vector.
+    """
     bits_by_line: dict[tuple[int, str], list[tuple[str, int]]] = {}
     for row, line in zip(assembly.texts["ttgir"].splitlines(), assembly.lines["ttgir"], strict=False):
         block = _BLOCK_ACCESS.search(row)

@@ -1,1 +1,1 @@
-"""The data that kernels are made from and of: indices, values, tiles, loops, text."""
+"""The data structures of kernels: indices, values, tiles, loops, statements."""

@@ -1,7 +1,7 @@
-"""Where an element is: integer expressions over the axes that a kernel runs over, with what is known of their ranges.
+"""Indices of elements: integer expressions over the axes of a kernel, and their ranges.
 
-Expressions are sympy's, so that a size may be a symbol. Division and remainder are `FloorDiv` and `Mod`, which stay
-opaque unless the ranges of the axes decide them.
+Expressions are sympy's, so a size may be a symbol. Division and remainder are `FloorDiv` and `Mod`. They stay opaque
+unless the ranges of the axes decide them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import sympy
 
 Index: TypeAlias = Any
-"""An expression of sympy, which has no types of its own to speak of."""
+"""A sympy expression. Sympy has no types of its own."""
 
 Coords: TypeAlias = tuple[Index, ...]
 
@@ -26,7 +26,7 @@ RESERVED_NAMES = frozenset(
         *("ctx", "device", "launch", "meta", "multiprocessors", "tl", "torch", "triton", "workspace", "aligned"),
     )
 )
-"""What kernels and the code around them call their own sizes and variables."""
+"""The names that kernels and the code around them use for their own sizes and variables."""
 
 ZERO: Index = sympy.Integer(0)
 ONE: Index = sympy.Integer(1)
@@ -45,7 +45,7 @@ class FloorDiv(sympy.Function):
 
 
 class Mod(sympy.Function):
-    """The remainder that belongs to `FloorDiv`: never negative where the divisor is positive."""
+    """The remainder of `FloorDiv`. It is never negative if the divisor is positive."""
 
     nargs = (2,)
     is_integer = True
@@ -64,13 +64,13 @@ class TrueDiv(sympy.Function):
 
 
 class Space:
-    """The axes of a kernel and other unknowns, each from 0 to its size, exclusive."""
+    """The axes of a kernel and other unknowns. Each ranges from 0 to its size, exclusive."""
 
     def __init__(self) -> None:
         self.sizes: dict[sympy.Symbol, Index] = {}
 
     def axis(self, name: str, size: Any) -> sympy.Symbol:
-        """Return a new unknown that runs from 0 to `size`."""
+        """Return a new unknown that ranges from 0 to `size`, exclusive."""
         names = {s.name for s in self.sizes}
         unique = next(n for n in (name, *(f"{name}{i}" for i in range(len(names) + 1))) if n not in names)
         symbol = sympy.Symbol(unique, integer=True, nonnegative=True)
@@ -78,7 +78,7 @@ class Space:
         return symbol
 
     def bounds(self, index: Index) -> tuple[Index, Index] | None:
-        """Return the least and the greatest value of `index`, or None where they are not known."""
+        """Return the least and the greatest value of `index`, or None if they are unknown."""
         low, high = ZERO, ZERO
         for term in sympy.Add.make_args(index):
             term_bounds = self._term_bounds(term)
@@ -119,12 +119,12 @@ class Space:
         return inner_bounds[0] // divisor, inner_bounds[1] // divisor
 
     def within(self, index: Index, size: Index) -> bool:
-        """Return whether `index` is known to be at least 0 and less than `size`."""
+        """Return True if `index` is known to be in [0, size)."""
         bounds = self.bounds(index)
         return bounds is not None and bool(bounds[0].is_nonnegative) and bool((size - 1 - bounds[1]).is_nonnegative)
 
     def split(self, index: Index, divisor: Index) -> tuple[Index, Index]:
-        """Return `index` divided by `divisor`, and the remainder, as simple as the ranges allow."""
+        """Return the quotient and remainder of `index` and `divisor`, as simple as the ranges allow."""
         if divisor == 1:
             return index, ZERO
         whole: Index = ZERO
@@ -137,7 +137,7 @@ class Space:
                 whole, rest = whole + term // divisor, rest + term % divisor
             else:
                 rest += term
-        turns = self._turns(rest, divisor)  # Triton rounds towards 0: nothing negative may be divided
+        turns = self._turns(rest, divisor)  # Triton rounds towards 0, so nothing negative may be divided
         whole, rest = whole - turns, rest + turns * divisor
         if self.within(rest, divisor):
             return whole, rest
@@ -150,7 +150,7 @@ class Space:
         return whole + FloorDiv(rest, divisor), Mod(rest, divisor)
 
     def _turns(self, index: Index, divisor: Index) -> Index:
-        """Return how many divisors have to be added to an index so that it is sure not to be negative."""
+        """Return the number of divisors to add to an index so that it is certainly not negative."""
         bounds = self.bounds(index)
         if bounds is None or bounds[0].is_nonnegative:
             return ZERO
@@ -170,7 +170,7 @@ class Space:
 
 
 def rejoin_divisions(index: Index) -> Index:
-    """Return an index in which quotients and remainders of the same division are put together again."""
+    """Return an index with quotients and remainders of the same division recombined."""
     index, before = sympy.expand(index), None
     while index != before:
         before = index
@@ -183,7 +183,9 @@ def rejoin_divisions(index: Index) -> Index:
 
 
 def join_axes(index: Index, axes: Coords, sizes: Coords, whole: sympy.Symbol) -> Index:
-    """Return an index that takes axes as one, whose number is `whole`, in terms of that; any other index as it is."""
+    """Return an index in terms of `whole`, the flat index of some axes. Returns it unchanged if it uses them
+    separately.
+    """
     share = coefficient(index, axes[-1])
     if share is None or share == 0:
         return index
@@ -193,7 +195,7 @@ def join_axes(index: Index, axes: Coords, sizes: Coords, whole: sympy.Symbol) ->
 
 
 def _quotient(index: Index, divisor: Index) -> Index:
-    """Return `index` divided by `divisor`, as `Space.split` would write it where nothing is known of it."""
+    """Return `index` divided by `divisor`, in the form of `Space.split` without known ranges."""
     if isinstance(index, FloorDiv):
         inner, by = index.args
         return FloorDiv(inner, by * divisor)
@@ -201,9 +203,9 @@ def _quotient(index: Index, divisor: Index) -> Index:
 
 
 def expression(value: Any) -> Index:
-    """Return an int, a symbolic int of torch or an expression as an expression.
+    """Return an int, a symbolic int of torch, or a sympy expression as an expression.
 
-    Its symbols have the names that the environment which made them knows (`plain`), but for those that kernels use.
+    Its symbols have the names of the shape environment (`plain`), except those reserved for kernels.
     """
     node = getattr(value, "node", None)
     if node is None:
@@ -221,16 +223,16 @@ _SIZE_FUNCTIONS = {
     **{"Mod": Mod, "PythonMod": Mod, "Max": sympy.Max, "Min": sympy.Min},
     **{"ToFloat": lambda size: size, "FloatTrueDiv": TrueDiv},
 }
-"""What torch calls its functions of sizes, and what stands for them here."""
+"""Maps the names of torch's functions of sizes to the functions here."""
 
 
 def size_symbol(name: str) -> sympy.Symbol:
-    """Return the symbol of a size that is known only when the kernel is launched."""
+    """Return the symbol of a size that is known only at launch."""
     return sympy.Symbol(f"size_{name}" if name in RESERVED_NAMES else name, integer=True, positive=True)
 
 
 def is_renamed(size: sympy.Symbol) -> bool:
-    """Return whether a size has not the name that the user gave it, which kernels use."""
+    """Return True if a size was renamed because kernels use the name that the user gave it."""
     return size.name.removeprefix("size_") in RESERVED_NAMES
 
 
@@ -250,7 +252,7 @@ def linear(coords: Iterable[Index], strides: Iterable[Index]) -> Index:
 
 
 def count(shape: Iterable[Index]) -> Index:
-    """Return the number of elements of a tensor."""
+    """Return the number of elements of a shape."""
     return reduce(lambda a, b: a * b, shape, ONE)
 
 
@@ -260,7 +262,7 @@ def power_of_two(value: int) -> int:
 
 
 def coefficient(index: Index, axis: sympy.Symbol) -> Index | None:
-    """Return the slope of `index` along `axis`; None where it is not the same everywhere."""
+    """Return the slope of `index` along `axis`, or None if it is not constant."""
     expanded = sympy.expand(index)
     slope, rest = ZERO, ZERO
     for term in sympy.Add.make_args(expanded):
@@ -273,7 +275,7 @@ def coefficient(index: Index, axis: sympy.Symbol) -> Index | None:
 
 
 def affine_parts(index: Index) -> list[Index]:
-    """Return `index` and what is divided inside of it: each of them is linear in the axes but for those."""
+    """Return `index` and the dividends inside it. Apart from its divisions, each is linear in the axes."""
     parts = [index]
     for inner in index.atoms(FloorDiv, Mod):
         parts.append(inner.args[0])
@@ -281,7 +283,7 @@ def affine_parts(index: Index) -> list[Index]:
 
 
 def size_hint(size: Index, hints: Mapping[str, int]) -> int:
-    """Return a size as a number; symbols count as what they were traced with."""
+    """Return a size as a number. Symbols have their values at capture, 64 if unknown."""
     if isinstance(size, sympy.Integer):
         return int(size)
     return int(size.xreplace({s: sympy.Integer(hints.get(s.name, 64)) for s in size.free_symbols}))

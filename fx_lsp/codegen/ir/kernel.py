@@ -1,4 +1,4 @@
-"""A kernel as statements, what things in it are called, and its launch."""
+"""A kernel as statements, the names in it, and its launch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from fx_lsp.codegen.ir.values import Buffer
 
 
 def sizes_used(statements: Iterable[Statement], expressions: Iterable[Index]) -> dict[str, Index]:
-    """Return the sizes that are known only when a kernel runs, of those in expressions, that its statements use, by
-    name."""
+    """Return the symbolic sizes in expressions that statements use, by name."""
     free = {s.name for expression in expressions for s in expression.free_symbols}
     return {s: size_symbol(s) for s in sorted(free & names_used(statements))}
 
 
 @dataclass(frozen=True)
 class Naming:
-    """The names of things in a kernel: `name` of any node, `variable` of one that the user bound to a name, or None;
-    `source` is the line of the user's file that a node came from, as it is written in a comment, or ""."""
+    """The names in a kernel.
+
+    `name` returns the name of a node, and `variable` the variable that the user bound it to, or None. `source` returns
+    the line of the user's file that a node is from, as a comment, or "".
+    """
 
     name: Callable[[fx.Node], str]
     variable: Callable[[fx.Node], str | None]
@@ -32,7 +34,7 @@ class Naming:
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """A parameter of a kernel; Triton compiles one anew for each value of a `constant` one."""
+    """A parameter of a kernel. Triton compiles a kernel anew for each value of a `constant` parameter."""
 
     name: str
     constant: bool = False
@@ -40,10 +42,12 @@ class KernelParameter:
 
 @dataclass
 class Kernel:
-    """A kernel: its parameters and statements, the buffers that it `reads` and `writes`, in the order of its arguments,
-    and `sizes`, the further arguments with what is passed for them. `adds` are the names of the buffers that it adds
-    to, which have to be zero before; `described` those that TMA reads: such a kernel has as many programs as there are
-    multiprocessors; `overwrites` those that have new values afterwards and old ones before."""
+    """A kernel: its parameters and statements, and the buffers that it `reads` and `writes`, in argument order.
+
+    `sizes` are further arguments with their values. `adds` are the names of buffers that it adds to, which must be zero
+    before. `described` are the buffers that TMA reads; such a kernel has one program for each multiprocessor.
+    `overwrites` are the buffers that have old values before and new ones after.
+    """
 
     name: str
     parameters: tuple[KernelParameter, ...]

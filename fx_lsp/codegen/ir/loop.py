@@ -1,4 +1,4 @@
-"""A loop in a kernel: loop-carried states, what is saved for its iterations, the stores before, in and behind it."""
+"""A loop in a kernel: carried states, saved inputs, and the stores before, in and behind it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fx_lsp.codegen.ir.values import Load, Store, Value, Variable, values_of
 
 @dataclass(frozen=True)
 class CarriedState:
-    """A loop-carried state: `start` for the first iteration, `following` for each other.
+    """A loop-carried state: `start` for the first iteration, `following` for each later one.
 
-    `variable` stands for it in the body, `last` is the value that it is behind the loop, if that is needed.
+    `variable` is the state in the body. `last` is its value behind the loop, or None if that is not needed.
     """
 
     variable: Variable
@@ -25,7 +25,7 @@ class CarriedState:
 
 @dataclass(frozen=True)
 class IterationInput:
-    """Values that are known before the loop, one for each iteration; `variable` stands for it in the body."""
+    """Values known before the loop, one for each iteration. `variable` is the value in the body."""
 
     variable: Variable
     values: tuple[Value, ...]
@@ -33,7 +33,7 @@ class IterationInput:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop in which `step` goes from `first` to `end`, exclusive, and makes `body`. `inside` are ids of values."""
+    """A loop of `step` from `first` to `end`, exclusive, that computes `body`. `inside` are ids of values."""
 
     step: sympy.Symbol
     first: int
@@ -45,14 +45,14 @@ class Loop:
 
 
 Column: TypeAlias = "tuple[Value, ...]"
-"""A value of each iteration, of the first iteration of the loop first."""
+"""A value of each iteration, the first iteration of the loop first."""
 
 
 @dataclass(frozen=True)
 class ProducerLoop:
-    """The loop that makes what another one takes, which goes through it in the same order or `backwards`.
+    """The loop that computes the inputs of another loop, which reads them in the same order or `backwards`.
 
-    `values` has, for each value of the body, what it is in all iterations, those before the loop included.
+    `values` has for each value of the body its values in all iterations, including those before the loop.
     """
 
     loop: Loop
@@ -62,7 +62,7 @@ class ProducerLoop:
 
 @dataclass(frozen=True)
 class LoopKernel:
-    """A loop that stores, with what is stored before, in, and behind it, and how what it takes was made."""
+    """A loop with stores before, in and behind it, and the producer of its inputs, if any."""
 
     loop: Loop
     before: tuple[Store, ...]
@@ -83,7 +83,7 @@ class LoopKernel:
 
     @property
     def live_values(self) -> int:
-        """The number of values of each element that are live at once, where some are saved for the iterations."""
+        """The number of saved values of each element that are live at once, 0 if none are saved."""
         if self.producer is None:
             return 0
         return sum(map(len, self.producer.values)) + len(self.loads) * (self.loop.end - self.loop.first)

@@ -1,4 +1,4 @@
-"""Which operations can be part of a kernel: one lowering for each, entered by the modules of `lower`."""
+"""The registry of lowerings: operations that can be part of a kernel. The modules of `lower` fill it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fx_lsp.codegen.ir.index import Coords
 from fx_lsp.codegen.ir.values import Guard, Value
 
 Lowering: TypeAlias = "Callable[[Any, fx.Node, Coords, Guard, int], Value]"
-"""What a node (its result of a number) holds at coordinates, where a guard holds; takes the builder first."""
+"""A function that returns a result of a node (by number) at coordinates under a guard. The builder comes first."""
 
 _LOWERINGS: dict[str, Lowering] = {}
 
 
 def lowering(*names: str) -> Callable[[Lowering], Lowering]:
-    """Enter a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
+    """Register a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
 
     def enter(function: Lowering) -> Lowering:
         for name in names:
@@ -30,7 +30,7 @@ def lowering(*names: str) -> Callable[[Lowering], Lowering]:
 
 
 def lowering_of(node: fx.Node) -> Lowering | None:
-    """Return the lowering of a node, or None where it cannot be part of a kernel."""
+    """Return the lowering of a node, or None if it cannot be part of a kernel."""
     if node.op != "call_function":
         return None
     if node.target is operator.getitem:
@@ -40,7 +40,7 @@ def lowering_of(node: fx.Node) -> Lowering | None:
 
 
 def operation(node: fx.Node) -> str:
-    """Return the name of what a node calls: `aten.add.Tensor`."""
+    """Return the name of the operator of a node, such as `aten.add.Tensor`, or "" for anything else."""
     return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else ""
 
 
@@ -51,7 +51,7 @@ def _item(builder: Any, node: fx.Node, coords: Coords, guard: Guard, part: int) 
 
 
 def aliases_first(node: fx.Node) -> bool:
-    """Return whether the schema of what a node calls says that its result is a view of its first argument."""
+    """Return True if the schema of the operator declares its result a view of its first argument."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.arguments:
         return False
     alias = node.target._schema.arguments[0].alias_info
@@ -59,7 +59,7 @@ def aliases_first(node: fx.Node) -> bool:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Return whether a node draws random numbers: one that may drop elements draws none where it drops none."""
+    """Return True if a node draws random numbers. Dropout with probability 0 does not."""
     target: Any = node.target
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False
@@ -72,5 +72,5 @@ def is_random(node: fx.Node) -> bool:
 
 
 def args_of(node: fx.Node) -> list[Any]:
-    """Return the arguments of a node, whose types FX leaves open."""
+    """Return the arguments of a node, untyped."""
     return list(node.args)

@@ -1,4 +1,4 @@
-"""What rewrites have found out about a node, or decided of it: data that the node has, and copies of it have, too."""
+"""Facts about a node that rewrites record in its `meta`. Copies of the node keep them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from fx_lsp.codegen.ir.write_target import LayoutStep, WriteTarget
 
 
 class TemplateWriter(Protocol):
-    """Writes the kernels of a node. `targets` are those of its results by number, as far as they are needed; `buffers`
-    are what is in memory."""
+    """Write the kernels of a node. `targets` are its needed results by number; `buffers` are the tensors in memory."""
 
     def __call__(
         self, targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
@@ -25,9 +24,9 @@ class TemplateWriter(Protocol):
 
 @dataclass(frozen=True)
 class NodeRole:
-    """The role of a node in what a kernel computes: the gradient of something, or what is called `title`.
+    """The role of a node: a gradient, or a value called `title`.
 
-    `of` are the names of the nodes that might say what that something is called, the likeliest first.
+    `of` are the names of nodes from which the name derives, such as the node of a gradient, the most likely first.
     """
 
     title: str
@@ -36,8 +35,10 @@ class NodeRole:
 
 @dataclass(frozen=True)
 class Iteration:
-    """The place of a node in a loop: which loop, which of its iterations, in the order in which they run, and which
-    operation of the body, the same number in all iterations."""
+    """The place of a node in a loop: the loop, the iteration in execution order, and the operation of the body.
+
+    The operation has the same number in all iterations.
+    """
 
     loop: int
     number: int
@@ -46,14 +47,14 @@ class Iteration:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What is known of a node.
+    """Facts about a node.
 
-    `writer` writes the kernels that it stands for, None for an operation of ATen; `output_layout` is, for a result of
-    such a node, the shape in which it is computed, and the steps from there to what is in memory. `role` names what
-    nothing else gives a name. `seeds` are those of random numbers, and a `scatter_sum` is added up with atomic
-    operations. What `must_materialize` is in memory, so that what is made of it is no part of the loop that makes it.
-    `parts` is how many parts a reduction behind a loop is split into, 0 for as many as any other, None if that is open.
-    `iteration` says where in a loop it is, for a node of one.
+    `writer` writes the kernels of a template node; it is None for an ATen operation. `output_layout` is, for a result
+    of such a node, the shape that it is computed in and the steps from there to memory. `role` names a node without
+    another name. `seeds` are those of random numbers. A `scatter_sum` uses atomic additions. A node that
+    `must_materialize` is in memory, so that its users are not part of the loop that computes it. `parts` is the number
+    of parts that a reduction behind a loop is split into: 0 for the same number as others, None if undecided.
+    `iteration` is the place of a node in a loop.
     """
 
     writer: TemplateWriter | None = None
@@ -73,10 +74,10 @@ _NONE = NodeFacts()
 
 
 def facts_of(node: fx.Node) -> NodeFacts:
-    """Return what is known of a node."""
+    """Return the facts about a node."""
     return node.meta.get(FACTS, _NONE)
 
 
 def add_facts(node: fx.Node, **facts: Any) -> None:
-    """Have more be known of a node."""
+    """Add facts about a node."""
     node.meta[FACTS] = replace(facts_of(node), **facts)

@@ -1,4 +1,4 @@
-"""What kernels compute of elements: a row for each operation, with its text and all that is known of it."""
+"""Element-wise operations of kernels: a table with the text and the properties of each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Sign: TypeAlias = Literal["<", "<=", ">", ">=", "==", "!="]
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """An operation on elements; there is one for each text, so that two are the same or differ.
+    """An element-wise operation. There is one instance for each text, so operations are compared by identity.
 
-    `text` is Triton's Python with `a`, `b`, … for what it takes. `number` computes it of numbers: where one of its
-    values is known, and, if it `folds`, in place of it; `index` does so of indices, and a comparison has a `sign` for
-    them. It gives its first argument back where the second is `identity`, and, if it `commutes`, the other way round.
-    `of_bools` is what it is of bools. What `is_exact` gives one of its arguments back, or its negative, and a cast
-    changes nothing but the dtype.
+    `text` is a Triton expression of the arguments `a`, `b`, …. `number` computes it of numbers; if it `folds`, the
+    result replaces the operation. `index` computes it of indices, and `sign` is the comparison of indices. The
+    operation returns its first argument if the second is `identity`; if it `commutes`, also the reverse. `of_bools` is
+    the same operation of bools. An operation that `is_exact` returns one of its arguments or its negative. A cast only
+    changes the dtype.
     """
 
     text: str
@@ -76,16 +76,16 @@ _ROWS = {op.text: op for op in list(globals().values()) if isinstance(op, Op)}
 
 
 def op(text: str) -> Op:
-    """Return the operation with a text; nothing else is known of one that has no row."""
+    """Return the operation with a text. An operation without a row has no known properties."""
     return _ROWS.setdefault(text, Op(text))
 
 
 def cast(*dtypes: torch.dtype) -> Op:
-    """Return the conversion to a dtype, and on to others."""
+    """Return the conversion to a dtype, and on to further dtypes."""
     text = "".join(["a", *(f".to({triton_type(dtype)})" for dtype in dtypes)])
     return _ROWS.setdefault(text, Op(text, is_cast=True))
 
 
 def triton_type(dtype: torch.dtype) -> str:
-    """Return Triton's name for a dtype."""
+    """Return Triton's name of a dtype."""
     return "tl.int1" if dtype is torch.bool else f"tl.{str(dtype).removeprefix('torch.')}"

@@ -1,4 +1,4 @@
-"""Names in Python text that stand for what is defined outside of it, and calls by other names in their place."""
+"""Find and rename the free names in Python text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @lru_cache(maxsize=2048)
 def names_from_outside(text: str) -> frozenset[str]:
-    """Return the names in Python text that no function around them binds: of `lambda x: f(x)`, `f`."""
+    """Return the free names in Python text: of `lambda x: f(x)`, `f`."""
     return frozenset(use.id for use in _uses(ast.parse(text), frozenset()))
 
 
 def rename_calls(text: str, old: str, new: str) -> str:
-    """Return Python text that calls the function `new` wherever it called `old`, and is the same otherwise. What a
-    function around a call binds is another `old`; what is only named, and not called, is left alone."""
+    """Return Python text with calls of `old` replaced by calls of `new`.
+
+    Names bound by a function around the call, and uses that are not calls, stay unchanged.
+    """
     tree = ast.parse(text)
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     uses = [use for use in _uses(tree, frozenset()) if use.id == old and id(use) in called]
@@ -26,13 +28,13 @@ def rename_calls(text: str, old: str, new: str) -> str:
 
 
 def rename_definition(text: str, new: str) -> str:
-    """Return the text of a function that has another name."""
+    """Return the text of a function under another name."""
     definition = next(node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     return _replaced(text, [(definition.lineno, definition.col_offset + len("def "))], definition.name, new)
 
 
 def _uses(node: ast.AST, bound: frozenset[str]) -> Iterator[ast.Name]:
-    """Yield the names below a node that are not `bound`, and that no function below it binds."""
+    """Yield the names below a node that are not `bound`, either here or by a function below it."""
     if isinstance(node, ast.Name) and node.id not in bound:
         yield node
     own = frozenset(_bound_in(node)) if isinstance(node, _FUNCTIONS) else frozenset[str]()
@@ -43,7 +45,7 @@ def _uses(node: ast.AST, bound: frozenset[str]) -> Iterator[ast.Name]:
 
 
 def _bound_in(function: ast.AST) -> Iterator[str]:
-    """Yield the names that a function binds: its parameters, what it assigns, defines and imports."""
+    """Yield the names that a function binds: parameters, assignments, definitions and imports."""
     stack = list(ast.iter_child_nodes(function))
     while stack:
         node = stack.pop()
@@ -60,7 +62,7 @@ def _bound_in(function: ast.AST) -> Iterator[str]:
 
 
 def _replaced(text: str, places: Iterable[tuple[int, int]], old: str, new: str) -> str:
-    """Return a text with another name at some places, each a line from 1 and a column in bytes."""
+    """Return a text with a name replaced at some places. A place is a line, from 1, and a column in bytes."""
     lines = [line.encode() for line in text.split("\n")]
     for number, column in sorted(places, reverse=True):
         line = lines[number - 1]

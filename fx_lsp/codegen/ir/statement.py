@@ -1,4 +1,4 @@
-"""Statements of kernels and of functions around them: data, with definitions and uses, until they are printed."""
+"""Statements of kernels and of the functions around them, as data with definitions and uses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """A call that stands for what it does, such as a store; behind a `keyword`, such as "return", what that takes."""
+    """An expression statement, such as the call of a store, or a `keyword`, such as "return", with its expression."""
 
     value: ast.expr
     node: fx.Node | None = None
@@ -60,7 +60,7 @@ class For:
 
 @dataclass(frozen=True)
 class Block:
-    """`if value:`, or another statement with a body: its `keyword`, and what stands behind that."""
+    """`if value:`, or another statement with a body: a `keyword` and its expression."""
 
     keyword: str
     value: ast.expr
@@ -74,13 +74,13 @@ Statement: TypeAlias = "CodeComment | Assign | Evaluate | For | Block"
 def assign(
     targets: str | Sequence[str], value: str | ast.expr, node: fx.Node | None = None, operator: str = ""
 ) -> Assign:
-    """Return an assignment; its value may be Python text."""
+    """Return an assignment. Its value may be Python text."""
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     return Assign(names, parse_expression(value) if isinstance(value, str) else value, node, operator)
 
 
 def expression_of(statement: Statement) -> ast.expr | None:
-    """Return the expression of a statement, apart from those in its body; None for a comment."""
+    """Return the expression of a statement, without those in its body. Returns None for a comment."""
     if isinstance(statement, CodeComment):
         return None
     return statement.values if isinstance(statement, For) else statement.value
@@ -103,18 +103,18 @@ def expressions_in(statements: Iterable[Statement]) -> Iterator[ast.expr]:
 
 
 def names_used(statements: Iterable[Statement]) -> set[str]:
-    """Return the names that are read in statements; that a name is only updated is no use of it."""
+    """Return the names read in statements. An update of a name does not count as a read."""
     return {n.id for value in expressions_in(statements) for n in ast.walk(value) if isinstance(n, ast.Name)}
 
 
 def rename(statements: Iterable[Statement], names: Mapping[str, str]) -> tuple[Statement, ...]:
-    """Return statements in which some names are others, where they are defined and where they are used."""
+    """Return statements with names replaced in definitions and uses."""
     replacements = {old: name(new) for old, new in names.items()}
     return _mapped(statements, lambda value: substitute(value, replacements), lambda old: names.get(old, old))
 
 
 def with_expressions(statements: Iterable[Statement], change: Callable[[ast.expr], ast.expr]) -> tuple[Statement, ...]:
-    """Return statements with other expressions."""
+    """Return statements with each expression changed."""
     return _mapped(statements, change, lambda old: old)
 
 
@@ -138,7 +138,7 @@ def _mapped(
 
 
 def without_definitions(statements: Iterable[Statement], names: Collection[str]) -> tuple[Statement, ...]:
-    """Return statements without those that do nothing but define some names."""
+    """Return statements without assignments that only define some names."""
     kept: list[Statement] = []
     for each in statements:
         if isinstance(each, (For, Block)):
@@ -149,7 +149,7 @@ def without_definitions(statements: Iterable[Statement], names: Collection[str])
 
 
 def print_statements(statements: Iterable[Statement], indent: str = "    ") -> list[CodeLine]:
-    """Return statements as lines; `file/format.py` breaks those that are too long."""
+    """Return statements as lines. `file/format.py` breaks long ones."""
     lines: list[CodeLine] = []
     for each in statements:
         lines.append(CodeLine(indent + _text(each), each.node))
@@ -174,14 +174,14 @@ def _text(statement: Statement) -> str:
 
 
 def _without_brackets(value: ast.expr) -> str:
-    """Return an expression as text; a tuple of several without its brackets."""
+    """Return an expression as text, a tuple of several elements without its brackets."""
     if isinstance(value, ast.Tuple) and len(value.elts) > 1:
         return ", ".join(map(_printed, value.elts))
     return _printed(value)
 
 
 def _printed(value: ast.expr) -> str:
-    """Return an expression as text; where `ast.unparse` has other brackets than people write, it has theirs."""
+    """Return an expression as text, with the usual brackets instead of those of `ast.unparse`."""
     return unparse(_Brackets().visit(deepcopy(value)) if any(map(_has_odd_brackets, ast.walk(value))) else value)
 
 
@@ -198,8 +198,10 @@ def _is_division_in_product(node: ast.AST) -> bool:
 
 
 class _Brackets(ast.NodeTransformer):
-    """Has a tuple that is an index, such as the grid of a launch, in brackets, and what is divided and then multiplied;
-    `not` beside `and` in none."""
+    """Add brackets to a tuple index, such as the grid of a launch, and to a division inside a product.
+
+    Remove them from `not` beside `and`.
+    """
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)

@@ -1,4 +1,4 @@
-"""Python text of expressions, without needless brackets. `file/format.py` breaks it over lines."""
+"""Print expressions as Python text without needless brackets. `file/format.py` breaks it over lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fx_lsp.codegen.ir.index import FloorDiv, Index, Mod, TrueDiv
 
 
 def fill_template(template: str, args: Mapping[str, ast.expr]) -> ast.expr:
-    """Return a template of an expression with expressions for its names."""
+    """Return a template of an expression with its names replaced by expressions."""
     return substitute(parse_expression(template), args)
 
 
 def substitute(expression: ast.expr, args: Mapping[str, ast.expr]) -> ast.expr:
-    """Return an expression with others for its names."""
+    """Return an expression with its names replaced by expressions."""
     return _TemplateFiller(args).visit(expression)
 
 
@@ -44,7 +44,7 @@ class _TemplateFiller(ast.NodeTransformer):
 
 @lru_cache(maxsize=2048)
 def parse_expression(text: str) -> ast.expr:
-    """Return the expression that Python reads in a text."""
+    """Return the expression in a Python text."""
     return ast.parse(text, mode="eval").body
 
 
@@ -60,7 +60,7 @@ def unparse(node: ast.expr) -> str:
 
 
 def ascii_identifier(identifier: str) -> str:
-    """Return an identifier as schemas of operators take it: `alpha` for `α`, `cafe` for `café`."""
+    """Return an identifier in ASCII, as operator schemas require: `alpha` for `α`, `cafe` for `café`."""
     letters = ""
     for letter in unicodedata.normalize("NFKD", identifier):
         if letter.isascii():
@@ -74,8 +74,10 @@ _EXPONENT = re.compile(r"(?<=\d)e\+(?=\d)")
 
 
 def index_text(index: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int, str]) -> str:
-    """Return an index as Python; coefficients that are the value of a size are called by its name, and offsets that are
-    a multiple of one so, too."""
+    """Return an index as Python text.
+
+    Coefficients that equal a size are written by its name, and so are offsets that are a multiple of a size.
+    """
     return _sum_text(index, names, sizes, _multiple)
 
 
@@ -106,7 +108,7 @@ def _sum_text(
 
 
 def _descending(terms: Sequence[Index]) -> tuple[Index, Index, Index] | None:
-    """Return (counter, distance, last) of a term that counts backwards: of `7 * N - step * N`, `step`, `N`, and 7."""
+    """Return (counter, distance, last) of a term that counts down: of `7 * N - step * N`, `step`, `N` and 7."""
     for term in terms:
         factor, counted = term.as_coeff_Mul()
         if counted.is_Symbol and factor.is_Integer and factor < -1:
@@ -117,7 +119,7 @@ def _descending(terms: Sequence[Index]) -> tuple[Index, Index, Index] | None:
 
 
 def size_text(size: Index) -> str:
-    """Return a size as Python."""
+    """Return a size as Python text."""
     return index_text(size, {}, {})
 
 
@@ -143,7 +145,7 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
             unknowns.append(names.get(factor, factor.name))
         elif isinstance(factor, sympy.Pow):
             base, exponent = _operand(factor.base, names, sizes), factor.exp
-            times = isinstance(exponent, sympy.Integer) and exponent.is_positive  # Triton has no power of integers
+            times = isinstance(exponent, sympy.Integer) and exponent.is_positive  # Triton has no integer powers
             unknowns.extend([base] * int(exponent) if times else [f"{base} ** {exponent}"])
         elif isinstance(factor, (sympy.Max, sympy.Min)):
             inside = ", ".join(_sum_text(a, names, sizes, _number) for a in factor.args)
@@ -156,7 +158,7 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
 
 
 def multiple_of(index: Index, sizes: Iterable[int]) -> int | None:
-    """Return the largest of the sizes that the offset in an index is a multiple of, but not the offset itself."""
+    """Return the largest of the sizes of which the offset in an index is a proper multiple, or None."""
     offset = abs(int(index.as_coeff_Add()[0]))
     return max((s for s in sizes if s < offset and offset % s == 0), default=None)
 

@@ -1,4 +1,4 @@
-"""The tile that a program works on: its dimensions, block sizes to choose from, and how much a program may hold."""
+"""The tile of a program: its dimensions, block sizes to choose from, and limits on its size."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DimRole = Literal["grid", "loop", "whole"]
 
 @dataclass(frozen=True)
 class Dim:
-    """Some axes, flattened, outermost first, as one dimension of the tile that a program works on.
+    """Some axes, flattened, outermost first, as one dimension of the tile of a program.
 
-    `role`: a "grid" dimension is spread over programs, a "loop" one is gone through by each of them in steps, a "whole"
-    one is there at once. `block` is how many elements there are at a time; with 1, the dimension is no part of tiles.
-    `variable` is the index in the text, `size_name` and `block_name` what its size and block are called.
+    `role`: a "grid" dimension is split over programs, each program loops over a "loop" dimension, and a "whole"
+    dimension is held at once. `block` is the number of elements at a time; a dimension with block 1 is not part of
+    tiles. `variable` is the name of its index, `size_name` and `block_name` those of its size and block.
     """
 
     axes: tuple[sympy.Symbol, ...]
@@ -37,13 +37,13 @@ class Dim:
 
     @property
     def whole(self) -> sympy.Symbol:
-        """The number of an element, counted through all axes."""
+        """The symbol of the flat index over all axes."""
         return sympy.Symbol(self.variable, integer=True, nonnegative=True)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The dimensions of a kernel, outermost first, and how its axes were merged.
+    """The dimensions of a kernel, outermost first, and the merged axes.
 
     `configs` are block sizes and warps to choose from, best first.
     """
@@ -54,18 +54,20 @@ class Tile:
 
     @property
     def grid(self) -> tuple[Dim, ...]:
-        """The dimensions that are spread over programs, one for each axis of the grid: the first axis takes any number
-        of programs, the others `MAX_PROGRAMS` each."""
+        """The dimensions split over programs, one for each axis of the grid.
+
+        The first axis takes any number of programs, the others `MAX_PROGRAMS` each.
+        """
         dims = [d for d in self.dims if d.role == "grid"]
         longest = [d for d in dims[1:] if d.size.is_Integer and self._programs(d) > MAX_PROGRAMS]
         return (*longest, *(d for d in dims if d not in longest))
 
     def program(self, dim: Dim) -> str:
-        """Return the number of a program along a dimension, as text."""
+        """Return the index of a program along a dimension, as text."""
         return f"tl.program_id({self.grid.index(dim)})"
 
     def _programs(self, dim: Dim) -> int:
-        """Return how many programs there are along a dimension of a known size, at most."""
+        """Return the largest number of programs along a dimension of known size."""
         blocks = [dict(config.blocks).get(dim.block_name, dim.block) for config in self.configs]
         return -(-int(dim.size) // min(blocks, default=dim.block))
 
@@ -76,7 +78,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Config:
-    """Block sizes by name, and how many warps work on a program."""
+    """Block sizes by name, and the number of warps of a program."""
 
     blocks: tuple[tuple[str, int], ...]
     warps: int
@@ -84,10 +86,10 @@ class Config:
 
 
 MAX_PROGRAMS = 65535
-"""The most programs along an axis of a grid that is not its first."""
+"""The largest number of programs along an axis of a grid, except the first axis."""
 
 MAX_ROW_ELEMENTS = 16384
-"""The most elements of a row that one program holds at once."""
+"""The largest number of elements of a row that one program holds at once."""
 
 MAX_TILE_ELEMENTS = 8192
-"""The most elements that a program holds at once where it reduces both rows and columns of them, in any order."""
+"""The largest number of elements that a program holds at once if it reduces both rows and columns."""

@@ -1,4 +1,4 @@
-"""What a kernel computes, before it is text: values over the axes of the kernel, each made of others."""
+"""Values over the axes of a kernel, before they are text. Each is an expression of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Axes: TypeAlias = frozenset[sympy.Symbol]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Holds where `left` compares with `right` as `sign` says."""
+    """The condition that `left` compares with `right` by `sign`."""
 
     left: Index
     sign: Sign
@@ -26,12 +26,12 @@ class Comparison:
 
 
 Guard: TypeAlias = tuple[Comparison, ...]
-"""Where a value is needed at all; elsewhere it may be anything, and what it would load may not exist."""
+"""The conditions under which a value is needed. Elsewhere it is undefined, and its loads may be out of bounds."""
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor in memory. Sizes and strides count elements; `name` is what the file calls it."""
+    """A tensor in memory. Sizes and strides are in elements; `name` is its name in the file."""
 
     name: str
     dtype: torch.dtype
@@ -41,9 +41,9 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Something that a kernel holds, in registers, for each element of the `axes` over which it varies.
+    """A value that a kernel holds in registers for each element of the `axes` over which it varies.
 
-    `dtype` is what it is computed in (float32 for the half-precision ones); `node` is the operation it came from.
+    `dtype` is the dtype that it is computed in (float32 for half precision). `node` is the operation that it is from.
     """
 
     dtype: torch.dtype
@@ -52,27 +52,27 @@ class Value:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The values that it is made of."""
+        """The values that it is computed from."""
         return ()
 
 
 @dataclass(frozen=True, eq=False)
 class Constant(Value):
-    """A number."""
+    """A constant."""
 
     value: Scalar
 
 
 @dataclass(frozen=True, eq=False)
 class Variable(Value):
-    """Something that the kernel has already; `text` is how it is written."""
+    """A variable that the kernel already has; `text` is its name."""
 
     text: str
 
 
 @dataclass(frozen=True, eq=False)
 class Indexed(Value):
-    """A value that depends on an index. `indirect` are the values that stand behind symbols in it."""
+    """A value that depends on an index. `indirect` are the values of index symbols in it."""
 
     indirect: tuple[Value, ...]
 
@@ -90,14 +90,14 @@ class Coordinate(Indexed):
 
 @dataclass(frozen=True, eq=False)
 class Test(Indexed):
-    """Whether all conditions of a guard hold."""
+    """The truth of all conditions of a guard."""
 
     guard: Guard
 
 
 @dataclass(frozen=True, eq=False)
 class Load(Indexed):
-    """An element of a buffer; read only where `guard` holds."""
+    """An element of a buffer. It is read only if `guard` holds."""
 
     buffer: Buffer
     index: Index
@@ -106,7 +106,7 @@ class Load(Indexed):
 
 @dataclass(frozen=True, eq=False)
 class Compute(Value):
-    """What an operation makes of other values."""
+    """An operation on other values."""
 
     op: Op
     args: tuple[Value, ...]
@@ -118,9 +118,9 @@ class Compute(Value):
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Value):
-    """One result of reducing `args` over the axes `over`; `kind` is one of those in `graph.query.REDUCTION_KINDS`.
+    """A result of a reduction of `args` over the axes `over`. `kind` is one of `graph.query.REDUCTION_KINDS`.
 
-    A reduction with several results (`var_mean`, `argmax`) is one value for each `part`.
+    A reduction with several results (`var_mean`, `argmax`) has one value for each `part`.
     """
 
     kind: str
@@ -148,7 +148,7 @@ class Scan(Value):
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A value to be written to an element of a buffer; `node` is the operation that asked for it."""
+    """A value to write to an element of a buffer. `node` is the operation that stores it."""
 
     buffer: Buffer
     index: Index
@@ -157,7 +157,7 @@ class Store:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The values that it takes."""
+        """The values that are stored, and other values needed."""
         return (self.value,)
 
     @property
@@ -168,8 +168,10 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class AtomicAdd(Store):
-    """A value to be added to an element of a buffer, for each element of the axes `over`, and only where `where` holds.
-    `indirect` are the values that stand behind symbols in the index."""
+    """A value to add to an element of a buffer for each element of the axes `over`, if `where` holds.
+
+    `indirect` are the values of index symbols.
+    """
 
     indirect: tuple[Value, ...]
     where: Value | None
@@ -185,13 +187,15 @@ class AtomicAdd(Store):
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype that values of a dtype are computed in: half precision in float32, everything else as it is."""
+    """Return the dtype that values of a dtype are computed in: float32 for half precision, otherwise the same."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def values_of(roots: Iterable[Value], but: Iterable[int] = ()) -> Iterator[Value]:
-    """Yield every value that `roots` are made of, they themselves too, each once and before those that are made of it;
-    none of those with the ids `but`, and nothing that they are made of."""
+    """Yield every value that `roots` depend on, with the roots, each once and after its inputs.
+
+    Values with ids in `but` are skipped with their inputs.
+    """
     seen = set(but)
 
     def visit(value: Value) -> Iterator[Value]:

@@ -1,4 +1,4 @@
-"""Where elements of a tensor are written: in memory of its own, or at once where views, copies and joins have them."""
+"""The memory that elements of a tensor are written to: its own, or directly that of its views, copies and joins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fx_lsp.codegen.ir.values import Buffer
 
 @dataclass(frozen=True)
 class Reshape:
-    """The same elements in the same order, in another shape."""
+    """The same elements in order, in another shape."""
 
     before: Coords
     after: Coords
@@ -22,14 +22,14 @@ class Reshape:
 
 @dataclass(frozen=True)
 class Permute:
-    """Dimensions in another order: that of `order`."""
+    """Dimensions in another order, `order`."""
 
     order: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Offset:
-    """A part of something longer along a dimension, from `start` on."""
+    """A part of a longer tensor along a dimension, from `start` on."""
 
     dim: int
     start: Index
@@ -40,7 +40,9 @@ LayoutStep: TypeAlias = "Reshape | Permute | Offset"
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """The place where the elements of `node`, computed in the shape `shape`, are written: in `buffer`, `steps` away."""
+    """The place that the elements of `node`, computed in the shape `shape`, are written to: `steps` away in
+    `buffer`.
+    """
 
     node: fx.Node
     shape: Coords

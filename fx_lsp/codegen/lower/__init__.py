@@ -1,1 +1,1 @@
-"""FX nodes to values, by kind of operation."""
+"""Lower FX nodes to values, by kind of operation."""

@@ -1,4 +1,4 @@
-"""Expressions of values, without what changes nothing: numbers are computed, indices stay indices, masks stay short."""
+"""Simplify expressions of values: compute constants, keep indices symbolic, combine masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fx_lsp.codegen.lower.builder import Builder
 
 
 def simplify(b: Builder, op: Op, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
-    """Return an expression of other values: `op` of `args`, or something simpler that is the same."""
+    """Return the expression `op` of `args`, or an equal simpler value."""
     if op is COPY:
         return args[0]
     simpler = (
@@ -64,7 +64,7 @@ def _fold_indices(
 
 
 def as_index(value: Value) -> Index | None:
-    """Return a whole number as an index, or None for anything else."""
+    """Return an integer value as an index, or None for any other value."""
     if isinstance(value, Coordinate):
         return value.index
     if isinstance(value, Constant) and not value.dtype.is_floating_point and value.dtype is not torch.bool:
@@ -85,8 +85,7 @@ def _fold_masks(op: Op, args: tuple[Value, ...]) -> Value | None:
 
 
 def _fold_erf(b: Builder, op: Op, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value | None:
-    """Return 1 + erf, as in gelu: to no more than float32's precision of 1 it needs fewer instructions than erf
-    does."""
+    """Return 1 + erf(x), as in gelu, as one operation: at float32 precision it needs fewer instructions than erf."""
     if op is not ADD or dtype is not torch.float32:
         return None
     for one, erf in (args, args[::-1]):
@@ -98,8 +97,10 @@ def _fold_erf(b: Builder, op: Op, args: tuple[Value, ...], dtype: torch.dtype, n
 def _factor_products(
     b: Builder, op: Op, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None
 ) -> Value | None:
-    """Return a difference of products that share a factor, as in the backward of softmax: y * x - x * s is x * (y -
-    s)."""
+    """Return a difference of products with a common factor as one product.
+
+    The backward of softmax has one: y * x - x * s is x * (y - s).
+    """
     if not dtype.is_floating_point:
         return None
     if op is FMA and isinstance(args[0], Compute) and args[0].op is NEG:
@@ -118,7 +119,7 @@ def _factor_products(
 
 
 def scale_value(b: Builder, value: Value, factor: float) -> Value:
-    """Return a value times a number, which goes into the numbers that the value is made with."""
+    """Return a value times a number. The number is multiplied into constants that the value contains, if it can be."""
     if isinstance(value, Constant):
         return b.constant(value.value * factor, value.dtype)
     if isinstance(value, Compute) and value.op is WHERE:
@@ -129,7 +130,7 @@ def scale_value(b: Builder, value: Value, factor: float) -> Value:
 
 
 def split_factor(value: Value) -> tuple[Value, float]:
-    """Return a value without the number that it is multiplied with, and that number."""
+    """Return a value without its constant factor, and the factor, 1.0 if it has none."""
     if isinstance(value, Compute) and value.op is MUL:
         for rest, number in (value.args, value.args[::-1]):
             if isinstance(number, Constant) and rest.dtype == value.dtype:

@@ -1,7 +1,7 @@
-"""Attention that is written out: where its scores are, so that kernels need never have all of them at once.
+"""Find attention written as plain operations, so that kernels need never hold all of its scores at once.
 
-Backward is recognised in the joint graph, whatever lies between its products element by element: scales, masks, biases,
-casts.
+Backward is recognised in the joint graph. Between its matrix products any element-wise operations may lie: scales,
+masks, biases, casts.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from fx_lsp.codegen.ir.values import Value
 from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
 
 MAX_HEAD_SIZE = 256
-"""The widest rows of operands of which a program holds a tile."""
+"""The widest operand rows of which a program holds a tile."""
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-"""The dtypes of products that are summed in float32."""
+"""The dtypes whose products are summed in float32."""
 
 MIN_SCORES = 32
-"""The fewest rows and columns of scores for which it is worth it."""
+"""The least number of rows and columns of scores for an attention kernel."""
 
 
 def find_attention(graph: fx.Graph, row_max: fx.Node) -> Attention | None:
@@ -79,7 +79,7 @@ def find_attention(graph: fx.Graph, row_max: fx.Node) -> Attention | None:
 def _score_sums(
     layout: ScoreLayout, reductions: Iterable[fx.Node], scores: set[fx.Node], after: Collection[fx.Node]
 ) -> dict[fx.Node, ScoreSum]:
-    """Return the reductions of backward that sum scores over batches, as the gradient of a bias does."""
+    """Return the reductions of backward that sum scores over batches, such as the gradient of a bias."""
     sums = {n: layout.sum(n, scores) for n in reductions if n in after}
     return {n: score_sum for n, score_sum in sums.items() if score_sum is not None}
 
@@ -96,12 +96,12 @@ def _parted(
 
 
 def _is_one_result(products: Sequence[ScoreProduct]) -> bool:
-    """Return whether there is one product of forward, which sums over n."""
+    """Return True if forward has exactly one product, and it sums over n."""
     return len(products) == 1 and products[0].over == "n" and not products[0].transposed
 
 
 def _are_dots_right(attention: Attention, scores: Collection[fx.Node]) -> bool:
-    """Return whether the result is made of the weights times factors, and `row_dot` is what backward needs."""
+    """Return True if the result is the weights times factors, and `row_dot` is the dot product that backward needs."""
     factors = _factors(attention.result.scores, attention.weights, scores)
     if factors is None or attention.row_dot is None or attention.gradient is None:
         return factors is not None
@@ -109,7 +109,7 @@ def _are_dots_right(attention: Attention, scores: Collection[fx.Node]) -> bool:
 
 
 def _softmax(rows: Sequence[fx.Node], row_max: fx.Node) -> tuple[fx.Node, fx.Node] | None:
-    """Return (the sum of each row, the weights) of the softmax that subtracts `row_max`, or None."""
+    """Return (the sums of the rows, the weights) of the softmax that subtracts `row_max`, or None."""
     sums = [n for n in rows if operation(n) == "aten.sum.dim_IntList" and _sums_exponentials(n, row_max)]
     if len(sums) != 1:
         return None
@@ -124,8 +124,11 @@ def _uses_of_scores(
     reductions: Collection[fx.Node],
     after: Collection[fx.Node],
 ) -> tuple[list[ScoreProduct], dict[fx.Node, ScoreSum]] | None:
-    """Return the products that take scores, and the scores of backward that are needed as a whole, as the gradient of a
-    bias with an element for each of them is; None where anything else takes some."""
+    """Return the products that take scores, and the scores of backward that are needed as a whole.
+
+    The gradient of a bias with an element for each score needs them, for example. Returns None if any other node takes
+    scores.
+    """
     products: list[ScoreProduct] = []
     whole_scores: dict[fx.Node, ScoreSum] = {}
     for node in graph.nodes:
@@ -145,7 +148,7 @@ def _uses_of_scores(
 
 
 def _has_fitting_sizes(layout: ScoreLayout, products: Iterable[ScoreProduct]) -> bool:
-    """Return whether there are enough scores for a kernel, and the rows of operands fit into a tile."""
+    """Return True if there are enough scores for a kernel and the operand rows fit into a tile."""
     depths = [shape_of(p.other)[-2 if p.transposed else -1] for p in products]
     depths.append(shape_of(layout.score_product.all_input_nodes[0])[-1])
     return not any(size.is_Integer and size < MIN_SCORES for size in (layout.m, layout.n)) and not any(
@@ -154,7 +157,7 @@ def _has_fitting_sizes(layout: ScoreLayout, products: Iterable[ScoreProduct]) ->
 
 
 def _score_product(node: fx.Node) -> fx.Node | None:
-    """Return the one product of matrices that a tensor is computed from element by element."""
+    """Return the only matrix product that a tensor is computed from by element-wise operations, or None."""
     size = count(shape_of(node))
     products: set[fx.Node] = set()
     seen: set[fx.Node] = set()
@@ -173,7 +176,7 @@ def _score_product(node: fx.Node) -> fx.Node | None:
 
 
 def _computed_from_scores(graph: fx.Graph, first: fx.Node, size: Index) -> tuple[set[fx.Node], list[fx.Node]]:
-    """Return what is computed of the scores element by element, and other products that are combined with it."""
+    """Return the nodes computed from the scores by element-wise operations, and other products combined with them."""
     score_nodes = {first}
     gradients: list[fx.Node] = []
     candidates: dict[fx.Node, set[fx.Node]] = {}
@@ -195,14 +198,16 @@ def _computed_from_scores(graph: fx.Graph, first: fx.Node, size: Index) -> tuple
 
 
 def _sums_exponentials(total: fx.Node, row_max: fx.Node) -> bool:
-    """Return whether a node sums the exponentials of what has the maxima `row_max`, less those."""
+    """Return True if a node sums exp(x - row_max), where `row_max` are the maxima of x."""
     power: Any = total.args[0]
     return is_exponential(power) and power.args[0].args == (row_max.args[0], row_max)
 
 
 def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[Any] | None:
-    """Return what the weights are multiplied with, element by element, to make a tensor (a mask of dropout and its
-    scale), or None where it is something else than such a product, in another shape or dtype."""
+    """Return the factors that turn the weights into a tensor, such as a dropout mask and its scale.
+
+    Returns None if the tensor is no such product, or has another shape or dtype.
+    """
     factors: list[Any] = []
     while node is not weights:
         if not isinstance(node, fx.Node):
@@ -221,7 +226,7 @@ def _factors(node: Any, weights: fx.Node, scores: Collection[fx.Node]) -> list[A
 
 
 def _factors_of(factor: Any) -> list[Any]:
-    """Return the factors of a factor."""
+    """Return the factors that a factor is a product of."""
     if not isinstance(factor, fx.Node):
         return [factor]
     if operation(factor) in ("aten.mul.Tensor", "aten.mul.Scalar"):
@@ -232,10 +237,9 @@ def _factors_of(factor: Any) -> list[Any]:
 
 
 def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any], scores: Collection[fx.Node]) -> bool:
-    """Return whether `row_dot` sums, over n, the weights times their gradient: then it is that of the result times its
-    own.
+    """Return True if `row_dot` sums, over n, the weights times their gradient.
 
-    `factors` are what the weights are multiplied with before the result is made of them.
+    That equals the sum of the result times its gradient. `factors` multiply the weights in the result.
     """
     product: Any = dot.args[0]
     if operation(dot) != "aten.sum.dim_IntList" or operation(product) != "aten.mul.Tensor":
@@ -249,7 +253,7 @@ def _is_dot(dot: fx.Node, weights: fx.Node, gradient: fx.Node, factors: list[Any
 
 
 class ScoreLayout:
-    """The shape of scores, and where elements of tensors that are computed from them are among them."""
+    """The shape of scores, and the mapping from elements of tensors computed from them."""
 
     def __init__(self, first: fx.Node) -> None:
         shape = shape_of(first)
@@ -259,16 +263,16 @@ class ScoreLayout:
         self.m, self.n = shape[-2:]
 
     def axes(self, space: Space) -> Coords:
-        """Return coordinates of a score, each an axis; that of a batch of one is 0."""
+        """Return the coordinates of a score, each an axis. The coordinate of a batch of one is 0."""
         batch = space.axis("batch", self.batch) if self.batch != 1 else expression(0)
         return batch, space.axis("m", self.m), space.axis("n", self.n)
 
     def at(self, coords: Coords) -> Coords:
-        """Return coordinates as `score_product` has them."""
+        """Return coordinates in the form of `score_product`: without the batch if it has none."""
         return coords if self.batched else coords[1:]
 
     def product(self, node: fx.Node, scores: set[fx.Node]) -> ScoreProduct | None:
-        """Return a product of scores with something that is none, or None for anything else."""
+        """Return a node as a product of scores with another tensor, or None for any other node."""
         if not is_product(node):
             return None
         left, right = node.args
@@ -285,7 +289,7 @@ class ScoreLayout:
         return None
 
     def sum(self, node: fx.Node, scores: set[fx.Node]) -> ScoreSum | None:
-        """Return a sum of scores over leading dimensions of theirs, or None for anything else."""
+        """Return a node as a sum of scores over their leading dimensions, or None for any other node."""
         if operation(node) != "aten.sum.dim_IntList":
             return None
         source: Any = node.args[0]
@@ -301,7 +305,7 @@ class ScoreLayout:
         return None
 
     def alone(self, node: fx.Node, scores: set[fx.Node]) -> ScoreSum | None:
-        """Return scores that are needed as a whole, or None where they lie in another order."""
+        """Return scores that are needed as a whole, or None if their order is different."""
         return ScoreSum(node, node, ONE, False) if self._fits(node, False, scores) else None
 
     def _fits(self, node: fx.Node, swapped: bool, scores: set[fx.Node]) -> bool:
@@ -321,7 +325,7 @@ class ScoreLayout:
 
 
 class _UniformBuilder(Builder):
-    """Takes anything that is no score for a number that is the same everywhere."""
+    """Lower every tensor that is no score as a number that is the same everywhere."""
 
     def _lower(self, node: fx.Node, coords: Coords, guard: Any, part: int) -> Value:
         if node not in self.bound and (not is_element_wise(node)):

@@ -1,7 +1,7 @@
-"""ATen nodes to values: what a node holds at given coordinates, in terms of what lies in memory.
+"""Lower ATen nodes to values: the element of a node at given coordinates, in terms of buffers in memory.
 
-Everything between memory and the wanted element is inlined. Views only change coordinates, operations on elements stay
-at the same ones, reductions add the axes that they run over.
+Everything between memory and the wanted element is inlined. Views only change coordinates. Element-wise operations keep
+them. Reductions add the axes that they run over.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from fx_lsp.codegen.ir.values import (
 )
 
 MAX_PLACES = 8
-"""At how many different places of one kernel an operation is computed before it is worth storing instead."""
+"""The largest number of coordinates of one kernel at which an operation is recomputed instead of stored."""
 
 
 class NotFusible(Exception):
-    """`node` cannot be part of this kernel: it has to be in memory before it."""
+    """`node` cannot be part of this kernel: it must be stored in memory first."""
 
     def __init__(self, node: fx.Node, why: str) -> None:
         super().__init__(f"{node}: {why}")
@@ -50,23 +50,23 @@ class NotFusible(Exception):
 
 @dataclass(frozen=True)
 class Domain:
-    """The axes that a kernel runs over, outermost first: together, the elements of its largest tensors in order."""
+    """The axes that a kernel runs over, outermost first. Together they number the elements of its largest tensors."""
 
     axes: tuple[sympy.Symbol, ...]
     sizes: Coords
 
     def position(self, without: Axes = frozenset()) -> Index:
-        """Return the number of an element in the order of the axes, or of those that are not among `without`."""
+        """Return the flat index of an element over the axes, except those in `without`."""
         remaining = [(a, s) for a, s in zip(self.axes, self.sizes, strict=True) if a not in without]
         return linear([a for a, _ in remaining], contiguous_strides([s for _, s in remaining]))
 
 
 @dataclass
 class Builder:
-    """The values of one kernel. `buffers` are the nodes in memory; `bound` those that the kernel makes in another way.
+    """Build the values of one kernel. `buffers` are the nodes in memory; `bound` are nodes with a value given already.
 
-    `whole` where all elements that are reduced together are at hand at once; `invariant_axes` are axes along which
-    nothing varies: what is reduced along them is the same many times.
+    `whole` is True if all elements of a reduction are held at once. `invariant_axes` are axes along which nothing
+    varies: a reduction along them repeats the same value.
     """
 
     space: Space
@@ -81,8 +81,10 @@ class Builder:
     _place_counts: Counter[fx.Node] = field(default_factory=Counter[fx.Node])
 
     def lower(self, node: fx.Node, coords: Coords, guard: Guard = (), part: int = 0) -> Value:
-        """Return the value of `node` (of its result number `part`) at `coords`. Raises NotFusible where that must come
-        from memory."""
+        """Return the value of result number `part` of `node` at `coords`.
+
+        Raises NotFusible if the node must be read from memory.
+        """
         key = node, coords, guard, part
         if key not in self._lowered:
             self._lowered[key] = self._lower(node, coords, guard, part)
@@ -111,7 +113,7 @@ class Builder:
         return lower(self, node, coords, guard, part)
 
     def operand(self, argument: Any, coords: Coords, guard: Guard, dtype: torch.dtype) -> Value:
-        """Return an argument of an operation on elements, broadcast to `coords` and converted to `dtype`."""
+        """Return an argument of an element-wise operation, broadcast to `coords` and converted to `dtype`."""
         node = argument if isinstance(argument, fx.Node) else None
         value = argument if node is None else node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
@@ -137,7 +139,7 @@ class Builder:
         )
 
     def constant(self, value: Scalar, dtype: torch.dtype) -> Value:
-        """Return a number of a dtype."""
+        """Return a constant of a dtype."""
         if dtype is torch.bool:
             value = bool(value)
         elif dtype.is_floating_point:
@@ -155,20 +157,20 @@ class Builder:
         return self._once((Coordinate, index, dtype), make)
 
     def test(self, guard: Guard) -> Value:
-        """Return whether a guard holds."""
+        """Return the value of a guard: True if it holds."""
         free = {s for c in guard for e in (c.left, c.right) for s in e.free_symbols}
         return self._once(
             (Test, guard), lambda: Test(torch.bool, None, self.axes_of(free), self.values_behind(free), guard)
         )
 
     def compute(self, op: Op, args: tuple[Value, ...], dtype: torch.dtype, node: fx.Node | None) -> Value:
-        """Return an expression of other values."""
+        """Return the expression `op` of `args`."""
         axes: Axes = frozenset[sympy.Symbol]().union(*(a.axes for a in args))
         key = Compute, op, tuple(map(id, args)), dtype
         return self._once(key, lambda: Compute(dtype, node, axes, op, args))
 
     def convert(self, value: Value, dtype: torch.dtype, node: fx.Node | None = None) -> Value:
-        """Return a value in another dtype. Half precision is float32 as long as it stays in registers."""
+        """Return a value converted to another dtype. Half precision is float32 while it is in registers."""
         dtype = compute_dtype(dtype)
         if value.dtype == dtype:
             return value
@@ -181,7 +183,7 @@ class Builder:
         return self.compute(cast(dtype), (value,), dtype, node)
 
     def where(self, guard: Guard, value: Value, other: Value, node: fx.Node) -> Value:
-        """Return `value` where the guard holds, `other` elsewhere."""
+        """Return `value` where the guard holds and `other` elsewhere."""
         if not guard:
             return value
         return self.compute(WHERE, (self.test(guard), value, other), value.dtype, node)
@@ -195,19 +197,19 @@ class Builder:
         dtype: torch.dtype,
         part: int,
     ) -> Value:
-        """Return a result of reducing values over axes."""
+        """Return result number `part` of a reduction of values over axes."""
         axes: Axes = frozenset[sympy.Symbol]().union(*(a.axes for a in args)) - frozenset(over)
         key = Reduction, kind, tuple(map(id, args)), over, part
         return self._once(key, lambda: Reduction(dtype, node, axes, kind, args, over, part))
 
     def scan(self, kind: str, arg: Value, over: tuple[sympy.Symbol, ...], node: fx.Node) -> Value:
-        """Return the running result of a value along axes."""
+        """Return the scan of a value along axes: its running result."""
         return self._once(
             (Scan, kind, id(arg), over), lambda: Scan(arg.dtype, node, arg.axes | set(over), kind, arg, over)
         )
 
     def index_symbol(self, value: Value, size: Index) -> sympy.Symbol:
-        """Return a symbol for a value that is used as an index from 0 to `size`."""
+        """Return a symbol for a value that is used as an index in [0, size)."""
         key = "index", id(value)
         if key not in self._values:
             symbol = self.space.axis("index", size)
@@ -216,7 +218,7 @@ class Builder:
         return self._values[key]
 
     def refine_guard(self, guard: Guard, left: Index, sign: Any, right: Index) -> Guard | None:
-        """Return a guard with one more condition, if that is not known to hold; None where it cannot hold."""
+        """Return a guard with one more condition, unless that always holds. Returns None if it never holds."""
         bounds = self.space.bounds(left - right)
         if bounds is not None:
             low, high = bounds
@@ -238,7 +240,7 @@ class Builder:
         return frozenset(axes)
 
     def values_behind(self, free: Any) -> tuple[Value, ...]:
-        """Return the values that stand behind symbols."""
+        """Return the values that index symbols replace, in the order of the symbols' names."""
         return tuple(self.indirect[s] for s in sorted(free, key=lambda s: s.name) if s in self.indirect)
 
     def _once(self, key: Any, make: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Operations that pick elements by the numbers in a tensor, and sums into such elements."""
+"""Lower operations that gather elements by the indices in a tensor, and sums into such elements."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fx_lsp.codegen.ir.values import AtomicAdd, Axes, Buffer, Compute, Constant,
 from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
 MAX_SCATTERED = 4
-"""Up to how many elements of each line are replaced by a comparison each."""
+"""The largest number of elements of a line that `scatter` replaces, with one comparison for each."""
 
 
 @lowering("aten.embedding")
 def embedding(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Rows of a table."""
+    """Lower a lookup of rows in a table."""
     table, indices = args_of(node)[:2]
     row = b.index_symbol(b.operand(indices, coords[:-1], guard, torch.int64), shape_of(table)[0])
     return b.lower(table, (row, coords[-1]), guard)
@@ -32,7 +32,7 @@ def embedding(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
 
 @lowering("aten.index_select")
 def index_select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The indices of one dimension that a tensor names."""
+    """Lower a selection along one dimension by a tensor of indices."""
     source, dim, indices = args_of(node)
     rank = len(shape_of(source))
     if not rank:
@@ -45,7 +45,7 @@ def index_select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
 
 @lowering("aten.gather")
 def gather(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """For each element, the index of one dimension that a tensor names."""
+    """Lower a gather: each element has its own index along one dimension."""
     source, dim, indices = args_of(node)[:3]
     if not shape_of(source):
         return b.lower(source, (), guard)
@@ -55,7 +55,7 @@ def gather(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
 def along_dimension(
     b: Builder, node: fx.Node, dim: Any, indices: fx.Node, shape: Coords, coords: Coords, guard: Guard = ()
 ) -> Coords:
-    """Return coordinates in a tensor of a shape, which a tensor of indices names along a dimension."""
+    """Return coordinates in a tensor of a shape, with the coordinate along `dim` read from a tensor of indices."""
     at, where = list(coords) or [ZERO], dimension(dim, len(shape))
     at[where] = b.index_symbol(b.operand(indices, coords, guard, torch.int64), shape[where])
     return tuple(at)
@@ -63,7 +63,7 @@ def along_dimension(
 
 @lowering("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The elements that tensors of indices name, which broadcast with each other; negative ones count from the end."""
+    """Lower indexing by tensors that broadcast with each other. Negative indices count from the end."""
     source, indices = args_of(node)[:2]
     if any(i is not None and i.meta["val"].dtype is torch.bool for i in indices):
         raise NotFusible(node, "depends on the values of a mask")
@@ -79,10 +79,9 @@ def indexed_coordinates(
     guard: Guard = (),
     checked: bool = True,
 ) -> Coords:
-    """Return coordinates in a tensor of a shape, which tensors of indices name for the element at `coords` of what they
-    pick.
+    """Return coordinates in a tensor of a shape for the element at `coords` of the result of indexing by tensors.
 
-    Where they are not `checked`, none is negative.
+    If not `checked`, no index is negative.
     """
     begin, rank = named_dimensions(indices)
     named, rest = coords[begin : begin + rank], iter((*coords[:begin], *coords[begin + rank :]))
@@ -100,9 +99,9 @@ def indexed_coordinates(
 
 @lowering("aten.scatter.value", "aten.scatter.src")
 def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A tensor with a few elements of each line along a dimension replaced, where a tensor of indices says.
+    """Lower a scatter that replaces a few elements of each line along a dimension.
 
-    Where it names one twice, the last value stays; PyTorch leaves open which.
+    If an index occurs twice, the last value stays; PyTorch leaves it undefined.
     """
     source, dim, indices, written = args_of(node)[:4]
     shape, inside = shape_of(node), shape_of(indices)
@@ -124,8 +123,7 @@ def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
 
 
 def atomic_add(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Buffer) -> AtomicAdd:
-    """Return the atomic addition of a scatter sum, for the element at `coords` of what it adds, which runs over the
-    axes `over`."""
+    """Return the atomic addition of a scatter sum for the added element at `coords`. It runs over the axes `over`."""
     values, dtype = scatter_values(node), buffer.dtype
     if operation(node) in INDEX_PUTS:
         checked = operation(node) != "aten._unsafe_index_put.default"
@@ -140,7 +138,7 @@ def atomic_add(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Bu
 
 
 def _split_mask(b: Builder, value: Value, node: fx.Node) -> tuple[Value, Value | None]:
-    """Return a value, and where it is added: adding zero is left out."""
+    """Return a value and the condition under which it is added, None for always: adding zero is skipped."""
     if isinstance(value, Compute) and value.op is WHERE:
         condition, yes, no = value.args
         if isinstance(no, Constant) and no.value == 0:

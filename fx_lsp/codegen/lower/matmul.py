@@ -1,7 +1,7 @@
-"""What the kernel of a matmul computes: of its operands before it, and of its result behind it.
+"""Lower the kernel of a matmul: the prologue that computes its operands, and the epilogue on its result.
 
-The axes of a matmul are its rows, columns and what is summed; where a view makes two dimensions of one, its axis is
-split, so that the place of every element is a sum of axes again.
+The axes of a matmul are its rows, its columns and the summed dimension. If a view merges two dimensions, their axis is
+split, so that the address of every element is again a sum of axes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
 
 @dataclass(frozen=True)
 class Matmul:
-    """`node`, a matmul, and the `results` that are computed of it, itself perhaps; `reads` are tensors in memory."""
+    """A matmul `node` and the `results` computed from it, perhaps itself. `reads` are the tensors read from memory."""
 
     node: fx.Node
     results: tuple[fx.Node, ...]
@@ -40,8 +40,10 @@ class Matmul:
 
 @dataclass(frozen=True)
 class MatmulValues:
-    """The values of the kernel of a matmul: tiles of its operands, and what it stores. `groups` are its axes: those of
-    batches, of rows, of columns, and what is summed."""
+    """The values of a matmul kernel: the tiles of its operands, and its stores.
+
+    `groups` are its axes: batches, rows, columns, and the summed dimension.
+    """
 
     node: fx.Node
     left: Value
@@ -60,8 +62,9 @@ def matmul_operands(node: fx.Node) -> tuple[fx.Node, fx.Node]:
 def matmul_values(
     node: fx.Node, memory: Mapping[fx.Node, Buffer], targets: Mapping[fx.Node, WriteTarget]
 ) -> MatmulValues:
-    """Return the values of a kernel that stores `targets`; all are nodes of a subgraph. Raises NotFusible where it
-    cannot have one."""
+    """Return the values of a kernel that stores `targets`; all nodes are of a subgraph. Raises NotFusible if it has
+    none.
+    """
     axes = _MatmulAxes(node, memory)
     left, right = matmul_operands(node)
     bound: dict[fx.Node, tuple[Coords, Value]] = {}
@@ -85,9 +88,9 @@ def matmul_values(
 
 
 class _MatmulAxes:
-    """The axes of the kernel of a matmul, split as the views of its operands and results need it.
+    """The axes of a matmul kernel, split as the views of its operands and results require.
 
-    `layouts` are those of the matmul and of all that is computed of it, `left` and `right` those of its operands.
+    `layouts` are those of the matmul and of the nodes computed from it, `left` and `right` those of its operands.
     """
 
     def __init__(self, node: fx.Node, memory: Mapping[fx.Node, Buffer]) -> None:
@@ -120,7 +123,7 @@ class _MatmulAxes:
 
 
 def _lay_out_results(splitting: AxisSplitting, layouts: dict[fx.Node, AxisLayout], node: fx.Node) -> None:
-    """Find the layout of everything that is computed of a matmul."""
+    """Find the layout of every node computed from a matmul."""
     for other in node.graph.nodes:
         if other not in layouts and any(i in layouts for i in other.all_input_nodes):
             layout = splitting.ahead(other, layouts)
@@ -130,7 +133,7 @@ def _lay_out_results(splitting: AxisSplitting, layouts: dict[fx.Node, AxisLayout
 
 
 def _refine_axes(splitting: AxisSplitting, node: fx.Node, layout: AxisLayout, memory: Mapping[fx.Node, Buffer]) -> None:
-    """Split axes as the views between memory and a node need it."""
+    """Split axes as the views between memory and a node require."""
     pending, seen = [(node, layout)], {node}
     while pending:
         current, at = pending.pop()
@@ -143,7 +146,7 @@ def _refine_axes(splitting: AxisSplitting, node: fx.Node, layout: AxisLayout, me
 
 
 def _addend(node: fx.Node, layout: AxisLayout) -> list[tuple[fx.Node, AxisLayout]]:
-    """Return what is added to a product, with its layout."""
+    """Return the tensor added to a product and its layout, in a list; the list is empty if there is none."""
     if "add" not in operation(node):
         return []
     source: Any = args_of(node)[0]
@@ -152,7 +155,7 @@ def _addend(node: fx.Node, layout: AxisLayout) -> list[tuple[fx.Node, AxisLayout
 
 
 def _with_addend(b: Builder, node: fx.Node, coords: Coords, product: Value) -> Value:
-    """Return the result of a matmul, with what `addmm` and `baddbmm` add to the product."""
+    """Return the result of a matmul, with the addend of `addmm` and `baddbmm`."""
     if "add" not in operation(node):
         return product
     alpha, beta = (node.kwargs.get(word, 1) for word in ("alpha", "beta"))
@@ -167,34 +170,34 @@ def _with_addend(b: Builder, node: fx.Node, coords: Coords, product: Value) -> V
 
 
 AxisLayout: TypeAlias = tuple[tuple[int, ...], ...]
-"""For each dimension of a tensor the numbers of its axes, outermost first; none where its size is 1."""
+"""The numbers of the axes of each dimension of a tensor, outermost first. Dimensions of size 1 have none."""
 
 _SAME_ORDER = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand")
 
 
 class AxisSplitting:
-    """Axes, which are split as views need it."""
+    """Axes that are split as views require."""
 
     def __init__(self) -> None:
         self.sizes: list[Index] = []
         self._parts: dict[int, tuple[int, int]] = {}
 
     def axis(self, size: Index) -> tuple[int, ...]:
-        """Return a dimension of its own."""
+        """Return a new dimension of its own axis. It has no axis if its size is 1."""
         if size == 1:
             return ()
         self.sizes.append(size)
         return (len(self.sizes) - 1,)
 
     def leaves(self, axes: Iterable[int]) -> tuple[int, ...]:
-        """Return the axes that some have been split into."""
+        """Return the axes that some axes have been split into."""
         parts: list[int] = []
         for axis in axes:
             parts.extend(self.leaves(self._parts[axis]) if axis in self._parts else (axis,))
         return tuple(parts)
 
     def reshaped(self, layout: AxisLayout, shape: Coords) -> AxisLayout | None:
-        """Return the same elements in the same order under another shape; None where no axes fit it."""
+        """Return the layout of the same elements in order under another shape, or None if no axes fit the shape."""
         rest = list(self.leaves(axis for dim in layout for axis in dim))
         dims: list[tuple[int, ...]] = []
         for size in reversed(shape):
@@ -218,7 +221,7 @@ class AxisSplitting:
         return None if rest else tuple(reversed(dims))
 
     def ahead(self, node: fx.Node, layouts: Mapping[fx.Node, AxisLayout]) -> AxisLayout | None:
-        """Return the layout of a node that is computed from others, of some of which it is `layouts`."""
+        """Return the layout of a node from the `layouts` of its inputs."""
         source = next(i for i in node.all_input_nodes if i in layouts)
         layout, shape, order = layouts[source], shape_of(node), permuted_dimensions(node)
         if order is not None:
@@ -228,7 +231,7 @@ class AxisSplitting:
         return None
 
     def behind(self, node: fx.Node, layout: AxisLayout) -> dict[fx.Node, AxisLayout]:
-        """Return the layouts of the tensors that a node is computed from, as far as they are known."""
+        """Return the layouts of the inputs of a node, without those that are unknown."""
         layouts: dict[fx.Node, AxisLayout] = {}
         order = permuted_dimensions(node)
         for source in node.all_input_nodes:
@@ -248,7 +251,7 @@ class AxisSplitting:
 
 
 def broadcast_layout(layout: AxisLayout, shape: Coords, source: Coords) -> AxisLayout | None:
-    """Return the layout of a tensor that is broadcast to one of `shape`; None where it is not."""
+    """Return the layout of a tensor that is broadcast to `shape`, or None if it cannot be."""
     if len(source) > len(shape):
         return None
     start = len(shape) - len(source)
@@ -258,7 +261,7 @@ def broadcast_layout(layout: AxisLayout, shape: Coords, source: Coords) -> AxisL
 
 
 def permuted_dimensions(node: fx.Node) -> list[int] | None:
-    """Return, for each dimension of a node that permutes them, which dimension of its argument it is."""
+    """Return the dimensions of its argument in the order of a permuting node, or None for any other node."""
     if _name(node) != "permute":
         return None
     order: Any = args_of(node)[1]
@@ -275,6 +278,6 @@ def _without_ones(shape: Sequence[Index]) -> list[Index]:
 
 
 def _quotient(size: Index, divisor: Index) -> Index | None:
-    """Return a size divided by another, where that is a whole number."""
+    """Return a size divided by another, or None if the quotient is not an integer."""
     quotient = sympy.cancel(size / divisor)
     return quotient if sympy.fraction(quotient)[1] == 1 else None

@@ -1,4 +1,4 @@
-"""Operations on single elements: a table of their expressions in Triton, of which `ir/ops.py` knows more.
+"""Lower element-wise operations: a table of their Triton expressions. `ir/ops.py` describes these further.
 
 `a`, `b`, `c` are the tensor arguments in order. A call of a lower-case name that is neither Triton's nor Python's is
 one of the helper functions of `triton/helpers.py`.
@@ -95,7 +95,7 @@ _ARITHMETIC = {
     "special_modified_bessel_i1": "i1(a)",
     "gcd": "gcd(a, b)",
 }
-"""The arguments are converted to the dtype of the result."""
+"""Operations whose arguments are converted to the dtype of the result."""
 
 _COMPARISONS = {
     "eq": "a == b",
@@ -108,7 +108,7 @@ _COMPARISONS = {
     "isinf": "tl.abs(a) == float('inf')",
     "signbit": "signbit(a)",
 }
-"""The arguments are converted to what they have in common; the result is a bool."""
+"""Operations whose arguments are converted to their common dtype. The result is a bool."""
 
 _LOGICAL = {
     "logical_and": "a & b",
@@ -116,7 +116,7 @@ _LOGICAL = {
     "logical_xor": "a ^ b",
     "logical_not": "not_(a)",
 }
-"""The arguments are converted to bool."""
+"""Operations whose arguments are converted to bool."""
 
 _FLOAT_ONLY = frozenset(("floor", "ceil", "trunc", "round"))
 _FALSE_FOR_INTS = frozenset(("isnan", "isinf"))
@@ -173,8 +173,11 @@ def _lower_comparison(operation: Op, name: str) -> Any:
 
 
 def _round_as_stored(b: Builder, value: Value, argument: Any) -> Value:
-    """Return an operand of a comparison as it would be in memory. A maximum is equal to what it is the maximum of, even
-    where one of them was stored in half precision and the other is computed here."""
+    """Return an operand of a comparison rounded to the dtype that it has in memory.
+
+    A maximum then equals the element that it is from, even if one was stored in half precision and the other is
+    computed.
+    """
     memory_value: Any = argument.meta["val"] if isinstance(argument, fx.Node) else None
     stored = memory_value.dtype if isinstance(memory_value, torch.Tensor) else value.dtype
     if compute_dtype(stored) is stored or _is_exact(value, stored):
@@ -183,7 +186,7 @@ def _round_as_stored(b: Builder, value: Value, argument: Any) -> Value:
 
 
 def _is_exact(value: Value, stored: torch.dtype) -> bool:
-    """Return whether a value has no more digits than it would have in memory."""
+    """Return True if a value is exact in the dtype that it has in memory."""
     if isinstance(value, Load):
         return value.buffer.dtype is stored
     if isinstance(value, Reduction):
@@ -211,27 +214,27 @@ for _name, _text in _LOGICAL.items():
 
 @lowering("prims.convert_element_type", "aten._to_copy", "aten.to", "prims.device_put")
 def convert(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A conversion. What is rounded to half precision stays float32 until it is stored."""
+    """Lower a conversion. A value rounded to half precision stays float32 until it is stored."""
     source: Any = args_of(node)[0]
     return b.convert(b.lower(source, coords, guard), _result_dtype(node), node)
 
 
 @lowering("aten.clone", "aten.alias", "aten.detach", "aten.contiguous", "aten.lift_fresh", "prims.view_of")
 def same(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The same elements elsewhere in memory."""
+    """Lower a copy of the same elements."""
     source: Any = args_of(node)[0]
     return b.lower(source, coords, guard)
 
 
 @lowering("aten.copy")
 def copy(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The second argument in the shape and dtype of the first."""
+    """Lower a copy of the second argument in the shape and dtype of the first."""
     return b.operand(args_of(node)[1], coords, guard, _result_dtype(node))
 
 
 @lowering("aten.where.self")
 def where(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """One of two values."""
+    """Lower a choice between two values by a condition."""
     dtype = _result_dtype(node)
     condition = b.operand(args_of(node)[0], coords, guard, torch.bool)
     args = tuple(b.operand(a, coords, guard, dtype) for a in args_of(node)[1:])
@@ -240,7 +243,7 @@ def where(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
 
 @lowering("aten.clamp", "aten.clamp_min", "aten.clamp_max", "aten.clip")
 def clamp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A value between two bounds, either of which may be missing."""
+    """Lower a clamp between two bounds, either of which may be missing."""
     dtype, name = _result_dtype(node), str(node.target).split(".")[1]
     value = b.operand(args_of(node)[0], coords, guard, dtype)
     bounds = [*args_of(node)[1:], *(node.kwargs.get(k) for k in ("min", "max")[len(args_of(node)) - 1 :])]
@@ -254,7 +257,7 @@ def clamp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
 
 @lowering("aten.pow")
 def power(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Small whole and half powers by multiplication and roots, others by a helper."""
+    """Lower a power: small whole and half exponents by multiplications and roots, others by a helper."""
     dtype = _result_dtype(node)
     base, exponent = args_of(node)
     value = b.operand(base, coords, guard, dtype)
@@ -280,7 +283,7 @@ _POWERS = {
 
 @lowering("aten.polygamma")
 def polygamma(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The first derivatives of lgamma."""
+    """Lower the first derivatives of lgamma. Raises NotFusible for orders above 1."""
     order, argument = args_of(node)
     if order > 1:
         raise NotFusible(node, "is a high derivative of lgamma")
@@ -290,7 +293,7 @@ def polygamma(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
 
 @lowering("aten.nextafter")
 def nextafter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The next number towards another."""
+    """Lower the next representable number towards another. Raises NotFusible for half precision."""
     dtype = _result_dtype(node)
     if dtype.itemsize < 4:
         raise NotFusible(node, "depends on the bits of half precision")
@@ -300,7 +303,7 @@ def nextafter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
 
 @lowering("aten.frexp.Tensor")
 def frexp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A number as a fraction, from a half to one, of a power of two."""
+    """Lower the split of a number into a mantissa in [0.5, 1) and a power of two."""
     source: Any = args_of(node)[0]
     if source.meta["val"].dtype is torch.float64:
         raise NotFusible(node, "depends on the bits of double precision")
@@ -314,7 +317,7 @@ def frexp(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     *("aten.ones_like", "aten._efficientzerotensor"),
 )
 def full(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The same number everywhere."""
+    """Lower a constant tensor."""
     name = str(node.target).split(".")[1]
     values: dict[str, Any] = {"full": 1, "full_like": 1, "scalar_tensor": 0}
     value: Any = args_of(node)[values[name]] if name in values else int(name.startswith("ones"))
@@ -323,5 +326,5 @@ def full(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
 
 @lowering("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided")
 def empty(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Anything will do."""
+    """Lower an uninitialised tensor: any value will do."""
     return b.constant(0, _result_dtype(node))

@@ -1,4 +1,4 @@
-"""Random numbers, each a function of a seed and of the place of its element."""
+"""Lower random numbers: each is a function of a seed and of the index of its element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fx_lsp.codegen.lower.builder import Builder
 
 @lowering("prims.inductor_random")
 def random(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Numbers from 0 to 1, exclusive, or from a normal distribution."""
+    """Lower random numbers from the open interval (0, 1), or from a normal distribution."""
     _, seed, kind = args_of(node)
     shape = shape_of(node)
     dtype = torch.int32 if count(shape).is_Integer and count(shape) < 2**31 else torch.int64

@@ -1,4 +1,4 @@
-"""Reductions over dimensions, and running ones."""
+"""Lower reductions over dimensions, and scans."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
 @lowering(*REDUCTION_KINDS)
 def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A result of a reduction. Raises NotFusible where it is needed for other elements than those the kernel runs
-    over."""
+    """Lower a result of a reduction. Raises NotFusible if it is needed at elements that the kernel does not
+    run over.
+    """
     source: Any = args_of(node)[0]
     shape, dims = shape_of(source), reduced_dimensions(node)
     if count(shape) == 0:
@@ -59,7 +60,7 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
 
 
 def _reduction_of_one(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Return a reduction over dimensions of one element."""
+    """Return a reduction over dimensions of size 1."""
     source: Any = args_of(node)[0]
     rank, dims = len(shape_of(source)), reduced_dimensions(node)
     keeps = len(shape_of(node, 0)) == rank
@@ -71,7 +72,7 @@ def _reduction_of_one(b: Builder, node: fx.Node, coords: Coords, guard: Guard, p
 def _truth_reduction(
     b: Builder, node: fx.Node, source: fx.Node, inside: Coords, over: tuple[sympy.Symbol, ...], kind: str
 ) -> Value:
-    """Return whether any of some elements are true, or all."""
+    """Return whether any or all of some elements are true."""
     truth = b.operand(source, inside, (), torch.bool)
     if not truth.axes & set(over):
         return truth
@@ -83,8 +84,10 @@ def _truth_reduction(
 def _mean_and_squares(
     b: Builder, node: fx.Node, value: Value, over: tuple[sympy.Symbol, ...], number: Value
 ) -> tuple[Value, Value]:
-    """Return the mean of a value and the sum of its squared deviations: in two passes over what is at hand, or by
-    Welford's algorithm."""
+    """Return the mean of a value and the sum of its squared deviations.
+
+    They take two passes if the elements are held at once, otherwise Welford's algorithm.
+    """
     dtype = value.dtype
     if not b.whole:
         return (
@@ -115,7 +118,7 @@ def _degrees_of_freedom(b: Builder, node: fx.Node, total: Index, dtype: torch.dt
 
 
 def _empty_reduction(b: Builder, node: fx.Node, part: int) -> Value:
-    """Return a reduction without elements."""
+    """Return a reduction over no elements."""
     kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], _result_dtype(node, part)
     if kind == "var_mean" or operation(node).startswith("aten.mean"):
         return b.constant(math.nan, compute_dtype(dtype))
@@ -123,7 +126,7 @@ def _empty_reduction(b: Builder, node: fx.Node, part: int) -> Value:
 
 
 def _constant_reduction(b: Builder, node: fx.Node, value: Value, total: Index, part: int) -> Value:
-    """Return a reduction of elements that are all the same."""
+    """Return a reduction of elements that are all equal."""
     kind, dtype = REDUCTION_KINDS[operation(node).rpartition(".")[0]], value.dtype
     if kind in ("argmax", "argmin"):
         return b.constant(0, torch.int64)
@@ -134,7 +137,7 @@ def _constant_reduction(b: Builder, node: fx.Node, value: Value, total: Index, p
 
 
 def _repeat(b: Builder, node: fx.Node, value: Value, times: Index, kind: str) -> Value:
-    """Return a reduction of a value that is there so many times."""
+    """Return the sum or product of a value repeated `times` times; other reductions leave the value as it is."""
     if times == 1 or kind not in ("sum", "prod"):
         return value
     dtype = value.dtype
@@ -166,7 +169,7 @@ def _arg_reduction(
 
 @lowering("aten.cumsum", "aten.cumprod")
 def scan(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A running sum or product along one dimension."""
+    """Lower a running sum or product along one dimension."""
     source: Any = args_of(node)[0]
     shape = shape_of(source)
     dtype = node.meta["val"].dtype

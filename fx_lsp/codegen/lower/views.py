@@ -1,4 +1,4 @@
-"""Operations that only say where elements are: views, and what picks or joins elements."""
+"""Lower operations that only move elements: views, selections and concatenations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
 
 def size(value: Any) -> Index:
-    """Return a size among the arguments: a number, or a node that computes one."""
+    """Return a size argument, a number or a node that computes one, as an index."""
     return expression(value.meta["val"] if isinstance(value, fx.Node) else value)
 
 
@@ -24,7 +24,7 @@ def size(value: Any) -> Index:
     "aten.view", "aten._unsafe_view", "aten.reshape", "aten._reshape_alias", "prims.collapse_view", "prims.split_dim"
 )
 def view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The same elements in the same order under another shape."""
+    """Lower a view: the same elements in order under another shape."""
     source: Any = args_of(node)[0]
     position = linear(coords, contiguous_strides(shape_of(node)))
     return b.lower(source, b.space.coordinates(position, shape_of(source)), guard)
@@ -32,7 +32,7 @@ def view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
 
 @lowering("aten.permute", "prims.transpose")
 def permute(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Dimensions in another order."""
+    """Lower a permutation of dimensions."""
     source, order = args_of(node)
     at: list[Index] = [ZERO] * len(coords)
     for coordinate, dim in zip(coords, order, strict=True):
@@ -42,7 +42,7 @@ def permute(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
 
 @lowering("aten.t", "aten.transpose", "aten.numpy_T", "aten.mT")
 def transpose(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Two dimensions exchanged."""
+    """Lower an exchange of two dimensions."""
     source: Any = args_of(node)[0]
     at = list(coords)
     if len(at) > 1:
@@ -53,7 +53,7 @@ def transpose(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int
 
 @lowering("aten.expand", "prims.broadcast_in_dim")
 def expand(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Dimensions of size 1 repeated."""
+    """Lower an expansion of dimensions of size 1."""
     source: Any = args_of(node)[0]
     shape = shape_of(source)
     if str(node.target).startswith("prims."):
@@ -65,7 +65,7 @@ def expand(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
 
 @lowering("aten.repeat")
 def repeat(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A tensor several times along its dimensions, and along new ones before them."""
+    """Lower a repetition along existing dimensions, and along new ones before them."""
     source: Any = args_of(node)[0]
     shape = shape_of(source)
     behind = coords[len(coords) - len(shape) :]
@@ -74,7 +74,7 @@ def repeat(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
 
 @lowering("aten.as_strided", "aten.as_strided_copy")
 def as_strided(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """The elements of a dense tensor that lie at given places of its memory."""
+    """Lower a view by strides of a dense tensor. Raises NotFusible for other tensors and for symbolic sizes."""
     source: Any = args_of(node)[0]
     value = source.meta["val"]
     if not value.is_contiguous() or any(isinstance(s, torch.SymInt) for s in value.shape):
@@ -86,14 +86,14 @@ def as_strided(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: in
 
 @lowering("aten.unsqueeze")
 def unsqueeze(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """One more dimension of size 1."""
+    """Lower a new dimension of size 1."""
     dim = dimension(args_of(node)[1], len(coords))
     return b.lower(args_of(node)[0], coords[:dim] + coords[dim + 1 :], guard)
 
 
 @lowering("aten.squeeze", "prims.squeeze")
 def squeeze(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Without dimensions of size 1: all, or those that are named."""
+    """Lower the removal of dimensions of size 1: all of them, or the given ones."""
     source: Any = args_of(node)[0]
     shape = shape_of(source)
     named = argument(node, 1, "dim", list(range(len(shape))))
@@ -105,7 +105,7 @@ def squeeze(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
 
 @lowering("aten.slice.Tensor")
 def slice_(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A range of one dimension."""
+    """Lower a range of one dimension."""
     source: Any = args_of(node)[0]
     dim, start, step = _range(node, 1)
     at = list(coords)
@@ -127,7 +127,7 @@ def _range(node: fx.Node, first: int) -> tuple[int, Index, Index]:
 
 @lowering("aten.select.int")
 def select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """One index of one dimension."""
+    """Lower one index of one dimension."""
     source: Any = args_of(node)[0]
     shape = shape_of(source)
     dim, index = dimension(args_of(node)[1], len(shape)), size(args_of(node)[2])
@@ -137,7 +137,7 @@ def select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
 
 @lowering("aten.split", "aten.split_with_sizes", "aten.split_with_sizes_copy", "aten.unbind", "aten.chunk")
 def split(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """One of the parts along a dimension."""
+    """Lower one of the parts of a split along a dimension."""
     source: Any = args_of(node)[0]
     unbinds = "unbind" in str(node.target)
     dim = dimension(argument(node, 1 if unbinds else 2, "dim", 0), len(shape_of(source)))
@@ -149,7 +149,7 @@ def split(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
 
 @lowering("aten.flip", "prims.rev")
 def flip(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Dimensions backwards."""
+    """Lower a reversal of dimensions."""
     shape = shape_of(node)
     dims = {dimension(d, len(shape)) for d in args_of(node)[1]}
     at = tuple(s - 1 - c if i in dims else c for i, (c, s) in enumerate(zip(coords, shape, strict=True)))
@@ -158,7 +158,7 @@ def flip(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
 
 @lowering("aten.diagonal", "aten.diagonal_copy")
 def diagonal(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A diagonal of two dimensions, as the last one."""
+    """Lower a diagonal of two dimensions, as the last dimension."""
     source: Any = args_of(node)[0]
     rank = len(shape_of(source))
     offset = int(argument(node, 1, "offset", 0))
@@ -170,7 +170,7 @@ def diagonal(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int)
 
 @lowering("aten.unfold", "aten.unfold_copy")
 def unfold(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Windows of one dimension, each as a new last dimension."""
+    """Lower windows of one dimension, each along a new last dimension."""
     source: Any = args_of(node)[0]
     if not shape_of(source):
         return b.lower(source, (), guard)
@@ -182,7 +182,7 @@ def unfold(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
 
 @lowering("aten.cat")
 def cat(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Tensors one behind the other along a dimension."""
+    """Lower a concatenation along a dimension."""
     dtype = node.meta["val"].dtype
     parts: Any = [p for p in args_of(node)[0] if len(shape_of(p)) == len(coords)]
     dim = dimension(argument(node, 1, "dim", 0), len(coords))
@@ -206,7 +206,7 @@ def cat(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> V
 
 @lowering("aten.constant_pad_nd")
 def pad(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A tensor with a number around it."""
+    """Lower a constant padding."""
     source: Any = args_of(node)[0]
     widths: Any = args_of(node)[1]
     dtype, shape, at = node.meta["val"].dtype, shape_of(source), list(coords)
@@ -226,7 +226,7 @@ def pad(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> V
 
 @lowering("aten.slice_scatter", "aten.select_scatter", "aten.diagonal_scatter")
 def scatter_view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """A tensor in which a view of it is replaced."""
+    """Lower a tensor with one of its views replaced."""
     source, values = args_of(node)[:2]
     shape, name = shape_of(node), str(node.target)
     inside: Guard | None = ()
@@ -261,6 +261,6 @@ def scatter_view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
 
 @lowering("prims.iota")
 def iota(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Numbers in a row."""
+    """Lower a range of consecutive numbers."""
     index = size(node.kwargs["start"]) + size(node.kwargs["step"]) * coords[0]
     return b.convert(b.coordinate(index, node), node.meta["val"].dtype)

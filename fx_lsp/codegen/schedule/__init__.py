@@ -1,1 +1,1 @@
-"""Which operations share a kernel, how it is tiled, and which of its iterations are a loop."""
+"""Decide which operations share a kernel, how each kernel is tiled, and which repeated iterations become a loop."""

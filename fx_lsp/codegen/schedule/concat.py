@@ -1,4 +1,4 @@
-"""Tensors that are joined out of parts which kernels compute: each part is written where it belongs at once."""
+"""Concatenations whose parts kernels compute: each kernel writes its part directly into the joined tensor."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.write_target import LayoutStep, Offset, Reshape
 
 MIN_CONCAT_PARTS = 4
-"""From how many on, tensors that are joined are written one by one."""
+"""The least number of parts for which each part is written on its own."""
 
 ConcatParts: TypeAlias = dict[fx.Node, list[tuple[fx.Node, tuple[LayoutStep, ...]]]]
-"""For nodes that are parts of others: of which, and the steps to their elements there."""
+"""Maps each part to the tensors that contain it, with the steps from those to the elements of the part."""
 
 
 def concat_parts(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Collection[fx.Node]) -> ConcatParts:
-    """Return the parts of what some nodes join: of many tensors, or of results of template kernels.
+    """Return the parts of the concatenations among some nodes: those of many tensors, or of results of template
+    kernels.
 
-    `roots` are in memory and no parts: they would be copied. Of their `views`, few are.
+    A concatenation with one of the `roots` as a part is left out: the root is in memory already and would be copied.
+    At most one in MIN_CONCAT_PARTS parts may be among the `views` of roots.
     """
     parts_of: ConcatParts = {}
     for node in nodes:
@@ -50,8 +52,10 @@ def concat_parts(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Co
 
 
 def _template_result(part: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]] | None:
-    """Return the result of a template kernel that a part has all elements of, and the steps to them; None where
-    something else needs it, too, or it is none."""
+    """Return the result of a template kernel of which a part has all elements, and the layout steps to the part.
+
+    Returns None if the part is no such result, or if another node needs the result.
+    """
     steps: list[LayoutStep] = []
     while len(part.users) == 1:
         kernel: Any = part.args[0] if part.target is operator.getitem else None
@@ -66,7 +70,7 @@ def _template_result(part: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]] | 
 
 
 def _copy_of_whole(node: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]]:
-    """Return the copy of a joined tensor as a whole, or that itself, and the steps there."""
+    """Return the copy of a whole joined tensor and the layout steps to it, or the tensor itself and no steps."""
     whole, steps, way = node, (), list[LayoutStep]()
     current = node
     while len(current.users) == 1:

@@ -1,8 +1,8 @@
-"""Which operations share a kernel.
+"""Decide which operations share a kernel.
 
-An anchor is a node that has to exist as a whole: a result, an argument of a call that stays in ATen, a reduction. All
-others are computed where they are needed. Anchors are taken in order; each joins an earlier group that runs over the
-same elements, if nothing it needs comes after that group, or begins one of its own.
+An anchor is a node that must exist as a whole: a result, an argument of a call that stays in ATen, a reduction. All
+other nodes are computed inside the kernels that use them. Anchors are taken in order. Each joins an earlier group that
+runs over the same elements, if nothing that it needs comes after that group. Otherwise it begins a new group.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
 
 @dataclass
 class FusionGroup:
-    """Anchors that one kernel computes. `sizes` are those of its axes, outermost first.
+    """The anchors that one kernel computes. `sizes` are the sizes of its axes, outermost first.
 
-    `spans` says for each anchor which axes it has (an element for each of them); `reduces` which a reduction reduces,
-    or a scan, which has an element for each of them nevertheless, runs along.
+    `spans` marks for each anchor the axes that it has an element for. `reduces` marks the axes that a reduction reduces
+    or that a scan runs along; a scan still has an element for each of them.
     """
 
     sizes: Coords
@@ -48,9 +48,9 @@ class FusionGroup:
 
 @dataclass
 class Schedule:
-    """The steps of a program, in order: groups, and calls that stay in ATen. `stored` are the nodes that are in memory.
+    """The steps of a program in order: groups, and calls that stay in ATen. `stored` are the nodes in memory.
 
-    `concat_parts` are nodes that are written into others: into which, and the steps to their elements there.
+    `concat_parts` maps nodes that are written into others to those, with the steps to their elements there.
     """
 
     steps: list[FusionGroup | fx.Node]
@@ -60,10 +60,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class _Memory:
-    """The nodes of a graph that are in memory, whatever is fused.
+    """The nodes of a graph that are in memory, independent of fusion.
 
-    `results` and the `arguments` of `calls` have to be there, and those that are `cut`; what both need is `live`.
-    `roots` are there, and so are all `views` of those. `parts` are written into `joined` tensors.
+    `results`, the `arguments` of `calls` and the nodes in `cut` must be in memory. `live` are the nodes that results
+    and calls need. `roots` are in memory already, with all their `views`. `parts` are written into `joined` tensors.
     """
 
     results: set[fx.Node]
@@ -77,12 +77,12 @@ class _Memory:
     joined: set[fx.Node]
 
     def needs(self, node: fx.Node) -> bool:
-        """Return whether a node has to be in memory."""
+        """Return True if a node must be in memory."""
         return node in self.results or node in self.arguments or node in self.cut
 
 
 def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
-    """Return groups for the operations of `graph`; those in `cut` are anchors, those in `called` stay calls of ATen."""
+    """Return the schedule of `graph`. Nodes in `cut` are anchors; nodes in `called` stay calls of ATen."""
     memory = _memory(graph, cut, called)
     anchors = _anchors(graph, memory)
     boundary = anchors | memory.roots
@@ -108,7 +108,7 @@ def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Nod
 
 
 def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
-    """Return the nodes of a graph that are in memory, whatever is fused."""
+    """Return the nodes of a graph that are in memory, independent of fusion."""
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     results = set(output.all_input_nodes)
     calls = {n for n in graph.nodes if n.op == "call_function" and (n in called or stays_call(n))}
@@ -123,7 +123,7 @@ def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> 
 
 
 def _results_of(graph: fx.Graph, calls: Collection[fx.Node]) -> set[fx.Node]:
-    """Return calls, and what is picked from their results: from lists among those, too."""
+    """Return the calls and the nodes that pick a result of one, also from nested lists."""
     results = set(calls)
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[0] in results:
@@ -132,13 +132,16 @@ def _results_of(graph: fx.Graph, calls: Collection[fx.Node]) -> set[fx.Node]:
 
 
 def _arguments(calls: Iterable[fx.Node], views: Collection[fx.Node]) -> set[fx.Node]:
-    """Return what calls need in memory; of `views`, their tensors are there."""
+    """Return the tensors that calls need in memory: an argument in `views` itself, otherwise the base that it views."""
     arguments = {i for call in calls if not is_empty(call) for i in call.all_input_nodes}
     return {n if n in views else _viewed_base(n) for n in arguments}
 
 
 def _anchors(graph: fx.Graph, memory: _Memory) -> set[fx.Node]:
-    """Return the nodes that have to exist as a whole; what is a view of one that is stored is in memory with it."""
+    """Return the nodes that must exist as a whole.
+
+    Views of stored nodes are in memory with these. They are anchors only if they are results or parts.
+    """
     computed = [n for n in graph.nodes if n in memory.live and n not in memory.roots and n.op == "call_function"]
     anchors = memory.parts.keys() - memory.roots | {n for n in computed if _is_tensor(n) and _is_anchor(n, memory)}
     views = _views_of({n for n in anchors if not is_view(n) and memory.needs(n)})
@@ -156,7 +159,7 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 def is_anchor_reduction(node: fx.Node) -> bool:
-    """Return whether a node is a result of a reduction."""
+    """Return True if a node is the result of a reduction."""
     source = node.args[0] if node.target is operator.getitem else node
     return isinstance(source, fx.Node) and is_reduction(source) and not has_several_results(node)
 
@@ -178,7 +181,7 @@ def _live_nodes(roots: Iterable[fx.Node]) -> set[fx.Node]:
 
 
 def _views_of(roots: set[fx.Node]) -> set[fx.Node]:
-    """Return nodes that are views of what is in memory: they cost nothing outside of a kernel."""
+    """Return the views of nodes in memory, also views of views. They cost nothing outside a kernel."""
     views: set[fx.Node] = set()
     pending = list(roots)
     while pending:
@@ -191,8 +194,9 @@ def _views_of(roots: set[fx.Node]) -> set[fx.Node]:
 
 
 def _viewed_base(node: fx.Node) -> fx.Node:
-    """Return the base of which a node shows all elements, or the node: that is in memory, for whatever else shows
-    it."""
+    """Return the base of which a node shows all elements, or the node itself. The base is in memory for other uses,
+    too.
+    """
     base = node
     while base.op == "call_function" and is_view(base) and isinstance(base.args[0], fx.Node):
         base = base.args[0]
@@ -205,7 +209,7 @@ def _viewed_base(node: fx.Node) -> fx.Node:
 def anchors_needed(
     node: fx.Node, anchors: set[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]
 ) -> frozenset[fx.Node]:
-    """Return the nodes of `anchors` that `node` is computed from, each the nearest on its way."""
+    """Return the nodes of `anchors` that `node` is computed from: on each path, the nearest one."""
     if node not in memory:
         needed: set[fx.Node] = set()
         for source in node.all_input_nodes:
@@ -221,7 +225,7 @@ def _group_anchor(
     place: Mapping[fx.Node, int],
     cut: set[fx.Node],
 ) -> int:
-    """Return the number of the step that computes `node`: an earlier group, or a new one at the end."""
+    """Return the index of the step that computes `node`: an earlier group, or a new one at the end."""
     needs = memory[node]
     first = max((place[n] + (n in cut or facts_of(n).scatter_sum) for n in needs if n in place), default=0)
     for number in range(len(steps) - 1, first - 1, -1):
@@ -240,15 +244,17 @@ def _group_anchor(
 def _shares_tensors(
     group: FusionGroup, node: fx.Node, needs: frozenset[fx.Node], memory: dict[fx.Node, frozenset[fx.Node]]
 ) -> bool:
-    """Return whether a node reads what a group computes or reads."""
+    """Return True if a node reads a tensor that a group computes or reads."""
     return any(n in group.spans or any(n in memory[anchor] for anchor in group.spans) for n in needs)
 
 
 def _are_siblings(
     group: FusionGroup, node: fx.Node, memory: Mapping[fx.Node, frozenset[fx.Node]], place: Mapping[fx.Node, int]
 ) -> bool:
-    """Return whether a node and a group reduce what one earlier step left: the parts of several sums, say. What else
-    the group computes is made of those sums."""
+    """Return True if a node and a group reduce tensors of the same earlier step, such as the parts of several sums.
+
+    Everything else that the group computes must depend on its own anchors only.
+    """
     both = [*(a for a in group.spans if is_anchor_reduction(a)), node]
     if not is_anchor_reduction(node) or any(not memory[a] <= group.spans.keys() for a in group.spans if a not in both):
         return False
@@ -268,7 +274,9 @@ def single_group(node: fx.Node) -> FusionGroup:
 
 
 def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[bool, ...]]:
-    """Return the sizes that computing a node runs over, which of them its result has, and which are reduced."""
+    """Return the sizes of the loop that computes a node, a mask of those in its result, and a mask of the
+    reduced ones.
+    """
     if facts_of(node).scatter_sum:
         sizes = tuple(s for s in scatter_shape(node) if s != 1)
         return sizes, (True,) * len(sizes), (False,) * len(sizes)
@@ -288,7 +296,7 @@ def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[boo
 
 
 def fuse_anchor(group: FusionGroup, node: fx.Node, needs: Collection[fx.Node] = ()) -> FusionGroup | None:
-    """Return the group with one more anchor, which `needs` others, or None where they do not fit."""
+    """Return the group with one more anchor, which `needs` others, or None if the anchor does not fit."""
     sizes, spans, reduces = _iteration_sizes(node)
     if not any(reduces) and count(sizes) != count(group.sizes):
         for mask in dict.fromkeys(group.reduces[a] for a in sorted(group.reduces, key=lambda a: a not in needs)):
@@ -311,7 +319,7 @@ def fuse_anchor(group: FusionGroup, node: fx.Node, needs: Collection[fx.Node] = 
 
 
 def common_refinement(left: Coords, right: Coords) -> Coords | None:
-    """Return sizes that both lists are products of neighbours of, or None."""
+    """Return sizes of which both lists are products of neighbours, or None if there are none."""
     refined: list[Index] = []
     a, b = list(reversed(left)), list(reversed(right))
     while a and b:
@@ -335,7 +343,7 @@ def _is_multiple(size: Index, divisor: Index) -> bool:
 
 
 def _refine_mask(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple[bool, ...]:
-    """Return a mask over `sizes` as one over the finer `common`."""
+    """Return a mask over `sizes` as a mask over the finer `common`."""
     fine_mask: list[bool] = []
     parts = iter(common)
     for flag, size in zip(mask, sizes, strict=True):
@@ -348,11 +356,11 @@ def _refine_mask(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple
 
 
 def _is_feasible(group: FusionGroup) -> bool:
-    """Return whether one kernel can do all reductions of a group.
+    """Return True if one kernel can compute all reductions of a group.
 
-    Either all run over the same axes, or some run over the last axes, which one program holds as a whole, and the
-    others over axes before them, which it goes through one after the other; nothing but results can depend on those,
-    unless there are so few that it holds all of both.
+    All may run over the same axes. Or some run over the last axes, which one program holds as a whole, and the others
+    over the axes before, which it loops over. In the second case only results may depend on the looped reductions,
+    unless the program can hold all elements of both.
     """
     if len(set(group.reduces.values())) < 2:
         return True
@@ -373,8 +381,10 @@ def _is_feasible(group: FusionGroup) -> bool:
 
 
 def _row_and_column_masks(group: FusionGroup) -> tuple[tuple[bool, ...], tuple[bool, ...]] | None:
-    """Return (inner, outer) if some reductions of a group run over its last axes, few enough for a program to hold, and
-    all others over axes right before those."""
+    """Return the (inner, outer) masks of a group, or None if its reductions are of another form.
+
+    The inner reductions run over the last axes, few enough for one program; the outer ones over the axes right before.
+    """
     masks = list(dict.fromkeys(group.reduces.values()))
     if len(masks) > 2 or any(is_scan(a) for a in group.reduces):
         return None

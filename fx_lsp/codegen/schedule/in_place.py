@@ -1,4 +1,4 @@
-"""New values of inputs that a function changes in place: written over the old ones, where nothing else needs those."""
+"""New values of inputs that a function changes in place: they overwrite the old values if nothing else needs those."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from fx_lsp.codegen.ir.values import AtomicAdd, Buffer, Load, Store, values_of
 
 
 def can_overwrite(stores: Sequence[Store], tile: Tile, new: Buffer, old: Buffer) -> bool:
-    """Return whether a kernel may write one buffer over another: no element of that is read where another one is
-    written.
+    """Return True if a kernel may write one buffer over another: it reads each old element only where it writes it.
 
-    In a loop, what is written in one round might be read in the next.
+    A kernel with a loop may not: one iteration could overwrite an element that the next one reads.
     """
     if (new.dtype, new.shape, new.strides) != (old.dtype, old.shape, old.strides):
         return False
@@ -36,8 +35,10 @@ def overwrite_inputs(
     results: Iterable[fx.Node | None],
     buffers: Mapping[fx.Node, Buffer],
 ) -> tuple[tuple[KernelLaunch | fx.Node, ...], dict[fx.Node, fx.Node]]:
-    """Return steps that write new values over old ones, as far as no later step and no result needs those; `changed`
-    has the old ones by the new ones. Returns them with those that they overwrite."""
+    """Return the steps with new values written over old ones, and a dict from new to old for the values overwritten.
+
+    `changed` maps new values to old ones. An old value is kept if a later step or a result needs it.
+    """
     results_with_bases = {n for r in results if r is not None for n in view_chain(r)}
     run = list(steps)
     overwritten: dict[fx.Node, fx.Node] = {}
@@ -63,7 +64,7 @@ def _reads(step: KernelLaunch | fx.Node, node: fx.Node) -> bool:
 
 
 def _write_over(step: KernelLaunch, new: fx.Node, old: fx.Node, buffers: Mapping[fx.Node, Buffer]) -> KernelLaunch:
-    """Return a launch that writes into `old` what it would write into `new`."""
+    """Return a launch that writes into `old` instead of `new`."""
     kernel, target = step.kernel, buffers[old]
     was, now = f"{buffers[new].name}_ptr", f"{target.name}_ptr"
     parameters = dict.fromkeys(replace(p, name=now) if p.name == was else p for p in kernel.parameters)

@@ -1,8 +1,8 @@
-"""Values of which there is one in every iteration, as one value in the body of a loop.
+"""Match the values of all iterations as one value in the body of a loop.
 
-They are gone through side by side, those of one iteration next to those of the others. They make one body if they
-differ only in where they load, by as much from iteration to iteration, in what an iteration takes from the one before
-it, which is carried, and in what was known before the loop, which is saved for it.
+The iterations are compared side by side. They make one body if they differ only in three respects: the address that
+they load from, by a constant step; values of the iteration before, which are carried; and values computed before the
+loop, which are saved.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from fx_lsp.codegen.ir.ops import ADD, Op
 from fx_lsp.codegen.ir.values import Compute, Constant, Load, Reduction, Value, Variable, values_of
 
 MAX_CARRIED = 16
-"""How many values a loop may carry."""
+"""The largest number of values that a loop carries."""
 
 MAX_DELAY = 4
-"""From how many iterations before it an iteration may take something."""
+"""The largest number of iterations back that an iteration may take a value from."""
 
 
 @dataclass
 class _MatchState:
-    """The state of a match: columns with what stands for them in its body, by their first values; `carried` ones by
-    their second. `inside` are ids of values."""
+    """The state of a match. `columns` maps the id of the first value of each column to the column and its body value.
+
+    `carried` columns are keyed by their second value. `inside` holds ids of values.
+    """
 
     columns: dict[int, tuple[Column, Value]] = field(default_factory=dict[int, "tuple[Column, Value]"])
     carried: dict[int, tuple[Column, Variable]] = field(default_factory=dict[int, "tuple[Column, Variable]"])
@@ -40,22 +42,22 @@ class _MatchState:
     inside: set[int] = field(default_factory=set[int])
 
     def copy(self) -> _MatchState:
-        """Return the same, to go back to."""
+        """Return a copy, to restore the state after a failed attempt."""
         return _MatchState(
             dict(self.columns), dict(self.carried), list(self.inputs), list(self.rematerialized), set(self.inside)
         )
 
 
 class IterationsDiffer(Exception):
-    """The iterations do not all do the same."""
+    """The iterations do not all compute the same."""
 
 
 @dataclass
 class LoopMatching:
-    """The attempt to have the iterations from `first` on as one body. `rows` are the values that each iteration is for.
+    """An attempt to match the iterations from `first` on as one body. `rows` are the results of each iteration.
 
-    Something may be saved only where `takes_inputs` is set; with `reloads`, what was loaded before the loop is loaded
-    again. `rematerialized_ids` are ids of what is not kept for the first iteration either, but rematerialized.
+    Values may be saved only if `takes_inputs` is set. With `reloads`, values that were loaded before the loop are
+    loaded again. `rematerialized_ids` are ids of values that are recomputed instead of saved.
     """
 
     rows: Sequence[Sequence[Value]]
@@ -79,9 +81,10 @@ class LoopMatching:
                 self.iteration.update(dict.fromkeys(cone, number - 1))
 
     def _mergers(self) -> Iterator[tuple[int, Op, frozenset[int]]]:
-        """Find what iterations compute of values of the one before, where that is all they take of them, and where
-        there is less to carry if it is computed there: yield the iteration, the operation of the last value, and the
-        ids of all."""
+        """Find values that depend on the iteration before only, and that reduce the carried state if computed there.
+
+        Yield the iteration, the operation of the last value, and the ids of all values.
+        """
         values = list(values_of(v for row in self.rows for v in row))
         users = _users(values)
         lasting = {i for i, by in users.items() if max(self.iteration[id(u)] for u in by) > self.iteration[i] + 1}
@@ -101,8 +104,10 @@ class LoopMatching:
     def _cone(
         self, value: Value, cones: Mapping[int, tuple[frozenset[int], frozenset[int]]], lasting: Collection[int]
     ) -> tuple[frozenset[int], frozenset[int]] | None:
-        """Return (what a value takes of the iteration before its own, what it computes of that), or None where it takes
-        anything else, or what is `lasting` for longer."""
+        """Return (the inputs from the iteration before, the values computed from them) of a value.
+
+        Returns None if the value takes any other input, or one that is `lasting` longer.
+        """
         number, before, cone = self.iteration[id(value)], frozenset[int](), frozenset((id(value),))
         for each in value.inputs:
             if id(each) in cones and self.iteration[id(each)] == number:
@@ -115,8 +120,10 @@ class LoopMatching:
         return before, cone
 
     def loop(self, after: Sequence[Value], at_hand: Sequence[Value] = ()) -> Loop:
-        """Return the loop, with what is needed behind it for `after`, where `at_hand` is known. Raises
-        IterationsDiffer."""
+        """Return the loop, with the carried values that `after` needs behind it. `at_hand` are known there already.
+
+        Raises IterationsDiffer.
+        """
         body = tuple(self.value(column) for column in zip(*self.rows[self.first :], strict=True))
         ready = {id(v) for v in at_hand}
         for value in values_of(after):
@@ -143,14 +150,14 @@ class LoopMatching:
         return Loop(self.step, self.first, self.end, body, carried, inputs, inside)
 
     def moving(self, indices: Sequence[Index]) -> Index:
-        """Return an index that moves on by as much in every iteration."""
+        """Return an index that advances by a constant step. Raises IterationsDiffer if the indices do not."""
         distances = {sympy.expand(b - a) for a, b in pairwise(indices)}
         if len(distances) != 1:
             raise IterationsDiffer
         return sympy.expand(indices[0] + (self.step - self.first) * distances.pop())
 
     def value(self, column: Column) -> Value:
-        """Return the value in the body that stands for one of each iteration, the first of the loop first."""
+        """Return the body value of a column: one value of each iteration, in the order of the iterations."""
         first = column[0]
         if all(v is first for v in column):
             return first
@@ -171,7 +178,7 @@ class LoopMatching:
         return merged
 
     def _is_delayed(self, numbers: list[int | None], expected: list[int]) -> bool:
-        """Return whether values are those of the iteration before, or of an earlier one, each as much earlier."""
+        """Return True if values are those of a fixed number of iterations before."""
         if numbers[1:] == expected[:-1]:
             return True
         delays = range(2, min(MAX_DELAY, len(numbers) - 1) + 1)
@@ -179,10 +186,9 @@ class LoopMatching:
         return any(numbers[k:] == expected[:-k] and all(early[:k]) for k in delays)
 
     def _take_input(self, column: Column) -> Value:
-        """Return what stands for values that are all known before the loop: an input of the iterations, or what is
-        computed of that alone.
+        """Return the body value of values that are known before the loop: an input, or a value computed from one.
 
-        A column may lack what the last iteration takes.
+        A column may lack the value of the last iteration.
         """
         first = column[0]
         made_of = {letters for v in column if (letters := _unary_form(v)) is not None}
@@ -212,7 +218,7 @@ class LoopMatching:
             seen, variable = self.state.carried[id(second)]
             if any(a is not b for a, b in zip(seen, column, strict=False)):
                 raise IterationsDiffer
-            if len(column) > len(seen):  # what is not among those seen is made as they are
+            if len(column) > len(seen):  # values not seen yet are computed alike
                 self.value(column[1:])
             return variable
         if len({(v.dtype, v.axes) for v in column[1:]}) != 1 or not column[0].axes <= second.axes:
@@ -225,8 +231,9 @@ class LoopMatching:
         return variable
 
     def _sums(self, after: Iterable[Value]) -> list[tuple[Column, Value]]:
-        """Find what builds up in the loop for what is behind it: sums to which every iteration adds something of its
-        own, and what they are behind the loop."""
+        """Find the sums that accumulate in the loop and that `after` needs: each with its column and its final
+        value.
+        """
         sums: list[tuple[Column, Value]] = []
         for value in values_of(after):
             chain: list[Value] = []
@@ -239,7 +246,7 @@ class LoopMatching:
         return sums
 
     def _before_addition(self, value: Value) -> Value | None:
-        """Return what a value is before its iteration has added anything to it, or None."""
+        """Return the partial sum of the iteration before that a value adds to, or None."""
         number, sums = self.iteration[id(value)], [value]
         while sums:
             added = sums.pop()
@@ -251,7 +258,9 @@ class LoopMatching:
         return None
 
     def _try_to_carry(self, column: Column, last: Value) -> None:
-        """Have the loop carry values, if every iteration makes them in the same way."""
+        """Carry the values of a column if every iteration computes them in the same way; otherwise leave the state as
+        it is.
+        """
         before = self.state.copy()
         try:
             self._carry(column)
@@ -275,12 +284,11 @@ class LoopMatching:
     # behind the loop
 
     def depends(self, value: Value) -> bool:
-        """Return whether a value needs what the loop computes."""
+        """Return True if a value depends on values of the loop."""
         return any(self.iteration.get(id(v), -1) >= self.first for v in values_of([value]))
 
     def _last(self, after: Iterable[Value]) -> dict[int, Value]:
-        """Return, for loop-carried states, the values that they have behind the loop, among those that are needed
-        there."""
+        """Return the final values of carried states that `after` needs, by the id of their column."""
         last_values: dict[int, Value] = {}
         candidates = list(values_of(after))
         whole = [(first, c) for first, (c, _) in self.state.carried.items() if len(c) == self.end - self.first]
@@ -292,7 +300,7 @@ class LoopMatching:
         return last_values
 
     def _follows(self, column: Column) -> bool:
-        """Return whether the last of the values is made in its iteration as the others are in theirs."""
+        """Return True if the last value of a column is computed as the others are."""
         before, self.state = self.state, replace(self.state.copy(), columns={})
         try:
             self.value(column)
@@ -304,7 +312,7 @@ class LoopMatching:
         return True
 
     def _leave_nothing(self, after: Iterable[Value], last: Iterable[Value]) -> None:
-        """Raise IterationsDiffer where something behind the loop needs what is only in it."""
+        """Raise IterationsDiffer if a value behind the loop needs a value inside it that is not carried out."""
         visited = {id(v) for v in last}
         stack = list(after)
         while stack:
@@ -318,7 +326,7 @@ class LoopMatching:
 
 
 def _users(values: Iterable[Value]) -> dict[int, list[Value]]:
-    """Return the values that take each value, by its id."""
+    """Return the users of each value, by its id."""
     users: dict[int, list[Value]] = {}
     for value in values:
         for number in {id(i) for i in value.inputs}:
@@ -327,19 +335,19 @@ def _users(values: Iterable[Value]) -> dict[int, list[Value]]:
 
 
 def is_same_operation(column: Column) -> bool:
-    """Return whether the values of all iterations are made of others in the same way."""
+    """Return True if the values of all iterations apply the same operation."""
     return len({_operation(v) for v in column}) == 1
 
 
 def _operation(value: Value) -> Any:
-    """Return a key of what a value makes of its inputs."""
+    """Return a key for the operation of a value, without its inputs."""
     if isinstance(value, Compute):
         return value.dtype, value.op
     return (value.dtype, value.kind, value.over, value.part) if isinstance(value, Reduction) else value
 
 
 def _unary_form(value: Value) -> tuple[Op, tuple[int, ...]] | None:
-    """Return (operation, positions of the other) if a value is computed from only one other, and from numbers."""
+    """Return (operation, positions of the input) if a value is computed from one other value and numbers, else None."""
     if not isinstance(value, Compute):
         return None
     others = [k for k, a in enumerate(value.args) if not isinstance(a, Constant)]
@@ -347,12 +355,14 @@ def _unary_form(value: Value) -> tuple[Op, tuple[int, ...]] | None:
 
 
 MAX_COLUMNS = 400
-"""How many values of an iteration are looked at, with what they are made of."""
+"""The largest number of columns considered for rematerialization."""
 
 
 def values_to_rematerialize(columns: Iterable[Column]) -> frozenset[int]:
-    """Return the ids of values that iterations rematerialize, so that as few as possible are saved for them: of
-    `columns`, and of what these are computed from, those of the first iteration. Empty where nothing is won."""
+    """Return the ids of values that iterations recompute, so that they save as few values as possible.
+
+    The ids are those of the first iteration, for `columns` and their inputs. Empty if nothing is saved less.
+    """
     saved_columns = {id(column[0]): column for column in columns}
     graph = networkx.DiGraph()
     looked_at, waiting = dict(saved_columns), deque(saved_columns.values())
@@ -378,8 +388,10 @@ def values_to_rematerialize(columns: Iterable[Column]) -> frozenset[int]:
 
 
 def _input_columns(column: Column) -> list[Column] | None:
-    """Return the columns that a column is computed from, but for what is the same in all iterations; None where its
-    values differ in operation."""
+    """Return the input columns of a column, without values that all iterations share.
+
+    Returns None if the operations of the column differ.
+    """
     if not isinstance(column[0], Compute) or not is_same_operation(column):
         return None
     inputs = zip(*(v.inputs for v in column), strict=True)

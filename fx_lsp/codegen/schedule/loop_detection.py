@@ -1,9 +1,9 @@
-"""Kernels that do the same again and again, as a loop: over time, where a step takes what the step before it left.
+"""Turn kernels that repeat the same steps into loops, such as a loop over time in a recurrent network.
 
-Each value knows the iteration of the operation that it is from. Stores into one tensor, each as far from the one before
-it, are of one iteration after the other; where there are none, what the iterations leave for what is behind the loop is
-what they are for. The first and the last iterations may be others. What an iteration takes of what was computed before
-all of them, as backward does of the steps that it computes again, is computed in a loop of its own, which saves it.
+Each value records the iteration of the operation that it comes from. Stores into one tensor at a constant distance
+belong to consecutive iterations. Without such stores, the results of an iteration are the values that later code uses.
+The first and the last iterations may differ. If the iterations of a backward take values of a forward that is
+recomputed, a loop of its own computes and saves these.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from fx_lsp.codegen.ir.values import AtomicAdd, Compute, Load, Reduction, Store,
 from fx_lsp.codegen.schedule.loop_body import IterationsDiffer, LoopMatching, values_to_rematerialize
 
 MIN_LOOP_STEPS = 4
-"""From how many iterations on there is a loop."""
+"""The least number of iterations for a loop."""
 
 MAX_PEELED = 3
-"""How many iterations may come before the loop because they are others."""
+"""The largest number of differing iterations before the loop."""
 
 MAX_SAVED_ITERATIONS = 32
-"""Of how many iterations something may be saved."""
+"""The largest number of iterations of which values may be saved."""
 
 
 def detect_loop(stores: Sequence[Store]) -> LoopKernel | None:
-    """Return the loop that stores amount to, or None."""
+    """Return the loop that computes some stores, or None."""
     by_buffer: dict[str, list[Store]] = {}
     for store in stores:
         by_buffer.setdefault(store.buffer.name, []).append(store)
@@ -55,13 +55,15 @@ def detect_loop(stores: Sequence[Store]) -> LoopKernel | None:
 
 
 def iteration_of(value: Value) -> Iteration | None:
-    """Return the iteration of the operation that a value is from."""
+    """Return the iteration of the operation that a value comes from, or None."""
     return facts_of(value.node).iteration if value.node is not None else None
 
 
 def _iteration_rows(several: Sequence[Sequence[Store]]) -> list[list[Store]]:
-    """Return what is stored in each iteration, of stores into several tensors. Where all iterations store the same, or
-    none is known, they are in the order of the stores."""
+    """Return the stores of each iteration, for stores into several tensors.
+
+    They are in the order of the stores if all are of the same iteration or if no iteration is known.
+    """
     rows: dict[int, list[Store]] = {}
     for stores in several:
         iterations = [(k, i) for k, s in enumerate(stores) if (i := iteration_of(s.value)) is not None]
@@ -75,8 +77,11 @@ def _iteration_rows(several: Sequence[Sequence[Store]]) -> list[list[Store]]:
 
 
 def _states(values: Sequence[Value]) -> Iterator[list[Value]]:
-    """Yield what an operation of the body makes in each iteration, if that is taken by another iteration or by what is
-    behind the loop: what there is in the most iterations first, then the latter, then what is made last."""
+    """Yield the results of an operation of the body, one for each iteration, if other iterations or later code use
+    them.
+
+    Those with the most iterations come first, then those that later code uses, then the latest.
+    """
     users: dict[int, list[Value]] = {}
     for value in values:
         for each in value.inputs:
@@ -98,8 +103,10 @@ def _states(values: Sequence[Value]) -> Iterator[list[Value]]:
 
 
 def _attempts(rows: list[list[Store]], several: int) -> Iterator[tuple[list[list[Store]], list[Store], int, bool]]:
-    """Yield what of `rows` may be in a loop, the stores behind it, its first iteration, and whether it loads again;
-    then the same from the last to the first, for what another loop makes, of which each iteration is needed besides."""
+    """Yield candidates: the rows of a loop, the stores behind it, its first iteration, and whether it loads again.
+
+    Candidates in reverse order follow, for backward loops over the iterations of another loop.
+    """
     for ordered in (rows, rows[::-1]):
         whole = [k for k, row in enumerate(ordered) if len(row) == several] or [len(ordered)]
         for end in range(len(ordered), max(len(ordered) - MAX_PEELED, MIN_LOOP_STEPS - 1) - 1, -1):
@@ -110,13 +117,13 @@ def _attempts(rows: list[list[Store]], several: int) -> Iterator[tuple[list[list
 
 
 def _ordered_stores(stores: Sequence[Store]) -> list[Store]:
-    """Return stores into one tensor as they follow one another in it; what needs the most comes last."""
+    """Return stores into one tensor in the order of their addresses, or reversed: the most expensive one comes last."""
     ordered = sorted(stores, key=lambda store: store.index.subs(dict.fromkeys(store.index.free_symbols, 1 << 10)))
     return ordered if _cost(ordered[0].value) <= _cost(ordered[-1].value) else ordered[::-1]
 
 
 def _loop_without_stores(stores: Sequence[Store]) -> LoopKernel | None:
-    """Return the loop of steps that store nothing themselves, or None."""
+    """Return the loop of iterations that store nothing themselves, or None."""
     values = list(values_of(v for s in stores for v in s.values))
     for rows in chain([_longest_sum(values)], _states(values)):
         for first, reloads in product(range(MAX_PEELED + 1) if len(rows) >= MIN_STORELESS_STEPS else (), (False, True)):
@@ -142,8 +149,10 @@ def _longest_sum(values: Sequence[Value]) -> list[Value]:
 def _match_loop(
     rows: Sequence[Sequence[Value]], first: int, reloads: bool, others: Iterable[Store]
 ) -> tuple[Loop, tuple[Store, ...], tuple[Store, ...], LoopMatching]:
-    """Return the loop over `rows` from `first` on, which keeps as little as it can, the stores that do not need it, and
-    those that do, and how it was found. Raises IterationsDiffer."""
+    """Return the loop over `rows` from `first` on, the stores independent of it, the dependent ones, and its matching.
+
+    The loop saves as few values as possible. Raises IterationsDiffer.
+    """
     keeps = len(rows) - first <= MAX_SAVED_ITERATIONS
     matching = LoopMatching(rows, first, keeps, reloads)
     before, after = _split_by_dependence(others, matching)
@@ -158,19 +167,18 @@ def _match_loop(
 def _split_by_dependence(
     stores: Iterable[Store], matching: LoopMatching
 ) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
-    """Return stores that do not need the loop, and those that do."""
+    """Return the stores that do not depend on the loop, and those that do."""
     dependences = [(matching.depends(s.value), s) for s in stores]
     return tuple(s for needs, s in dependences if not needs), tuple(s for needs, s in dependences if needs)
 
 
 def _cost(value: Value) -> int:
-    """Return how many values a value is computed from: more from iteration to iteration, where one takes what another
-    left."""
+    """Return the number of values that a value is computed from. It grows from iteration to iteration."""
     return sum(1 for _ in values_of([value]))
 
 
 def _loop_of_stores(rows: Sequence[Sequence[Store]], others: Iterable[Store], first: int, reloads: bool) -> LoopKernel:
-    """Return the loop over `rows` from `first` on, beside other stores. Raises IterationsDiffer."""
+    """Return the loop over `rows` from `first` on, with other stores. Raises IterationsDiffer."""
     loop, before, after, matching = _match_loop([[s.value for s in row] for row in rows], first, reloads, others)
     columns = zip(*rows[first:], strict=True)
     body = [
@@ -183,15 +191,14 @@ def _loop_of_stores(rows: Sequence[Sequence[Store]], others: Iterable[Store], fi
 def _with_producer(
     loop: Loop, before: tuple[Store, ...], body: tuple[Store, ...], after: tuple[Store, ...]
 ) -> LoopKernel:
-    """Return the loop with the producer of what its iterations take. Raises IterationsDiffer."""
+    """Return the loop with the producer of its inputs. Raises IterationsDiffer."""
     used = [s.value for s in (*before, *body, *after)]
     used += [v for c in loop.carried for v in (c.start, c.following)]
     return LoopKernel(loop, before, body, after, _producer_loop(loop, used) if loop.inputs else None)
 
 
 def _producer_loop(loop: Loop, used: Sequence[Value]) -> ProducerLoop:
-    """Return the loop that makes what `loop` takes in each iteration. `used` is what is needed besides. Raises
-    IterationsDiffer."""
+    """Return the loop that computes the inputs of `loop`. `used` are other values needed. Raises IterationsDiffer."""
     columns = [k.values for k in loop.inputs]
     backwards = sum(_cost(c[0]) for c in columns) > sum(_cost(c[-1]) for c in columns)
     if backwards:
@@ -210,7 +217,7 @@ def _producer_loop(loop: Loop, used: Sequence[Value]) -> ProducerLoop:
 
 
 def _extended_columns(columns: Sequence[tuple[Value, ...]], used: Sequence[Value]) -> list[tuple[Value, ...]]:
-    """Return columns with the values of one more iteration, which are needed, too; [] where there are none."""
+    """Return columns with the values of one more iteration, if these are used, too. Returns [] if they are not."""
     column_values = values_of(v for c in columns for v in c)
     needed = {key: v for v in values_of(used, map(id, column_values)) if (key := _moved(v, v)) is not None}
     following = [needed.get(_moved(column[-1], column[-2])) for column in columns]
@@ -219,8 +226,7 @@ def _extended_columns(columns: Sequence[tuple[Value, ...]], used: Sequence[Value
 
 
 def _moved(value: Value, before: Value) -> Any:
-    """Return a key of the value that comes after `value` as that does after the one `before` it; None for what is in no
-    iteration."""
+    """Return a key of the value that follows `value` at the distance from `before`, or None outside of iterations."""
     if isinstance(value, Load) and isinstance(before, Load):
         return value.buffer.name, sympy.expand(2 * value.index - before.index)
     last, earlier = iteration_of(value), iteration_of(before)
@@ -228,4 +234,4 @@ def _moved(value: Value, before: Value) -> Any:
 
 
 MIN_STORELESS_STEPS = 6
-"""From how many steps on there is a loop that stores nothing itself, but adds up what they make, or leaves a state."""
+"""The least number of iterations for a loop that stores nothing itself but accumulates a sum or leaves a state."""

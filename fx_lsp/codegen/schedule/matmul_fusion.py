@@ -1,7 +1,6 @@
-"""Matmuls that are worth a kernel of their own: those whose result is computed on, element by element, before it is
-stored.
+"""Matmuls with a kernel of their own: those whose result feeds element-wise operations before it is stored.
 
-A matmul alone stays a call: the libraries behind ATen are hard to beat at it.
+A matmul without an epilogue stays a call of ATen, because its libraries are hard to beat.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from fx_lsp.codegen.schedule.fusion import is_anchor_reduction
 from fx_lsp.codegen.schedule.matmul_tiling import tile_matmul
 
 MAX_RECOMPUTED = 4
-"""How many times a kernel may compute an operand on its way from memory: once for each block of the other's side."""
+"""The largest number of times that a kernel may recompute an operand: once for each block of the other operand."""
 ASSUMED_BLOCK = 128
 MAX_DEPTH = 1024
 MAX_DEPTH_WITH_TMA = 4096
 MAX_DEPTH_WITH_RESULT = 128
-"""The most elements that a template kernel sums: beyond, the library's speed makes up for a pass over the result. The
-last is for kernels that store the result, too, and save no more than reading it."""
+"""The largest depths (elements summed) for a template kernel. Above them the library is faster, even with another pass
+over the result. `MAX_DEPTH_WITH_RESULT` is for kernels that store the result, too, and save only reading it.
+"""
 MAX_GRID = 65535
-"""The most programs that a launch has along its last dimension, which is that of batches."""
+"""The largest number of programs along the last dimension of a launch: the batches."""
 _MOVES = ("aten.clone.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.expand.default")
 
 
 def has_kernel(node: fx.Node) -> bool:
-    """Return whether Triton multiplies what a matmul multiplies, and there are several rows, columns and elements to
-    sum."""
+    """Return True if Triton multiplies the dtype of a matmul, and its rows, columns and depth are more than one."""
     left, right = matmul_operands(node)
     dtype = left.meta["val"].dtype
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
@@ -53,8 +52,7 @@ def has_kernel(node: fx.Node) -> bool:
 
 
 def _is_deep(values: MatmulValues, saved: int, choices: Choices) -> bool:
-    """Return whether a matmul sums so much for each element that the library's speed is worth more than `saved`
-    tensors."""
+    """Return True if a matmul is so deep that the library is faster, although the kernel saves `saved` tensors."""
     tiling = tile_matmul(values, choices)
     deepest = MAX_DEPTH if tiling.matrices is None else MAX_DEPTH_WITH_TMA
     depth = tiling.depth.size
@@ -62,7 +60,7 @@ def _is_deep(values: MatmulValues, saved: int, choices: Choices) -> bool:
 
 
 def matmul_with_epilogue(node: fx.Node, choices: Choices) -> Matmul | None:
-    """Return a matmul with what its kernel computes besides, or None where it is not worth one, or has none."""
+    """Return a matmul with its epilogue, or None if it has none or if a kernel is not worthwhile."""
     always = choices.matmul == "always"
     rejected: set[fx.Node] = set()
     stored: set[fx.Node] = set()
@@ -91,18 +89,17 @@ def matmul_with_epilogue(node: fx.Node, choices: Choices) -> Matmul | None:
 
 
 def _values_in(subgraph: Subgraph, node: fx.Node, results: Iterable[fx.Node]) -> MatmulValues:
-    """Return the values of the kernel of a matmul in a copy of its part of the graph. Raises NotFusible."""
+    """Return the values of a matmul kernel in a copy of its part of the graph. Raises NotFusible."""
     memory = {copy: buffer_of(copy, copy.name) for copy in subgraph.reads}
     targets = {subgraph.of[r]: WriteTarget(r, shape_of(r), buffer_of(r, r.name)) for r in results}
     return matmul_values(subgraph.of[node], memory, targets)
 
 
-# what is computed of the result
+# the epilogue nodes
 
 
 def _epilogue_region(node: fx.Node, rejected: Collection[fx.Node]) -> dict[fx.Node, None]:
-    """Find what is computed of a matmul and of nothing that comes after it, with as many elements as it has, in
-    order."""
+    """Find the nodes computed only from a matmul and nodes before it, with as many elements, in order."""
     after, region, size = {node}, {node: None}, count(shape_of(node))
     other = node.next
     while other.op != "root":
@@ -117,22 +114,23 @@ def _epilogue_region(node: fx.Node, rejected: Collection[fx.Node]) -> dict[fx.No
 
 
 def _is_element_wise(node: fx.Node) -> bool:
-    """Return whether a node can be part of a kernel that computes each element of it from a few others."""
+    """Return True if a node can be part of a kernel that computes each element from a few others."""
     fits = isinstance(node.meta.get("val"), torch.Tensor) and lowering_of(node) is not None
     return fits and not stays_call(node) and not is_anchor_reduction(node)
 
 
 @dataclass(frozen=True)
 class _StoredResults:
-    """The nodes that a kernel stores, in order, and how many tensors of the result's size less are read and written
-    with it."""
+    """The nodes that a kernel stores, in order, and the number of tensors of the result's size that it saves
+    to move.
+    """
 
     nodes: tuple[fx.Node, ...]
     saved: int
 
 
 def _stored_results(node: fx.Node, region: dict[fx.Node, None]) -> _StoredResults:
-    """Return the nodes of a region that have to be in memory anyway, and those on the way to them that others need."""
+    """Return the nodes of a region that must be in memory, and those on the way to them that others need."""
     stored = [n for n in region if not is_view(n) and _is_stored(n, node)]
     inside = _between(node, stored, region) or {node}
     needed = {_base(n) for n in inside if any(u not in inside for u in n.users)}
@@ -160,19 +158,19 @@ def _with_views(node: fx.Node) -> Iterable[fx.Node]:
 
 
 def _is_stored(node: fx.Node, matmul: fx.Node) -> bool:
-    """Return whether a node has to be in memory for another than `matmul`: for a call, or because it is returned."""
+    """Return True if a node must be in memory for a user other than `matmul`: a call, or the output of the graph."""
     users = [u for view in _with_views(node) for u in view.users if u is not matmul]
     return any(u.op == "output" or (u.op == "call_function" and stays_call(u) and not is_empty(u)) for u in users)
 
 
 def _read_by_others(node: fx.Node, inside: Collection[fx.Node]) -> bool:
-    """Return whether a kernel outside of a region computes on a node."""
+    """Return True if a kernel outside a region reads a node."""
     users = [u for view in _with_views(node) for u in view.users if u not in inside]
     return any(u.op == "call_function" and not is_view(u) and not stays_call(u) for u in users)
 
 
 def _between(first: fx.Node, last: Iterable[fx.Node], region: Collection[fx.Node]) -> set[fx.Node]:
-    """Return the nodes of a region that some of its nodes are computed from, they themselves too."""
+    """Return the nodes of a region that the `last` nodes are computed from, including these."""
     between: set[fx.Node] = set()
     stack = list(last)
     while stack:
@@ -183,14 +181,13 @@ def _between(first: fx.Node, last: Iterable[fx.Node], region: Collection[fx.Node
     return between
 
 
-# what is read
+# the tensors read
 
 
 def _tensors_read(
     node: fx.Node, results: Collection[fx.Node], region: Collection[fx.Node], stored: Collection[fx.Node]
 ) -> tuple[fx.Node, ...]:
-    """Return the tensors that a kernel reads: operands where they are in memory, and what the epilogue takes
-    besides."""
+    """Return the tensors that a kernel reads: the sources of its operands, and the other inputs of the epilogue."""
     left, right = matmul_operands(node)
     reads: dict[fx.Node, None] = {}
     for operand, other in ((left, right), (right, left)):
@@ -214,7 +211,7 @@ def _tensors_read(
 
 
 def _is_in_memory(node: fx.Node, matmul: fx.Node) -> bool:
-    """Return whether a node will be in memory, whatever becomes of `matmul`."""
+    """Return True if a node will be in memory, independent of `matmul`."""
     if node.op != "call_function" or lowering_of(node) is None or is_anchor_reduction(node):
         return True
     source = node.args[0] if node.args else None
@@ -228,8 +225,8 @@ def _is_in_memory(node: fx.Node, matmul: fx.Node) -> bool:
 def _operand_source(operand: fx.Node, matmul: fx.Node, times: int, stored: Collection[fx.Node]) -> fx.Node:
     """Return the tensor that a kernel reads an operand from.
 
-    That is where it, or the one tensor that it is computed from, is in memory: a kernel does what only moves elements
-    itself, and computes what it needs a few `times`. Everything else is stored before.
+    It is the operand itself, or the one tensor that it is computed from, if that is in memory. The kernel performs
+    views and copies itself, and computes an element up to a few `times`. Everything else is stored first.
     """
     current, last = operand, operand
     first: fx.Node | None = None

@@ -1,7 +1,7 @@
-"""How the kernel of a matmul is cut into tiles, and what it reads those of its operands with.
+"""The tiles of a matmul kernel, and how it reads its operands.
 
-TMA reads whole tiles of matrices in memory (Hopper), which need no masks and no registers. On chips without it Triton
-makes ordinary loads of them.
+TMA (Hopper) reads whole tiles of matrices in memory without masks or registers. On chips without it Triton emits
+ordinary loads instead.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from fx_lsp.codegen.lower.matmul import MatmulValues, matmul_operands
 from fx_lsp.codegen.schedule.tiling import merge_axes
 
 TILE_GROUP = 8
-"""How many columns of tiles are gone through together, so that their operands stay in the L2 cache."""
+"""The number of tile columns processed together, so that their operands stay in the L2 cache."""
 
 _HALF = ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 4), (64, 256, 64, 4, 4), (64, 128, 64, 4, 4))
 _FLAT = ((64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 128, 128, 4, 4), (16, 64, 128, 4, 5), (16, 32, 256, 2, 4))
 _SINGLE = ((128, 128, 32, 8, 3), (128, 64, 32, 4, 3), (64, 128, 32, 4, 3), (64, 64, 32, 4, 3), (32, 64, 32, 4, 3))
-"""Sizes of tiles (rows, columns, what is summed at a time), warps, stages: for half precision, few rows, float32."""
+"""Tile configurations (rows, columns, depth, warps, stages) for half precision, for few rows, and for float32."""
 MAX_FLAT_ROWS = 64
-"""With how many rows at most the tiles are those for few."""
+"""The largest number of rows that uses the configurations for few rows."""
 MIN_TMA_DEPTH = 64
-"""With how few elements to sum TMA has nothing to read ahead."""
+"""The least depth for TMA; below it, TMA has nothing to prefetch."""
 
 
 @dataclass(frozen=True)
 class MatmulTiling:
-    """The dimensions of a matmul: the rows and columns of its result, what is summed, and the batches, if any.
+    """The dimensions of a matmul: rows and columns of its result, the summed dimension, and the batches, if any.
 
-    `operands` are the values that are multiplied, `dtype` what they are multiplied in. `matrices` are the two that TMA
-    reads tiles of; None where the kernel loads elements.
+    `operands` are the multiplied values and `dtype` the dtype they are multiplied in. `matrices` are the two that TMA
+    reads tiles of, or None if the kernel loads elements.
     """
 
     tile: Tile
@@ -90,8 +90,9 @@ def _is_more(size: Index, least: int) -> bool:
 
 
 def matmul_configs(m: Index, n: Index, k: Index, dtype: torch.dtype) -> tuple[Config, ...]:
-    """Return configurations for the sizes of a matmul, those that are symbols taken to be large: none is larger than
-    it."""
+    """Return configurations for an (m, k) x (k, n) matmul. Blocks are no larger than the sizes; symbolic sizes count as
+    large.
+    """
     rows, columns, depth = (max(16, power_of_two(int(s))) if s.is_Integer else 4096 for s in (m, n, k))
     whole = next((b for b in (64, 32) if bool(sympy.Mod(k, b) == 0)), 64)
     distinct: dict[tuple[tuple[str, int], ...], Config] = {}
@@ -109,21 +110,21 @@ def matmul_configs(m: Index, n: Index, k: Index, dtype: torch.dtype) -> tuple[Co
 
 
 def _as_stored(value: Value, dtype: torch.dtype) -> Value:
-    """Return an operand in its own dtype where it is only loaded: half precision needs no detour over float32."""
+    """Return an operand in its stored dtype if it is only loaded: half precision needs no conversion to float32."""
     return replace(value, dtype=dtype) if isinstance(value, Load) and value.buffer.dtype == dtype else value
 
 
 TMA_ALIGNMENT = 16
-"""What the address of a matrix and the bytes between its rows are multiples of (CUDA driver API, tensor maps)."""
+"""The required alignment, in bytes, of a matrix and of its row stride (CUDA driver API, tensor maps)."""
 
 
 MAX_TMA_DIMENSIONS = 5
-"""How many dimensions TMA reads along."""
+"""The largest number of dimensions that TMA reads along."""
 
 
 @dataclass(frozen=True)
 class BatchAxis:
-    """An axis of batches: how many there are, and how many elements lie between one and the next."""
+    """A batch axis: its size, and the stride between one batch and the next in elements."""
 
     axis: sympy.Symbol
     size: Index
@@ -132,8 +133,11 @@ class BatchAxis:
 
 @dataclass(frozen=True)
 class TmaMatrix:
-    """Matrices in memory, one for each element of the `outer` axes: their dimensions, how many elements lie between
-    their rows, and, of the tile that is wanted, whether that is `turned`, a column for each row in memory."""
+    """A matrix in memory for each element of the `outer` axes.
+
+    It has the row and column dimensions, the row stride in elements, and `turned`: whether the wanted tile is the
+    transpose of the tile in memory.
+    """
 
     buffer: Buffer
     outer: tuple[BatchAxis, ...]
@@ -143,7 +147,7 @@ class TmaMatrix:
     turned: bool
 
     def descriptor(self) -> str:
-        """Return the call that makes the descriptor of all of them."""
+        """Return the Triton call that makes the descriptor of all matrices."""
         rows, columns = self.rows.size_name, self.columns.size_name
         size_texts = {
             self.columns.size: columns,
@@ -156,18 +160,16 @@ class TmaMatrix:
         return f"tl.make_tensor_descriptor({self.buffer.name}_ptr, {', '.join(lists)})"
 
     def tile(self, descriptor: str, place: Sequence[str]) -> str:
-        """Return the call that reads the tile that begins at a place: one number for each of its dimensions in
-        memory."""
+        """Return the Triton call that reads the tile at a place: one offset for each dimension in memory."""
         blocks = f"{self.rows.block_name}, {self.columns.block_name}"
         flat = f".reshape({blocks})" if self.outer else ""
         return f"{descriptor}.load([{', '.join(place)}]){flat}{'.T' if self.turned else ''}"
 
 
 def tma_matrix(value: Value, tall: Dim, wide: Dim, batch: Dim, tile: Tile) -> TmaMatrix | None:
-    """Return the matrices that an operand with a row for each element of `tall` and a column for each of `wide` is read
-    from.
+    """Return the matrices of an operand with a row for each element of `tall` and a column for each element of `wide`.
 
-    None where it is computed, or does not lie in memory as TMA takes it.
+    Returns None if the operand is computed, or if TMA does not support its layout in memory.
     """
     if not isinstance(value, Load) or value.guard or value.indirect or value.dtype != value.buffer.dtype:
         return None
@@ -191,7 +193,7 @@ def tma_matrix(value: Value, tall: Dim, wide: Dim, batch: Dim, tile: Tile) -> Tm
 
 
 def _common_step(index: Index, axes: Sequence[sympy.Symbol], sizes: Coords) -> Index | None:
-    """Return the step of an index along some axes together; None where that is not always as much."""
+    """Return the one stride of an index along some axes taken together, or None if it is not uniform."""
     step = coefficient(index, axes[-1]) if axes else None
     even = step is not None and all(
         sympy.expand((coefficient(index, a) or 0) - step * count(sizes[i + 1 :])) == 0 for i, a in enumerate(axes)
@@ -200,10 +202,10 @@ def _common_step(index: Index, axes: Sequence[sympy.Symbol], sizes: Coords) -> I
 
 
 def _flat_index(dim: Dim) -> Index:
-    """Return the number of an element, counted through all axes of a dimension."""
+    """Return the flat index of an element over all axes of a dimension."""
     return sum(a * count(dim.sizes[i + 1 :]) for i, a in enumerate(dim.axes))
 
 
 def _is_aligned(stride: Index) -> bool:
-    """Return whether rows that lie so many bytes apart are where TMA looks for them."""
+    """Return True if a row stride in bytes is positive and meets the alignment of TMA."""
     return bool(stride > 0) if stride.is_Integer and stride % TMA_ALIGNMENT == 0 else False

@@ -1,4 +1,4 @@
-"""How a kernel goes through its axes: which of them a program holds at once, which it loops over, which are its own."""
+"""Choose for each axis of a kernel whether a program holds it at once, loops over it, or has a part of it."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from fx_lsp.codegen.ir.values import Coordinate, Guard, Load, Reduction, Scan, S
 from fx_lsp.codegen.lower.builder import Domain
 
 MULTIPROCESSOR_REGISTERS = 65536
-"""How many registers a multiprocessor has for the threads of a program."""
+"""The number of registers of a multiprocessor for the threads of a program."""
 
 MAX_HELD_REGISTERS = 128
-"""How many of a thread's registers may be taken by what a kernel holds all the time, of 255."""
+"""The largest number of registers of a thread, of 255, for values that a kernel holds all the time."""
 
 OTHER_REGISTERS = 32
-"""How many more it needs."""
+"""The number of registers that a thread needs for other values."""
 
 MAX_ELEMENTS_PER_THREAD = 4
-"""How many elements each thread works on, at most, where a kernel holds much of each."""
+"""The largest number of elements for each thread in a kernel that holds many values of each."""
 
 
 @dataclass
 class _MergedAxes:
-    """Axes with their sizes, while they are merged."""
+    """Axes with their sizes during merging."""
 
     sizes: dict[sympy.Symbol, Index]
     merged: dict[sympy.Symbol, Index] = field(default_factory=dict[sympy.Symbol, Index])
 
 
 def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -> Tile:
-    """Return a tile for a kernel that writes `stores`; `hints` are what symbolic sizes were when the graph was made."""
+    """Return the tile of a kernel that writes `stores`. `hints` are the values of symbolic sizes at capture."""
     values, used = list(values_of(v for s in stores for v in s.values)), varying_axes(stores)
     overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
     axes = _MergedAxes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
@@ -53,7 +53,7 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
 
 
 def with_warps_for(tile: Tile, live_values: int) -> Tile:
-    """Return the tile with enough warps for each element of it to have `live_values` values in registers at once."""
+    """Return the tile with enough warps to hold `live_values` values of each element in registers."""
     each = max(1, min(MAX_HELD_REGISTERS // max(1, live_values), MAX_ELEMENTS_PER_THREAD))
     configs: dict[Config, None] = {}
     for config in tile.configs:
@@ -64,8 +64,10 @@ def with_warps_for(tile: Tile, live_values: int) -> Tile:
 
 
 def with_stages(tile: Tile) -> Tile:
-    """Return the tile whose configurations also say how many iterations of a loop are on their way at once, `STAGES`:
-    the fewer, the more a thread loads in each."""
+    """Return the tile with `STAGES` in each configuration: the number of loop iterations in flight.
+
+    The more a thread loads in an iteration, the fewer stages.
+    """
     configs = tuple(replace(c, blocks=(*c.blocks, ("STAGES", _stages_for(tile, c)))) for c in tile.configs)
     return replace(tile, configs=configs)
 
@@ -75,13 +77,13 @@ def _stages_for(tile: Tile, config: Config) -> int:
 
 
 def _elements_at_once(tile: Tile, config: Config) -> int:
-    """Return the number of elements of a tile that a program works on at once."""
+    """Return the number of elements of a tile that a program processes at once."""
     blocks = dict(config.blocks)
     return math.prod(blocks.get(d.block_name, d.block) for d in tile.dims)
 
 
 def without_loop(tile: Tile) -> Tile | None:
-    """Return the tile with all that it would go through in steps held at once; None where that is too much."""
+    """Return the tile without its loop, all looped elements held at once. Returns None if they are too many."""
     loop = next((d for d in tile.dims if d.role == "loop"), None)
     if loop is None:
         return tile
@@ -105,7 +107,7 @@ def without_loop(tile: Tile) -> Tile | None:
 
 
 def crosses_reductions(tile: Tile, stores: Sequence[Store]) -> bool:
-    """Return whether something that is reduced at once needs what is reduced step by step."""
+    """Return True if a reduction that runs at once depends on one that runs in the loop."""
     stepped = {a for d in tile.dims if d.role == "loop" for a in d.axes}
     late: set[int] = set()
     for value in values_of(v for s in stores for v in s.values):
@@ -120,7 +122,7 @@ def crosses_reductions(tile: Tile, stores: Sequence[Store]) -> bool:
 
 
 def varying_axes(stores: Sequence[Store]) -> set[sympy.Symbol]:
-    """Return the axes along which something of what a kernel computes varies."""
+    """Return the axes along which a value or a store of a kernel varies."""
     values = values_of(v for s in stores for v in s.values)
     return {a for v in values for a in v.axes} | {a for s in stores for a in s.axes}
 
@@ -141,9 +143,9 @@ def merge_axes(
     stores: Sequence[Store],
     apart: Sequence[tuple[sympy.Symbol, ...]],
 ) -> tuple[dict[sympy.Symbol, Index], Mapping[sympy.Symbol, Index]]:
-    """Return axes of which neighbours are one where every index treats them so, but not across the bounds of `apart`.
+    """Return axes with neighbours merged if every index treats them as one, but not across the boundaries of `apart`.
 
-    Returns what is left of them, and what stands for those that are gone.
+    Returns the sizes of the remaining axes, and the expressions that replace the merged ones.
     """
     axes = _MergedAxes(dict(sizes))
     _merge_neighbours(axes, _indices(values, stores), list(apart))
@@ -155,7 +157,7 @@ def _guard_indices(guard: Guard) -> list[Index]:
 
 
 def _merge_neighbours(axes: _MergedAxes, indices: list[Index], overs: list[tuple[sympy.Symbol, ...]]) -> None:
-    """Make one axis of neighbours that every index treats as one."""
+    """Merge neighbouring axes that every index treats as one."""
     order = list(axes.sizes)
     position = len(order) - 2
     while position >= 0:
@@ -181,8 +183,7 @@ def _can_merge(index: Index, outer: sympy.Symbol, inner: sympy.Symbol, size: Ind
 def _contiguous_bytes(
     values: Iterable[Value], stores: Iterable[Store], axes: _MergedAxes, hints: Mapping[str, int]
 ) -> dict[sympy.Symbol, int]:
-    """Return, for each axis, how many bytes of thousand elements that the kernel runs over lie next to each other along
-    it."""
+    """Return for each axis the number of contiguous bytes along it for every thousand elements of the kernel."""
     weights = dict.fromkeys(axes.sizes, 0)
     accesses = [(v.index, v.buffer, v.axes) for v in values if isinstance(v, Load)]
     accesses += [(s.index, s.buffer, s.axes) for s in stores]
@@ -267,8 +268,10 @@ def _reduction_tile(
 
 
 def _column_sum_configs(width: int, times: int, depth: int) -> tuple[Config, ...]:
-    """Return blocks for sums of `depth` rows, `times` as often: wide ones where there are enough of them, for whole
-    pages of memory, narrow ones where there are not enough for all of a GPU."""
+    """Return configurations for column sums of `depth` rows and `width` columns, computed `times` times.
+
+    Blocks are wide if there are enough columns, to read whole pages, and narrow if there are too few to fill a GPU.
+    """
     tallest = max(2, power_of_two(depth))
     block = min(power_of_two(width), 128)
     if width * times >= TARGET_PROGRAMS * 512 and width >= 2048:
@@ -287,7 +290,7 @@ def _column_sum_configs(width: int, times: int, depth: int) -> tuple[Config, ...
 def _neighbouring_axes(
     axes: _MergedAxes, result_axes: Sequence[sympy.Symbol], last: sympy.Symbol, indices: Sequence[Index]
 ) -> list[sympy.Symbol]:
-    """Return `last`, and the axes outside of it whose elements follow on its own wherever something depends on them."""
+    """Return `last` and the axes before it that are contiguous with it in every index."""
     neighbours = [last]
     for axis in reversed(result_axes[: result_axes.index(last)]):
         behind = count(axes.sizes[a] for a in neighbours)
@@ -309,7 +312,7 @@ def _row_tile(
     total: Index,
     hints: Mapping[str, int],
 ) -> Tile:
-    """Return programs that reduce along contiguous elements: whole rows where they fit."""
+    """Return the tile of a reduction along contiguous elements. Whole rows are held at once if they fit."""
     dims: list[Dim] = []
     if total.is_Integer and int(total) <= MAX_ROW_ELEMENTS:
         block = power_of_two(int(total))
@@ -332,7 +335,7 @@ def _row_tile(
 
 
 def _row_and_column_tile(axes: _MergedAxes, overs: list[tuple[sympy.Symbol, ...]]) -> Tile:
-    """Return rows that are reduced one after the other, while sums over the rows build up."""
+    """Return the tile of rows that are reduced one after the other while sums over the rows accumulate."""
     last = list(axes.sizes)[-1]
     inner = next(o for o in overs if last in o)
     outer = next(o for o in overs if o is not inner)

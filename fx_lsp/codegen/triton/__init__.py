@@ -1,1 +1,1 @@
-"""Values to statements to text: the kernels."""
+"""Write kernels: from values to statements to text."""

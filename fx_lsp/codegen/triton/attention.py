@@ -1,6 +1,4 @@
-"""What kernels for attention have in common: tiles of scores, of the operands that they are made of, and which tiles a
-causal mask or a window leaves.
-"""
+"""Parts that attention kernels share: tiles of scores and of operands, and the tiles inside a causal mask or window."""
 
 from __future__ import annotations
 
@@ -61,17 +59,17 @@ from fx_lsp.codegen.triton.expressions import KernelWriter, TileStrategy
 from fx_lsp.codegen.triton.reductions import LOG2_E, Accumulator, TileProduct, dot, write_reductions
 
 BATCH = sympy.Symbol("batch")
-"""Stands for the batch that a program computes, as a dimension of its tile."""
+"""The batch that a program computes, as a dimension of its tile."""
 
 MAX_MODERATE = 1e30
-"""How large numbers may be that others are added to and multiplied with, so that the results are finite."""
+"""The largest absolute value of a constant in scores whose products are certain to stay finite."""
 
 
 class AttentionTiles:
-    """Writes the parts that attention kernels have in common: tiles of scores over rows (m) and columns (n), operands
-    over those and a depth.
+    """Write the parts that attention kernels share: tiles of scores, rows (m) by columns (n), and of operands.
 
-    `fixed` is the dimension that a program keeps ("m" or "n"); it loops over the other.
+    Operands have a row for each m or n, and a depth. `fixed` is the dimension that a program keeps ("m" or "n"); it
+    loops over the other.
     """
 
     def __init__(
@@ -120,7 +118,7 @@ class AttentionTiles:
     # how things are written
 
     def _columns(self, axes: Collection[sympy.Basic]) -> str:
-        """Return the columns of scores, or, where there is a depth, as rows of an operand."""
+        """Return the columns of scores, shaped as rows of an operand if there is a depth."""
         return "cols[None, :]" if self.depths.keys().isdisjoint(axes) else "cols[:, None]"
 
     def _axis_names(self, writer: KernelWriter, index: Index) -> dict[sympy.Symbol, str]:
@@ -141,7 +139,7 @@ class AttentionTiles:
         return parts
 
     def _masked(self, writer: KernelWriter, value: Value) -> ast.expr | None:
-        """Write a value that is behind a causal mask: it is masked in those tiles only that the bound goes through."""
+        """Write a value behind a causal mask. The mask is applied only in tiles that its bound crosses."""
         mask = causal_mask(value, self.m, self.n) if writer.in_loop and writer.loop is self.stepped else None
         if mask is None:
             return None
@@ -156,7 +154,7 @@ class AttentionTiles:
     # parts
 
     def depth_axis(self, size: Index) -> sympy.Symbol:
-        """Return an axis for the inner dimension of an operand; those of one size share theirs."""
+        """Return an axis for the inner dimension of an operand. Operands of the same depth share it."""
         for axis in self.depths:
             if self.space.sizes[axis] == size:
                 return axis
@@ -167,10 +165,9 @@ class AttentionTiles:
         return axis
 
     def operand(self, node: fx.Node, row: sympy.Symbol, depth: sympy.Symbol, transposed: bool) -> Value:
-        """Return the tile of an operand, with a row for each `row`; `transposed` where the tensor has them the other
-        way.
+        """Return the tile of an operand with a row for each `row`. `node` is a node of the subgraph.
 
-        `node` is one of the piece.
+        `transposed` is True if the tensor has the depth before the rows.
         """
         at = (depth, row) if transposed else (row, depth)
         value = self.builder.lower(node, (self.b, *at) if self.batched else at)
@@ -182,8 +179,9 @@ class AttentionTiles:
         return value
 
     def operand_tile(self, value: Value, dtype: torch.dtype) -> ast.expr:
-        """Return an operand as it is written; what was loaded as half precision stays so, and what is computed has a
-        name."""
+        """Return an operand as an expression. Loaded half precision is not converted; a computed operand gets
+        a name.
+        """
         if id(value) in self.computed:
             return self.computed[id(value)]
         expr = self.writer.ref(value)
@@ -196,7 +194,7 @@ class AttentionTiles:
         return self.computed[id(value)]
 
     def sides(self, product: fx.Node) -> tuple[Value, Value]:
-        """Return the operands of a product that makes scores: rows of m, and rows of n."""
+        """Return the operands of a product that computes scores: one with the rows m, one with the rows n."""
         left: Any
         right: Any
         left, right = self.subgraph.of[product].args[:2]
@@ -204,25 +202,26 @@ class AttentionTiles:
         return self.operand(left, self.m, depth, False), self.operand(right, self.n, depth, True)
 
     def at(self, node: fx.Node, swapped: bool = False) -> Coords:
-        """Return coordinates of what is computed of the scores, at rows and columns; `swapped` where it has columns
-        before rows."""
+        """Return the coordinates of a node computed from scores. `swapped` is True if its columns precede its rows."""
         rows = (self.m, self.layout.m), (self.n, self.layout.n)
         order = (rows[1], rows[0]) if swapped else rows
         axes, sizes = zip((self.b, self.layout.batch), *order, strict=True)
         return self.space.coordinates(linear(axes, contiguous_strides(sizes)), shape_of(node))
 
     def score(self, node: fx.Node, swapped: bool = False) -> Value:
-        """Return the value of what is computed of the scores, at rows and columns."""
+        """Return the value of a node computed from scores, at the current rows and columns."""
         return self.builder.lower(self.subgraph.of[node], self.at(node, swapped))
 
     def bind(self, node: fx.Node, text: str) -> None:
-        """Write what a node computes of the scores as `text` from here on."""
+        """Bind a node computed from scores to the variable `text` from here on."""
         axes = frozenset(s for s in (self.b, self.m, self.n) if s.is_Symbol)
         self.bound[self.subgraph.of[node]] = self.at(node), Variable(torch.float32, node, axes, text)
 
     def bind_weights(self, attention: Attention) -> None:
-        """Compute the weights from here on from the scores and of the maximum and sum of each row: as powers of 2, with
-        what is the same for a row worked out before."""
+        """Bind the weights to powers of 2 of the scores, computed with the maximum and sum of each row.
+
+        Terms that are constant along a row are computed first.
+        """
         weights: Any = self.subgraph.of.get(attention.weights)
         if weights is None or not is_exponential(weights.args[0]):
             return
@@ -240,7 +239,7 @@ class AttentionTiles:
         self.bound[weights] = coords, b.compute(EXP2, (exponent,), torch.float32, attention.weights)
 
     def take(self, values: Sequence[Value]) -> None:
-        """Have the kernel write these values."""
+        """Set the values that the kernel writes."""
         self.writer.symbols = {id(v): s for s, v in self.builder.indirect.items()}
         self.writer.take(values)
 
@@ -251,7 +250,7 @@ class AttentionTiles:
     def sum_of_products(
         self, variable: str, block: str, depth: sympy.Symbol, dtype: torch.dtype, node: fx.Node
     ) -> TileProduct:
-        """Return the sum of products that have a row for each element of a block."""
+        """Return a sum of products with a row for each element of a block."""
         width = dot_block(int(self.space.sizes[depth]))
         return TileProduct(variable, (block, str(width)), dtype, self.precision, node)
 
@@ -265,13 +264,13 @@ class AttentionTiles:
             self.writer.define("batch", tile.program(self.batch) + (".to(tl.int64)" if self.is_large() else ""))
 
     def is_large(self) -> bool:
-        """Return whether an offset may not fit into 32 bits."""
+        """Return True if an offset may exceed 32 bits."""
         return any(
             not all(s.is_Integer for s in b.shape) or int(sympy.prod(b.shape)) >= 2**31 for b in self.buffers.values()
         )
 
     def finished(self, writes: Sequence[Buffer]) -> Kernel:
-        """Return the kernel of what is written."""
+        """Return the kernel written so far."""
         writer, writes = self.writer, list({b.name: b for b in writes}.values())
         buffers = (*writer.reads.values(), *writes)
         size_expressions = (*self.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides)))
@@ -287,7 +286,9 @@ class AttentionTiles:
     def write_loop(
         self, bounds: tuple[str, str], accumulators: Sequence[Accumulator], begin: Callable[[], None]
     ) -> None:
-        """Write a loop over the tiles of the dimension that is not kept; `begin` writes what accumulators take."""
+        """Write a loop over the tiles of the dimension that is not fixed. `begin` writes the inputs of the
+        accumulators.
+        """
         dim, (start, end) = self.stepped, bounds
 
         def write_head() -> None:
@@ -298,7 +299,7 @@ class AttentionTiles:
         write_reductions(self.writer, accumulators, counter, write_head)
 
     def store(self, place: WriteTarget, coords: Coords, text: str) -> None:
-        """Write a tile."""
+        """Write a tile to memory."""
         buffer, index = place.buffer, rejoin_divisions(place.index(self.space, coords))
         axes = frozenset(s for c in coords for s in c.free_symbols)
         mask = self.writer.mask(axes)
@@ -315,13 +316,15 @@ def _no_sizes(writer: KernelWriter, index: Index) -> dict[int, str]:
 
 
 def rounded(scores: ast.expr, dtype: torch.dtype) -> ast.expr:
-    """Return scores, computed in float32, as an operand of a product."""
+    """Return float32 scores converted to the dtype of a product's operands."""
     return scores if dtype is torch.float32 else fill_template(f"a.to({triton_type(dtype)})", {"a": scores})
 
 
 def is_moderate(scores: Value) -> bool:
-    """Return whether scores are sure to stay finite when they are multiplied with a number like 1.44, or are -inf
-    before: they have no mask in memory, and none of the most negative number there is, which a row may be full of."""
+    """Return True if scores stay finite when multiplied with a number like 1.44, or are -inf already.
+
+    They do without a mask in memory and without very large constants, which could fill a whole row.
+    """
     return all(
         not isinstance(v, Load) and not (isinstance(v, Constant) and MAX_MODERATE < abs(v.value) < math.inf)
         for v in values_of([scores])
@@ -329,12 +332,12 @@ def is_moderate(scores: Value) -> bool:
 
 
 def dot_block(size: int) -> int:
-    """Return the block that holds `size` elements: `tl.dot` takes powers of two from 16 on."""
+    """Return the block that holds `size` elements. `tl.dot` takes powers of two from 16 on."""
     return max(16, power_of_two(size))
 
 
 def loop_bounds(tiles: AttentionTiles, values: Sequence[Value], masked: float) -> tuple[str, str]:
-    """Return the bounds of the loop of a kernel, beyond which masks have all values be `masked`."""
+    """Return the loop bounds of a kernel. Outside them, masks set all values to `masked`."""
     m, n, fixed, layout = tiles.m, tiles.n, tiles.fixed, tiles.layout
     program = tiles.writer.tile.program(tiles.kept)
     above, below = causal_offset(values, masked, m, n), causal_offset(values, masked, n, m)
@@ -352,7 +355,7 @@ def loop_bounds(tiles: AttentionTiles, values: Sequence[Value], masked: float) -
 
 @dataclass(frozen=True)
 class CausalMask:
-    """The value that a choice keeps where n <= m + `offset`, and the constant elsewhere."""
+    """The value that a causal mask keeps for n <= m + `offset`, and the constant elsewhere."""
 
     kept: Value
     other: Constant
@@ -360,7 +363,7 @@ class CausalMask:
 
 
 def causal_mask(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> CausalMask | None:
-    """Return the causal mask that a value is behind, one for each row and column, or None for any other value."""
+    """Return the causal mask of a value over rows and columns, or None for any other value."""
     if not (isinstance(value, Compute) and value.op is WHERE):
         return None
     condition, yes, no = value.args
@@ -373,32 +376,32 @@ def causal_mask(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> CausalMask | 
 
 
 def crosses_bound(offset: int, fixed: str, program: str) -> str:
-    """Return whether the bound of a causal mask goes through the tile at `start` of a program, or may do so."""
+    """Return the condition, as text, that the bound of a causal mask may cross the tile at `start` of a program."""
     if fixed == "m":
         return f"start + COLS > {program} * ROWS{signed(offset)}"
     return f"start < ({program} + 1) * COLS{signed(-offset)}"
 
 
 def signed(offset: int) -> str:
-    """Return a number that is added, if there is one, as text."""
+    """Return the text that adds a number, "" for 0."""
     return f" + {offset}" if offset > 0 else f" - {-offset}" if offset < 0 else ""
 
 
 def causal_offset(values: Sequence[Value], masked: float, m: sympy.Symbol, n: sympy.Symbol) -> int | None:
-    """Return the k for which all values are `masked`, -inf or 0, where n > m + k; None where no mask says so."""
+    """Return the k for which all values are `masked` (-inf or 0) at n > m + k, or None if no mask guarantees one."""
     offset = max(_masked_offsets(value, m, n)[masked] for value in values)
     return int(offset) if math.isfinite(offset) else None
 
 
 LOWEST, ZEROED = -math.inf, 0.0
-"""What masks leave: of scores, and of weights and gradients."""
+"""The constants that masks set: -inf in scores, 0 in weights and gradients."""
 
 Offsets: TypeAlias = "dict[float, float]"
-"""The k for which a value is -inf where n > m + k, and the one for which it is 0; inf for never, -inf for always."""
+"""For each masked constant, the k for which a value equals it at n > m + k: inf for never, -inf for always."""
 
 
 def _masked_offsets(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> Offsets:
-    """Return where a value is masked, by what it is computed of."""
+    """Return the masked offsets of a value, computed from those of its inputs."""
     offsets: dict[int, Offsets] = {}
     for each in values_of([value]):
         of_each = dict.fromkeys((LOWEST, ZEROED), math.inf)
@@ -413,7 +416,7 @@ def _masked_offsets(value: Value, m: sympy.Symbol, n: sympy.Symbol) -> Offsets:
 
 
 def _chosen_offsets(choice: Compute, chosen: Sequence[Offsets], m: sympy.Symbol, n: sympy.Symbol) -> Offsets:
-    """Return where a choice is masked: where both sides are, or from where on the masked one is chosen."""
+    """Return the masked offsets of a choice: those of both sides, or those from which the masked side is chosen."""
     bounds = (_masked_above(choice.args[0], m, n, holds) for holds in (True, False))
     from_on = [math.inf if bound is None else bound for bound in bounds]
     yes, no = chosen
@@ -421,7 +424,7 @@ def _chosen_offsets(choice: Compute, chosen: Sequence[Offsets], m: sympy.Symbol,
 
 
 def _computed_offsets(value: Compute, args: Sequence[Offsets]) -> Offsets:
-    """Return where an operation gives -inf or 0, as far as that is sure whatever else it takes."""
+    """Return the offsets from which an operation is certain to give -inf or 0."""
     op, low, zero = value.op, [a[LOWEST] for a in args], [a[ZEROED] for a in args]
     positive = [isinstance(a, Constant) and a.value > 0 for a in value.args]
     if op.is_cast or op is COPY:
@@ -442,7 +445,7 @@ def _computed_offsets(value: Compute, args: Sequence[Offsets]) -> Offsets:
 
 
 def _masked_above(condition: Value, m: sympy.Symbol, n: sympy.Symbol, holds: bool) -> int | None:
-    """Return the k for which a condition is `holds` wherever n > m + k, or None."""
+    """Return the k for which a condition is `holds` at every n > m + k, or None."""
     if isinstance(condition, Test):
         offsets_known = [k for c in condition.guard if (k := _bound_of(c, m, n, holds)) is not None]
         return min(offsets_known, default=None) if not holds or len(condition.guard) == 1 else None

@@ -1,4 +1,4 @@
-"""The text of the kernel of a matmul."""
+"""Write the kernel of a matmul."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fx_lsp.codegen.triton.reductions import TileProduct, write_reductions
 
 
 def matmul_writer(matmul: Matmul, choices: Choices) -> TemplateWriter:
-    """Write the kernel of a matmul."""
+    """Return the writer of a matmul kernel."""
     subgraph = matmul.subgraph()
     node = subgraph.of[matmul.node]
     results = [subgraph.of[r] for r in matmul.results]
@@ -53,7 +53,7 @@ def matmul_writer(matmul: Matmul, choices: Choices) -> TemplateWriter:
 
 
 def write_matmul(title: str, values: MatmulValues, naming: Naming, choices: Choices) -> Kernel:
-    """Return the kernel of a matmul and of what is computed of its result."""
+    """Return the kernel of a matmul with its epilogue."""
     tiling = tile_matmul(values, choices)
     strategy = TileStrategy(no_form, _index, _axis_names, _sizes_in, partial(_masks, tiling.depth))
     writer = KernelWriter(title, tiling.tile, values.stores, values.builder.indirect, naming, strategy)
@@ -79,7 +79,7 @@ def write_matmul(title: str, values: MatmulValues, naming: Naming, choices: Choi
     return Kernel(title, tuple(parameters), body, reads, writes, sizes, tiling.tile, described=names)
 
 
-# which way axes lie: with a row for each element of the first of `writer.tile_dims`, and a column for each of the other
+# how axes are oriented: the first of `writer.tile_dims` along the rows of a tile, the other along its columns
 
 
 def _index(writer: KernelWriter, index: Index) -> Index:
@@ -104,8 +104,10 @@ def _mask(depth: Dim, writer: KernelWriter, dim: Dim) -> str:
 
 
 def _sizes_in(writer: KernelWriter, index: Index) -> dict[int, str]:
-    """Return the names of the strides in an index: along what is not contiguous in a matrix it is the size of the other
-    dimension, and between two matrices the product of both."""
+    """Return the names of the strides in an index.
+
+    Between rows of a matrix the stride is the size of the other dimension, between matrices the product of both.
+    """
     inner = next(
         (d for d in reversed(writer.tile_dims) if len(d.axes) == 1 and coefficient(index, d.axes[0]) == 1),
         None,
@@ -128,7 +130,7 @@ def _sizes_in(writer: KernelWriter, index: Index) -> dict[int, str]:
 
 
 def _descriptors(writer: KernelWriter, tiling: MatmulTiling) -> tuple[list[str], list[Statement]]:
-    """Return what stands before the tiles of a kernel that TMA reads for: descriptors of its matrices, by name."""
+    """Return the names of the TMA descriptors of a kernel's matrices, and the statements that define them."""
     if tiling.matrices is None:
         return [], []
     writer.used_sizes.update(("M", "N", "K"))
@@ -142,8 +144,7 @@ def _descriptors(writer: KernelWriter, tiling: MatmulTiling) -> tuple[list[str],
 
 
 def _tiles_of_program(writer: KernelWriter, tiling: MatmulTiling) -> ast.expr:
-    """Return the numbers of the tiles that a program computes one after the other, so that the operands of the next
-    are on their way while it ends one."""
+    """Return the range of tiles that a program computes. The operands of the next tile load while one finishes."""
     batches = f"{writer.bracketed(tiling.batch.size)} * " if tiling.batch in tiling.tile.dims else ""
     end = f"{batches}num_m * num_n"
     return parse_expression(f"tl.range(tl.program_id(0), {end}, tl.num_programs(0), flatten=True)")
@@ -181,7 +182,7 @@ def _write_place(writer: KernelWriter, tiling: MatmulTiling) -> None:
 def _write_product(
     writer: KernelWriter, tiling: MatmulTiling, node: fx.Node, described: Sequence[str], precision: Precision
 ) -> None:
-    """Write the loop over what is summed."""
+    """Write the loop over the summed dimension."""
     depth = tiling.depth
     writer.used_sizes.add(depth.size_name)
 
@@ -222,8 +223,9 @@ def _tile(writer: KernelWriter, matrix: TmaMatrix, described: str) -> ast.expr:
 def _operand(
     writer: KernelWriter, tiling: MatmulTiling, value: Value, node: fx.Node, dims: tuple[Dim, Dim]
 ) -> ast.expr:
-    """Return a tile of an operand, in its own dtype, and 0 behind the end of what is summed; `dims` are its rows and
-    columns."""
+    """Return a tile of an operand in its own dtype, padded with 0 at the end of the depth. `dims` are its rows and
+    columns.
+    """
     writer.tile_dims, depth = list(dims), tiling.depth
     writer.inner.expressions.clear()
     ends = lambda axes: depth in writer.masked_dims(axes)  # noqa: E731
@@ -249,10 +251,10 @@ MATMULS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.ba
 
 
 def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
-    """Have template kernels stand for matmuls of a graph, and for what is computed of their operands and results.
+    """Replace matmuls of a graph, with their prologues and epilogues, by template kernels.
 
-    "epilogue" takes those where that saves reading or writing a tensor of the result's size, "always" all that have a
-    kernel.
+    "epilogue" replaces those that save reading or writing a tensor of the result's size; "always" replaces all that
+    have a kernel.
     """
     done: set[fx.Node] = set()
     while node := next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None):

@@ -1,4 +1,4 @@
-"""The text of values: which have names, which stand where they are used, what is loaded under which mask."""
+"""Write values as expressions: decide which get a name, which are inlined, and the mask of each load."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from fx_lsp.codegen.triton.helpers import HELPERS, helpers_in
 from fx_lsp.codegen.triton.masks import load_padding
 
 MAX_EXPRESSION_LENGTH = 64
-"""How long an expression gets before its parts are named."""
+"""The length from which the parts of an expression get names."""
 
 
 @dataclass
 class Scope:
-    """Statements that are being written, and the names of what they computed."""
+    """A block of statements in progress, and the names of the values computed in it."""
 
     statements: list[Statement] = field(default_factory=list[Statement])
     expressions: dict[int, ast.expr] = field(default_factory=dict[int, ast.expr])
@@ -61,11 +61,11 @@ class Scope:
 
 @dataclass(frozen=True)
 class TileStrategy:
-    """The layout of tiles in one kind of kernel; each function takes the writer first.
+    """The layout of tiles in one kind of kernel. Each function takes the writer first.
 
-    `form` returns the expression of a value that is not written as others are, or None. `index` returns an index as it
-    is printed, `axis_names` the names of its axes, `sizes` those of the numbers in it that are sizes. `masks` returns
-    the conditions under which there are elements along axes, and `loop_name` a name as a variable of a loop has it.
+    `form` returns the expression of a value with a special form, or None. `index` returns an index as it is printed,
+    `axis_names` the names of its axes, and `sizes` the names of numbers in it that are sizes. `masks` returns the
+    conditions for elements along axes to exist. `loop_name` returns a name as a variable of a loop.
     """
 
     form: Callable[[KernelWriter, Value], ast.expr | None]
@@ -77,14 +77,14 @@ class TileStrategy:
 
 
 def no_form(writer: KernelWriter, value: Value) -> None:
-    """Write values as all are, whatever they are."""
+    """Return None: no value has a special form."""
 
 
 class KernelWriter:
-    """Writes any kernel: statements, names, and the text of values, with tiles as a strategy has them.
+    """Write any kernel: its statements, names and expressions, with tiles laid out by a strategy.
 
-    `iterated` are the ids of the values that are others in each step of a loop, None where those are all that vary
-    along the dimension `loop`; `wishes` the names of values, by id, that are not called after their nodes.
+    `iterated` are the ids of the values that change in each step of a loop; None means all that vary along the
+    dimension `loop`. `wishes` are the names, by id, of values not named after their nodes.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class KernelWriter:
         self.comment = ""
 
     def take(self, roots: Sequence[Value]) -> None:
-        """Have the kernel write these values: what is needed twice of what they are made of has a name."""
+        """Set the values that the kernel writes, and count the uses of their inputs. A value used twice gets a name."""
         self.values = list(values_of(roots))
         self.uses = Counter(id(i) for v in self.values for i in v.inputs)
         self.uses.update(map(id, roots))
@@ -165,12 +165,12 @@ class KernelWriter:
         return all(bool(sympy.Mod(dim.size, b) == 0) for b in blocks)
 
     def is_large(self) -> bool:
-        """Return whether an offset may not fit into 32 bits."""
+        """Return True if an offset may exceed 32 bits."""
         sizes = [count(v.buffer.shape) for v in (*self.values, *self.stores) if isinstance(v, (Load, Store))]
         return any(not size.is_Integer or size >= 2**31 for size in sizes)
 
     def is_in_loop(self, value: Value) -> bool:
-        """Return whether a value is another one in each step of the loop."""
+        """Return True if a value changes in each step of the loop."""
         if self.iterated is not None:
             return id(value) in self.iterated
         return self.loop is not None and not self._tile_axes(value.axes).isdisjoint(self.loop.axes)
@@ -179,11 +179,11 @@ class KernelWriter:
 
     @property
     def scope(self) -> Scope:
-        """The scope that is being written: that of the loop, or the one around it."""
+        """The scope in progress: that of the loop, or the one around it."""
         return self.inner if self.in_loop else self.outer
 
     def emit(self, statement: Statement) -> None:
-        """Write a statement, behind a comment with the line of the user's that it comes from."""
+        """Write a statement, after a comment with the user's line that it comes from."""
         scope, node = self.scope, statement.node
         source = self.naming.source(node) if node is not None else ""
         if source and source != self.comment:
@@ -194,15 +194,15 @@ class KernelWriter:
     def define(
         self, targets: str | Sequence[str], value: str | ast.expr, node: fx.Node | None = None, operator: str = ""
     ) -> None:
-        """Write an assignment; with an operator, such as "+", that of an update."""
+        """Write an assignment; with an operator, such as "+", an update."""
         self.emit(assign(targets, value, node, operator))
 
     def call(self, function: str, args: Sequence[str], node: fx.Node | None) -> None:
-        """Write the call of a function for what it does."""
+        """Write a call statement."""
         self.emit(Evaluate(parse_expression(f"{function}({', '.join(args)})"), node))
 
     def write_loop(self, body: Callable[[], None], around: Callable[[tuple[Statement, ...]], Statement]) -> None:
-        """Write a loop: `body` writes what stands in it, and `around` returns the statement of it."""
+        """Write a loop. `body` writes its statements, and `around` returns the loop statement of them."""
         self.in_loop, before = True, self.comment
         body()
         self.in_loop = False
@@ -238,7 +238,7 @@ class KernelWriter:
         return self.tile_dims.index(dim)
 
     def ref(self, value: Value) -> ast.expr:
-        """Return an expression for a value: its name, or what it is made of."""
+        """Return an expression for a value: its name, or its operation inlined."""
         for scope in (self.inner, self.outer):
             if id(value) in scope.expressions:
                 return scope.expressions[id(value)]
@@ -275,7 +275,7 @@ class KernelWriter:
         return self.assign(value, expr, None if isinstance(value, Load) else variable)
 
     def suggested_name(self, value: Value) -> str:
-        """Return a name that a value may have."""
+        """Return a suggested name for a value."""
         if id(value) in self.wishes:
             return self.wishes[id(value)]
         if isinstance(value, Load):
@@ -284,7 +284,7 @@ class KernelWriter:
         return unnamed if value.node is None else self.naming.name(value.node)
 
     def assign(self, value: Value, expr: ast.expr, wish: str | None = None) -> ast.Name:
-        """Bind a value to a name, and return that."""
+        """Bind a value to a variable, and return the variable."""
         wish = wish or self.suggested_name(value)
         variable = self.unique(self.strategy.loop_name(wish) if self.in_loop else wish)
         self.define(variable, expr, value.node)
@@ -292,7 +292,7 @@ class KernelWriter:
         return name(variable)
 
     def bind_name(self, value: Value, expr: ast.expr) -> None:
-        """Write `expr` for the value from here on."""
+        """Use `expr` for the value from here on."""
         self.scope.expressions[id(value)] = expr
 
     def expr(self, value: Value) -> ast.expr:
@@ -353,7 +353,7 @@ class KernelWriter:
         return f"{self.index(left, indirect)} {sign} {self.index(right, indirect)}"
 
     def mask(self, axes: Axes, guard: Guard = (), indirect: Sequence[Value] = ()) -> str:
-        """Return the mask of elements that vary over `axes`, as text; "" for everywhere."""
+        """Return the mask of elements that vary over `axes`, as text, "" for no mask."""
         parts = list(self.strategy.masks(self, axes))
         if guard:
             text = self.guard(guard, indirect)
@@ -361,7 +361,7 @@ class KernelWriter:
         return " & ".join(parts)
 
     def pointers(self) -> list[KernelParameter]:
-        """Return the parameters for what the kernel reads and writes."""
+        """Return the pointer parameters of the kernel."""
         return [KernelParameter(f"{b}_ptr") for b in dict.fromkeys((*self.reads, *self.writes))]
 
     def pointer(self, buffer: Buffer, index: Index, indirect: Sequence[Value]) -> str:
@@ -388,7 +388,7 @@ class KernelWriter:
         return parse_expression(text)
 
     def _moving(self, index: Index, indirect: Sequence[Value]) -> Axes:
-        """Return the symbols with which a place moves, and the axes of the values behind them."""
+        """Return the symbols that an index varies with, and the axes of its indirect values."""
         behind = {self.symbols[id(v)]: v.axes for v in indirect}
         symbols = set(index.free_symbols)
         return frozenset(symbols.union(*(a for s, a in behind.items() if s in index.free_symbols)))
@@ -411,11 +411,11 @@ class KernelWriter:
         self.call("tl.store", args, store.node)
 
     def axes_of(self, store: Store) -> Axes:
-        """Return the axes over which a store runs, as far as they are axes of the tile."""
+        """Return the tile axes over which a store runs."""
         return frozenset(s for a in store.axes for s in self.tile.index(a).free_symbols)
 
     def _add(self, store: AtomicAdd) -> None:
-        """Write an atomic addition: every element of the tile is one of its own, wherever it goes."""
+        """Write an atomic addition. Every element of the tile is added separately."""
         self.adds[store.buffer.name] = None
         axes, value = self.axes_of(store), self.ref(store.value)
         value = value if isinstance(value, (ast.Name, ast.Constant)) else self.assign(store.value, value)
@@ -447,10 +447,10 @@ def _operand_text(expr: ast.expr) -> str:
 
 
 def is_read_again(load: Load, loads: Iterable[Load], moving: Axes, tile: Tile) -> bool:
-    """Return whether elements that a load reads are read by other programs too, or at a neighbouring place by this one.
+    """Return True if other programs read the elements of a load, too, or this program reads its neighbours.
 
-    `loads` are those of the kernel, `moving` the axes with which the place of this one moves. What a program goes
-    through in a loop (the operands of a product) would only push out the rest.
+    `loads` are those of the kernel, `moving` the axes that the address varies with. Operands of a product, which a
+    program loops over, do not count: caching them would evict the rest.
     """
     along = {s for a in moving for s in tile.index(a).free_symbols}
     passed = [d for d in tile.dims if along & set(d.axes)]
@@ -463,13 +463,13 @@ def is_read_again(load: Load, loads: Iterable[Load], moving: Axes, tile: Tile) -
 
 
 def _is_in_one_program(dim: Dim, tile: Tile) -> bool:
-    """Return whether one program has all of a dimension, whatever the block sizes."""
+    """Return True if one program has all of a dimension for every block size."""
     blocks = (dict(c.blocks).get(dim.block_name, dim.block) for c in tile.configs)
     return bool(dim.size.is_Integer) and dim.size <= min(blocks, default=dim.block)
 
 
 def _is_near(load: Load, other: Load, tile: Tile) -> bool:
-    """Return whether a load of a part of the tile reads what another reads too, less than a row from there."""
+    """Return True if a guarded load reads the elements of another load, less than a row apart."""
     if not load.guard or other.guard or other.buffer is not load.buffer or other.indirect or load.indirect:
         return False
     gap = sympy.expand(load.index - other.index)

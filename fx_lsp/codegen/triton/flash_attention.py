@@ -1,5 +1,7 @@
-"""Kernels for attention that see a tile of the scores at a time: forward with an online softmax, backward in two, and
-the gradient of a bias, which sums scores over the batches that share it.
+"""Attention kernels that hold one tile of scores at a time.
+
+Forward uses an online softmax. Backward takes two kernels, and a third for the gradient of a bias, which sums scores
+over the batches that share it.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 
 
 
 def forward_writer(attention: Attention, reads: Sequence[fx.Node], precision: Precision) -> TemplateWriter:
-    """Write the kernel that makes the result, and the maximum and the sum of each row for backward."""
+    """Return the writer of the forward kernel: the result, and the maximum and sum of each row for backward."""
     computed_nodes = [
         attention.score_product,
         attention.shifted,
@@ -73,7 +75,7 @@ def forward_writer(attention: Attention, reads: Sequence[fx.Node], precision: Pr
 
 
 def backward_groups(attention: Attention) -> list[tuple[list[fx.Node], list[ScoreProduct]]]:
-    """Return the results of backward, those that sum over m and those that sum over n apart: one kernel each."""
+    """Return the results of backward in groups, one kernel each: those that sum over m, and those that sum over n."""
     groups = [[p for p in attention.backward if p.over == over] for over in ("m", "n")]
     return [([p.node for p in group], group) for group in groups if group]
 
@@ -81,7 +83,7 @@ def backward_groups(attention: Attention) -> list[tuple[list[fx.Node], list[Scor
 def backward_writer(
     attention: Attention, products: Sequence[ScoreProduct], reads: Sequence[fx.Node], precision: Precision
 ) -> TemplateWriter:
-    """Write the kernel that makes the gradients that sum over m (of keys and values), or over n (of queries)."""
+    """Return the writer of a backward kernel: gradients that sum over m (keys and values), or over n (queries)."""
     assert attention.gradient is not None
     computed_nodes = [attention.score_product, attention.gradient, *(n for p in products for n in (p.scores, p.other))]
     subgraph = subgraph_of(reads, computed_nodes)
@@ -102,7 +104,7 @@ def backward_writer(
 def sum_writer(
     attention: Attention, summed: ScoreSum, reads: Sequence[fx.Node], precision: Precision
 ) -> TemplateWriter:
-    """Write the kernel that makes a sum of scores over batches, the gradient of a bias."""
+    """Return the writer of a sum of scores over batches, such as the gradient of a bias."""
     assert attention.gradient is not None
     subgraph = subgraph_of(reads, [attention.score_product, attention.gradient, summed.scores])
     layout = ScoreLayout(attention.score_product)
@@ -118,7 +120,7 @@ def sum_writer(
 
 
 def _write_score_products(tiles: AttentionTiles, attention: Attention, operands: Sequence[tuple[Value, Value]]) -> None:
-    """Write the products that make the scores, and the gradient of the weights."""
+    """Write the products that compute the scores and the gradient of the weights."""
     assert attention.gradient is not None
     nodes = attention.score_product, attention.gradient
     for (left, right), title, node in zip(operands, ("products", "grad_weights"), nodes, strict=True):
@@ -134,7 +136,7 @@ def _write_score_product(
 
 
 def _write_forward(tiles: AttentionTiles, attention: Attention) -> Kernel:
-    """Write the product of values with weights that an online softmax makes of scores."""
+    """Write forward: an online softmax of the scores, and the product of its weights with the values."""
     writer, product = tiles.writer, attention.score_product
     tiles.begin()
     dtype = product.meta["val"].dtype
@@ -182,15 +184,14 @@ def _write_forward(tiles: AttentionTiles, attention: Attention) -> Kernel:
 
 
 def _coords_in(tiles: AttentionTiles, shape: Coords, coords: Coords) -> Coords:
-    """Return coordinates of a result of some shape; the row statistics may have any with an element for each row."""
+    """Return the coordinates in a result of a shape. Row statistics may have any shape with an element for each row."""
     if coords[2] is ZERO and len(shape) != (3 if tiles.batched else 2):
         return tiles.space.coordinates(tiles.b * tiles.layout.m + tiles.m, shape)
     return coords if tiles.batched else coords[1:]
 
 
 def _bind_scores(tiles: AttentionTiles, attention: Attention) -> list[tuple[Value, Value]]:
-    """Have what backward takes be computed of the scores and of the gradient of the weights; return the operands of the
-    products that make these."""
+    """Bind the scores and the gradient of the weights for backward. Return the operands of their products."""
     assert attention.gradient is not None
     operands = [tiles.sides(product) for product in (attention.score_product, attention.gradient)]
     tiles.bind(attention.score_product, "products")
@@ -200,7 +201,7 @@ def _bind_scores(tiles: AttentionTiles, attention: Attention) -> list[tuple[Valu
 
 
 def _write_backward(tiles: AttentionTiles, attention: Attention, products: Sequence[ScoreProduct]) -> Kernel:
-    """Write products of scores, which sum over m or over n."""
+    """Write products of scores that sum over m or over n."""
     writer = tiles.writer
     tiles.begin()
     dtype = attention.score_product.meta["val"].dtype
@@ -234,14 +235,14 @@ def _write_backward(tiles: AttentionTiles, attention: Attention, products: Seque
 def _score_operands(
     tiles: AttentionTiles, product: ScoreProduct, score: Value, other: Value, dtype: torch.dtype
 ) -> tuple[ast.expr, ast.expr]:
-    """Write the operands of a product of scores; return them."""
+    """Write the operands of a product of scores, and return them."""
     left = rounded(_masked(tiles, tiles.writer.ref(score)), dtype)
     left = fill_template("a.T", {"a": left}) if product.over == "m" else left
     return left, tiles.operand_tile(other, dtype)
 
 
 def _coords_of(tiles: AttentionTiles, product: ScoreProduct, other: Value) -> Coords:
-    """Return the coordinates of an element of the result of a product."""
+    """Return the coordinates of an element in the result of a product."""
     depth = next(d for d in tiles.depths if d in other.axes)
     row = tiles.n if product.over == "m" else tiles.m
     at = (depth, row) if product.transposed else (row, depth)
@@ -249,14 +250,14 @@ def _coords_of(tiles: AttentionTiles, product: ScoreProduct, other: Value) -> Co
 
 
 def _other(tiles: AttentionTiles, product: ScoreProduct) -> Value:
-    """Return the tile of what a product multiplies scores with."""
+    """Return the tile of the other operand of a product with scores."""
     row = tiles.m if product.over == "m" else tiles.n
     depth = tiles.depth_axis(shape_of(product.other)[-2 if product.transposed else -1])
     return tiles.operand(tiles.subgraph.of[product.other], row, depth, product.transposed)
 
 
 def _masked(tiles: AttentionTiles, scores: ast.expr) -> ast.expr:
-    """Return scores that are 0 outside of the tensor."""
+    """Return scores with 0 outside the tensor."""
     outside = [
         f"({variable} < {size_text(size)})"
         for variable, size, dim in (
@@ -271,7 +272,7 @@ def _masked(tiles: AttentionTiles, scores: ast.expr) -> ast.expr:
 
 
 def _oriented(tiles: AttentionTiles, product: ScoreProduct) -> Value:
-    """Return the scores of a product, whichever way its argument has them."""
+    """Return the scores of a product, transposed if the product takes them so."""
     swapped = (product.over == "m") == (product.side == 0)
     return tiles.score(product.scores, swapped)
 
@@ -280,8 +281,7 @@ CONFIGS_SUM = ((128, 64, 8, 3), (64, 128, 8, 3), (64, 64, 4, 3), (128, 128, 8, 2
 
 
 def _write_score_sum(tiles: AttentionTiles, attention: Attention, summed: ScoreSum) -> Kernel:
-    """Write a sum of scores: a program keeps rows and columns, and goes through the batches that are summed. Two runs
-    give the same bits."""
+    """Write a sum of scores: a program keeps rows and columns and loops over the batches. It is deterministic."""
     writer, place = tiles.writer, tiles.targets[0]
     writer.reserved.update(("share", "step"))
     number = sympy.cancel(tiles.layout.batch / summed.summed)
@@ -328,7 +328,7 @@ def _batch(tiles: AttentionTiles, summed: ScoreSum, share: Index) -> str:
 
 
 def fuse_attention(graph: fx.Graph, choices: Choices) -> None:
-    """Have template kernels stand for every attention of a joint graph, or of one for inference."""
+    """Replace every attention of a joint or inference graph by template kernels."""
     precision = choices.precision
     for node in list(graph.nodes):
         if operation(node) != "aten.amax.default":

@@ -1,4 +1,4 @@
-"""The text of a kernel that goes through its axes in tiles."""
+"""Write a kernel that iterates over its axes in tiles."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fx_lsp.codegen.triton.reductions import (
 )
 
 PIPELINE_STAGES = 3
-"""How many iterations of a loop have their loads under way at once, at most."""
+"""The largest number of loop iterations with loads in flight."""
 
 MAX_PIPELINED_BYTES = 160 << 10
-"""The most bytes of shared memory that loads which are under way may take: a block of an A100 has so many."""
+"""The largest number of bytes of shared memory for loads in flight: the limit of a block on an A100."""
 
 
 def write_fusion_kernel(
@@ -51,7 +51,7 @@ def write_fusion_kernel(
 
 
 def finished_kernel(writer: KernelWriter) -> Kernel:
-    """Return the kernel of what a writer has written."""
+    """Return the kernel from a writer's statements."""
     sizes = _sizes(writer)
     parameters = writer.pointers()
     parameters += [KernelParameter(s, bool(v.is_Integer) and s == "N") for s, v in sizes.items()]
@@ -75,7 +75,7 @@ def finished_kernel(writer: KernelWriter) -> Kernel:
 
 
 def _sizes(writer: KernelWriter) -> dict[str, Index]:
-    """Return the sizes that a kernel takes, by name: those of its dimensions, and what its statements use."""
+    """Return the sizes that a kernel takes, by name: those of its dimensions, and those used in statements."""
     dims = writer.tile.dims
     sizes = {d.size_name: d.size for d in dims if d.size_name in writer.used_sizes}
     indices = [v.index for v in writer.values if isinstance(v, (Coordinate, Load))]
@@ -87,7 +87,7 @@ def _sizes(writer: KernelWriter) -> dict[str, Index]:
 
 
 def _without_idle_axes(writer: KernelWriter) -> tuple[Statement, ...]:
-    """Return the statements without the parts of dimensions that no index has: those are indexed as a whole."""
+    """Return the statements without unused parts of dimensions: those are indexed as a whole."""
     statements = writer.outer.statements
     parts = {writer.names[a] for d in writer.tile.dims if len(d.axes) > 1 for a in d.axes}
     return without_definitions(statements, parts - names_used(statements))
@@ -103,7 +103,7 @@ def _form(writer: KernelWriter, value: Value) -> ast.expr | None:
 
 
 def _index(writer: KernelWriter, index: Index) -> Index:
-    """Return an index of whole dimensions, as far as it has them, and of sizes as the kernel calls them."""
+    """Return an index in terms of whole dimensions if possible, with sizes under their names in the kernel."""
     index = writer.tile.index(index)
     for dim in writer.tile.dims:
         if len(dim.axes) > 1:
@@ -114,7 +114,7 @@ def _index(writer: KernelWriter, index: Index) -> Index:
 
 
 def _sizes_in(writer: KernelWriter, index: Index) -> dict[int, str]:
-    """Return the names of sizes, by their value, as far as a factor of that value is sure to mean them."""
+    """Return the names of sizes by value, for values that can only mean these sizes."""
     columns = [d for d in writer.tile.dims if d.variable == "cols"]
     if index.free_symbols.isdisjoint(a for d in columns for a in d.axes):
         return {}
@@ -134,14 +134,14 @@ def _masks(writer: KernelWriter, axes: Axes) -> list[str]:
 
 
 ELEMENTS = TileStrategy(_form, _index, lambda writer, index: writer.names, _sizes_in, _masks)
-"""Tiles in which each dimension lies the same way throughout the kernel."""
+"""Tiles with the same orientation of each dimension throughout the kernel."""
 
 
 # statements
 
 
 def _write_stores(writer: KernelWriter, stores: Sequence[Store]) -> None:
-    """Write stores after all loads that they take: what stands behind a store waits for it."""
+    """Write stores after all of their loads, because code behind a store waits for it."""
     for value in stores[0].values if len(stores) > 1 else ():
         writer.ref(value)
     _load_ahead(writer, (v for store in stores[1:] for v in store.values))
@@ -150,7 +150,7 @@ def _write_stores(writer: KernelWriter, stores: Sequence[Store]) -> None:
 
 
 def _load_ahead(writer: KernelWriter, values: Iterable[Value]) -> None:
-    """Load what values take from memory, apart from what is reduced: all of it is on its way at once."""
+    """Load the memory inputs of values ahead, except inputs of reductions, so that all loads are in flight at once."""
     stored = {store.buffer.name for store in writer.stores}
     seen: set[int] = set()
     stack = [(value, False) for value in reversed(list(values))]
@@ -168,7 +168,7 @@ def _load_ahead(writer: KernelWriter, values: Iterable[Value]) -> None:
 
 
 def write_header(writer: KernelWriter) -> None:
-    """Write which elements a program has."""
+    """Write the indices of a program's elements."""
     for dim in (d for d in writer.tile.dims if d.role == "grid"):
         start = writer.tile.program(dim) + (".to(tl.int64)" if writer.is_large() else "")
         if dim.block == 1:
@@ -183,7 +183,7 @@ def write_header(writer: KernelWriter) -> None:
 
 
 def _is_wide(writer: KernelWriter, loop: Dim) -> bool:
-    """Return whether that may be because of how far a loop goes: by more than one element with each step."""
+    """Return True if the 64-bit offsets are due to a loop that advances by more than one element in each step."""
     indices = [writer.tile.index(v.index) for v in (*writer.loads, *writer.stores)]
     return writer.is_large() and any(coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole))
 
@@ -205,7 +205,7 @@ def _write_range(writer: KernelWriter, dim: Dim, start: str, wide: bool = False)
 
 
 def _write_phases(writer: KernelWriter, loop: Dim) -> None:
-    """Write a loop for each depth of reductions, and what is stored once all they take is known."""
+    """Write one loop for each depth of reductions, and each store as soon as its inputs are known."""
 
     def is_accumulated(value: Value) -> bool:
         return isinstance(value, Reduction) and any(a in loop.axes for a in writer.over(value))
@@ -262,8 +262,10 @@ def _write_loop(
 
 
 def pipeline_stages(writer: KernelWriter) -> int:
-    """Return how many iterations of a loop have their loads under way at once: shared memory has room for all of them
-    but the last, at the smallest blocks there are to choose from."""
+    """Return the number of loop iterations with loads in flight.
+
+    Shared memory has room for the loads of all but the last, at the smallest block sizes.
+    """
     loads = [load for load in writer.loads if writer.is_in_loop(load)]
     sizes = (sum(_loaded_bytes(writer, load, dict(c.blocks)) for load in loads) for c in writer.tile.configs)
     return max(1, min(PIPELINE_STAGES, MAX_PIPELINED_BYTES // max(min(sizes), 1) + 1))
@@ -275,12 +277,12 @@ def _loaded_bytes(writer: KernelWriter, load: Load, blocks: Mapping[str, int]) -
 
 
 def _store_depth(store: Store, depth: Mapping[int, int]) -> int:
-    """Return how many loops have to be over before what a store takes is known."""
+    """Return the number of loops that must end before the inputs of a store are known."""
     return max(depth[id(v)] for v in store.values)
 
 
 def _is_factor(name: str, size: Index, statements: Iterable[Statement]) -> bool:
-    """Return whether something is multiplied with a size that is known only when the kernel runs."""
+    """Return True if statements multiply a variable with a symbolic size."""
     if size.is_Integer:
         return False
     products = (

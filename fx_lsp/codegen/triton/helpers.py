@@ -1,6 +1,6 @@
-"""Functions that a generated file brings along where Triton has none: elementary functions from what Triton has.
+"""Helper functions for generated files: elementary functions that Triton lacks.
 
-They use `triton.language` alone, so that they run on every target and under Triton's interpreter.
+They use only `triton.language`, so they run on every target and under Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -316,17 +316,17 @@ def int_pow(a, b):
 
 
 def _by_name() -> dict[str, str]:
-    """Return the text of each helper function by its name."""
+    """Return the text of each helper function by name."""
     texts = [text for source in (_SOURCE, SPECIAL) for text in source.strip().split("\n\n\n")]
     return {text.removeprefix("@triton.jit\ndef ").partition("(")[0]: text for text in texts}
 
 
 HELPERS: dict[str, str] = _by_name()
-"""The text of each helper function by its name."""
+"""The text of each helper function by name."""
 
 
 def with_needed(names: Collection[str]) -> list[str]:
-    """Return those of the names that are helper functions, and the helper functions that these call, in order."""
+    """Return the helper functions among names, with the helpers that these call, in order."""
     needed: set[str] = set()
     stack = [name for name in names if name in HELPERS]
     while stack:
@@ -338,5 +338,5 @@ def with_needed(names: Collection[str]) -> list[str]:
 
 
 def helpers_in(text: str) -> list[str]:
-    """Return the helper functions that Python text takes."""
+    """Return the helper functions that a Python text uses."""
     return [name for name in names_from_outside(text) if name in HELPERS]

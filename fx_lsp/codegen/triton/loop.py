@@ -1,4 +1,4 @@
-"""The text of a kernel that goes through iterations."""
+"""Write a kernel that loops over iterations."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ from fx_lsp.codegen.triton.expressions import KernelWriter
 from fx_lsp.codegen.triton.fusion_kernel import ELEMENTS, finished_kernel, pipeline_stages, write_header
 
 MAX_UNROLLED = 8
-"""Up to how many iterations Triton writes out again when it compiles."""
+"""The largest number of iterations that Triton unrolls at compile time."""
 
 MIN_PARTLY_UNROLLED = 33
-"""From how many iterations on several are written out at a time; where there are fewer, loads are on their way
-early."""
+"""The least number of iterations for partial unrolling. With fewer, loads are pipelined instead."""
 
 UNROLL_FACTOR = 4
-"""How many iterations are written out at a time where there are many."""
+"""The number of iterations unrolled together in a long loop."""
 
 
 def write_loop_kernel(
     title: str, tile: Tile, loop_kernel: LoopKernel, indirect: Mapping[sympy.Symbol, Value], naming: Naming
 ) -> Kernel:
-    """Return the kernel that goes through iterations."""
+    """Return the kernel that loops over iterations."""
     if (
         loop_kernel.producer is None
         and len(tile.configs) > 1
@@ -65,8 +64,7 @@ def write_loop_kernel(
 
 
 def _without_number(wish: str) -> str:
-    """Return a name without its number, which what is the same in every iteration does not need, unless that is
-    Python's own."""
+    """Return a name without its number, because a body needs none. Names of Python itself keep it."""
     word = wish
     while (parts := word.rpartition("_"))[2].isdigit():
         word = parts[0]
@@ -74,11 +72,11 @@ def _without_number(wish: str) -> str:
 
 
 ITERATIONS = replace(ELEMENTS, loop_name=_without_number)
-"""Tiles of elements in a loop whose iterations are written once."""
+"""Tiles of elements in a loop whose body is written once."""
 
 
 def _write_loop(writer: KernelWriter, loop: Loop, is_static: bool, body: Callable[[], None]) -> None:
-    """Write a loop; a static one is written out again when Triton compiles it."""
+    """Write a loop. Triton unrolls a static one at compile time."""
     variables = [_begin_carried(writer, carried) for carried in loop.carried]
 
     def write_step() -> None:
@@ -94,7 +92,7 @@ def _write_loop(writer: KernelWriter, loop: Loop, is_static: bool, body: Callabl
 
 
 def _update_variables(writer: KernelWriter, updates: list[tuple[str, ast.expr, fx.Node | None]]) -> None:
-    """Give variables new values: one that is the new value of another, after that was taken."""
+    """Assign new values to variables, each only after all other assignments that read its old value."""
     while updates:
         values = [value.id if isinstance(value, ast.Name) else "" for _, value, _ in updates]
         free = [n for n, (variable, *_) in enumerate(updates) if variable not in values[:n] + values[n + 1 :]]
@@ -106,11 +104,11 @@ def _update_variables(writer: KernelWriter, updates: list[tuple[str, ast.expr, f
         writer.define(variable, value, node)
 
 
-# what the iterations take
+# the inputs of the iterations
 
 
 def _write_producer(writer: KernelWriter, producer: ProducerLoop, other: Loop) -> None:
-    """Write the loop that saves, of each of its iterations, what one of the other loop takes."""
+    """Write the loop that saves in each of its iterations the inputs of one iteration of the other loop."""
     loop, names = producer.loop, list[str]()
     for column, value in zip(producer.values, loop.body, strict=True):
         first = [writer.ref(v) for v in column[: loop.first]]
@@ -141,8 +139,7 @@ def _plural(wish: str) -> str:
 
 
 def _load_before_stores(writer: KernelWriter, loop_kernel: LoopKernel) -> dict[int, ast.expr]:
-    """Load what the iterations take from memory before the first of them stores; return what stands for it in an
-    iteration."""
+    """Load the memory inputs of all iterations before the first store. Return their expressions in an iteration."""
     loop, loads = loop_kernel.loop, loop_kernel.loads
     names = [writer.unique(_plural(_without_number(writer.suggested_name(v)))) for v in loads]
     for variable in names:
@@ -168,7 +165,7 @@ def _write_iteration(writer: KernelWriter, loop_kernel: LoopKernel, ahead: Mappi
 
 
 def _next_state(writer: KernelWriter, value: Value, alone: bool) -> ast.expr:
-    """Return the state for the next iteration. Where there are several, all are known before any is replaced."""
+    """Return the state for the next iteration. If there are several, all are computed before any is replaced."""
     if alone and writer.uses[id(value)] == 1 and id(value) not in writer.inner.expressions and writer.is_in_loop(value):
         return writer.expr(value)
     expr = writer.ref(value)
@@ -176,7 +173,7 @@ def _next_state(writer: KernelWriter, value: Value, alone: bool) -> ast.expr:
 
 
 def _loop_statement(writer: KernelWriter, loop: Loop, is_static: bool, body: tuple[Statement, ...]) -> For:
-    """Return the loop around the statements that are written inside."""
+    """Return the loop around the statements of its body."""
     step, first, end = writer.names[loop.step], loop.first, loop.end
     bounds = f"{first}, {end}" if first else f"{end}"
     if end - first <= MAX_UNROLLED or is_static:
@@ -191,7 +188,7 @@ def _loop_statement(writer: KernelWriter, loop: Loop, is_static: bool, body: tup
 
 
 def _begin_carried(writer: KernelWriter, carried: CarriedState) -> str:
-    """Return the variable that is carried, as it is for the first iteration of the loop."""
+    """Return the carried variable, set to its value for the first iteration."""
     start, following = carried.start, carried.following
     variable = writer.unique(_without_number(writer.suggested_name(following)))
     alone = writer.uses[id(start)] == 1 and id(start) not in writer.outer.expressions

@@ -1,4 +1,4 @@
-"""What values are where a mask is false: what loads give there, so that reductions need no further masks."""
+"""The padding of loads: their values outside a mask are chosen so that reductions need no further masks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def identity(kind: str, dtype: torch.dtype) -> Scalar:
 
 
 def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axes], bool]) -> float | None:
-    """Return the value where a mask is false, if loads over axes that `ends` says it covers give `others` there; None
-    where that is not known."""
+    """Return the value of an expression outside the mask, or None if it is unknown.
+
+    `others` has the padding values of loads. They apply to loads over axes for which `ends` returns True.
+    """
     values: dict[int, float | None] = {}
     for each in values_of([value]):
         if isinstance(each, Constant):
@@ -49,8 +51,11 @@ def padding_value(value: Value, others: Mapping[int, float], ends: Callable[[Axe
 
 
 def _shifts_to_extreme(value: Compute, padding: float | None, ends: Callable[[Axes], bool]) -> bool:
-    """Return whether the maximum of elements, which are -inf where the mask is false, is subtracted from them, or the
-    minimum likewise: what is infinite stays so, unless all of it is, and then the difference is NaN everywhere."""
+    """Return True if a value subtracts the maximum of elements from them, with -inf as padding, or likewise the
+    minimum.
+
+    The padding then stays infinite. If all elements are infinite, the difference is NaN everywhere.
+    """
     extremes = {-math.inf: "max", math.inf: "min"}
     if value.op is not SUB or padding not in extremes:
         return False
@@ -60,7 +65,7 @@ def _shifts_to_extreme(value: Compute, padding: float | None, ends: Callable[[Ax
 
 
 def _fold(op: Op, numbers: Sequence[float | None]) -> float | None:
-    """Compute an expression of numbers, if all that it takes are known."""
+    """Compute an operation of numbers. Returns None if an argument or the result is unknown."""
     if op.is_cast:
         return numbers[0]
     if op.number is None or any(n is None for n in numbers):
@@ -72,19 +77,19 @@ def _fold(op: Op, numbers: Sequence[float | None]) -> float | None:
 
 
 def _reduced(kind: str, value: float | None) -> float | None:
-    """Return what many of a number are together, as far as that is the number itself; None for anything else."""
+    """Return the reduction of many copies of a number if it equals that number, else None."""
     same = {"max": True, "min": True, "sum": value in (0.0, math.inf, -math.inf), "prod": value in (0.0, 1.0)}
     return value if same.get(kind, False) else None
 
 
 def covers_mask(masked: Callable[[Axes], list[Dim]], over: Axes) -> Callable[[Axes], bool]:
-    """Return whether the mask of what varies over some axes is false wherever that of a reduction is."""
+    """Return a function: whether the mask of given axes is false wherever that of a reduction is."""
     dims = masked(over)
     return lru_cache(lambda axes: any(d in dims for d in masked(axes)))
 
 
 def load_padding(values: Sequence[Value], masked: Callable[[Axes], list[Dim]]) -> dict[int, float]:
-    """Return, for each load that a reduction needs, its padding value."""
+    """Return the padding value of each load that a reduction needs."""
     reductions = [v for v in values if isinstance(v, (Reduction, Scan)) and masked(frozenset(v.over))]
     loads: dict[int, Load] = {}
     stack: list[Value] = [a for r in reductions for a in r.inputs]

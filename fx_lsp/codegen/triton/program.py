@@ -1,4 +1,4 @@
-"""A graph as a program: kernels, and calls that stay in ATen, in order."""
+"""Compile a graph to a program: kernels and calls of ATen, in order."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ from fx_lsp.codegen.triton.loop import write_loop_kernel
 
 @dataclass(frozen=True)
 class Program:
-    """A graph as kernels and calls. `steps` are kernels and nodes that are called as they are.
+    """A graph as kernels and calls. `steps` are kernel launches and nodes that stay calls.
 
-    `results` are what it returns, None where a gradient is; `buffers` the tensors that it allocates or is given;
-    `calls` say of the calls among the steps why they are none of kernels; `overwritten` are inputs that have the values
-    of some results afterwards, by those.
+    `results` are the returned nodes, None for a missing gradient. `buffers` are the tensors that it allocates or is
+    given. `calls` are the reasons why steps stay calls. `overwritten` maps results to the inputs that they overwrite.
     """
 
     inputs: tuple[fx.Node, ...]
@@ -57,8 +56,10 @@ def build_program(
     choices: Choices,
     changed: Mapping[fx.Node, fx.Node] | None = None,
 ) -> Program:
-    """Return the program of a graph; `title` begins the names of its kernels, `changed` are inputs that are to have the
-    values of some results afterwards, by those."""
+    """Return the program of a graph.
+
+    `title` is the prefix of its kernel names. `changed` maps results to the inputs that take their values.
+    """
     computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
     cut = {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))}
     called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
@@ -130,7 +131,7 @@ def _template_kernels(
     title: str,
     kernel_names: Collection[str],
 ) -> list[Kernel]:
-    """Return the kernels that a node stands for, with names that no other has; none for a call."""
+    """Return the kernels of a template node under unused names, [] for a call."""
     writer = facts_of(step).writer
     if writer is None:
         return []
@@ -144,7 +145,7 @@ def _template_kernels(
 def _without_unused_empties(
     steps: Sequence[KernelLaunch | fx.Node], results: Iterable[fx.Node | None]
 ) -> tuple[KernelLaunch | fx.Node, ...]:
-    """Return the steps without those that make tensors with no elements which nothing takes."""
+    """Return the steps without those that make empty tensors that nothing uses."""
     used = {n for result in results if result is not None for n in view_chain(result)}
     steps_needed: list[KernelLaunch | fx.Node] = []
     for step in reversed(steps):
@@ -168,7 +169,7 @@ def _launch(
     hints: Mapping[str, int],
     changed: Mapping[fx.Node, fx.Node],
 ) -> tuple[KernelLaunch, dict[fx.Node, fx.Node]]:
-    """Return the launch of a group, and the inputs among `changed` that it may overwrite."""
+    """Return the launch of a group, and the inputs among `changed` that it overwrites."""
     builder, stores = _stores(group, stored, plan, buffers, frozenset())
     reductions = [v for v in values_of(v for s in stores for v in s.values) if isinstance(v, Reduction)]
     idle = {a for v in reductions for a in v.over} - varying_axes(stores)
@@ -193,8 +194,10 @@ def _stores(
     buffers: Mapping[fx.Node, Buffer],
     idle: frozenset[sympy.Symbol],
 ) -> tuple[Builder, list[Store]]:
-    """Return the stores of a group; its axes have the same symbols each time. Along the axes `invariant_axes` nothing
-    varies."""
+    """Return the builder and the stores of a group. The symbols of its axes are the same in every call.
+
+    Nothing varies along the axes `idle`.
+    """
     space = Space()
     axes = tuple(space.axis(f"i{n}", size) for n, size in enumerate(group.sizes))
     domain = Domain(axes, group.sizes)
@@ -222,14 +225,14 @@ def _stores(
 
 
 def _write_target(result: fx.Node, plan: Schedule, buffers: Mapping[fx.Node, Buffer]) -> WriteTarget:
-    """Return where a result of a template kernel is written."""
+    """Return the place that a result of a template kernel is written to."""
     shape, steps = output_layout(result)
     target, further = plan.concat_parts[result][0] if result in plan.concat_parts else (result, ())
     return WriteTarget(result, shape, buffers[target], (*steps, *further))
 
 
 def launch_of(kernel: Kernel, buffers: Mapping[fx.Node, Buffer]) -> KernelLaunch:
-    """Return a kernel with the nodes of its buffers."""
+    """Return the launch of a kernel with the nodes of its buffers."""
     by_name = {b.name: n for n, b in buffers.items()}
     return KernelLaunch(
         kernel, tuple(by_name[b.name] for b in kernel.reads), tuple(by_name[b.name] for b in kernel.writes)

@@ -1,4 +1,4 @@
-"""How reductions are written: at once where a program holds all elements, else with accumulators in a loop."""
+"""Write reductions: at once if a program holds all elements, otherwise with accumulators in a loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ACCUMULATE = {
 
 
 def _masked(writer: KernelWriter, value: Value, kind: str, over: Axes) -> ast.expr:
-    """Return the elements of a value, and what changes nothing where there are none."""
+    """Return the elements of a value, with the identity of the reduction outside its mask."""
     expr = writer.ref(value)
     neutral = identity(kind, value.dtype)
     if padding_value(value, writer.padding, covers_mask(writer.masked_dims, over)) == float(neutral):
@@ -54,7 +54,7 @@ def _axis(writer: KernelWriter, dim: Dim) -> str:
 
 
 def _broadcast_along(writer: KernelWriter, value: Value, dim: Dim, expr: ast.expr) -> ast.expr:
-    """Return `expr` with an element for each of the dimension."""
+    """Return `expr` with an element for each index of a dimension."""
     if dim in writer.dims_of(value.axes):
         return expr
     return fill_template(
@@ -80,7 +80,7 @@ def reduce_at_once(writer: KernelWriter, value: Reduction) -> ast.expr:
 
 
 def _only_shifts(writer: KernelWriter, value: Reduction) -> bool:
-    """Return whether a maximum is only subtracted from what it is the maximum of, where NaN shows anyway."""
+    """Return True if a maximum is only subtracted from its own elements, so that NaN shows in any case."""
     users = [v for v in writer.values if value in v.inputs]
     return all(isinstance(u, Compute) and u.op is SUB and u.args == (value.args[0], value) for u in users) and not any(
         s.value is value for s in writer.stores
@@ -102,8 +102,7 @@ def _arg_reduction(writer: KernelWriter, value: Reduction, dim: Dim) -> ast.expr
 
 
 def scan_at_once(writer: KernelWriter, value: Scan) -> ast.expr:
-    """Return a running sum or product: of elements that a program holds at once, or on from those of the steps
-    before."""
+    """Return a scan of elements that a program holds at once, or one that continues from the steps before."""
     dim = _dim_of(writer, value)
     arg = _broadcast_along(writer, value.arg, dim, writer.ref(value.arg))
     if dim.role != "loop":
@@ -128,7 +127,7 @@ def scan_at_once(writer: KernelWriter, value: Scan) -> ast.expr:
 
 
 def online_pairs(values: Iterable[Value], accumulated: Callable[[Value], bool]) -> dict[int, Reduction]:
-    """Return sums of exponentials whose maximum is subtracted, each with that maximum: both can be had in one loop."""
+    """Return the sums of exp(x - max(x)), by id, each with its maximum: one loop computes both."""
     pairs: dict[int, Reduction] = {}
     for value in values:
         if not (isinstance(value, Reduction) and value.kind == "sum" and accumulated(value)):
@@ -153,7 +152,7 @@ def online_pairs(values: Iterable[Value], accumulated: Callable[[Value], bool]) 
 def loop_depths(
     values: Iterable[Value], pairs: Mapping[int, Reduction], accumulated: Callable[[Value], bool]
 ) -> dict[int, int]:
-    """Return how many loops have to be over before each value is known."""
+    """Return the number of loops that must end before each value is known, by id."""
     depths: dict[int, int] = {}
     for value in values:
         if id(value) in pairs:
@@ -165,7 +164,7 @@ def loop_depths(
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Reductions that build up together: what begins them before the loop, and what writes a step and the end."""
+    """Reductions accumulated together: the statements before the loop, and functions that write a step and the end."""
 
     start: list[Assign]
     step: Callable[[], None]
@@ -180,8 +179,11 @@ def write_reductions(
     end: Callable[[], None] = lambda: None,
     node: fx.Node | None = None,
 ) -> None:
-    """Write the loop in which accumulators build up. `counter` is its variable with what that goes through; `begin`
-    writes what stands in it before their steps, `end` what stands behind those."""
+    """Write the loop of some accumulators.
+
+    `counter` is its variable and the range of it. `begin` writes the statements before the steps of the accumulators,
+    and `end` those after.
+    """
     for accumulator in accumulators:
         for statement in accumulator.start:
             writer.emit(statement)
@@ -201,7 +203,7 @@ def write_reductions(
 def accumulators(
     writer: KernelWriter, loop: Dim, reductions: Sequence[Reduction], pairs: Mapping[int, Reduction]
 ) -> list[Accumulator]:
-    """Return accumulators that build up reductions in one loop over a dimension."""
+    """Return the accumulators for reductions in one loop over a dimension."""
     accumulators: list[Accumulator] = []
     paired = {id(pairs[id(r)]): r for r in reductions if id(r) in pairs}
     several: dict[tuple[str, int], list[Reduction]] = {}
@@ -226,7 +228,7 @@ def accumulators(
 def _new_accumulator(
     writer: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype, node: fx.Node | None
 ) -> tuple[str, Assign]:
-    """Return a variable for an accumulator, and the statement that begins it."""
+    """Return a variable for an accumulator, and the statement that initialises it."""
     variable = writer.unique(wish)
     text = unparse(writer.ref(Constant(dtype, None, frozenset(), start)))
     if not writer.tile_dims or writer.tile_shape(value.axes, loop) == "[]":
@@ -266,12 +268,14 @@ def _simple_accumulator(writer: KernelWriter, loop: Dim, value: Reduction) -> Ac
 
 
 ONLINE_GROUP = 16
-"""How many neighbours an online sum takes together. In a row, the groups each build up their own: threads that hold
-different ones need not wait for each other in every step."""
+"""The number of neighbours that an online sum combines.
+
+In a row, each group accumulates on its own, so that threads of different groups need not synchronise in every step.
+"""
 
 
 def _online_softmax(writer: KernelWriter, loop: Dim, maximum: Reduction, total: Reduction) -> Accumulator:
-    """Return the maximum, and the sum of exponentials of what lies below it, in one loop."""
+    """Return the accumulator of the maximum and the sum of exponentials below it, in one loop."""
     arg = maximum.args[0]
     high, low = writer.unique("running_max"), writer.unique("running_sum")
     block, axis = loop.block > 1, _axis(writer, loop)
@@ -313,7 +317,7 @@ def _online_softmax(writer: KernelWriter, loop: Dim, maximum: Reduction, total: 
 
 
 def _welford_accumulator(writer: KernelWriter, loop: Dim, parts: list[Reduction]) -> Accumulator:
-    """Return mean and squared deviations, by Welford's algorithm."""
+    """Return the accumulator of the mean and the squared deviations, by Welford's algorithm."""
     arg, node = parts[0].args[0], parts[0].node
     over = frozenset(parts[0].over)
     mean, first = _new_accumulator(writer, "running_mean", arg, loop, 0.0, arg.dtype, node)
@@ -345,7 +349,7 @@ def _welford_accumulator(writer: KernelWriter, loop: Dim, parts: list[Reduction]
 
 
 def _arg_accumulator(writer: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
-    """Return the place of the greatest or least element."""
+    """Return the accumulator of the index of the greatest or least element."""
     elements, places = value.args
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
     least, last = identity(value.kind, elements.dtype), torch.iinfo(torch.int64).max
@@ -373,7 +377,7 @@ def _arg_accumulator(writer: KernelWriter, loop: Dim, value: Reduction) -> Accum
 
 @dataclass(frozen=True)
 class TileProduct:
-    """The sum of products of tiles, in float32: `variable` has it, of the shape `blocks`; operands are `dtype`."""
+    """A sum of products of tiles in float32: the `variable`, its shape `blocks`, and the `dtype` of the operands."""
 
     variable: str
     blocks: tuple[str, str]
@@ -384,8 +388,10 @@ class TileProduct:
     def accumulator(
         self, writer: KernelWriter, tiles: Callable[[], tuple[ast.expr, ast.expr]], onto: str = ""
     ) -> Accumulator:
-        """Return the accumulator of products of what `tiles` writes in each step; they are added to `onto`, which is
-        the sum of those before if nothing else."""
+        """Return the accumulator of products of the tiles that `tiles` writes in each step.
+
+        They are added to `onto`, by default the sum so far.
+        """
         start = assign(self.variable, f"tl.zeros([{', '.join(self.blocks)}], tl.float32)", self.node)
 
         def step() -> None:
@@ -397,7 +403,7 @@ class TileProduct:
 
 
 def dot(left: ast.expr, right: ast.expr, dtype: torch.dtype, precision: Precision, onto: str = "") -> ast.expr:
-    """Return the product of two tiles, added to what `onto` says."""
+    """Return the product of two tiles, added to `onto`."""
     how = f', input_precision="{precision}"' if dtype is torch.float32 else ""
     template = f"tl.dot(a, b{', onto' if onto else ''}{how})"
     return fill_template(template, {"a": left, "b": right, "onto": parse_expression(onto or "0")})
@@ -406,8 +412,11 @@ def dot(left: ast.expr, right: ast.expr, dtype: torch.dtype, precision: Precisio
 def weights_accumulator(
     writer: KernelWriter, block: str, scores: Callable[[], ast.expr], moderate: bool, nodes: tuple[fx.Node, fx.Node]
 ) -> Accumulator:
-    """Return the online softmax of rows of tiles: `running_max` and `running_sum` of each row, and in every step the
-    `weights` of its scores, with the `scale` of what was made of the weights before. `nodes` are maximum and sum."""
+    """Return the accumulator of an online softmax over rows of tiles.
+
+    It has `running_max` and `running_sum` of each row. Each step defines the `weights` of its scores, and the `scale`
+    for results computed from earlier weights. `nodes` are the maximum and the sum.
+    """
     row_max, row_sum = nodes
     start = [
         assign("running_max", f'tl.full([{block}], -float("inf"), tl.float32)'),
@@ -433,22 +442,25 @@ LOG2_E = math.log2(math.e)
 
 
 def softmax_base(maximum: str) -> str:
-    """Return the base that exponents are taken from: the maximum, or 0 where there is nothing but -inf."""
+    """Return the base of exponents: the maximum, or 0 if all elements are -inf."""
     return f'tl.where({maximum} == -float("inf"), 0.0, {maximum})'
 
 
 def exponential_below(exponent: str, base: str) -> str:
-    """Return e to the power of what an exponent, at most `base`, lies below it.
+    """Return exp(exponent - base), for an exponent of at most `base`.
 
-    By powers of 2, which GPUs have an instruction for: `tl.exp` takes further ones, for results so small that they
-    count for nothing beside the 1 at the maximum.
+    It is a power of 2, because GPUs have an instruction for that. `tl.exp` takes more instructions, only for results
+    that are negligible beside the 1 at the maximum.
     """
     return f"tl.exp2(({exponent} - {base}) * {LOG2_E!r})"
 
 
 def exponentials_below(exponents: str, base: str, moderate: bool) -> str:
-    """Return the same for many exponents that have the base of their row: one multiplication and addition for each,
-    where they are `moderate`; the most negative number there is, times 1.44, would be none any more."""
+    """Return exp(exponents - base) for many exponents with a base for each row.
+
+    `moderate` exponents take one multiplication and one addition each. The most negative float times 1.44 would
+    overflow.
+    """
     if not moderate:
         return exponential_below(exponents, f"{base}[:, None]")
     return f"tl.exp2({exponents} * {LOG2_E!r} - ({base} * {LOG2_E!r})[:, None])"

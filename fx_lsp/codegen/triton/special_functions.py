@@ -1,6 +1,6 @@
-"""Helper functions of a generated file for special functions, from the series and fractions that define them.
+"""Helper functions of a generated file for special functions, from their series and continued fractions.
 
-They compute in float64, where the textbook's form is exact enough for float32 without a table of its own.
+They compute in float64, in which the textbook formula is exact enough for float32 without a table.
 """
 
 from __future__ import annotations

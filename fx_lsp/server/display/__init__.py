@@ -1,1 +1,1 @@
-"""What the client shows of a session: diagnostics, views, the page of benchmarks."""
+"""Update the display of the client: diagnostics, views, the benchmark page."""

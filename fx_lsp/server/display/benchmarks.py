@@ -1,4 +1,4 @@
-"""What was measured of the targets of open files, and what is being measured: for lenses, hovers, a page, a view."""
+"""Provide finished and running benchmarks of the targets of open files: for lenses, hovers, a page, a view."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 MEASURING = "fxLsp/measuring"
 MAX_RUNS = 50
-"""How many runs of a target a client is given."""
+"""The most runs of a target that are sent to a client."""
 Json = dict[str, Any]
 
 
 class Benchmarks:
-    """The last run of each target of a file, read from the history when it is first asked for, and what runs now."""
+    """Hold the last run of each target of a file, read from the history at the first request, and the running jobs."""
 
     def __init__(self, session: Session, tasks: Tasks, refresh: RefreshTimer) -> None:
         self._session = session
@@ -43,13 +43,15 @@ class Benchmarks:
 
     @cached_property
     def queue(self) -> Queue:
-        """Return which hosts are busy with a job of this server."""
+        """Return the queue that records which hosts are busy with a job of this server."""
         from fx_lsp.tracing.remote.queues import Queue
 
         return Queue()
 
     def last(self, file: str, name: str) -> BenchmarkRun | None:
-        """Return the last run of a target. Never waits: the runs of a file are read when one is first asked for."""
+        """Return the last run of a target. Never waits: the runs of a file are read in the background at the first
+        request.
+        """
         if file not in self._last:
             self._last[file] = {}
             self._tasks.spawn("benchmarks", self._read(file))
@@ -57,19 +59,21 @@ class Benchmarks:
         return self._as_of_now([stored])[0] if stored is not None else None
 
     def add(self, stored: StoredRun) -> None:
-        """Note a run that has ended well."""
+        """Add a successful run."""
         run = stored.run
         if run.file in self._last:
             self._last[run.file][run.target] = stored
         self._refresh.updated(run.file)
 
     def fail(self, view: View, host: str, failed: Failed) -> None:
-        """Note that the run of the target of a page on a host has ended without a report."""
+        """Record that the run of a page's target on a host has ended without a report."""
         self._failed.setdefault((view.file, view.name), {})[host] = failed
         self._refresh.updated(view.file)
 
     def failures(self, file: str, name: str) -> dict[str, Failed]:
-        """Return why the last runs of a target have no report, by host; without those that have one, or run again."""
+        """Return the failures of the last runs of a target by host; hosts with a later report or a running job are left
+        out.
+        """
         return self._failed.get((file, name), {})
 
     def forget(self, file: str) -> None:
@@ -77,11 +81,11 @@ class Benchmarks:
         self._last.pop(file, None)
 
     def running(self, file: str, name: str) -> dict[str, JobProgress]:
-        """Return what is being done now for a target, by host."""
+        """Return the progress of the running jobs of a target, by host."""
         return self._running.get((file, name), {})
 
     def note_progress(self, view: View, host: str, progress: JobProgress | None) -> None:
-        """Note what goes on on a host for the target of a page; None once it has ended there."""
+        """Record the progress on a host for the target of a page; None once the job has ended there."""
         running = self._running.setdefault((view.file, view.name), {})
         if progress is None:
             running.pop(host, None)
@@ -93,7 +97,7 @@ class Benchmarks:
 
     @contextmanager
     def stopped_by(self, view: View, stop: Callable[[], object]) -> Generator[None]:
-        """Have `stop` end what is being measured of the target of a page, while the block runs."""
+        """Register `stop` to end the measurement of a page's target, while the block runs."""
         stops = self._stops.setdefault((view.file, view.name), [])
         stops.append(stop)
         try:
@@ -102,17 +106,17 @@ class Benchmarks:
             stops.remove(stop)
 
     def stop(self, file: str, name: str) -> None:
-        """End what is being measured of a target."""
+        """End all running measurements of a target."""
         for stop in [*self._stops.get((file, name), ())]:
             stop()
 
     async def page(self, view: View) -> str:
-        """Return the text of the page about a target."""
+        """Return the text of a target's page."""
         now = {host: _text(progress) for host, progress in self.running(view.file, view.name).items()}
         return document(view.name, await self._runs(view), now, self.failures(view.file, view.name))
 
     async def data(self, view: View) -> Json:
-        """Return what a client needs to draw that page."""
+        """Return the data with which a client draws that page."""
         runs = await self._runs(view)
         last = {id(run) for run in latest(runs).values()}
         return {
@@ -130,7 +134,7 @@ class Benchmarks:
 
     async def _runs(self, view: View) -> list[BenchmarkRun]:
         if self._session.engine is not None:
-            await self._session.engine.targets(view.file)  # its present text is read by then
+            await self._session.engine.targets(view.file)  # afterwards, its current text is parsed
         return self._as_of_now(await asyncio.to_thread(_history().runs_of, view.file, view.name))
 
     def _as_of_now(self, runs: Sequence[StoredRun]) -> list[BenchmarkRun]:
@@ -145,14 +149,14 @@ class Benchmarks:
 
 
 def _history() -> ModuleType:
-    """Imported late: it brings sqlite3, for which a client that starts does not wait."""
+    """Return the `history` module. It is imported late: it imports sqlite3, which would delay the client's start."""
     from fx_lsp.tracing.remote import history
 
     return history
 
 
 def page_of(file: str, name: str) -> View:
-    """Return the page about what was measured of a target."""
+    """Return the benchmark page of a target."""
     return View(file, name, WORK, work=WORK)
 
 
@@ -161,7 +165,7 @@ def _text(progress: JobProgress) -> str:
 
 
 def running_data(running: dict[str, JobProgress]) -> list[Json]:
-    """Return what is being done now, by host, as a client is told."""
+    """Return the running jobs, by host, as data for a client."""
     return [{"host": host, "text": p.text, "done": p.done, "total": p.total} for host, p in running.items()]
 
 

@@ -1,4 +1,4 @@
-"""`textDocument/publishDiagnostics`, whenever the engine knows something new of a file."""
+"""Send `textDocument/publishDiagnostics`, whenever the engine has new results on a file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def publish(session: Session, client: Client, file: str) -> None:
 
 
 def publish_kernels(session: Session, client: Client, view: View) -> None:
-    """Publish what there is to say of a file of kernels that the client shows, and what compiling it said."""
+    """Publish the problems of a shown file of kernels, including those of its compilation."""
     uri, shown = session.uri_of_view(view), session.views.rendered(view)
     if uri is None or shown is None or view != kernels_of(view) or session.engine is None:
         return

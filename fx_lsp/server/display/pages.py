@@ -1,4 +1,6 @@
-"""The pages that explain codes of problems: `docs/problems/` of a checkout, which an installation has in itself."""
+"""Find the pages that explain codes of problems: `docs/problems/` of a checkout, or the copy in the installed
+package.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,6 @@ FOLDERS = _PACKAGE / "problems", _PACKAGE.parent / "docs" / "problems"
 
 @cache
 def page_of(code: str) -> str | None:
-    """Return the URI of the page about a code, None where it has none."""
+    """Return the URI of the page on a code, None if it has none."""
     page = next((page for folder in FOLDERS if (page := folder / f"{code}.md").is_file()), None)
     return None if page is None else page.as_uri()

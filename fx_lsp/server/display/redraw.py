@@ -1,4 +1,4 @@
-"""What is sent when something that is shown of a file has changed."""
+"""Send updates when the displayed results of a file have changed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CHANGED = "fxLsp/changed"
 
 
 def redraw(session: Session, client: Client, views: Views, files: Set[str]) -> None:
-    """Publish diagnostics again, bring views up to date, and have the client ask for lenses and hints again."""
+    """Publish diagnostics again, update views, and ask the client to request lenses and hints again."""
     if session.closed:
         return
-    for file in dict.fromkeys((*files, *(d.file for d in session.documents))):  # a pass speaks of other files, too
+    for file in dict.fromkeys((*files, *(d.file for d in session.documents))):  # passes report in other files, too
         try:
             publish(session, client, file)
             if file in files:

@@ -1,4 +1,4 @@
-"""What views show: a stage, a comparison, a page, or comments that say why there is none."""
+"""Render views: a stage, a diff, a page, or comments that explain why there is none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STALE = "stale: of the last version that could be read"
 
 
 async def rendered(session: Session, engine: Engine, view: View, outcome: Outcome) -> RenderedView:
-    """Return a view of a target whose work is done."""
+    """Return the rendered view of a target whose work is done."""
     if isinstance(outcome, Failure):
         return await _failed(session, engine, view, outcome)
     if view.stage == PASSES and view.work:
@@ -46,14 +46,14 @@ async def rendered(session: Session, engine: Engine, view: View, outcome: Outcom
 
 
 async def rendered_at_once(session: Session, view: View) -> RenderedView | None:
-    """Return a view that the client does not show, if all that it takes is at hand."""
+    """Return a view that the client does not show, if its trace is available; None otherwise."""
     engine = session.engine
     outcome = engine.known(view.file, view.name, view.work) if engine is not None else None
     return await rendered(session, engine, view, outcome) if engine is not None and outcome else None
 
 
 def _stages_of(view: View, trace: Trace) -> list[str]:
-    """Return the names of the stages that a view shows; none for a listing that its chip does not have."""
+    """Return the names of the stages that a view shows; empty for a listing that its chip does not have."""
     if view.stage == RUN and view.work:
         return [info.name for info in trace.stages if info.change is None or info.change]
     if chip_of(view.work):
@@ -64,7 +64,7 @@ def _stages_of(view: View, trace: Trace) -> list[str]:
 
 
 async def _failed(session: Session, engine: Engine, view: View, failure: Failure) -> RenderedView:
-    """Return a view of a target that fails: the graph of what ran, if that is what it is of, or why."""
+    """Return the view of a failing target: the partial graph, if the view shows that, or the failure."""
     trace = shown_trace(failure, view.file)
     if trace is None or trace.info(view.stage) is None:
         return said(failure_text(failure))
@@ -75,7 +75,7 @@ async def _failed(session: Session, engine: Engine, view: View, failure: Failure
 
 
 def last_good(session: Session, engine: Engine, view: View) -> RenderedView | None:
-    """Return the stage of the last text that parsed, if it is at hand; None for what other work would have to make."""
+    """Return the stage of the last text that parsed, if available; None for stages of other work."""
     state = None if view.work or view.before else engine.state(view.file)
     outcomes = (t.outcome for t in state.targets if t.target.name == view.name) if state is not None else ()
     trace = shown_trace(next(iter(outcomes), None), view.file)
@@ -86,7 +86,7 @@ def last_good(session: Session, engine: Engine, view: View) -> RenderedView | No
 
 
 def as_stale(shown: RenderedView) -> RenderedView:
-    """Return what is shown with a note, at the end of its title, that it is of an earlier text: no line moves."""
+    """Return a view with a note at the end of its title that it shows an earlier text. No line moves."""
     title, *lines = shown.document.lines
     if not title.text.startswith("# ") or title.text.endswith(STALE):
         return shown
@@ -100,12 +100,14 @@ def said(text: str) -> RenderedView:
 
 
 def plain_text(text: str) -> RenderedView:
-    """Return a text as it is."""
+    """Return a text unchanged."""
     return RenderedView(Document(tuple(map(Line, text.split("\n")))))
 
 
 def source_lines(session: Session) -> SourceLine:
-    """Return what gives the lines that spans start on, as the client has their files; each file is read once."""
+    """Return a function that maps spans to the text of their first line, in the client's version. Each file is read
+    once.
+    """
     lines: dict[str, list[str]] = {}
 
     def source_line(span: Span) -> str | None:

@@ -1,7 +1,7 @@
-"""The documents made from targets: their text, and which of them are open and have to be kept up to date.
+"""Provide the documents of targets: their text, and updates to those that are open.
 
-A client either opens `fx-lsp:` URIs (`workspace/textDocumentContent`, or our `fxLsp/document` request), or is given
-a read-only file in the user's cache folder.
+A client either opens `fx-lsp:` URIs (`workspace/textDocumentContent`, or the `fxLsp/document` request), or gets a
+read-only file in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.open_file import FileState
 
 MARKED_AFTER = 1.0
-"""Seconds for which a text does not parse until open views say so: while somebody types it often does not."""
+"""Seconds for which a text fails to parse until open views show it: during typing, a text often does not parse."""
 
 
 class Views:
-    """Makes the texts of views, and keeps those that the client shows up to date."""
+    """Render the texts of views, and update those that the client shows."""
 
     def __init__(self, session: Session, client: Client, tasks: Tasks, benchmarks: Benchmarks) -> None:
         self._session = session
@@ -43,14 +43,16 @@ class Views:
         self._writing = asyncio.Lock()
 
     def opened(self, uri: str) -> None:
-        """Note that the client opened a view's document."""
+        """Record that the client opened a view's document."""
         view = parse_uri(uri)
         if view is not None:
             self._session.views.note(view).uri = uri
             publish_kernels(self._session, self._client, view)
 
     def closed(self, uri: str) -> None:
-        """Forget a view whose document the client closed; a file that was only read for it is closed too."""
+        """Forget a view whose document the client closed; close its source file too, if it was only read for
+        the view.
+        """
         view = parse_uri(uri)
         if view is None:
             return
@@ -60,7 +62,7 @@ class Views:
             self._client.withdraw(shown.uri)
         others = [other for other in session.views if (other.file, other.name) == (view.file, view.name)]
         unused_works = {view.work, session.views.compiled(view)} - {v.work for v in others}
-        if kernels_of(view) in others:  # it shows what compiling the kernels said
+        if kernels_of(view) in others:  # it shows the diagnostics of compiling the kernels
             unused_works.discard(session.views.compiled(view))
         for work in unused_works - {""}:
             if session.engine is not None:
@@ -68,7 +70,9 @@ class Views:
         close_unused(session, view.file)
 
     async def text(self, view: View) -> str:
-        """Return the text of a view, once its target is traced. What cannot be shown says so in a comment."""
+        """Return the text of a view, once its target is traced. A view that cannot be shown is a comment with the
+        reason.
+        """
         shown = await self._rendered(view)
         if (open_view := self._session.views.get(view)) is not None:
             open_view.rendered = shown
@@ -107,13 +111,13 @@ class Views:
         return await rendered(session, engine, view, outcome)
 
     async def write(self, view: View) -> Path:
-        """Write a view to its read-only file, in one step, and return the path. Raises OSError where it cannot."""
+        """Write a view to its read-only file, in one step, and return the path. Raises OSError on failure."""
         text = await self.text(view)
         rest = "".join(part for part in (view.file, view.work, view.before) if part)
         folder = views_folder() / hashlib.sha256(rest.encode(errors="replace")).hexdigest()[:8]
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / _file_name(f"{Path(view.file).stem}.{view.title}")
-        async with self._writing:  # one after the other, so that the newest text is written last
+        async with self._writing:  # one at a time, so that the newest text is written last
             await asyncio.to_thread(files.write, path, text.encode(errors="replace"), 0o444)
         self._session.views.note(view).path = path
         return path
@@ -122,12 +126,12 @@ class Views:
         try:
             await self.write(view)
         except OSError as error:
-            self._session.views.remove(view)  # said once, not at every edit
+            self._session.views.remove(view)  # reported once, not at every edit
             message = f"fx-lsp: {view.title} is not kept up to date: {error}"
             self._client.tell(message, types.MessageType.Warning)
 
     def refresh(self, file: str) -> None:
-        """Bring the views of a file up to date where the trace of their target changed."""
+        """Update the views of a file whose target's trace changed."""
         engine = self._session.engine
         state = None if engine is None else engine.state(file)
         if engine is None or state is None:
@@ -157,7 +161,7 @@ class Views:
             self.renew(view)
 
     def renew(self, view: View) -> None:
-        """Have the client read a view again, if it shows that."""
+        """Ask the client to read a view again, if it shows it."""
         shown = self._session.views.get(view)
         if shown is not None and shown.path is not None:
             self._tasks.spawn("views", self._rewrite(view))
@@ -167,19 +171,19 @@ class Views:
 
 
 def close_unused(session: Session, file: str) -> None:
-    """Have a file that was only read for views no longer traced, once the client shows none of them."""
+    """Stop tracing a file that was only read for views, once the client shows none of them."""
     unused = session.documents.of_file(file) is None and not any(view.file == file for view in session.views)
     if unused and session.engine is not None:
         session.engine.close(file)
 
 
 def is_view_file(file: str) -> bool:
-    """Return whether a file is one that a view was written to."""
+    """Return True if a view was written to this file."""
     return Path(file).is_relative_to(views_folder())
 
 
 def views_folder() -> Path:
-    """Return where views are written for clients that open files only."""
+    """Return the folder of views for clients that only open files."""
     return files.cache_folder() / "views"
 
 

@@ -1,1 +1,1 @@
-"""Requests, notifications and commands: what a client asks or tells, and how it is answered."""
+"""Handle requests, notifications and commands of a client."""

@@ -1,4 +1,4 @@
-"""`textDocument/codeAction`."""
+"""Handle `textDocument/codeAction`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _TITLE = "Checkpoint this region"
 
 
 async def code_action(session: Session, params: types.CodeActionParams) -> list[types.CodeAction] | None:
-    """Offer to write the inputs of the definition at the cursor down: a rewrite, or a fix of what could not be traced.
+    """Return the actions at the cursor. One writes the inputs of the definition: as a rewrite, or as a fix of a
+    failure.
 
-    For statements of what was traced, offer also to make them a checkpoint, or to look at what that would save; for a
-    mistake that runs, a comment that ignores it.
+    Others turn traced statements into a checkpoint, or show the memory that it would save, and add a comment that
+    ignores a finding.
     """
     uri = params.text_document.uri
     document, state = session.documents.get(uri), session.state(uri)
@@ -58,7 +59,7 @@ async def code_action(session: Session, params: types.CodeActionParams) -> list[
 def _ignored(
     session: Session, document: OpenText, diagnostics: Sequence[types.Diagnostic]
 ) -> Iterator[types.CodeAction]:
-    """Offer a comment for each of the diagnostics that says that there is nothing wrong."""
+    """Yield, for each of the diagnostics, an action that adds a comment to ignore it."""
     for diagnostic in diagnostics:
         if diagnostic.source != "fx-lsp" or not isinstance(diagnostic.code, str):
             continue
@@ -71,7 +72,7 @@ def _ignored(
 
 
 def _selected(range_: types.Range) -> tuple[int, int]:
-    """Return the lines of a selection: not the last, where it ends at the beginning of that."""
+    """Return the lines of a selection, without the last if the selection ends at its beginning."""
     first, last = from_proto.line_range(range_)
     return first, last - (last > first and range_.end.character == 0)
 
@@ -79,7 +80,7 @@ def _selected(range_: types.Range) -> tuple[int, int]:
 def _checkpoints(
     session: Session, document: OpenText, targets: Sequence[TargetState], first: int, last: int
 ) -> Iterator[types.CodeAction]:
-    """Offer checkpoints of the innermost target that the lines are part of."""
+    """Yield checkpoint actions of the innermost target that contains the lines."""
     innermost: dict[str, Checkpoint] = {}
     for state in sorted(targets, key=lambda s: s.target.span.line):
         if state.outcome is not None and not state.stale:
@@ -94,7 +95,7 @@ def _checkpoints(
 
 
 def _is_about(diagnostic: types.Diagnostic, state: TargetState, document: OpenText, encoding: str) -> bool:
-    """Return whether a diagnostic is one of ours, and stands inside of the target."""
+    """Return True if a diagnostic is from fx-lsp and inside of the target."""
     span = to_proto.range_(document.lines, state.target.span, encoding)
     inside = span.start.line <= diagnostic.range.start.line <= span.end.line
     return diagnostic.source == "fx-lsp" and diagnostic.code != "comment" and inside
@@ -113,7 +114,7 @@ def _text(kind: types.CodeActionKind | str) -> str:
 
 
 def workspace_edit(session: Session, document: OpenText, changes: Sequence[TextChange]) -> types.WorkspaceEdit:
-    """Return changes of one document, of this version where the client can tell."""
+    """Return an edit of one document, with its version if the client supports that."""
     edits = [to_proto.text_edit(change, document.lines, session.encoding) for change in changes]
     if session.capabilities.document_changes:
         versioned = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=document.version)

@@ -1,4 +1,4 @@
-"""What a client asks of a benchmark."""
+"""Parse a client's options of a benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fx_lsp.measured import WHATS, What
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What a client asks for. Without `hosts`, the one of the settings is taken, or the user is asked."""
+    """Hold a client's options. Without `hosts`, the host of the settings is used, or the user is asked."""
 
     hosts: tuple[str, ...] = ()
     variants: tuple[str, ...] | None = None
@@ -26,7 +26,7 @@ class BenchOptions:
 
 
 def read_options(options: Any) -> BenchOptions:
-    """Return the options of a request. Raises JsonRpcInvalidParams for what is none."""
+    """Return the options of a request. Raises JsonRpcInvalidParams for invalid ones."""
     table = _plain(options)
     readers: dict[str, Callable[[str, Any], Any]] = {
         "hosts": _texts,
@@ -51,7 +51,7 @@ def read_options(options: Any) -> BenchOptions:
 def _plain(options: Any) -> dict[str, Any]:
     if options is None:
         return {}
-    if hasattr(options, "_asdict"):  # as pygls gives objects
+    if hasattr(options, "_asdict"):  # pygls passes objects as named tuples
         options = options._asdict()
     if not isinstance(options, Mapping):
         raise JsonRpcInvalidParams('the options are an object, as in {"hosts": ["local"]}')

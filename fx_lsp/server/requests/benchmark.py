@@ -1,4 +1,4 @@
-"""`fxLsp.bench`: measuring a target on the user's hosts, in the background."""
+"""Handle `fxLsp.bench`: measure a target on the user's hosts, in the background."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import EngineStatus
 
 ONE_DAY = 86400.0
-"""Seconds that a job may take as far as the editor is concerned: the limit of each host counts."""
+"""The limit on a job's seconds from the editor; effectively, the limit of each host applies."""
 RENEW_SECONDS = 1.0
-"""How often the page is brought up to date while something is measured."""
+"""Seconds between updates of the page during a measurement."""
 
 
 async def bench(
@@ -89,12 +89,12 @@ async def bench(
 
 
 async def stop(session: Session, benchmarks: Benchmarks, arguments: list[Any]) -> None:
-    """Run `fxLsp.stopBench(uri, name)`: end what is being measured of a target."""
+    """Run `fxLsp.stopBench(uri, name)`: end all running measurements of a target."""
     benchmarks.stop(*target_of(session, arguments[:2]))
 
 
 async def hosts(session: Session, arguments: list[Any]) -> dict[str, Any]:
-    """Run `fxLsp.hosts()`: list the places that the user has named, and where."""
+    """Run `fxLsp.hosts()`: list the places that the user has configured, and the path of that file."""
     user_hosts = await asyncio.to_thread(read_hosts, (session.roots() or [None])[0])
     return {
         "path": user_hosts.path,
@@ -112,7 +112,7 @@ async def hosts(session: Session, arguments: list[Any]) -> dict[str, Any]:
 
 
 def _request(options: BenchOptions, file: str, name: str, text: str, roots: tuple[str, ...]) -> BenchRequest:
-    """Return what is to be generated. Raises TargetError or ValueError."""
+    """Return the request for kernels. Raises TargetError or ValueError."""
     choices = replace(read_choices(read_work(options.work)), engine="fx-lsp")
     sweep = read_sweep(options.sweep) if options.sweep else None
     inductor = INDUCTOR_KERNELS in options.variants if options.variants else None
@@ -120,7 +120,7 @@ def _request(options: BenchOptions, file: str, name: str, text: str, roots: tupl
 
 
 async def _chosen(client: Client, user_hosts: Hosts, names: Sequence[str], target: str) -> list[Place]:
-    """Return the places of those names; where there are none, this machine or what the user chooses."""
+    """Return the named places; without names, this machine or the user's choice."""
     if not names and set(user_hosts.places) != {LOCAL}:
         actions = [types.MessageActionItem(title=name) for name in user_hosts.places]
         question = types.ShowMessageRequestParams(types.MessageType.Info, f"Benchmark {target} on …", actions)
@@ -141,7 +141,7 @@ async def _chosen(client: Client, user_hosts: Hosts, names: Sequence[str], targe
 
 
 async def _allowed(client: Client, user_hosts: Hosts, places: Sequence[Place]) -> bool:
-    """Return whether the user says yes to each place that was never used, or is reached in another way now."""
+    """Return True if the user confirms each place that is new, or reached in a new way."""
     for place in unknown(reached(user_hosts, places)):
         question = types.ShowMessageRequestParams(
             types.MessageType.Warning,
@@ -162,7 +162,7 @@ async def _allowed(client: Client, user_hosts: Hosts, places: Sequence[Place]) -
 
 @dataclass
 class _Measuring:
-    """One target that is measured on some places, and what shows how far it is."""
+    """Measure one target on some places, and report its progress."""
 
     session: Session
     client: Client
@@ -175,7 +175,7 @@ class _Measuring:
     renewed: float = 0.0
 
     async def run(self, user_hosts: Hosts, places: Sequence[Place], job: BenchmarkJob) -> None:
-        """Measure the target and say what happens; the user may stop it."""
+        """Measure the target and report the results; the user may stop it."""
         request, names = self.request, [place.name for place in places]
         interpreter = engine_settings(self.session.settings).interpreter_of(request.roots)
         python = find_interpreter(interpreter, request.roots, os.environ)
@@ -222,7 +222,7 @@ class _Measuring:
                 self._note(name, None)
 
     async def _prepare(self, job: BenchmarkJob, say: Callable[[str], None]) -> PreparedJob | Failure:
-        """Return the job with its kernels. What is edited may change meanwhile: an engine of its own generates them."""
+        """Return the job with its kernels. A separate engine generates them, so that edits do not disturb it."""
         settings = replace(engine_settings(self.session.settings), trace_on_open=False)
 
         def told(status: EngineStatus) -> None:
@@ -230,7 +230,7 @@ class _Measuring:
 
         engine = self.engines.make(settings, lambda file: None, told)
         try:
-            for document in self.session.documents:  # the target may import what is not saved
+            for document in self.session.documents:  # the target may import unsaved files
                 engine.open(document.file, document.text, self.session.roots_of(document.file))
             return await job_of(engine, self.request, job)
         except TargetError as error:
@@ -239,7 +239,7 @@ class _Measuring:
             await engine.shutdown()
 
     def _note(self, host: str, progress: JobProgress | None) -> None:
-        """Note what goes on on a host, tell the client, and bring the page up to date now and then."""
+        """Record the progress on a host, notify the client, and update the page at intervals."""
         page = self.page
         self.benchmarks.note_progress(page, host, progress)
         running = running_data(self.benchmarks.running(page.file, page.name))

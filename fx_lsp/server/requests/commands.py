@@ -1,4 +1,4 @@
-"""`workspace/executeCommand`."""
+"""Handle `workspace/executeCommand`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from fx_lsp.server.engines import Engines
 from fx_lsp.server.session import Session
 
 MAX_TARGETS = 12
-"""How many targets are offered to run a pass on."""
+"""The most targets that are offered to run a pass on."""
 _ARGUMENTS = "the arguments are a document's URI, the name of a target, and a stage"
 
 
 async def show_stage(session: Session, client: Client, views: Views, arguments: list[Any]) -> dict[str, str] | None:
-    """Run `fxLsp.showStage(uri, name, stage?, work?, before?)`: open a stage, or what changed from `before` to it.
+    """Run `fxLsp.showStage(uri, name, stage?, work?, before?)`: open a stage, or the diff from `before` to it.
 
-    Returns its `uri`, and a file's `path`. The work of kernels and of their compiled forms goes without saying, but for
-    choices (`triton&fuse=no`); a view's `uri` stands for its target, whose name may then be "", and choices.
+    Returns its `uri`, and a file's `path`. The work of kernels and of their compiled forms is implied, except for
+    choices (`triton&fuse=no`). A view's `uri` implies its target, whose name may then be "", and its choices.
     """
     file, name, stage, work, before = _target(session, arguments)
     shown = session.views.find(arguments[0])
@@ -73,10 +73,10 @@ async def open_view(session: Session, client: Client, views: Views, view: View) 
 
 
 async def passes(session: Session, client: Client, arguments: list[Any]) -> list[dict[str, Any]] | None:
-    """Run `fxLsp.passes(uri, name, work?)`: list a target's stages, for a client that lets its user choose among them.
+    """Run `fxLsp.passes(uri, name, work?)`: list a target's stages, for a client with its own list.
 
     Each has `stage`, `title`, `ops`, `change`, `note`, `unchanged`, the stage `before` it, the `uri` of its document,
-    and (`diff`) that of what it changed.
+    and that of its `diff`.
     """
     file, name, work, _, _ = _target(session, arguments)
     work = work or PASSES
@@ -103,14 +103,14 @@ async def passes(session: Session, client: Client, arguments: list[Any]) -> list
 
 
 async def run_pass(session: Session, client: Client, views: Views, arguments: list[Any]) -> dict[str, str] | None:
-    """Run `fxLsp.runPass(uri, pass, file?, target?)`: run a pass on a target, and ask which where none is given.
+    """Run `fxLsp.runPass(uri, pass, file?, target?)`: run a pass on a target; ask for the target if it is missing.
 
-    Shows what the pass did; returns what `fxLsp.showStage` does.
+    Shows the changes of the pass; returns the same as `fxLsp.showStage`.
     """
     file, name, on_file, on_name, _ = _target(session, arguments)
     if session.engine is None:
         return None
-    await session.engine.targets(file)  # its present text is read by then
+    await session.engine.targets(file)  # afterwards, its current text is parsed
     pass_ = next((p for p in session.engine.passes(file) if p.name == name), None)
     if pass_ is None:
         raise JsonRpcInvalidParams(f"{file} has no pass {name!r}")
@@ -131,7 +131,7 @@ async def run_pass(session: Session, client: Client, views: Views, arguments: li
 
 
 async def show_failure(session: Session, client: Client, arguments: list[Any]) -> None:
-    """Run `fxLsp.showFailure(uri, name)`: say why a target is not traced and go to the cause."""
+    """Run `fxLsp.showFailure(uri, name)`: show why a target is not traced and jump to the cause."""
     file, name, *_ = _target(session, arguments)
     if session.engine is not None and session.engine.state(file) is not None:
         outcome = await session.engine.outcome(file, name)
@@ -146,7 +146,7 @@ async def restart(session: Session, arguments: list[Any]) -> None:
 
 
 async def clear_cache(client: Client, engines: Engines, arguments: list[Any]) -> None:
-    """Run `fxLsp.clearCache`: forget every stored trace and trace what is open again."""
+    """Run `fxLsp.clearCache`: remove every stored trace and trace the open files again."""
     try:
         await engines.clear_cache()
     except OSError as error:
@@ -171,7 +171,7 @@ async def _show_failure(session: Session, client: Client, failure: Failure) -> N
 
 
 def _target(session: Session, arguments: list[Any]) -> tuple[str, str, str, str, str]:
-    """Return a file, the name of a target, and up to three more words, "" where they are missing."""
+    """Return a file, the name of a target, and up to three more words, "" for missing ones."""
     words = [a if isinstance(a, str) else "" for a in arguments] + [""] * 5
     if not 2 <= len(arguments) <= 5:
         raise JsonRpcInvalidParams(_ARGUMENTS)
@@ -179,7 +179,9 @@ def _target(session: Session, arguments: list[Any]) -> tuple[str, str, str, str,
 
 
 def target_of(session: Session, words: Sequence[Any]) -> tuple[str, str]:
-    """Return the file and name of a target, a view's where the first word is its URI. Raises JsonRpcInvalidParams."""
+    """Return the file and name of a target, or those of a view if the first word is its URI. Raises
+    JsonRpcInvalidParams.
+    """
     uri, name = [word if isinstance(word, str) else "" for word in (*words, "", "")][:2]
     view = session.views.find(uri)
     if not uri or not (name or view):

@@ -1,4 +1,4 @@
-"""`textDocument/completion`, inside of `# fx:` comments only."""
+"""Handle `textDocument/completion`, inside of `# fx:` comments only."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fx_lsp.features.completion import completions, in_comment
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.session import Session
 
-# What ordinary code is full of (spaces, commas, brackets, colons) is left out: the client asks while a word is typed
-# anyway, and these two are where no word has begun yet.
+# Characters of ordinary code (spaces, commas, brackets, colons) are left out: clients also ask while a word is typed,
+# and these two are at places where no word has begun yet.
 OPTIONS = types.CompletionOptions(trigger_characters=["=", "@"])
 
 
 async def completion(session: Session, params: types.CompletionParams) -> list[types.CompletionItem] | None:
-    """Offer what fits at the cursor; None at once for every line of code."""
+    """Return the completions at the cursor; None at once for every line of code."""
     uri = params.text_document.uri
     document = session.documents.get(uri)
     if document is None or params.position.line >= len(document.lines):

@@ -1,4 +1,4 @@
-"""`textDocument/inlayHint`."""
+"""Handle `textDocument/inlayHint`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import Engine, TargetState
 
 MAX_READ_OPS = 2_000
-"""A larger backward graph is not read for the names of what reads there."""
+"""The largest backward graph, in operations, that is decoded for the names of its readers."""
 
 
 async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
-    """Return the hints in a range, of what is traced so far."""
+    """Return the hints in a range, from the traces so far."""
     uri = params.text_document.uri
     document, state, engine = session.documents.get(uri), session.state(uri), session.engine
     if document is None or state is None or engine is None or not session.settings.inlay_hints:
@@ -44,7 +44,7 @@ async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[ty
 
 
 async def _backward(engine: Engine, target_state: TargetState) -> Stage | None:
-    """Return the backward graph of a target that keeps something for it; a large one only if it is at hand."""
+    """Return the backward graph of a target with saved activations; a large one only if it is decoded already."""
     target, trace = target_state.target, target_state.outcome
     ops = trace.ops("backward") if isinstance(trace, Trace) and trace.activation_bytes else None
     if ops is None:

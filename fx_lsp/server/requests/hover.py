@@ -1,4 +1,4 @@
-"""`textDocument/hover`."""
+"""Handle `textDocument/hover`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STAGES = ("forward", "inference", "backward", "graph", EXECUTED)
 
 
 async def hover(session: Session, benchmarks: Benchmarks, params: types.HoverParams) -> types.Hover | None:
-    """Say what is known of the name or the expression under the cursor."""
+    """Return the hover on the name or the expression under the cursor."""
     uri = params.text_document.uri
     document, state = session.documents.get(uri), session.state(uri)
     view = session.views.find(uri) if document is None else None
@@ -75,7 +75,7 @@ async def _hover(
 
 
 async def _stage(session: Session, state: TargetState, name: str) -> Stage | None:
-    """Return a stage of a target that is traced already. It may have to be decoded; otherwise it is not waited for."""
+    """Return a stage of a target that is traced already. Decodes it if needed, but never waits for a trace."""
     trace = None if state.outcome is None else known_trace(state.outcome)
     if session.engine is None or trace is None or trace.ops(name) is None:
         return None
@@ -88,7 +88,7 @@ async def _stage(session: Session, state: TargetState, name: str) -> Stage | Non
 
 
 def _variant_stages(session: Session, state: TargetState) -> dict[str, list[Stage]]:
-    """Return the stages of the variants of a target that are at hand."""
+    """Return the decoded stages of the variants of a target."""
     trace = state.outcome if isinstance(state.outcome, Trace) else None
     if trace is None or session.engine is None:
         return {}
@@ -101,7 +101,7 @@ def _variant_stages(session: Session, state: TargetState) -> dict[str, list[Stag
 
 
 _LINKS = {features.PIN: "fxLsp.pinInputs", features.SAVED: "fxLsp.showMemory"}
-"""Commands of the client, each with a document's URI and the name of a target."""
+"""Commands of the client, each called with a document's URI and the name of a target."""
 
 
 def _link(uri: str) -> features.Link:

@@ -1,4 +1,4 @@
-"""Kernels as a file of the user, which is edited and brought up to date: the command, and the lens over such a file."""
+"""Write and update a user's file of kernels: the command, and the lens over such a file."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.kernel_files.generated import Generated, Update
 
 SEEN_SECONDS = 1.0
-"""How long the client may take to tell that it has changed a text as it was asked to."""
+"""Seconds that the client may take to confirm a requested edit of a text."""
 
 
 async def write_kernel(
     session: Session, client: Client, refresh: RefreshTimer, arguments: list[Any]
 ) -> dict[str, Any] | None:
-    """Run `fxLsp.writeKernel(uri, name, path?)`: write the kernels of a target to a file that its user may edit.
+    """Run `fxLsp.writeKernel(uri, name, path?)`: write the kernels of a target to a file that the user may edit.
 
-    A file that is there is brought up to date with them: edits stay. `uri` may be that of a view, or of the file.
+    An existing file is updated, and edits are kept. `uri` may be that of a view, or of the file.
 
-    Returns its `uri` and `path`, how many edits are `kept`, and the lines (from 0) of `conflicts`; null where it
-    is left as it is.
+    Returns its `uri` and `path`, the number of `kept` edits, and the lines (from 0) of `conflicts`; null if the file is
+    left unchanged.
     """
     from fx_lsp.tracing.kernel_files import generated
 
@@ -69,7 +69,7 @@ async def write_kernel(
 
 
 async def lenses(session: Session, document: OpenText) -> list[types.CodeLens]:
-    """Return the lens over a file of kernels: whose they are, and whether they are up to date."""
+    """Return the lens over a file of kernels: its target, and whether it is up to date."""
     from fx_lsp.tracing.kernel_files import generated
 
     if not generated.is_known(document.file):
@@ -93,7 +93,7 @@ async def lenses(session: Session, document: OpenText) -> list[types.CodeLens]:
 
 
 def _arguments(session: Session, arguments: list[Any]) -> tuple[str, str, Work, Path]:
-    """Return a target's file and name, what makes its kernels, and the file to write. Raises JsonRpcInvalidParams."""
+    """Return a target's file and name, the work of its kernels, and the file to write. Raises JsonRpcInvalidParams."""
     from fx_lsp.tracing.kernel_files.generated import record_of
 
     if not 1 <= len(arguments) <= 3 or not all(isinstance(argument, str) for argument in arguments):
@@ -115,7 +115,7 @@ def _arguments(session: Session, arguments: list[Any]) -> tuple[str, str, Work, 
 
 
 def _local(path: str) -> str:
-    """Return a path that may be written as a URI. Raises JsonRpcInvalidParams where no file can have it."""
+    """Return a path that may be given as a URI. Raises JsonRpcInvalidParams if it is not a valid path."""
     local = from_proto.path_of_uri(path) or path
     try:
         files.status_of(local)
@@ -125,7 +125,7 @@ def _local(path: str) -> str:
 
 
 def _beside(source: str, name: str) -> Path:
-    """Return a file beside the source that holds its kernels already, or that nobody has."""
+    """Return a file next to the source that has its kernels already, or that does not exist."""
     from fx_lsp.tracing.kernel_files.generated import record_of
 
     stem, number = f"{Path(source).stem}_{name.replace('.', '_')}_kernels", 1
@@ -138,7 +138,7 @@ def _beside(source: str, name: str) -> Path:
 
 
 async def _generate(session: Session, client: Client, source: str, name: str, work: Work) -> Generated | None:
-    """Return the kernels of a target, whose file may be closed; None once it was said why there are none."""
+    """Return the kernels of a target, whose file may be closed; None after reporting a failure to the user."""
     from fx_lsp.tracing.kernel_files.generated import generate
 
     engine = session.engine
@@ -161,7 +161,7 @@ async def _generate(session: Session, client: Client, source: str, name: str, wo
 
 
 async def _put(session: Session, client: Client, document: OpenText | None, file: Path, text: str) -> bool:
-    """Give the file its new text: in the editor where that has it open, so that it can be undone. Raises OSError."""
+    """Replace the file's text: in the editor if the file is open there, so that it can be undone. Raises OSError."""
     from fx_lsp.tracing.kernel_files.generated import read, write
 
     if document is None or (not session.capabilities.apply_edit and document.text == read(file)):

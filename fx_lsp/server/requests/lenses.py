@@ -1,4 +1,4 @@
-"""`textDocument/codeLens`."""
+"""Handle `textDocument/codeLens`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def code_lens(
     session: Session, benchmarks: Benchmarks, params: types.CodeLensParams
 ) -> list[types.CodeLens] | None:
-    """Return the lenses of what is traced so far; a refresh follows when there is more."""
+    """Return the lenses of the traces so far; a refresh follows later traces."""
     uri = params.text_document.uri
     document, state = session.documents.get(uri), session.state(uri)
     view = session.views.find(uri) if document is None and session.settings.code_lens else None
@@ -47,7 +47,7 @@ async def code_lens(
 
 
 def _measured(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:
-    """Return the lens that says what was measured of a target, or the one that measures it."""
+    """Return the lens with the last measurement of a target, or the lens that measures it."""
     target = state.target
     if not isinstance(state.outcome, Trace) or target.kind == "graph" or is_empty(state.outcome):
         return []

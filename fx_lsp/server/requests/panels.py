@@ -1,4 +1,4 @@
-"""Requests of clients that draw: a graph, memory, the functions of a file, which lines of a view are from which."""
+"""Handle requests of clients that draw: a graph, memory, the functions of a file, the origins of a view's lines."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def graph(session: Session, params: Any) -> Json:
 
 
 async def memory_of(session: Session, params: Any) -> Json:
-    """Answer `fxLsp/memory`: what the target of a view's URI holds in memory, or `{"failure": text}`."""
+    """Answer `fxLsp/memory`: the memory of the target of a view's URI, or `{"failure": text}`."""
     view = view_of(params)
     work = variant_work(variant_of(view.work))
     outcome = await _outcome(session, view, work)
@@ -128,7 +128,7 @@ async def memory_of(session: Session, params: Any) -> Json:
 
 
 async def functions(session: Session, params: Any) -> Json | None:
-    """Answer `fxLsp/functions`: the targets and passes of an open document, as far as known; it never waits."""
+    """Answer `fxLsp/functions`: the known targets and passes of an open document. Never waits."""
     document = session.documents.get(str(getattr(params, "uri", "")))
     state = session.state(document.uri) if document is not None else None
     if document is None or state is None or session.engine is None:
@@ -146,9 +146,9 @@ async def functions(session: Session, params: Any) -> Json | None:
 
 
 async def origins(session: Session, params: Any) -> list[Json] | None:
-    """Answer `fxLsp/origins`: for each line of the user's code the lines of a view (from 0) that are from it.
+    """Answer `fxLsp/origins`: for each line of the user's code, the lines of a view (from 0) that come from it.
 
-    Null where the view is not shown.
+    Null if the view is not shown.
     """
     view = view_of(params)
     shown = session.views.rendered(view)
@@ -171,7 +171,7 @@ async def origins(session: Session, params: Any) -> list[Json] | None:
 
 
 async def benchmark(benchmarks: Benchmarks, params: Any) -> Json:
-    """Answer `fxLsp/benchmark`: what was measured of the target of a view's URI, and what is being measured."""
+    """Answer `fxLsp/benchmark`: the finished and running measurements of the target of a view's URI."""
     return await benchmarks.data(view_of(params))
 
 
@@ -237,7 +237,7 @@ def _failure(answer: object) -> Failure:
 
 
 class _Places:
-    """Spans as a client has them; each file is read once."""
+    """Convert spans to the client's terms; each file is read once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -250,7 +250,7 @@ class _Places:
         return self._lines[file]
 
     def text(self, span: Span) -> str | None:
-        """Return the text of a span, or None where its file is not what it was."""
+        """Return the text of a span, or None if its file has changed."""
         rows = [line.encode() for line in self.lines(span.file)[span.line - 1 : span.end_line]]
         if len(rows) != span.end_line - span.line + 1:
             return None

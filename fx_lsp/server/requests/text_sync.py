@@ -1,4 +1,4 @@
-"""Notifications that open, change, save and close texts."""
+"""Handle notifications that open, change, save and close texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fx_lsp.server.session import Session
 
 
 def did_open(session: Session, views: Views, params: types.DidOpenTextDocumentParams) -> None:
-    """Trace a Python file; keep a view of ours up to date from now on; ignore anything else."""
+    """Trace a Python file; keep a view up to date; ignore anything else."""
     item = params.text_document
     if item.uri.startswith(SCHEME + ":"):
         views.opened(item.uri)
@@ -28,7 +28,7 @@ def did_open(session: Session, views: Views, params: types.DidOpenTextDocumentPa
 
 
 def did_change(session: Session, refresh: RefreshTimer, params: types.DidChangeTextDocumentParams) -> None:
-    """Bring the text up to date; the engine waits until the typing pauses."""
+    """Update the text; the engine waits until the typing pauses."""
     document = session.documents.get(params.text_document.uri)
     if document is None:
         return
@@ -40,13 +40,13 @@ def did_change(session: Session, refresh: RefreshTimer, params: types.DidChangeT
 
 
 def did_save(session: Session, params: types.DidSaveTextDocumentParams) -> None:
-    """Look whether files that a text imports have changed on disk; the text itself was traced before."""
+    """Check whether imported files have changed on disk; the text itself was traced before."""
     if session.engine is not None and (document := session.documents.get(params.text_document.uri)) is not None:
         session.engine.saved(document.file)
 
 
 def did_change_watched_files(session: Session, params: types.DidChangeWatchedFilesParams) -> None:
-    """Pass on which files were changed outside the editor, or saved in it."""
+    """Report to the engine the files that were changed outside the editor, or saved in it."""
     files = [file for change in params.changes if (file := from_proto.file_of_uri(change.uri, session.roots()))]
     if session.engine is not None and files:
         session.engine.changed_on_disk(files)
@@ -60,7 +60,7 @@ def did_close(
     refresh: RefreshTimer,
     params: types.DidCloseTextDocumentParams,
 ) -> None:
-    """Forget a text, and with it the file's problems."""
+    """Remove a text, and its problems."""
     uri = params.text_document.uri
     if uri.startswith(SCHEME + ":"):
         views.closed(uri)

@@ -1,4 +1,4 @@
-"""`workspace/textDocumentContent` and `fxLsp/document`: the text of a view."""
+"""Handle `workspace/textDocumentContent` and `fxLsp/document`: the text of a view."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def document(views: Views, params: Any) -> dict[str, str]:
 
 
 def view_of(params: Any) -> View:
-    """Return the view whose URI a client sent. Raises JsonRpcInvalidParams."""
+    """Return the view of a client's URI. Raises JsonRpcInvalidParams."""
     uri = getattr(params, "uri", None)
     view = parse_uri(uri) if isinstance(uri, str) else None
     if view is None:

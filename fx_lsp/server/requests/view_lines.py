@@ -1,4 +1,4 @@
-"""Requests about views: a line of a compiled kernel, of a kernel or of a graph, and what it is from."""
+"""Handle requests on lines of views: of a compiled kernel, of a kernel or of a graph, and their origins."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ RELATED = "fxLsp/related"
 
 
 async def hover(session: Session, benchmarks: Benchmarks, view: View, position: types.Position) -> types.Hover | None:
-    """Say what a line of a view is from, and of a kernel's line what compiling it gave, where that is known."""
+    """Return the hover with the origin of a view's line, and, for a kernel's line, the results of compiling it, if
+    known.
+    """
     shown, number = session.views.rendered(view), position.line + 1
     if shown is None or not 0 < number <= len(shown.document.lines):
         return None
@@ -57,7 +59,7 @@ async def hover(session: Session, benchmarks: Benchmarks, view: View, position: 
 async def document_highlight(
     session: Session, params: types.DocumentHighlightParams
 ) -> list[types.DocumentHighlight] | None:
-    """Answer `textDocument/documentHighlight` in a view: the lines that are from what the one at the cursor is from."""
+    """Answer `textDocument/documentHighlight` in a view: the lines with the same origin as the one at the cursor."""
     view = session.views.find(params.text_document.uri)
     shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
     if shown is None or not 0 < number <= len(shown.document.lines):
@@ -67,7 +69,9 @@ async def document_highlight(
 
 
 async def definition(session: Session, params: types.DefinitionParams) -> list[types.Location] | None:
-    """Answer `textDocument/definition` in a view: a listing's kernel line, the user's expression of everything else."""
+    """Answer `textDocument/definition` in a view: the kernel line of a listing's line, the user's expression of any
+    other.
+    """
     view = session.views.find(params.text_document.uri)
     shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
     if view is None or shown is None or not 0 < number <= len(shown.document.lines):
@@ -77,7 +81,7 @@ async def definition(session: Session, params: types.DefinitionParams) -> list[t
 
 
 async def related(session: Session, params: Any) -> list[dict[str, Any]] | None:
-    """Answer `fxLsp/related`: the ranges in source and views of a target that belong to a place in one of them."""
+    """Answer `fxLsp/related`: the ranges in source and views of a target that are related to a place in one of them."""
     uri, line, character = _place(params)
     view, document = session.views.find(uri), session.documents.get(uri)
     if view is not None:
@@ -134,7 +138,7 @@ async def _thread_of_view(session: Session, view: View, number: int) -> Thread |
 
 
 def _ranges(session: Session, view: View, thread: Thread) -> list[dict[str, Any]]:
-    """Return where a thread goes in the views of a target, and in the files that the client has open."""
+    """Return the ranges of a thread in the views of a target, and in the client's open files."""
     ranges: dict[str, list[types.Range]] = {}
     for other, shown in session.views.of_target(view.file, view.name).items():
         lines, uri = from_proto.split_lines(shown.document.text), session.uri_of_view(other)
@@ -148,9 +152,9 @@ def _ranges(session: Session, view: View, thread: Thread) -> list[dict[str, Any]
 
 
 async def kernels_behind(session: Session, view: View, always: bool = False) -> RenderedView | None:
-    """Return the kernels that a listing is compiled from, None for another view unless `always`.
+    """Return the kernels that a listing is compiled from; None for another view unless `always`.
 
-    They are rendered where the client does not show them, if all that it takes is at hand.
+    Kernels that the client does not show are rendered, if their trace is available.
     """
     if not chip_of(view.work) and not always:
         return None
@@ -159,7 +163,7 @@ async def kernels_behind(session: Session, view: View, always: bool = False) -> 
 
 
 def _measured(benchmarks: Benchmarks, view: View, shown: RenderedView, number: int) -> list[str]:
-    """Return what the last profile says of the kernel that a line is in, where it was of these kernels."""
+    """Return the last profile of the kernel that a line is in, if it was measured with these kernels."""
     run = benchmarks.last(view.file, view.name)
     if run is None or run.stale or run.report.choices != choices_of(view.work):
         return []
@@ -169,7 +173,7 @@ def _measured(benchmarks: Benchmarks, view: View, shown: RenderedView, number: i
 
 
 async def _resources(session: Session, view: View) -> Stage | None:
-    """Return what the kernels of a view's target use, if they have been compiled."""
+    """Return the resources page of a view's target, if its kernels have been compiled."""
     work, engine = session.views.compiled(view), session.engine
     if engine is None or not work or not isinstance(engine.known(view.file, view.name, work), Trace):
         return None

@@ -1,1 +1,1 @@
-"""Pages about a target besides its passes: partitioners, checkpoints, TorchScript, aliases, graphs built by hand."""
+"""Build pages on a target besides its passes: partitioners, checkpoints, TorchScript, aliases, hand-built graphs."""

@@ -1,4 +1,4 @@
-"""A page of what AOTAutograd knows of a target's inputs and outputs: mutations, aliases, duplicates, bases."""
+"""Build a page of AOTAutograd's metadata on a target's inputs and outputs: mutations, aliases, duplicates, bases."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fx_lsp.tracer.stages.ledger import page
 
 @dataclass
 class Metadata:
-    """AOTAutograd's `ViewAndMutationMeta` of the inputs as they are given, and the two wrappers around them."""
+    """Hold AOTAutograd's `ViewAndMutationMeta` of the original inputs, and the two wrappers around them."""
 
     meta: Any = None
     dedupe: Any = None
     bases: Any = None
 
     def page(self, inputs: Sequence[FlatInput], outputs: Sequence[str]) -> str:
-        """Return all of it under the user's names, as comments. Raises ValueError where nothing was seen."""
+        """Return all of it with the user's names, as comments. Raises ValueError if nothing was recorded."""
         if self.meta is None:
             raise ValueError("AOTAutograd did not say what it knows of the inputs")
         names = [item.name for item in inputs]
@@ -99,7 +99,7 @@ _KINDS = {
 
 @contextmanager
 def watched_metadata() -> Generator[Metadata, None, None]:
-    """Inside, what AOTAutograd finds out of a function is noted. Raises ImportError where this torch hides it."""
+    """Record AOTAutograd's analysis of a function inside. Raises ImportError if this torch hides it."""
     seen = Metadata()
     dedupe, bases = wrappers_of_inputs()
 
@@ -107,7 +107,7 @@ def watched_metadata() -> Generator[Metadata, None, None]:
         original = kind.pre_compile
 
         def pre_compile(self: Any, *args: Any, fw_metadata: Any, **kwargs: Any) -> Any:
-            if kind is dedupe:  # which comes first, and sees the inputs as they are given
+            if kind is dedupe:  # which comes first, and sees the original inputs
                 seen.meta = fw_metadata
             setattr(seen, attribute, self)
             return original(self, *args, fw_metadata=fw_metadata, **kwargs)

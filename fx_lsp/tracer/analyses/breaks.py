@@ -1,4 +1,4 @@
-"""`torch.compile` of a target without `fullgraph`: the graphs that it makes, and the breaks between them."""
+"""Run `torch.compile` on a target without `fullgraph`: the graphs, and the breaks between them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 MAX_FLOPS = 20_000_000_000
-"""A target that computes more is not run on real tensors; nor one that moves more than `MAX_BYTES`."""
+"""A target with more floating-point operations does not run on real tensors; nor one that moves more than
+`MAX_BYTES`.
+"""
 BREAKS = "breaks"
-"""The page of graphs and breaks in their order, and the work that makes it."""
+"""The page of graphs and breaks in order, and the work that produces it."""
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(fx_lsp.__file__) + os.sep
 _GRAPH = "compiled"
@@ -43,10 +45,10 @@ _INDENT, _WIDTH = 15, 110
 
 @dataclass(frozen=True)
 class GraphBreak:
-    """An expression that Dynamo does not trace; `chain` leads from it to the target, innermost first.
+    """Hold an expression that Dynamo does not trace; `chain` leads from it to the target, innermost first.
 
-    It is `inside_torch` if PyTorch's own code, called by that expression, is what cannot be traced. That may be due to
-    this machine, which has no GPU.
+    It is `inside_torch` if PyTorch's own code, called by that expression, cannot be traced. That may be due to this
+    machine, which has no GPU.
     """
 
     chain: Chain
@@ -56,17 +58,19 @@ class GraphBreak:
 
 @dataclass
 class Compilation:
-    """What Dynamo makes of one call, in order: names of stages, and breaks; `error` is what ended it before its end."""
+    """Hold Dynamo's result for one call, in order: names of stages, and breaks; `error` is the exception that ended it
+    early.
+    """
 
     steps: list[str | GraphBreak] = field(default_factory=list["str | GraphBreak"])
     error: BaseException | None = None
 
     def breaks(self) -> list[GraphBreak]:
-        """Return the breaks in the order in which Dynamo comes to them, each once."""
+        """Return the breaks in the order in which Dynamo reaches them, each once."""
         return [step for step in self.steps if isinstance(step, GraphBreak)]
 
     def add(self, graph_break: GraphBreak) -> None:
-        """Add a break; one that Dynamo comes to again, from the function that it is in, is the same."""
+        """Add a break; one that Dynamo reaches again, from its enclosing function, is merged."""
         for index, step in enumerate(self.steps):
             if isinstance(step, GraphBreak) and _place(step) == _place(graph_break):
                 skipped = tuple(dict.fromkeys((*step.reason.skipped, *graph_break.reason.skipped)))
@@ -76,7 +80,7 @@ class Compilation:
 
 
 def breaks(traced: TracedCall) -> Ledger:
-    """Return the graphs that `torch.compile` makes of a target, after a page with these and the breaks between them."""
+    """Return the graphs of `torch.compile` for a target, after a page with these and the breaks between them."""
     graphs, ledger = Ledger(), Ledger()
     compilation = compiled(traced, graphs)
     title = "torch.compile: the graphs that Dynamo captures, and the breaks between them"
@@ -88,12 +92,12 @@ def breaks(traced: TracedCall) -> Ledger:
 
 
 def graph_breaks(traced: TracedCall) -> list[Remark]:
-    """Return what there is to say of the breaks of a target that its program compiles."""
+    """Return remarks on the breaks of a target that its program compiles."""
     return list(_remarks(compiled(traced, Ledger()), traced))
 
 
 def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
-    """Run a target under Dynamo; what it captures is added to `ledger`, a stage for each graph."""
+    """Run a target under Dynamo; the captured graphs are added to `ledger`, a stage for each."""
     result, sources = Compilation(), traced.sources
 
     def on_break(reason: BreakReason) -> None:
@@ -123,7 +127,7 @@ def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
 
 
 def _inputs(traced: TracedCall) -> list[torch.Tensor]:
-    """Return what to run a target with: real tensors with random numbers where that takes little, or else fake ones."""
+    """Return the inputs to run a target with: random real tensors if that is cheap, or else fake ones."""
     inputs = flat_inputs(traced.call)
     nodes = [node for stage in traced.stages for node in stage.nodes]
     takes_little = sum(n.flops for n in nodes) <= MAX_FLOPS and sum(n.moved_bytes for n in nodes) <= MAX_BYTES
@@ -137,8 +141,9 @@ def _real(item: FlatInput) -> torch.Tensor:
 
 
 def _remarks(compilation: Compilation, traced: TracedCall) -> Iterator[Remark]:
-    """Tell of the breaks of a target, in its own file where there is a place; what is compiled whole has an error, or a
-    warning where inputs are guessed."""
+    """Yield remarks on the breaks of a target, in its own file if possible. Code compiled with `fullgraph=True` has an
+    error, or a warning if inputs are guessed.
+    """
     whole, is_guessed = traced.request.compiled == "whole", any(item.guessed for item in traced.inputs)
     what = "torch.compile(fullgraph=True) raises here" if whole else "torch.compile breaks the graph here"
     for item in compilation.breaks():
@@ -156,7 +161,7 @@ def _place(item: GraphBreak) -> tuple[Span, str]:
 
 
 def _chain(reason: BreakReason, sources: Sources) -> Chain:
-    """Return the user's expressions of a break, innermost first; those of libraries where there are none."""
+    """Return the user's expressions of a break, innermost first; those of libraries if there are none."""
     spans = [(sources.rank(frame.filename), _span(frame)) for frame in reversed(reason.stack)]
     own = tuple(span for rank, span in spans if rank == 0)
     return own or tuple(span for rank, span in spans if rank == 1)
@@ -165,7 +170,7 @@ def _chain(reason: BreakReason, sources: Sources) -> Chain:
 def _called_last(reason: BreakReason, sources: Sources) -> list[str]:
     """Return the files of the frames that the user's innermost expression called, up to the break.
 
-    Modes that see every torch call are no callers.
+    Modes that see every torch call are skipped.
     """
     files = [frame.filename for frame in reason.stack if frame.name != "__torch_function__"]
     last = max((place for place, file in enumerate(files) if sources.rank(file) == 0), default=-1)
@@ -183,7 +188,7 @@ def _span(frame: Any) -> Span:
 
 
 def _why(item: GraphBreak) -> str:
-    """Return in one line what Dynamo cannot do, what that costs, and what to write instead."""
+    """Return in one line what Dynamo cannot do, the cost of that, and the remedy."""
     parts = [_first_paragraph(item.reason.explanation) or item.reason.kind]
     if item.reason.skipped:
         parts.append(f"Because of it, {_names(item.reason.skipped)} is not compiled at all")
@@ -192,7 +197,7 @@ def _why(item: GraphBreak) -> str:
 
 
 def _page(compilation: Compilation, graphs: Mapping[str, Stage], file: str) -> str:
-    """Return the graphs and breaks of a target in order, with what is known of each break."""
+    """Return the graphs and breaks of a target in order, with the details of each break."""
     items = compilation.breaks()
     rows: list[tuple[str, Iterable[str]]] = [("", [f"graphs: {len(graphs)}, breaks: {len(items)}"])]
     for step in compilation.steps:
@@ -205,13 +210,13 @@ def _page(compilation: Compilation, graphs: Mapping[str, Stage], file: str) -> s
 
 
 def _place_of(error: BaseException, file: str) -> str:
-    """Return the line of `file` that raised an error, "" for none."""
+    """Return the line of `file` that raised an error, "" without one."""
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return f"line {lines[-1]}: " if lines else ""
 
 
 def _laid_out(label: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield paragraphs behind a label, an empty line after them; an address is never broken."""
+    """Yield labelled paragraphs, each followed by an empty line; a URL is never broken."""
     width = _INDENT if label else 0
     paragraphs = (textwrap.wrap(t, _WIDTH - width, break_long_words=False, break_on_hyphens=False) for t in texts)
     for number, line in enumerate(line for lines in paragraphs for line in lines):
@@ -220,7 +225,7 @@ def _laid_out(label: str, texts: Iterable[str]) -> Iterator[str]:
 
 
 def _summary(graph: Stage, file: str) -> Iterator[str]:
-    """Yield what a graph computes, and of which lines of the target's file."""
+    """Yield the operations of a graph, and their lines in the target's file."""
     yield f"ops: {count_ops(graph)}"
     lines = sorted({node.span.line for node in graph.nodes if node.span is not None and node.span.file == file})
     if lines:
@@ -246,5 +251,5 @@ def _names(functions: Iterable[str]) -> str:
 
 
 def _first_paragraph(text: str) -> str:
-    """Return what Dynamo says before it prints how a value came about."""
+    """Return the first paragraph of Dynamo's explanation, before the history of a value."""
     return " ".join(text.partition("\n\n")[0].split())

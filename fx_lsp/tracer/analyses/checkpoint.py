@@ -1,4 +1,6 @@
-"""A region of the source as a checkpoint: what forward saves when its operations are computed again in backward."""
+"""Simulate a region of the source as a checkpoint: the memory that forward saves if its operations are recomputed in
+backward.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictC
 
 
 def checkpoint_region(traced: TracedCall) -> Ledger:
-    """Return a page with the bytes before and after, and both pairs of graphs; `checkpoint` are the lines of whole
-    statements, `10-14`.
+    """Return a page with the saved bytes before and after, and both pairs of graphs; `checkpoint` are the lines of
+    whole statements, `10-14`.
 
-    Raises ValueError for lines that are none, or that have no part in forward.
+    Raises ValueError for invalid lines, or lines without a part in forward.
     """
     lines = traced.options["checkpoint"]
     match = _LINES.fullmatch(lines)
@@ -59,7 +61,7 @@ def checkpoint_region(traced: TracedCall) -> Ledger:
 
 @dataclass(frozen=True)
 class _Region:
-    """Lines of a file; `repeated` where a loop is around them, `loops` are the lines of those inside."""
+    """Hold lines of a file; `repeated` is True inside of a loop, `loops` are the lines of inner loops."""
 
     file: str
     lines: range
@@ -68,7 +70,7 @@ class _Region:
     loops: tuple[range, ...]
 
     def place(self, chain: tuple[Span, ...]) -> int | None:
-        """Return the index of the outermost expression of a chain that stands in the region."""
+        """Return the index of the outermost expression of a chain that is in the region, or None."""
         inside = [i for i, s in enumerate(chain) if s.file == self.file and s.line in self.lines]
         return inside[-1] if inside else None
 
@@ -83,10 +85,10 @@ def _region(traced: TracedCall, first: int, last: int) -> _Region:
 
 
 def _executions(graph: fx.Graph, region: _Region, names: Names) -> Iterator[list[fx.Node]]:
-    """Yield the operations of the region, in the order in which they run, those of each execution together.
+    """Yield the operations of the region, in execution order, grouped by execution.
 
-    It runs again when something else ran in between, when it is reached by another way, and, in a loop, when its first
-    operation comes again.
+    A new execution begins if other code ran in between, if the region is reached by another path, and, in a loop, if
+    its first operation recurs.
     """
     nodes = list(graph.nodes)
     running: list[fx.Node] = []
@@ -108,7 +110,7 @@ def _executions(graph: fx.Graph, region: _Region, names: Names) -> Iterator[list
 
 
 def _again(node: fx.Node, first: fx.Node, region: _Region, names: Names) -> bool:
-    """Return True if `node` is what `first` is, an iteration later of a loop around the region."""
+    """Return True if `node` is the same operation as `first`, in a later iteration of a loop around the region."""
     chain = names.chain(node)
     if not region.repeated or node.target is not first.target or chain != names.chain(first):
         return False

@@ -1,4 +1,4 @@
-"""Fake tensors against real ones: a graph run once on the CPU, node by node, or its custom operators alone."""
+"""Compare fake tensors with real ones: run a graph once on the CPU, node by node, or only its custom operators."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from fx_lsp.tracer.stages.ledger import page
 from fx_lsp.tracer.stages.real_tensors import FILLS, MAX_BYTES, RANDOM, Fill, bytes_of, real_like
 
 MAX_OPERAND_BYTES = 1 << 26
-"""A custom operator with larger operands is not run."""
+"""The most bytes of the operands of a custom operator that is run."""
 SECONDS = 2.0
-"""The time that the custom operators of one target may take."""
+"""The time limit for the custom operators of one target, in seconds."""
 
 
 def cross_reference(module: fx.GraphModule, names: Names) -> str:
-    """Return a page that lists where a graph's fake values and those of a run differ, or says that none do.
+    """Return a page that lists the differences between a graph's fake values and those of a run.
 
-    The inputs are random: small integers, so that they are indices of something, and floats around zero.
+    The inputs are random: small integers, so that they are valid indices, and floats around zero.
     """
     needed = peak_bytes(module.graph)
     if needed > MAX_BYTES:
@@ -73,7 +73,7 @@ _HEAD = ("node", "operation", "fake", "real")
 
 
 class _Run(fx.Interpreter):
-    """A run that compares as it goes. `nodes` and `values` count what was compared, `at` is where it stands."""
+    """Compare values during a run. `nodes` and `values` count the compared ones, `at` is the current node."""
 
     def __init__(self, module: fx.GraphModule, names: Names) -> None:
         super().__init__(module, garbage_collect_values=True)
@@ -112,7 +112,7 @@ class _Run(fx.Interpreter):
 
 
 def _described(value: Any) -> str:
-    """Return the spec of a tensor with its strides, but for those of dimensions of size 1, which nothing depends on."""
+    """Return the spec of a tensor with its strides, except those of dimensions of size 1, which do not matter."""
     if not isinstance(value, torch.Tensor):
         return "nothing" if value is None else type(value).__name__
     sizes = [size_hint(s) for s in value.shape]
@@ -126,7 +126,7 @@ def _described(value: Any) -> str:
 
 
 def peak_bytes(graph: fx.Graph) -> int:
-    """Return the bytes of the values that a run of the graph holds at one time; views count as if they were copies."""
+    """Return the peak bytes of the values during a run of the graph; views count as copies."""
     last: dict[fx.Node, fx.Node] = {}
     for node in graph.nodes:
         for used in (node, *node.all_input_nodes):
@@ -143,7 +143,7 @@ def peak_bytes(graph: fx.Graph) -> int:
 
 
 def disagreements(graph: fx.Graph, names: Names) -> list[Remark]:
-    """Return a remark on each custom operator of a graph whose fake kernel gives other tensors than the operator."""
+    """Return a remark on each custom operator of a graph whose fake kernel returns other tensors than the operator."""
     remarks: dict[str, Remark] = {}
     with suppress(TimeUp), time_limit(SECONDS):
         for node in graph.nodes:
@@ -155,7 +155,7 @@ def disagreements(graph: fx.Graph, names: Names) -> list[Remark]:
 
 
 def _runs_here(target: Any) -> bool:
-    """Return True for an operator of somebody's own that has a kernel for the CPU, and writes to no operand."""
+    """Return True for a custom operator that has a CPU kernel, and writes to no operand."""
     if not isinstance(target, OpOverload) or not is_custom(target) or target._schema.is_mutable:
         return False
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -177,7 +177,7 @@ def _disagreement(node: fx.Node, span: Span | None) -> Remark | None:
 
 
 def _real_specs(node: fx.Node, fill: Fill) -> list[str] | None:
-    """Return the specs of what an operator gives, run on the CPU; None where it raises."""
+    """Return the specs of an operator's results on the CPU; None if it raises."""
     try:
         with _disable_current_modes(), forbid_effects(), torch.no_grad():
             args, kwargs = tree_map_only(fx.Node, lambda n: real_like(value_of(n), fill), (node.args, node.kwargs))

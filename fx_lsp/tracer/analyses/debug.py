@@ -1,4 +1,4 @@
-"""Pages on AOTAutograd and fake tensors behind a target's graphs, to look at where one of these seems to be wrong."""
+"""Build pages on AOTAutograd and fake tensors behind a target's graphs, for debugging these."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class _JointCaptured(BaseException):
-    """Leaves AOTAutograd once the joint graph was seen."""
+    """Leaves AOTAutograd once the joint graph is captured."""
 
 
 def debug(traced: TracedCall) -> Ledger:
-    """Return the graph without functionalization, with it and in core operations; pages on aliases, on real tensors."""
+    """Return the graph without functionalization, with it and in core operations; pages on aliases and real tensors."""
     ledger = Ledger()
     both = traced.captured.inference is None
     whole_graph = "forward and backward in one graph" if both else "the graph"
@@ -56,7 +56,7 @@ def graph_of(
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Stage:
-    """Capture the whole graph of a target, joint or for inference. Raises what capturing it raises."""
+    """Return the whole graph of a target, joint or for inference. Raises the errors of its capture."""
     both, names = traced.captured.inference is None, traced.new_names()
     seen: list[Stage] = []
 
@@ -88,7 +88,7 @@ def _crossref(traced: TracedCall, name: str) -> Stage:
 
 
 def _add(ledger: Ledger, name: str, title: str, make: Callable[[str], Stage], before: str = "") -> None:
-    """Add a stage, or the reason why there is none."""
+    """Add a stage, or the reason for its failure."""
     try:
         ledger.add(make(name), title, before)
     except (Exception, EffectBlocked) as error:

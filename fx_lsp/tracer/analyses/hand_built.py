@@ -1,5 +1,6 @@
-"""A graph that a function of the user's builds, or a name of the module holds: as it is, linted and propagated; or
-what a pass of the user's makes of it."""
+"""Show a graph that a user's function builds, or a name of the module holds: unchanged, linted and propagated; or after
+a user's pass.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _ALONE = "it is a Graph alone, without the module whose parts it uses"
 
 
 class GraphAndModule(NamedTuple):
-    """A graph, and the module that holds what it uses; None where the graph was made without one."""
+    """Hold a graph, and the module with its attributes; None if the graph was created without one."""
 
     graph: fx.Graph
     module: fx.GraphModule | None
@@ -44,10 +45,10 @@ class GraphAndModule(NamedTuple):
 def graph_reply(
     request: TraceRequest, loaded: Loaded, sources: Sources, mode: FakeTensorMode, started: float
 ) -> TraceReply:
-    """Return the graph that the target builds as stages: itself, a table, its code, TorchScript where asked for; for a
-    pass, itself and the stages of the pass.
+    """Return the graph that the target builds as stages: itself, a table, its code, TorchScript on request; for a pass,
+    itself and the stages of the pass.
 
-    What it raises while it is built is a Failure at the user's expression, what is wrong with it afterwards a remark.
+    An error while it is built is a Failure at the user's expression, a later one a remark.
     """
     options = read_work(request.work)
     if request.work not in ("", TORCHSCRIPT) and "pass" not in options:
@@ -117,7 +118,7 @@ def graph_of(value: Any) -> GraphAndModule | None:
 
 
 def _returned(build: Any, mode: FakeTensorMode) -> Any:
-    """Call the builder, on fake tensors, or on real ones where it raises on these."""
+    """Call the builder on fake tensors, or on real ones if it raises on these."""
     with forbid_effects():
         try:
             with mode:
@@ -129,7 +130,9 @@ def _returned(build: Any, mode: FakeTensorMode) -> Any:
 def _propagate(
     result: GraphAndModule, request: TraceRequest, mode: FakeTensorMode, names: OwnNames
 ) -> tuple[tuple[InputSpec, ...], list[Remark]]:
-    """Give the nodes values, where those of all placeholders are known: from their own `meta`, or a comment's specs."""
+    """Set the values of the nodes, if those of all placeholders are known: from their own `meta`, or a
+    comment's specs.
+    """
     specs = _placeholder_specs(request)
     values: list[Any] = []
     inputs: list[InputSpec] = []
@@ -169,7 +172,7 @@ def _is_real(value: Any) -> bool:
 
 
 def _placeholder_specs(request: TraceRequest) -> dict[str, TensorSpec]:
-    """Return the specs of placeholders that comments and settings give, by name."""
+    """Return the specs of placeholders in comments and settings, by name."""
     specs: dict[str, TensorSpec] = {}
     for item in request.given:
         comment = parse_comment(item.text)
@@ -180,7 +183,7 @@ def _placeholder_specs(request: TraceRequest) -> dict[str, TensorSpec]:
 
 
 class _Propagation(FakeTensorProp):
-    """Knows which node it is `at`. A module whose parameters are real is run on fake ones."""
+    """Track the node that it is `at`. A module with real parameters runs on fake ones."""
 
     def __init__(self, module: fx.GraphModule, mode: FakeTensorMode) -> None:
         super().__init__(module, mode)
@@ -197,7 +200,7 @@ class _Propagation(FakeTensorProp):
 def _add_pass(
     ledger: Ledger, result: GraphAndModule, request: TraceRequest, sources: Sources, mode: FakeTensorMode, sound: bool
 ) -> None:
-    """Run the pass that was asked for on the graph, which nothing else uses: it may change it."""
+    """Run the requested pass on the graph, which nothing else uses, so the pass may change it."""
     from fx_lsp.tracer.passes.user_pass import Bench, run_on
 
     source, module = request.passes[0], _module_of(result)
@@ -247,12 +250,12 @@ def _title(result: GraphAndModule) -> str:
 
 
 def _module_of(result: GraphAndModule) -> fx.GraphModule | None:
-    """Return the module of a graph; one of its own for a Graph alone, and None where that uses parts of one."""
+    """Return the module of a graph; a new one for a Graph alone, and None if that uses attributes of one."""
     if result.module is None and any(n.op in ("get_attr", "call_module") for n in result.graph.nodes):
         return None
     return result.module or fx.GraphModule(nn.Module(), result.graph)
 
 
 def _mode_of(values: Sequence[Any], otherwise: FakeTensorMode) -> FakeTensorMode:
-    """Return the mode that fake tensors among `values` belong to."""
+    """Return the mode of fake tensors among `values`."""
     return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), otherwise)

@@ -1,4 +1,4 @@
-"""Graphs that a user's own code builds, node by node: where each node was made, and the graph as a table."""
+"""Record, for graphs that user code builds, where each node was created, and show the graph as a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDEST = 60
 
 
 class OwnNames(Names):
-    """The names that nodes have in the graph itself: the code that torch generates has them, too."""
+    """Use the names of nodes in the graph itself, which torch's generated code has, too."""
 
     def __getitem__(self, node: fx.Node) -> str:
         return node.name
@@ -32,7 +32,7 @@ class OwnNames(Names):
 
 @contextmanager
 def marked(sources: Sources, stop: CodeType) -> Generator[None, None, None]:
-    """Inside, every node that is made knows the user's expressions that made it; a copy of it knows them, too.
+    """Mark every node created inside with the user's expressions that created it; copies keep the mark.
 
     Frames outside the one that runs `stop` are not the user's.
     """
@@ -50,16 +50,16 @@ def marked(sources: Sources, stop: CodeType) -> Generator[None, None, None]:
 
 @contextmanager
 def unmarked() -> Generator[None, None, None]:
-    """Inside `marked`, where nodes are made that are not the target's: torch asks whether a new node has marks."""
+    """Disable marking inside `marked`, for nodes that are not the target's: torch checks a new node for marks."""
     marking = fx.Graph.create_node
     with mock.patch.object(fx.Graph, "create_node", getattr(marking, "__wrapped__", marking)):
         yield
 
 
 def link_made(graph: fx.Graph, sources: Sources) -> None:
-    """Mark the nodes of a graph with the expressions that made them, as `Names.chain` reads it.
+    """Mark the nodes of a graph with the expressions that created them, in the form that `Names.chain` reads.
 
-    Where the graph was captured from a function, its nodes have stacks, which lead further than the call that did it.
+    In a graph captured from a function, nodes have stacks, which lead further than the capturing call.
     """
     for node in graph.nodes:
         number = node.meta.get(KEY)
@@ -71,7 +71,7 @@ def link_made(graph: fx.Graph, sources: Sources) -> None:
 
 
 def lint_problem(graph: fx.Graph) -> tuple[str, fx.Node | None] | None:
-    """Return the complaint of `Graph.lint` and the node that it is about; None for a sound graph."""
+    """Return the error of `Graph.lint` and its node; None for a sound graph."""
     nodes = list(graph.nodes)
     try:
         graph.lint()

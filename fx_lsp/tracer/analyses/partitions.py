@@ -1,4 +1,4 @@
-"""Partitioners side by side: what each of them saves between forward and backward, and what it computes twice."""
+"""Compare partitioners: the values that each saves between forward and backward, and its recomputed operations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Graphs = tuple[fx.GraphModule, fx.GraphModule]
 
 @dataclass(frozen=True)
 class Partitioner:
-    """A way to cut a joint graph in two. `before` is the partitioner that it is compared with, or ""."""
+    """Describe a partitioner of joint graphs. `before` is the partitioner that it is compared with, or ""."""
 
     name: str
     title: str
@@ -44,10 +44,10 @@ class Partitioner:
 
 @dataclass(frozen=True)
 class Cut:
-    """The graphs that a partitioner made, and what they cost.
+    """Hold the graphs of a partitioner, and their cost.
 
-    `names` are those of the nodes of either. `recomputed` are the operations of backward that are in forward as well,
-    `redrawn` those of them that give other random numbers the second time, where the backend does not see to it.
+    `names` are those of the nodes of both. `recomputed` are the operations of backward that are in forward as well,
+    `redrawn` those of them that compute other random values the second time, unless the backend prevents it.
     """
 
     by: Partitioner
@@ -60,13 +60,13 @@ class Cut:
 
     @property
     def saved_bytes(self) -> int:
-        """Return the bytes of all values that are saved, inputs and parameters included."""
+        """Return the bytes of all saved values, including inputs and parameters."""
         return sum(s.bytes for s in self.saved)
 
 
 @dataclass(frozen=True)
 class FailedCut:
-    """A partitioner that could not cut the graph, and why."""
+    """Hold a partitioner that could not cut the graph, and the reason."""
 
     by: Partitioner
     why: str
@@ -75,7 +75,7 @@ class FailedCut:
 def partitions(traced: TracedCall) -> Ledger:
     """Return a table of the partitioners, and the graphs of each.
 
-    Raises ValueError for budgets that are no numbers from 0 to 1.
+    Raises ValueError for budgets that are not numbers from 0 to 1.
     """
     partitioners = [_default(), min_cut(), *(_budget(b) for b in budgets_of(traced.options.get("budgets", "")))]
     ledger = Ledger()
@@ -90,7 +90,9 @@ def partitions(traced: TracedCall) -> Ledger:
 
 
 def budgets_of(text: str) -> Sequence[float]:
-    """Return the numbers of `0.1,0.5`, each once; the usual ones for "". Raises ValueError for any not from 0 to 1."""
+    """Return the numbers of `0.1,0.5`, each once; the default ones for "". Raises ValueError for any not from
+    0 to 1.
+    """
     if not text:
         return BUDGETS
     try:
@@ -103,7 +105,7 @@ def budgets_of(text: str) -> Sequence[float]:
 
 
 def min_cut() -> Partitioner:
-    """Return the partitioner that `torch.compile` uses, under its present settings."""
+    """Return the partitioner of `torch.compile`, with its current settings."""
     return Partitioner(MIN_CUT, "min-cut partition", min_cut_partition, "default")
 
 
@@ -122,14 +124,14 @@ def _budget(budget: float) -> Partitioner:
 
 
 def cut(traced: TracedCall, partitioners: Sequence[Partitioner], names: Names) -> list[Cut | FailedCut]:
-    """Cut the joint graph of a target that has a backward with each partitioner; `names` are new."""
+    """Cut the joint graph of a target with a backward by each partitioner; `names` are new."""
     cuts: list[Cut | FailedCut] = []
 
     def partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> Graphs:
         values = {n.name: n.meta.get("val") for n in joint.graph.nodes}
 
         def names_of(module: fx.GraphModule) -> Names:
-            """Name its nodes: one that a partitioner adds may have the name of another one of the joint graph."""
+            """Name its nodes: a node added by a partitioner may have the name of another one of the joint graph."""
             same = (n.name for n in module.graph.nodes if values.get(n.name) is n.meta.get("val"))
             return names.of_copy({name: name for name in same})
 
@@ -164,7 +166,7 @@ def _measured(
 
 
 def _with_state(node: fx.Node) -> bool:
-    """Return True for a random operation that runs again with the state that the generator had in forward."""
+    """Return True for a random operation that runs again with the generator's state of forward."""
     return "run_with_rng_state" in getattr(node.target, "__name__", "")
 
 
@@ -219,7 +221,7 @@ def _row(item: Cut, base: Cut | None) -> list[str]:
 
 
 def difference(item: Cut, base: Cut) -> list[str]:
-    """List the values that only one of two cuts saves, and the operations that only one recomputes."""
+    """Return the values that only one of two cuts saves, and the operations that only one recomputes."""
     saved, kept = ({s.name: f"{s.name} {s.spec}" for s in c.saved} for c in (item, base))
     parts = {
         "saves instead": [text for name, text in saved.items() if name not in kept],
@@ -238,7 +240,7 @@ def _listed(label: str, items: list[str]) -> list[str]:
 
 
 def _wrapped(label: str, pieces: list[str]) -> list[str]:
-    """Lay out pieces of text behind a label, in lines that none of them is broken by."""
+    """Return labelled pieces of text, wrapped into lines between pieces."""
     lines: list[str] = []
     for piece in pieces:
         if lines and len(lines[-1]) + len(piece) < _WIDTH:

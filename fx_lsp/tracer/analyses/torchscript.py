@@ -1,4 +1,4 @@
-"""A graph as TorchScript, where `torch.jit.script` takes it."""
+"""Convert a graph to TorchScript, if `torch.jit.script` accepts it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 TORCHSCRIPT = "torchscript"
-"""The stage, and the work that makes it."""
+"""The stage, and the work that produces it."""
 _TITLE = "TorchScript: torch.jit.script"
 _HERE = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+)[^\n]*\n'
@@ -35,7 +35,7 @@ _ASSIGNED = re.compile(r"\s*(\w+)(?::[^=]*)?\s*=")
 
 
 def torchscript(traced: TracedCall) -> Ledger:
-    """Return the target under `torch.fx.symbolic_trace`, and that as TorchScript."""
+    """Return the graph of the target by `torch.fx.symbolic_trace`, and its TorchScript."""
     ledger, names = Ledger(), traced.new_names()
     try:
         with forbid_effects():
@@ -50,7 +50,9 @@ def torchscript(traced: TracedCall) -> Ledger:
 
 
 def add_torchscript(ledger: Ledger, module: fx.GraphModule, names: Names, before: str) -> None:
-    """Add the TorchScript of a graph module, or why there is none, with a remark at the expression that is refused."""
+    """Add the TorchScript of a graph module, or the reason for its failure, with a remark at the rejected
+    expression.
+    """
     try:
         with forbid_effects():
             scripted = _script(module)
@@ -73,15 +75,15 @@ def _script(module: fx.GraphModule) -> Any:
         root = copy.deepcopy(module)
         _without_values(root)
     graph = copy.deepcopy(module.graph)
-    # Python finds no source under a name that ends in a bracket, as that of a traced lambda does.
+    # Python finds no source for a name that ends in a bracket, such as that of a traced lambda.
     graph._co_fields = {}
     for node in graph.find_nodes(op="output"):
-        node.type = None  # it is inferred; one that is not imported in the generated code would stop it
+        node.type = None  # it is inferred; a type that the generated code does not import would fail
     return _jit().script(fx.GraphModule(root, graph, type(module).__name__.strip("<>") or "GraphModule"))
 
 
 def _without_values(module: nn.Module) -> None:
-    """Put tensors without values in place of fake ones, which TorchScript would keep a reference to."""
+    """Replace fake tensors by tensors without values, because TorchScript would keep a reference to them."""
     for part in module.modules():
         stores: list[dict[str, Any]] = [part._parameters, part._buffers]
         for store in stores:
@@ -92,9 +94,10 @@ def _without_values(module: nn.Module) -> None:
 
 
 def _jit() -> Any:
-    """Return `torch.jit` with TorchScript on. A tracer starts with it off, and torch then defines other classes for it.
+    """Return `torch.jit` with TorchScript enabled. A tracer starts with it disabled, and torch then defines other
+    classes.
 
-    It stays on: the process ends with the answer.
+    It stays enabled: the process ends with the answer.
     """
     state, script = importlib.import_module("torch.jit._state"), importlib.import_module("torch.jit._script")
     if not state._enabled.enabled:
@@ -116,7 +119,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _span(place: re.Match[str], graph: fx.Graph, names: Names) -> Span | None:
-    """Return the user's line, or the expression that made the node of a line of the generated code."""
+    """Return the user's line, or the expression that created the node of a line of the generated code; else None."""
     file, number = place["file"], int(place["number"])
     if names.sources.rank(file) < 2:
         line = linecache.getline(file, number).rstrip()

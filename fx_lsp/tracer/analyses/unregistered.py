@@ -1,4 +1,4 @@
-"""Layers and parameters that a module holds where PyTorch does not look: in lists, dictionaries, plain attributes."""
+"""Find layers and parameters that a module does not register with PyTorch: in lists, dictionaries, plain attributes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fx_lsp.tracer.analyses.untrained import assignments
 
 _OWN = frozenset(vars(nn.Module()))
 MAX_DEPTH = 4
-"""How deep collections may be in each other."""
+"""The most levels of nested collections."""
 _COLLECTIONS = frozenset({"list", "tuple", "dict", "set", "sorted", "reversed", "zip"})
-"""Calls that only put together what there is."""
+"""Calls that only combine existing objects."""
 
 
 def unregistered(root: nn.Module, used: Collection[int], tree: ast.Module, file: str) -> Iterator[Remark]:
-    """Yield a remark for each attribute with tensors that a result is differentiated by and `root` does not register.
+    """Yield a remark for each attribute with tensors that affect a result and that `root` does not register.
 
-    `used` are the ids of the tensors that the call read. Code of the file that reads the attribute, but is not what
-    constructs or calls its module, may hand the tensors to an optimizer: then nothing is said, nor of what the
-    constructor was given.
+    `used` are the ids of the tensors that the call read. If other code of the file reads the attribute, except for the
+    module's constructor and call, it may pass the tensors to an optimizer: then there is no remark, nor for constructor
+    arguments.
     """
     registered = set(map(id, root.parameters()))
     for part in root.modules():
@@ -47,7 +47,7 @@ def _is_hidden(tensor: torch.Tensor, used: Collection[int], registered: Collecti
 
 
 def _parts(value: Any, depth: int = MAX_DEPTH) -> Iterator[Any]:
-    """Yield the items of lists, tuples, sets and dictionaries inside each other; of anything else the value itself."""
+    """Yield the items of nested lists, tuples, sets and dictionaries; for anything else the value itself."""
     if isinstance(value, (list, tuple, set, dict)):
         for part in (value.values() if isinstance(value, dict) else value) if depth > 0 else ():
             yield from _parts(part, depth - 1)
@@ -87,7 +87,7 @@ def _is_of_self(node: ast.AST, attribute: str, context: type[ast.expr_context]) 
 
 
 def _is_given(definition: ast.ClassDef, attribute: str) -> bool:
-    """Return True if a method stores what it was passed: whoever passes it may have registered it."""
+    """Return True if a method stores its argument: the caller may have registered it."""
     for method in (node for node in definition.body if isinstance(node, ast.FunctionDef)):
         parameters = {argument.arg for argument in (*method.args.args, *method.args.kwonlyargs)} - {"self"}
         for node in ast.walk(method):
@@ -97,7 +97,7 @@ def _is_given(definition: ast.ClassDef, attribute: str) -> bool:
 
 
 def _names_put_together(node: ast.AST) -> set[str]:
-    """Return the variables of an expression, but not those that a call computes something of."""
+    """Return the variables of an expression, except those that a call computes with."""
     if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _COLLECTIONS):
         return set()
     names = {node.id} if isinstance(node, ast.Name) else set[str]()
@@ -107,7 +107,7 @@ def _names_put_together(node: ast.AST) -> set[str]:
 def _is_read_elsewhere(attribute: str, definition: ast.ClassDef, tree: ast.Module) -> bool:
     """Return True if code reads the attribute that neither `__init__` nor `forward` reaches within the class.
 
-    What `self` is in another class has attributes of its own.
+    Attributes of `self` in another class are different.
     """
     methods = {node.name: node for node in definition.body if isinstance(node, ast.FunctionDef)}
     reached, waiting = set[str](), ["__init__", "forward"]

@@ -1,4 +1,4 @@
-"""Layers of a module that its results do not train: nothing reads them, or what is computed from them is detached."""
+"""Find layers of a module that its results do not train: they are unused, or their results are detached."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.capture.untrained import Untrained
 
 _BY_ANY_NAME = frozenset({"getattr", "vars", "__dict__", "_modules", "children", "named_children", "get_submodule"})
-"""What code reads attributes with, of which it does not say the names."""
+"""Names with which code reads attributes without naming them."""
 _MEANT = frozenset({"detach", "detach_", "no_grad", "inference_mode", "set_grad_enabled"})
-"""How code says itself that nothing is to be trained through a value."""
+"""Names with which code declares that a value has no gradient."""
 
 
 def untrained_layers(
     cls: type, definition: ast.ClassDef, file: str, untrained: Iterable[Untrained], parameters: Iterable[str]
 ) -> Iterator[Remark]:
-    """Tell of attributes of a module none of whose `parameters` gets a gradient, where its class assigns them.
+    """Yield remarks on attributes of a module none of whose `parameters` gets a gradient, at their assignment in the
+    class.
 
-    Of what is not used, only what no method of the class reads: another one than this may be called, too. Of what is
-    used, only where no method of the class says that values have no gradients.
+    An unused attribute counts only if no method of the class reads it, because other methods may be called, too. A used
+    one counts only if no method of the class declares values without gradients.
     """
     used = {parameter.name: parameter.is_used for parameter in untrained}
     by_attribute: dict[str, list[str]] = {}
@@ -43,7 +44,7 @@ def untrained_layers(
 
 
 def _reads(cls: type) -> set[str]:
-    """Return the names that methods of a class and of its bases read, also those in quotes; not those of PyTorch's."""
+    """Return the names that methods of a class and of its bases read, also in quotes, excluding PyTorch's own."""
     own = [base for base in cls.__mro__ if base.__module__.partition(".")[0] not in ("torch", "builtins")]
     waiting = [code for base in own for member in vars(base).values() for code in _codes(member)]
     names: set[str] = set()
@@ -65,7 +66,7 @@ def _codes(member: Any) -> Iterator[CodeType]:
 
 
 def assignments(definition: ast.ClassDef, file: str) -> dict[str, Span]:
-    """Return where a class assigns attributes of `self`."""
+    """Return the places where a class assigns attributes of `self`."""
     places: dict[str, Span] = {}
     for node in ast.walk(definition):
         is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"

@@ -1,1 +1,1 @@
-"""AOTAutograd's graphs of a call, the graph as it is written, and graphs as stages of the model."""
+"""Capture AOTAutograd's graphs of a call, and the graph as written, and convert graphs to stages of the model."""

@@ -1,4 +1,4 @@
-"""AOTAutograd's graphs of a call: joint, forward and backward, or inference where nothing can be differentiated."""
+"""Capture AOTAutograd's graphs of a call: joint, forward and backward, or inference if nothing is differentiable."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fx_lsp.tracer.source.provenance import Annotate, Sources, annotated_backwar
 
 @dataclass
 class Captured:
-    """The graphs of one call. `saved` are the forward nodes whose values backward reads.
+    """Hold the graphs of one call. `saved` are the forward nodes whose values backward reads.
 
-    `forward` and `backward` are None for an inference graph, `inference` is None otherwise. It is `refused` where
-    PyTorch cannot differentiate the call. `untrained` are parameters that the joint graph has no gradient for.
+    `forward` and `backward` are None for an inference graph, `inference` is None otherwise. It is `refused` if PyTorch
+    cannot differentiate the call. `untrained` are parameters that the joint graph has no gradient for.
     """
 
     inputs: list[FlatInput]
@@ -45,7 +45,7 @@ class Captured:
     untrained: list[Untrained] = field(default_factory=list[Untrained])
 
     def refuse(self, error: Exception) -> None:
-        """Note why there is no backward graph."""
+        """Record why there is no backward graph."""
         self.refused = True
         if isinstance(error, GradientError):
             self.remarks = (error.remark,)
@@ -53,16 +53,16 @@ class Captured:
 
 
 class _GraphsCaptured(BaseException):
-    """Leaves AOTAutograd as soon as the graphs are there: nothing needs to be compiled or run."""
+    """Leaves AOTAutograd as soon as the graphs exist: nothing needs to be compiled or run."""
 
 
 def capture_what_is_possible(
     call: Call, sources: Sources, new_names: Callable[[], Names], symbolic: bool = False
 ) -> Captured:
-    """Capture the graphs of `call`; only the inference graph, with a note, of code that PyTorch cannot differentiate.
+    """Capture the graphs of `call`; only the inference graph, with a note, for code that PyTorch cannot differentiate.
 
-    `symbolic` where sizes of its tensors are symbols, or may become some.
-    Raises whatever the target or AOTAutograd raises.
+    `symbolic` is True if sizes of its tensors are symbols, or may become some. Raises the errors of the target and of
+    AOTAutograd.
     """
     try:
         return capture(call, sources, new_names(), symbolic=symbolic)
@@ -87,9 +87,9 @@ def capture(
 ) -> Captured:
     """Trace `call` on its fake tensors with AOTAutograd and a partitioner.
 
-    `decompositions` replace operations by others, as `aot_function` takes them; with `unrolled`, recurrent layers stand
-    as PyTorch runs them here; `options` are further ones of `aot_function`. Raises whatever the target or AOTAutograd
-    raises.
+    `decompositions` replace operations by others, as for `aot_function`; with `unrolled`, recurrent layers appear as
+    PyTorch runs them here; `options` are further ones of `aot_function`. Raises the errors of the target and of
+    AOTAutograd.
     """
     captured = Captured(flat_inputs(call), names=names)
     recurrent = OneOperation()
@@ -108,7 +108,7 @@ def capture(
     ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
         name_devices(joint.graph)
         names.assign(joint.graph, captured.inputs, captured.outputs)
-        captured.joint = stage_of("joint", joint.graph, names)  # now: the partitioner rewrites the graph
+        captured.joint = stage_of("joint", joint.graph, names)  # now, because the partitioner rewrites the graph
         captured.untrained = untrained_parameters(joint.graph, names, options["num_fwd_outputs"])
         if "static_lifetime_input_indices" in options:
             options["static_lifetime_input_indices"] = _static_inputs(joint.graph, names)
@@ -147,7 +147,7 @@ def capture(
 
 
 def saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.fx.Node]:
-    """Return the values that a forward graph returns behind its `num_outputs` results: backward reads them."""
+    """Return the values that a forward graph returns after its `num_outputs` results: backward reads them."""
     output = next(n for n in reversed(forward.graph.nodes) if n.op == "output")
     values = output.args[0]
     assert isinstance(values, (list, tuple))
@@ -155,13 +155,15 @@ def saved_nodes(forward: torch.fx.GraphModule, num_outputs: int) -> list[torch.f
 
 
 def _static_inputs(joint: torch.fx.Graph, names: Names) -> list[int]:
-    """Return the inputs of a joint graph that are parameters or buffers: they outlive it, so that saving is free."""
+    """Return the indices of the inputs of a joint graph that are parameters or buffers: they outlive it, so saving is
+    free.
+    """
     items = [names.inputs.get(n.name) for n in joint.nodes if n.op == "placeholder"]
     return [i for i, item in enumerate(items) if item is not None and item.kind in ("parameter", "buffer")]
 
 
 def stages(captured: Captured) -> list[Stage]:
-    """Return the stages of a capture, in the order in which they come about."""
+    """Return the stages of a capture, in pipeline order."""
     names = captured.names
     assert names is not None
     if captured.inference is not None:

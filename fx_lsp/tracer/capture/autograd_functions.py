@@ -1,4 +1,6 @@
-"""The backward of a user's `autograd.Function`: it runs, and gives one gradient for each argument of `forward`."""
+"""Check the backward of a user's `autograd.Function`: it runs, and returns one gradient for each argument of
+`forward`.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ from fx_lsp.tracer.source.provenance import Sources
 
 
 class GradientError(RuntimeError):
-    """A `backward` raised, or gave gradients that do not belong to the arguments; PyTorch raises as well.
+    """A `backward` raised, or returned gradients that do not fit the arguments; PyTorch raises as well.
 
-    Its `remark` rests on the inputs if other arguments of `forward` may get other gradients.
+    Its `remark` depends on the inputs if other arguments of `forward` may get other gradients.
     """
 
     def __init__(self, message: str, span: Span | None, rests_on: Literal["", "inputs"] = "inputs") -> None:
@@ -32,7 +34,7 @@ class GradientError(RuntimeError):
 
 @contextmanager
 def checked_gradients(sources: Sources) -> Generator[None, None, None]:
-    """Inside, a backward pass raises GradientError at the code of a user's `backward` that is wrong."""
+    """Make a backward pass inside raise GradientError at faulty code of a user's `backward`."""
     original = BackwardCFunction.apply
 
     def apply(self: Any, *args: Any) -> Any:
@@ -44,7 +46,7 @@ def checked_gradients(sources: Sources) -> Generator[None, None, None]:
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, NameError, KeyError) as error:
             chain = sources.traceback_chain(error.__traceback__)
             if not chain or sources.rank(inspect.unwrap(function.backward).__code__.co_filename) == 2:
-                raise  # PyTorch made the function itself, as for a custom operator
+                raise  # PyTorch created the function itself, as for a custom operator
             raise GradientError(f"`{function.__name__}.backward` raises: {sentence(error)}", chain[0]) from error
         _check(self, function, gradients if isinstance(gradients, tuple) else (gradients,))
         return gradients
@@ -54,7 +56,7 @@ def checked_gradients(sources: Sources) -> Generator[None, None, None]:
 
 
 def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
-    """Raise GradientError unless there is a gradient for each argument of `forward`, of its sizes."""
+    """Raise GradientError unless there is a gradient of the right size for each argument of `forward`."""
     count = len(node.needs_input_grad)
     if len(gradients) < count or any(gradient is not None for gradient in gradients[count:]):
         counts = f"{_count(len(gradients), 'gradient')} for {_count(count, 'argument')} of `forward`"
@@ -74,13 +76,13 @@ def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
 
 
 def _is_sum_to(wanted: torch.Size, shape: torch.Size) -> bool:
-    """Return True if a gradient of `shape` is that of `wanted`, or is summed to it as after a broadcast."""
+    """Return True if a gradient of `shape` has the shape `wanted`, or can be summed to it as after a broadcast."""
     pairs = zip(reversed(wanted), reversed(shape), strict=False)
     return len(wanted) <= len(shape) and all(size in (1, other) for size, other in pairs)
 
 
 def _argument(function: Any, number: int) -> str:
-    """Return the name of an argument of `forward`, or its number where it has none."""
+    """Return the name of an argument of `forward`, or its number if it has none."""
     names = [*inspect.signature(function.forward).parameters.values()]
     has_context = function.setup_context is torch.autograd.Function.setup_context
     names = names[1:] if has_context else names
@@ -93,7 +95,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _returned(function: Callable[..., Any], number: int = -1) -> Span | None:
-    """Return the expression that a function returns last, or its part with a number; None without the text."""
+    """Return the expression of a function's last return, or its part with a number; None without the source."""
     with suppress(OSError, TypeError, SyntaxError):
         function = inspect.unwrap(function)
         lines, first = inspect.getsourcelines(function)

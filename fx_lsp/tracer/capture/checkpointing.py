@@ -1,7 +1,7 @@
-"""Checkpoints in the user's code, as `torch.compile` takes them: their operations are computed again in backward.
+"""Mark checkpoints in the user's code as `torch.compile` does: their operations are recomputed in backward.
 
-AOTAutograd alone traces through `torch.utils.checkpoint` and sees nothing of it. Dynamo marks the nodes inside, and the
-partitioner obeys the marks: the same marks are made here.
+AOTAutograd alone traces through `torch.utils.checkpoint` without noticing it. Dynamo marks the nodes inside, and the
+partitioner obeys the marks: this module sets the same marks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _RECOMPUTE, _REGION = "recompute", "ac_graph_id"
 
 @contextmanager
 def tagged_checkpoints() -> Generator[None, None, None]:
-    """Inside, what `torch.utils.checkpoint` runs while it is traced is marked to be recomputed, or as its policy says.
+    """Mark operations that `torch.utils.checkpoint` runs while traced inside to be recomputed, or as its policy says.
 
-    Nodes keep the marks where metadata is preserved (`preserve_node_meta`). A checkpoint in another one is part of it.
+    Nodes keep the marks if metadata is preserved (`preserve_node_meta`). A nested checkpoint is part of the outer one.
     """
     numbers = itertools.count(1)
 
@@ -68,6 +68,6 @@ def _tagged(numbers: Iterator[int], context_fn: Callable[[], Any]) -> Generator[
 
 
 def tag(nodes: Iterable[torch.fx.Node], number: int) -> None:
-    """Mark nodes of a joint graph as those of one checkpoint, the `number`th in the order in which they run."""
+    """Mark nodes of a joint graph as those of one checkpoint, the `number`th in execution order."""
     for node in nodes:
         node.meta[_RECOMPUTE], node.meta[_REGION] = CheckpointPolicy.MUST_RECOMPUTE, number

@@ -1,4 +1,4 @@
-"""What an operation costs: the floating-point operations that it makes, and the bytes that it reads and writes."""
+"""Compute the cost of an operation: its floating-point operations, and the bytes that it reads and writes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _COUNTED_AS = {
     _ATEN._scaled_dot_product_flash_attention_for_cpu: _ATEN._scaled_dot_product_flash_attention,
     _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: _ATEN._scaled_dot_product_flash_attention_backward,
 }
-"""Operations that PyTorch's counter leaves out, by those that compute the same."""
+"""Operations that PyTorch's counter omits, with equivalent ones that it counts."""
 
 
 def flops_of(node: torch.fx.Node) -> int:
     """Return the floating-point operations of a node as PyTorch's `FlopCounterMode` counts them: two for each product
-    that is added up in a matrix product, a convolution or an attention, none for anything else.
+    that is summed in a matrix product, a convolution or an attention, zero for anything else.
 
-    A named size counts as the number that it is taken for, one that depends on values as nothing; so does an operation
-    whose operands do not fit.
+    A named size counts as its hint, a data-dependent one as zero, and so does an operation whose operands do not fit.
     """
     target: Any = getattr(node.target, "overloadpacket", node.target)
     formula = flop_registry.get(_COUNTED_AS.get(target, target))
@@ -42,7 +41,7 @@ def flops_of(node: torch.fx.Node) -> int:
 def moved_bytes(node: torch.fx.Node) -> int:
     """Return the bytes that a node reads and writes: those of the elements of its tensors, each tensor once.
 
-    A view moves nothing; of a dimension that is expanded there is one element.
+    A view moves nothing; an expanded dimension has one element.
     """
     if not isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)) or is_view(node.target):
         return 0

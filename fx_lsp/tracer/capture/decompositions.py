@@ -1,4 +1,4 @@
-"""Tables of decompositions: which function is traced in place of an operation."""
+"""Find tables of decompositions: the functions traced in place of operations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch._decomp import core_aten_decompositions
 
 
 def find_table(name: str) -> dict[Any, Any]:
-    """Return the decompositions that `core` or `module.attribute` stands for: a table, or a function that makes one.
+    """Return the decompositions of `core` or `module.attribute`: a table, or a function that returns one.
 
-    Raises ValueError where there are none.
+    Raises ValueError if there are none.
     """
     if name == "core":
         return dict(core_aten_decompositions().items())

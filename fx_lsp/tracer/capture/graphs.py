@@ -1,4 +1,4 @@
-"""FX graphs to stages of the model, under readable names."""
+"""Convert FX graphs to stages of the model, with readable names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fx_lsp.tracer.source.provenance import BACKWARD, KEY, Chain, NodeOrigin, So
 
 
 class Names:
-    """The readable name of every node of a trace, and the chain of source expressions it came from."""
+    """Hold the readable name of every node of a trace, and its chain of source expressions."""
 
     def __init__(self, sources: Sources, trees: dict[str, ast.Module], returned: list[str] | None = None) -> None:
         self.sources = sources
@@ -38,7 +38,7 @@ class Names:
         self._returned = returned
 
     def assign(self, graph: torch.fx.Graph, inputs: Sequence[FlatInput], outputs: Sequence[str]) -> None:
-        """Name the nodes of `graph`: inputs, gradients, the user's variables, then what PyTorch calls them."""
+        """Name the nodes of `graph`: inputs, gradients, the user's variables, then PyTorch's names."""
         nodes = list(graph.nodes)
         labels = self.output_labels(outputs)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
@@ -47,7 +47,7 @@ class Names:
                 if isinstance(value_of(node), torch.Tensor):
                     self.inputs[node.name] = inputs[source]
                     self._name(node, inputs[source].name)
-                else:  # of a tensor that is distributed
+                else:  # of a distributed tensor
                     self._name(node, f"{inputs[source].name}_size")
             else:
                 self._name(node, _tangent_name(node, labels))
@@ -66,10 +66,10 @@ class Names:
         return item is not None and item.kind == "buffer"
 
     def _inherit(self, nodes: Sequence[torch.fx.Node]) -> None:
-        """Give chains to nodes that AOTAutograd adds by itself.
+        """Assign chains to nodes that AOTAutograd adds itself.
 
         A sum of gradients belongs to the value whose gradient it is: its reader is the backward of the operation that
-        made that value. The write-back of a mutated input belongs to the expression that computed the new value.
+        computed the value. The write-back of a mutated input belongs to the expression that computed the new value.
         """
         for node in reversed(nodes):
             if node.op == "call_function" and not self.chain(node):
@@ -80,12 +80,12 @@ class Names:
         self._by_node[node.name] = self._namer.unique(wish)
 
     def variable(self, name: str) -> str | None:
-        """Return the variable of the node that torch calls `name`; None where its name here is the same."""
+        """Return the variable of the node that torch calls `name`; None if its name here is the same."""
         variable = self._by_node.get(name)
         return variable if variable != name else None
 
     def output_labels(self, outputs: Sequence[str]) -> list[str]:
-        """Return the user's names for the results: the variables that are returned, else `out_0`."""
+        """Return the user's names for the results: the returned variables, else `out_0`."""
         if self._returned is not None and len(self._returned) == len(outputs):
             return [r or identifier(o) for r, o in zip(self._returned, outputs, strict=True)]
         return [identifier(o) for o in outputs]
@@ -98,13 +98,13 @@ class Names:
                 self._name(node, variable)
 
     def name_inputs(self, inputs: Iterable[tuple[torch.fx.Node, FlatInput]]) -> None:
-        """Name placeholders, and say what they are."""
+        """Name placeholders, and record their inputs."""
         for node, item in inputs:
             self.inputs[node.name] = item
             self._name(node, item.name)
 
     def copy(self) -> Names:
-        """Return the same names, for a graph that goes another way from here."""
+        """Return an independent copy of the names, for a graph that is changed differently from here."""
         other = copy.copy(self)
         other._namer = copy.deepcopy(self._namer)
         other._by_node, other._inherited = dict(self._by_node), dict(self._inherited)
@@ -120,7 +120,7 @@ class Names:
         return other
 
     def inherit(self, node: torch.fx.Node, old: torch.fx.Node, names: Names) -> None:
-        """Give `node` the name of `old` in `names`, which it replaces, and its origin where it has none of its own."""
+        """Assign to `node` the name of the replaced `old` in `names`, and its origin if `node` has none."""
         self._by_node[node.name] = names[old]
         if not self.chain(node):
             self._inherited[node.name] = names.origin(old)
@@ -133,11 +133,11 @@ class Names:
         return name
 
     def chain(self, node: torch.fx.Node) -> Chain:
-        """Return the user's expressions that `node` came from, innermost first; empty where none is known."""
+        """Return the user's expressions that `node` came from, innermost first; empty if unknown."""
         return self.origin(node).chain
 
     def origin(self, node: torch.fx.Node) -> NodeOrigin:
-        """Return where `node` came from, as far as that is known; a parameter comes from the module that holds it."""
+        """Return the origin of `node`, as far as known; a parameter comes from the module that owns it."""
         numbers = [n for n in (node.meta.get(BACKWARD), annotation(node, KEY)) if isinstance(n, int)]
         if not numbers:
             item = self.inputs.get(node.name)
@@ -148,7 +148,7 @@ class Names:
 
 
 def _own_name(node: torch.fx.Node) -> str:
-    """Return a name for a node without a variable: that of a size, `B`, that of a launch's kernel, else torch's own."""
+    """Return a name for a node without a variable: that of a size, `B`, that of a launched kernel, else torch's own."""
     text = scalar_text(node.meta.get("val"))
     return text if text is not None and text.isidentifier() else name_of_launch(node) or node.name
 
@@ -184,24 +184,24 @@ def _comment(node: torch.fx.Node, names: Names, launch: TritonLaunch | None) -> 
 
 
 def _launch_arguments(launch: TritonLaunch, names: Names) -> tuple[str, ...]:
-    """Return the arguments of a launch as they are shown: the kernel, its grid, its parameters by name."""
+    """Return the displayed arguments of a launch: the kernel, its grid, its parameters by name."""
     named = (f"{name}={_argument(value, names)}" for name, value in launch.arguments.items())
     return (launch.kernel, f"grid={_argument(launch.grid, names)}", *named)
 
 
 def arguments_of(node: torch.fx.Node, names: Names) -> tuple[str, ...]:
-    """Return the arguments of a node as they are shown."""
+    """Return the displayed arguments of a node."""
     named = (f"{k}={_argument(v, names)}" for k, v in node.kwargs.items())
     return (*(_argument(a, names) for a in node.args), *named)
 
 
 def node_spec(node: torch.fx.Node) -> str | None:
-    """Return the spec of what a node computes."""
+    """Return the spec of a node's result."""
     return value_spec(value_of(node))
 
 
 def is_tangent(node: torch.fx.Node) -> bool:
-    """Return True for an input that is a gradient, as joint and backward graphs have."""
+    """Return True for an input that is a gradient, as in joint and backward graphs."""
     return node.op == "placeholder" and node.name.startswith("tangents")
 
 
@@ -216,7 +216,7 @@ def value_spec(value: Any) -> str | None:
 
 
 def target_name(target: Any) -> str:
-    """Return the name of what a node calls: `aten.mm.default`, `operator.getitem`, `prims.…`."""
+    """Return the name of a node's target: `aten.mm.default`, `operator.getitem`, `prims.…`."""
     if isinstance(target, str):
         return target
     if isinstance(target, torch._ops.OpOverload):
@@ -231,7 +231,7 @@ def target_name(target: Any) -> str:
 
 
 def saved_values(nodes: Sequence[torch.fx.Node], backward: torch.fx.GraphModule, names: Names) -> list[Saved]:
-    """Describe what forward saves for backward; bytes are those of the values, not of storages that they may share."""
+    """Describe the values saved for backward; bytes are those of the values, not of storages that they may share."""
     readers = {n.name: tuple(names[u] for u in n.users) for n in backward.graph.nodes if n.op == "placeholder"}
     saved: list[Saved] = []
     for node in nodes:
@@ -267,7 +267,7 @@ def _role(node: torch.fx.Node, names: Names) -> str:
 
 
 def _collective(node: torch.fx.Node) -> str:
-    """Return how much a collective communicates of this process, in words; "" for any other node."""
+    """Return how many bytes a collective communicates in this process, as text; "" for any other node."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _COLLECTIVES:
         return ""
@@ -282,7 +282,7 @@ _COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd
 
 
 def _input_index(node: torch.fx.Node, position: int) -> int | None:
-    """Return the number of the call's input that a placeholder is, or is a part or a base of; None for others."""
+    """Return the index of the call's input that a placeholder is, or is a part or a base of; None for others."""
     source = descriptor(node)
     if source is None:
         return None if node.name.startswith("tangents") else position
@@ -317,7 +317,7 @@ def _gradients(output: torch.fx.Node, inputs: Sequence[FlatInput]) -> dict[torch
 
 
 def first_backward(nodes: Sequence[torch.fx.Node]) -> int:
-    """Return the index of the first node that depends on a tangent; the number of nodes in a graph without any."""
+    """Return the index of the first node that depends on a tangent; the number of nodes if there is none."""
     dependent = {n for n in nodes if is_tangent(n)}
     for index, node in enumerate(nodes):
         if node.op == "call_function" and any(i in dependent for i in node.all_input_nodes):

@@ -1,4 +1,4 @@
-"""The modules of a call, and what they hold."""
+"""List the modules of a call, and their parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fx_lsp.tracer.capture.node_values import stored_bytes
 
 
 def modules_of(modules: Mapping[str, nn.Module]) -> Iterator[ModuleInfo]:
-    """Yield the modules of a call and those in them, with the parameters that were not counted in one before."""
+    """Yield the modules of a call and their submodules, with the parameters not counted in an earlier one."""
     counted: set[int] = set()
     for prefix, module in modules.items():
         for path, part in module.named_modules(prefix=prefix):

@@ -1,4 +1,4 @@
-"""The trace of a target that failed: the values and the torch calls of what ran before, as they are written."""
+"""Build the trace of a failed target: the values and the torch calls that ran before, as written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 def partial_trace(
     request: TraceRequest, sources: Sources, tree: ast.Module, stopped: Stopped
 ) -> tuple[Trace, Stage | None] | None:
-    """Return what a recorded run showed before it failed, and the graph of that; None where no operation ran."""
+    """Return the trace of a recorded run up to its failure, and the graph; None if no operation ran."""
     run = stopped.run
     if not run.recorded:
         return None
@@ -60,7 +60,7 @@ def _ops(stage: Stage) -> int:
 
 
 def _executed_stage(run: Run, call: Call, sources: Sources, names: Names) -> Stage:
-    """Return the torch calls of a run that was recorded; the one that raised is the last, and says so.
+    """Return the recorded torch calls of a run; one that raised is the last, and is marked.
 
     A run that came to its end has an output.
     """
@@ -84,7 +84,7 @@ def _executed_stage(run: Run, call: Call, sources: Sources, names: Names) -> Sta
 
 
 def _inputs(recorded: list[TorchCall], failed: FailedCall | None, call: Call) -> list[FlatInput]:
-    """Return the tensors that torch calls took and none of them gave, in the order of the call's inputs."""
+    """Return the tensors that torch calls took and none of them returned, in the order of the call's inputs."""
     used: dict[int, torch.Tensor] = {}
     results: set[int] = set()
     for item in (*recorded, *([failed] if failed is not None else [])):
@@ -105,7 +105,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 class _Builder:
-    """Adds calls to a graph, their tensors as the nodes that made them."""
+    """Add calls to a graph, with their tensors as the nodes that computed them."""
 
     def __init__(self, sources: Sources) -> None:
         self.graph = fx.Graph()
@@ -160,7 +160,7 @@ class _Builder:
 
 
 def _called(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
-    """Return a torch call as torch.fx has it: an operator, a method, an attribute or a function."""
+    """Return a torch call in the form of torch.fx: an operator, a method, an attribute or a function."""
     name = getattr(func, "__name__", "")
     owner: Any = getattr(func, "__self__", None)
     if name == "__get__":

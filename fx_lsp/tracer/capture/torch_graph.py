@@ -1,4 +1,4 @@
-"""The graph of a target as it is written: the torch calls in the user's code, before autograd and decompositions."""
+"""Build the graph of a target as written: the torch calls in the user's code, before autograd and decompositions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PARTS = re.compile(r"(?:\._modules)?\['([^']+)'\]|\._(?:parameters|buffers)\['(
 
 
 def symbolic_graph(call: Call, mode: FakeTensorMode, sources: Sources) -> fx.GraphModule:
-    """Run `torch.fx.symbolic_trace` on a target, and give its nodes fake values. Raises whatever that raises.
+    """Run `torch.fx.symbolic_trace` on a target, and set fake values of its nodes. Raises the errors of both.
 
-    Each tensor among the arguments is an input of the graph; other arguments are what they are.
+    Each tensor among the arguments is an input of the graph; other arguments are constants.
     """
     function = call.function
     owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
@@ -40,7 +40,7 @@ def symbolic_graph(call: Call, mode: FakeTensorMode, sources: Sources) -> fx.Gra
 
 
 class _Tracer(fx.Tracer):
-    """Marks nodes with the expressions they came from. Modules of `torch.nn` stay calls, as everywhere in torch.fx."""
+    """Mark nodes with the expressions they came from. Modules of `torch.nn` stay calls, as usual in torch.fx."""
 
     def __init__(self, call: Call, sources: Sources) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _Tracer(fx.Tracer):
 
 
 def link(graph: fx.Graph, sources: Sources) -> None:
-    """Mark the calls of a graph that has stack traces with the expressions they came from."""
+    """Mark the calls of a graph with stack traces with the expressions they came from."""
     for node in graph.nodes:
         if node.op.startswith("call_") and node.stack_trace:
             custom = node.meta.setdefault("custom", {})
@@ -77,7 +77,7 @@ def link(graph: fx.Graph, sources: Sources) -> None:
 
 
 def chain_of(stack_trace: str, sources: Sources) -> Chain:
-    """Return the user's expressions in a printed stack, innermost first; whole lines where no marks are under them."""
+    """Return the user's expressions in a printed stack, innermost first; whole lines without column marks."""
     own: list[Span] = []
     library: list[Span] = []
     for entry in _ENTRY.finditer(stack_trace):
@@ -99,7 +99,7 @@ def _span(file: str, line: int, rest: list[str]) -> Span:
 
 
 def dynamo_inputs(graph: fx.Graph, examples: Sequence[Any], call: Call) -> list[FlatInput]:
-    """Return the inputs that the placeholders of Dynamo's graph are, named as the user would."""
+    """Return the call's inputs of the placeholders of Dynamo's graph, with the user's names."""
     call_inputs = {id(item.tensor): item for item in flat_inputs(call)}
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     inputs: list[FlatInput] = []
@@ -121,7 +121,7 @@ def _path(source: str) -> str:
 
 
 def named(graph: fx.Graph, inputs: Sequence[FlatInput], names: Names) -> Names:
-    """Name the nodes of `graph` in `names` as the user would, and return `names`."""
+    """Name the nodes of `graph` in `names` by the user's names, and return `names`."""
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     names.name_inputs(zip(placeholders, inputs, strict=False))
     names.name_variables(graph.nodes)

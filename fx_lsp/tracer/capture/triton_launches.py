@@ -1,4 +1,4 @@
-"""Launches of the user's Triton kernels as nodes: which kernel, what it is given, what it reads and writes."""
+"""Represent launches of the user's Triton kernels as nodes: the kernel, its arguments, its reads and writes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class TritonLaunch:
 
     @property
     def comment(self) -> str:
-        """Return what the kernel does with memory, in words."""
+        """Return the kernel's reads and writes of its parameters as text."""
         both = (("reads", self.reads), ("writes", self.writes))
         return "; ".join(f"{verb} {', '.join(names)}" for verb, names in both if names)
 
 
 def launch_of(node: torch.fx.Node) -> TritonLaunch | None:
-    """Return the launch that a node stands for; None for any other node."""
+    """Return the launch of a node; None for any other node."""
     if node.op != "call_function" or node.target not in _OPERATIONS:
         return None
     options: dict[str, Any] = dict(node.kwargs)

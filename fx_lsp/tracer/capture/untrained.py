@@ -1,4 +1,4 @@
-"""Parameters that no result is differentiated by."""
+"""Find parameters without a gradient from any result."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from fx_lsp.tracer.capture.graphs import Names
 
 @dataclass(frozen=True)
 class Untrained:
-    """A parameter that wants a gradient and gets none; `is_used` where something is computed from it all the same."""
+    """Hold a parameter that requires a gradient and gets none; `is_used` is True if something is computed from it
+    anyway.
+    """
 
     name: str
     is_used: bool
 
 
 def untrained_parameters(joint: torch.fx.Graph, names: Names, num_outputs: int) -> list[Untrained]:
-    """Return the parameters that a joint graph has no gradient for, though they want one."""
+    """Return the parameters that require a gradient but have none in a joint graph."""
     inputs = [node for node in joint.nodes if node.op == "placeholder" and node.name.startswith("primals")]
     results = next(n for n in reversed(joint.nodes) if n.op == "output").args[0]
     gradients = results[num_outputs:] if isinstance(results, (list, tuple)) else ()

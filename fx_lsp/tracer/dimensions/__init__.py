@@ -1,1 +1,1 @@
-"""The names that code gives to sizes: where it does, and which size of which tensor each is."""
+"""Name sizes after the code: find the names, and the size of each."""

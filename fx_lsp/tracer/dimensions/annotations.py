@@ -1,7 +1,7 @@
-"""Annotations with dimensions, as jaxtyping has them, held against what ran.
+"""Check annotations with dimensions, as in jaxtyping, against a run.
 
-`def f(x: Float[Tensor, "b t c"]) -> Float[Tensor, "b c"]` names the sizes of `x`; what is returned, and what a variable
-with such an annotation holds, has to agree with them.
+`def f(x: Float[Tensor, "b t c"]) -> Float[Tensor, "b c"]` names the sizes of `x`; the result, and variables with such
+an annotation, have to agree with them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _CALCULATED = (ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.FloorD
 
 @dataclass
 class _Sizes:
-    """Hold what names stand for, each with the variable that says so; a name with a star stands for several sizes."""
+    """Hold the sizes of names, each with the variable that fixes it; a name with a star has several sizes."""
 
     named: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict[str, "tuple[tuple[int, ...], str]"])
 
     def disagreement(self, name: str, sizes: tuple[int, ...], variable: str) -> str:
-        """Take `sizes` for a name; where it stands for others, say so."""
+        """Record `sizes` for a name; return a sentence if it already has others, else ""."""
         before, where = self.named.setdefault(name, (sizes, variable))
         return "" if before == sizes else f"{name} is {_sizes_text(before)} in {where}, and {_sizes_text(sizes)} here"
 
 
 @dataclass(frozen=True)
 class _Mismatch:
-    """The reason why a tensor is not what an annotation says; `of_sizes` where a size is another one."""
+    """Hold the reason why a tensor does not fit an annotation; `of_sizes` is True if a size differs."""
 
     text: str
     of_sizes: bool = False
@@ -52,9 +52,9 @@ class _Mismatch:
 def annotation_remarks(
     function: FunctionNode | None, namespace: Mapping[str, Any], file: str, run: Run, inputs: tuple[InputSpec, ...]
 ) -> tuple[Remark, ...]:
-    """Find results and variables of a function that are not what their annotations say, in a run of it.
+    """Return remarks on results and variables of a function that do not fit their annotations in a run.
 
-    Where its inputs are not what theirs say nothing is known. Sizes that a guessed number has made are no mistake.
+    If its inputs do not fit theirs, nothing is reported. Sizes that derive from a guessed number are not mistakes.
     """
     if function is None:
         return ()
@@ -94,13 +94,13 @@ def _annotated_values(
 
 
 def _evaluated(annotation: ast.expr | None, namespace: Mapping[str, Any]) -> Any:
-    """Return what an annotation is, if dimensions are written in it; None for any other."""
+    """Return the value of an annotation with dimensions; None for any other."""
     kind: Any = None
     if annotation is not None:
         try:
             kind = eval(ast.unparse(annotation), dict(namespace))
             kind = eval(kind, dict(namespace)) if isinstance(kind, str) else kind
-        except Exception:  # it is of the user's, and names what is not there
+        except Exception:  # it is user code, and may contain unknown names
             return None
     return kind if _has_dimensions(kind) else None
 
@@ -110,7 +110,9 @@ def _has_dimensions(kind: Any) -> bool:
 
 
 def _dimensions(kind: Any) -> str | None:
-    """Return the dimensions in `Float[Tensor, "b t"]`, or in `Annotated[Tensor, "b t"]` where they are no prose."""
+    """Return the dimensions in `Float[Tensor, "b t"]`, or in `Annotated[Tensor, "b t"]` unless they are prose; else
+    None.
+    """
     dimensions = getattr(kind, "dim_str", None)
     if isinstance(dimensions, str):
         return dimensions
@@ -124,7 +126,9 @@ def _dimensions(kind: Any) -> str | None:
 
 
 def _mismatch(kind: Any, value: Any, sizes: _Sizes, name: str) -> _Mismatch | None:
-    """Tell why a value is not of a kind: a union is met by any of its parts, what has no dimensions by everything."""
+    """Return why a value does not fit an annotation, or None. A union fits if any part does; an annotation without
+    dimensions always fits.
+    """
     dimensions, origin, parts = _dimensions(kind), typing.get_origin(kind), typing.get_args(kind)
     if dimensions is not None:
         spec = spec_of(value) if isinstance(value, torch.Tensor) else value
@@ -164,7 +168,7 @@ def _of_tensor(kind: Any, dimensions: str, spec: TensorSpec, sizes: _Sizes, name
 
 
 def _aligned(tokens: list[str], several: list[int], numbers: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Pair each token with the sizes that it is about."""
+    """Pair each token with the sizes that it describes."""
     more, place = len(numbers) - len(tokens) + 1, 0
     for index, token in enumerate(tokens):
         width = more if index in several[:1] else 1
@@ -186,7 +190,7 @@ def _disagreement(token: str, part: tuple[int, ...], sizes: _Sizes, variable: st
 
 
 def _calculated(text: str, sizes: _Sizes) -> int | None:
-    """Return the value of `2*c` or `h//2`; None where a name in it stands for nothing yet, and for anything else."""
+    """Return the value of `2*c` or `h//2`; None if a name in it has no size yet, and for anything else."""
     try:
         tree = ast.parse(text, mode="eval")
         if not all(isinstance(node, _CALCULATED) for node in ast.walk(tree)):

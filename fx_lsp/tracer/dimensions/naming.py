@@ -1,8 +1,8 @@
-"""The sizes of a trace that the code has names for.
+"""Find the sizes of a trace that have names in the code.
 
-A target runs once on symbols, while its variables are looked at. A variable that holds a symbol, or what is computed of
-some, gives it a name in that run of its function and in what that calls. So sizes have the same name because they are
-the same variable, and never because their numbers are equal.
+A target runs once on symbols, while its variables are observed. A variable whose value is a symbol, or computed from
+symbols, names it in that run of its function and in its callees. So sizes have equal names because they are the same
+variable, and never because their numbers are equal.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from fx_lsp.tracer.run.values.symbols import symbol_text
 from fx_lsp.tracer.source.provenance import Sources
 
 MAX_CALLS = 500
-"""Up to how many torch calls a target is run on symbols."""
+"""The most torch calls of a target that runs on symbols."""
 ENOUGH = 0.8
-"""The share of the torch calls of a run after which a run on symbols that ended early is as good as a whole one."""
+"""The share of the torch calls of a run after which a run on symbols that ended early counts as complete."""
 MAX_TEXT = 24
-"""The length that the name of a size may have."""
+"""The most characters in the name of a size."""
 MAX_TERM = 8
-"""The largest number that is added in the name of a size: `T + 1`, not `192 - 2*n`."""
+"""The largest summand in the name of a size: `T + 1`, not `192 - 2*n`."""
 
 
 def finder_of_names(
     prepared: Prepared, tree: ast.Module, reached: str, sources: Sources, mode: FakeTensorMode
 ) -> Callable[[], tuple[NamedSizes, ...]] | None:
-    """Return what finds the names of the sizes of a call that has run; None where the code has none.
+    """Return a function that finds the names of sizes of a call that has run; None if the code has none.
 
-    `reached` is the text of the file with everything blank that the call does not reach.
+    `reached` is the text of the file with all lines blank that the call does not reach.
     """
     lines, calls = reached.splitlines(), prepared.run.calls
     shapes = named_shapes(tree, sources.file, lines)
@@ -63,7 +63,7 @@ def _until_complete(attempts: Iterator[SymbolicRun], calls: int) -> Iterator[Sym
 
 
 class _Resolution:
-    """From what a run on symbols showed, and shapes that are written down, to the names of sizes."""
+    """Resolve the names of sizes from a run on symbols and from written shapes."""
 
     def __init__(self, run: SymbolicRun, shapes: Mapping[Place, Shape]) -> None:
         self._run, self._symbols, self._shapes = run, run.symbols, shapes
@@ -72,7 +72,7 @@ class _Resolution:
         self._texts: dict[FunctionRun | None, dict[Any, str]] = {}
 
     def named(self) -> Iterator[NamedSizes]:
-        """Yield the sizes of everything that was seen, where any has a name and no two runs disagree about it."""
+        """Yield the sizes of all observed values with a name, unless two runs disagree on it."""
         merged: dict[tuple[Any, ...], list[set[str]]] = {}
 
         def add(kind: str, span: Span | None, name: str, sizes: Sizes, texts: list[str]) -> None:
@@ -94,9 +94,9 @@ class _Resolution:
                 yield NamedSizes(kind, span, name, numbers, names)
 
     def _value(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
-        """Return the names of the sizes of a value: what is written at its place, else what the function calls them.
+        """Return the names of the sizes of a value: those written at its place, else those of the function.
 
-        What is written does not count if the function calls other sizes so.
+        Written names do not count if the function uses them for other sizes.
         """
         written = self._written(scope, place, sizes)
         self._names_in(scope)
@@ -106,7 +106,7 @@ class _Resolution:
         return [name or self._text(scope, size) for name, size in zip(written, sizes, strict=True)]
 
     def _written(self, scope: FunctionRun, place: Place, sizes: Sizes) -> list[str]:
-        """Return the names that are written for a value; none where they do not fit it, or the function's variables."""
+        """Return the written names for a value; empty ones if they do not fit it, or the function's variables."""
         shape = _expanded(self._shapes.get(place, ()), len(sizes))
         numbers = [self._number(size) for size in sizes]
         by_name = {name: self._number(size) for name, size in scope.variables.items() if size is not None}
@@ -116,14 +116,16 @@ class _Resolution:
         return ["" if isinstance(size, int) else size for size in shape] or [""] * len(sizes)
 
     def _is_same(self, size: Any, other: Any) -> bool:
-        """Return True for two sizes that are one, or that operations found equal."""
+        """Return True for two sizes that are the same, or that operations found equal."""
         return size == other or other in self._equal.get(size, ())
 
     def _number(self, size: Any) -> int:
         return int(size.xreplace(self._symbols.conditions.values))
 
     def _names_in(self, scope: FunctionRun) -> dict[Any, str]:
-        """Return what a run of a function calls sizes: its variables, then what is written, then its callers' names."""
+        """Return the names of sizes in a run of a function: its variables, then written names, then its
+        callers' names.
+        """
         if scope in self._names:
             return self._names[scope]
         names: dict[Any, str] = {}
@@ -148,7 +150,7 @@ class _Resolution:
 
     @cached_property
     def _equal(self) -> dict[sympy.Symbol, set[sympy.Symbol]]:
-        """Return the sizes of other inputs that operations found equal to each size of an input, as they have to be."""
+        """Return the sizes of other inputs that operations found equal to each size of an input."""
         paths = self._symbols.paths
         classes: dict[sympy.Symbol, set[sympy.Symbol]] = {}
         for condition in self._symbols.conditions.conditions:
@@ -160,12 +162,12 @@ class _Resolution:
 
     @cached_property
     def _requested(self) -> dict[Any, Any]:
-        """Return what the code asked for where sizes are computed of others, unless they are numbers of the model."""
+        """Return the requested sizes of computed results, unless they are numbers of the model."""
         pairs = (pair for scope in self._run.scopes for pair in scope.requested)
         return {size: asked for size, asked in pairs if size != asked and size.args and asked.free_symbols}
 
     def _text(self, scope: FunctionRun, size: Any) -> str:
-        """Return the name of a size in a run of a function; "" where it has no name."""
+        """Return the name of a size in a run of a function; "" without one."""
         texts = self._texts.setdefault(scope, {})
         if size not in texts:
             texts[size] = "" if size.is_Integer else self._composed(scope, size)
@@ -195,7 +197,7 @@ class _Resolution:
 
 
 def _equal_symbols(condition: Condition) -> tuple[sympy.Symbol, ...]:
-    """Return the two symbols that an equality says are equal, alone or as the only difference of two products."""
+    """Return the two symbols of an equality, alone or as the only difference of two products; else ()."""
     equality: Any = condition.expression
     if equality.func is not sympy.Eq:
         return ()
@@ -213,7 +215,7 @@ def _is_symbol(expression: Any) -> bool:
 
 
 def _is_plain(expression: Any) -> bool:
-    """Return True for what a person would write of a size: sums, products and quotients without large summands."""
+    """Return True for a readable size: sums, products and quotients without large summands."""
     parts = list(sympy.preorder_traversal(expression))
     plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Symbol, sympy.Integer, FloorDiv)
     summands = [term for part in parts if isinstance(part, sympy.Add) for term in part.args]
@@ -223,7 +225,7 @@ def _is_plain(expression: Any) -> bool:
 
 
 def _expanded(shape: Shape, rank: int) -> Shape:
-    """Return a shape with "" for each dimension that `...` stands for; () if it has another rank."""
+    """Return a shape with "" for each dimension of `...`; () if it has another rank."""
     if "..." not in shape:
         return shape if len(shape) == rank else ()
     place, more = shape.index("..."), rank - len(shape) + 1

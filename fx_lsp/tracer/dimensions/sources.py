@@ -1,6 +1,6 @@
-"""The names of dimensions in the text of a file: in annotations, patterns of axes, docstrings and comments.
+"""Find the names of dimensions in the text of a file: in annotations, patterns of axes, docstrings and comments.
 
-Unpacked shapes (`B, T, C = x.shape`) are not here: they bind variables, which are looked at while the code runs.
+Unpacked shapes (`B, T, C = x.shape`) are not included: they bind variables, which are observed at run time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from fx_lsp.syntax import FunctionNode, axis_terms, parse_expression
 from fx_lsp.tracer.inputs.plan.dims import Shape, parameter_shape, shapes_in, words
 
 Place: TypeAlias = "tuple[Span, str]"
-"""As in an `ObservedValue`: the span of a statement, of a function's head or of an expression, and what it binds."""
+"""As in an `ObservedValue`: the span of a statement, of a function's head or of an expression, and the name that it
+binds.
+"""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _READS = frozenset({"shape", "size"})
@@ -24,7 +26,7 @@ _COMMENT = re.compile(r"#\s*(?:[\w.]+\s*:\s*)?(?:shape\s*[:=]?\s*|[-=]>\s*)?(?=[
 
 
 def reads_sizes(tree: ast.AST, lines: list[str]) -> bool:
-    """Return True if a line of `lines` that is not blank gives a size to a variable."""
+    """Return True if a non-blank line of `lines` assigns a size to a variable."""
 
     def is_reached(node: ast.stmt) -> bool:
         return node.lineno <= len(lines) and bool(lines[node.lineno - 1].strip())
@@ -39,7 +41,7 @@ def reads_sizes(tree: ast.AST, lines: list[str]) -> bool:
 
 
 def named_shapes(tree: ast.Module, file: str, lines: list[str]) -> dict[Place, Shape]:
-    """Find the shapes that a file writes down on those of its `lines` that are not blank, by place.
+    """Return the shapes written on the non-blank `lines` of a file, by place.
 
     They are in patterns of axes, annotations, docstrings and comments.
     """
@@ -89,7 +91,7 @@ def _of_function(function: FunctionNode, file: str, comments: dict[int, Shape]) 
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, but not in functions and classes inside of it."""
+    """Yield the nodes of a function outside of its nested functions and classes."""
     for child in ast.iter_child_nodes(function):
         yield child
         if not isinstance(child, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
@@ -102,7 +104,9 @@ def span_of(node: ast.expr | ast.stmt, file: str) -> Span:
 
 
 def shape_of_annotation(annotation: ast.expr | None) -> Shape | None:
-    """Return the shape of `Float[Tensor, "b t c"]` or `Annotated[Tensor, "b t c"]`, be it optional or quoted."""
+    """Return the shape of `Float[Tensor, "b t c"]` or `Annotated[Tensor, "b t c"]`, also if optional or quoted; else
+    None.
+    """
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             annotation = parse_expression(annotation.value)
@@ -120,7 +124,9 @@ def shape_of_annotation(annotation: ast.expr | None) -> Shape | None:
 
 
 def _of_pattern(call: ast.Call) -> Shape | None:
-    """Return the shape of what a call with a pattern of axes gives: `rearrange(x, "b (h d) -> b h d")`."""
+    """Return the shape of the result of a call with a pattern of axes: `rearrange(x, "b (h d) -> b h d")`;
+    else None.
+    """
     texts = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     for text in texts:
         if (letters := _LETTERS.fullmatch(text.replace(" ", ""))) and axis_terms(text) is None:
@@ -134,8 +140,9 @@ def _of_pattern(call: ast.Call) -> Shape | None:
 
 
 def _of_comment(line: str) -> Shape | None:
-    """Return the shape that a comment begins with, `# (B, T, C)`, `# B x T x C`, `# q: [B, H, T, D]`, or that it says
-    comes of others, `# (B, T, C) @ (B, C, T) -> (B, T, T)`."""
+    """Return the shape at the start of a comment, `# (B, T, C)`, `# B x T x C`, `# q: [B, H, T, D]`, or after its
+    arrow, `# (B, T, C) @ (B, C, T) -> (B, T, T)`; else None.
+    """
     match = _COMMENT.search(line)
     if match is None or match.start() == len(line) - len(line.lstrip()):
         return None

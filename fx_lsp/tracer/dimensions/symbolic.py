@@ -1,4 +1,4 @@
-"""A call whose sizes are symbols: those of its tensors, and the numbers that it and its modules were made with."""
+"""Make the sizes of a call symbolic: those of its tensors, and the numbers in its arguments and modules."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def sizes_of(tensor: torch.Tensor) -> Sizes:
 
 @dataclass
 class SymbolicCall:
-    """Makes symbols of the sizes of a call's tensors, and with `numbers` also of its whole numbers.
+    """Create symbols for the sizes of a call's tensors, and with `numbers` also for its whole numbers.
 
-    `paths` are the inputs that symbols are sizes of, `attributes` the names of numbers that modules keep, and `inputs`
+    `paths` are the inputs of symbols that are sizes, `attributes` the names of numbers that modules store, and `inputs`
     the sizes of each input.
     """
 
@@ -47,7 +47,7 @@ class SymbolicCall:
     _numbers: dict[tuple[str, int], torch.SymInt] = field(default_factory=dict["tuple[str, int]", torch.SymInt])
 
     def call(self, call: Call) -> Call:
-        """Return the call with symbols as the sizes of its tensors; defaults that are numbers are passed as symbols."""
+        """Return the call with symbols as the sizes of its tensors; numeric defaults are passed as symbols."""
         supply = iter([self._tensor(tensor, path) for path, tensor in call.arguments()])
         args = tuple(self._argument(i, substitute(value, supply)) for i, value in enumerate(call.args))
         kwargs = {name: self._argument(name, substitute(value, supply)) for name, value in call.kwargs.items()}
@@ -92,7 +92,7 @@ class SymbolicCall:
 
     @contextmanager
     def in_modules(self, modules: Iterable[nn.Module]) -> Generator[None, None, None]:
-        """Inside, numbers that the user's modules and their configurations keep are symbols."""
+        """Replace numbers in the user's modules and their configurations by symbols inside."""
         replaced: list[tuple[dict[str, Any], str, int]] = []
         for owner in _owners(modules) if self.numbers else ():
             fields = vars(owner)
@@ -113,12 +113,12 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Return True for a whole number that can be a size like any other."""
+    """Return True for a whole number that can be a generic size."""
     return type(value) is int and value > 1
 
 
 def _owners(modules: Iterable[nn.Module]) -> Iterator[Any]:
-    """Yield the user's modules, and objects of the user's that they keep."""
+    """Yield the user's modules, and user objects that they store."""
     seen: set[int] = set()
     for module in (part for whole in modules for part in whole.modules()):
         if type(module).__module__.partition(".")[0] == "torch":

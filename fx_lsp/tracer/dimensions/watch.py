@@ -1,4 +1,4 @@
-"""A run on symbols, watched: what the variables of each run of a function held, and the sizes of what it computed."""
+"""Observe a run on symbols: the variables of each run of a function, and the sizes of its results."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
 from fx_lsp.tracer.source.provenance import METADATA, Sources
 
 MAX_SECONDS = 2.0
-"""The time of the processor that a run may take."""
+"""The most seconds of processor time of a run."""
 
 
 @dataclass(eq=False)
 class FunctionRun:
-    """One run of a function, which `outer` called: what its variables held, of which those that changed are None, and
-    the sizes of what was seen in it. `requested` are sizes of results, each with what the code asked for there."""
+    """Hold one run of a function, which `outer` called: the values of its variables, None for changed ones, and the
+    sizes of observed values. `requested` are sizes of results, each with the size that the code requested.
+    """
 
     outer: FunctionRun | None = None
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -42,24 +43,26 @@ class FunctionRun:
     requested: list[tuple[Any, Any]] = field(default_factory=list["tuple[Any, Any]"])
 
     def bind(self, name: str, size: Any) -> None:
-        """Note what a variable holds; one that holds something else later names nothing."""
+        """Record the value of a variable; one that changes later names nothing."""
         self.variables[name] = size if self.variables.get(name, size) == size else None
 
     def note(self, place: Place, value: Any) -> None:
-        """Note the sizes of the tensors of a value."""
+        """Record the sizes of the tensors of a value."""
         self.values += ((place, sizes_of(tensor)) for _, tensor in tensors_in(value, "", 3))
 
     def note_end(self, place: Place, value: Any) -> None:
-        """Note a value in place of the one before: the torch calls of a library end in the value of the expression."""
+        """Record a value in place of the previous one: the torch calls of a library end in the value of the
+        expression.
+        """
         self.ends[place] = [sizes_of(tensor) for _, tensor in tensors_in(value, "", 3)]
 
     def seen(self) -> Iterator[tuple[Place, Sizes]]:
-        """Yield the place and sizes of every tensor that was seen in the run."""
+        """Yield the place and sizes of every observed tensor."""
         yield from self.values
         yield from ((place, sizes) for place, several in self.ends.items() for sizes in several)
 
     def note_requested(self, args: tuple[Any, ...], result: Any) -> None:
-        """Note what the sizes of a result are that a call was told: those of `x.view(B, T, H, D)`."""
+        """Record the sizes of a result and the requested ones: those of `x.view(B, T, H, D)`."""
         told = [size for item in args[1:] for size in (item if isinstance(item, (list, tuple)) else [item])]
         if isinstance(result, torch.Tensor) and len(told) == result.dim():
             pairs = zip(sizes_of(result), told, strict=True)
@@ -68,7 +71,7 @@ class FunctionRun:
 
 @dataclass
 class SymbolicRun:
-    """Hold what a run on symbols showed, `calls` torch calls of it; `symbols` are those that its call was made with."""
+    """Hold the results of a run on symbols, with `calls` torch calls; `symbols` are those of its call."""
 
     symbols: SymbolicCall
     scopes: list[FunctionRun]
@@ -76,7 +79,7 @@ class SymbolicRun:
 
 
 def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTensorMode, numbers: bool) -> SymbolicRun:
-    """Run a call on symbols, as far as it goes; with `numbers` those of modules and arguments are symbols as well."""
+    """Run a call on symbols as far as possible; with `numbers`, those of modules and arguments are symbols as well."""
     run = Run()
     symbols = SymbolicCall(PathConditions(run, sources, chains=False), numbers)
     scopes = _FunctionRuns(sources, statements)
@@ -90,7 +93,7 @@ def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTen
                     symbolic.run()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # what ran before counts all the same
+        except BaseException as error:  # the results before an exception still count
             run.error = error
         finally:
             sys.settrace(previous)
@@ -98,15 +101,15 @@ def observed(call: Call, statements: Statements, sources: Sources, mode: FakeTen
 
 
 _SHAPED = frozenset({"view", "reshape", "expand"})
-"""Calls that are told every size of their result."""
+"""Calls that receive every size of their result."""
 
 
 class _OverTime(BaseException):
-    """The run has taken as long as names are worth."""
+    """The run has exceeded its time limit."""
 
 
 class _FunctionRuns:
-    """The runs of functions of a file, as a trace function of Python sees them."""
+    """Track the runs of functions of a file, as a Python trace function."""
 
     def __init__(self, sources: Sources, statements: Statements) -> None:
         self._sources, self._statements = sources, statements
@@ -115,13 +118,13 @@ class _FunctionRuns:
         self.calling: tuple[FunctionRun, Span] | None = None
 
     def of(self, frame: FrameType | None) -> FunctionRun | None:
-        """Return the run of a function of the file that a frame is, or was called by."""
+        """Return the run of the file's function that a frame is in or was called by, or None."""
         while frame is not None and id(frame) not in self._by_frame:
             frame = None if frame.f_code is RUN_CODE else frame.f_back
         return None if frame is None else self._by_frame[id(frame)]
 
     def enter(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
-        """Be the trace function for `sys.settrace`."""
+        """Handle an event of `sys.settrace`."""
         code = frame.f_code
         if event != "call" or code.co_filename != self._sources.file:
             return None
@@ -168,7 +171,7 @@ class _FunctionRuns:
 
 
 class _TorchCalls(TorchFunctionMode):
-    """Counts torch calls, and notes what the expression of each gave."""
+    """Count torch calls, and record the result of each expression."""
 
     def __init__(self, sources: Sources, scopes: _FunctionRuns, run: Run) -> None:
         super().__init__()
@@ -202,7 +205,7 @@ class _TorchCalls(TorchFunctionMode):
 
 
 class _Operations(TorchDispatchMode):
-    """Notes the sizes that the operations of PyTorch had, which a torch call came to."""
+    """Record the sizes in the operations of each torch call."""
 
     def __init__(self, scopes: _FunctionRuns) -> None:
         super().__init__()

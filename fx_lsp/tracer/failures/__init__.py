@@ -1,1 +1,1 @@
-"""Exceptions of the user's code as failures: one sentence each, on the expression that caused it."""
+"""Convert exceptions of the user's code to failures: one sentence each, on the expression that caused it."""

@@ -1,4 +1,4 @@
-"""Uses of a tensor's values, which a trace does not have, as sentences, and hints on what to write instead."""
+"""Explain uses of a tensor's values, which a trace does not have, and suggest code that avoids them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ NO_VALUES = "a trace has shapes but no values"
 
 @dataclass(frozen=True)
 class Need:
-    """The use of a value, as a clause, and a hint that fits it."""
+    """Hold the use of a value, as a clause, and a hint that fits it."""
 
     message: str
     hint: str
 
 
 def explain(operation: str, span: Span | None, lines: list[str]) -> Need | None:
-    """Say why the expression at `span` of a file's `lines` needs a value; None where the source does not show it.
+    """Return why the expression at `span` of a file's `lines` needs a value; None if the source does not show it.
 
-    `operation` is what raised ("aten.nonzero.default", or "").
+    `operation` is the operation that raised ("aten.nonzero.default", or "").
     """
     if span is None or span.end_col == 0:
         return None
@@ -36,7 +36,7 @@ def explain(operation: str, span: Span | None, lines: list[str]) -> Need | None:
 
 
 def _path(tree: ast.AST, span: Span) -> list[ast.AST]:
-    """Return the nodes around a span from the inside out; the first is the expression (or statement) itself."""
+    """Return the nodes around a span, the innermost first: the expression (or statement) itself."""
     path: list[ast.AST] = []
     node: ast.AST | None = tree
     while node is not None:
@@ -56,7 +56,7 @@ def _covers(node: ast.AST, span: Span) -> bool:
 
 def _needs(path: list[ast.AST], operation: str) -> Iterator[Need]:
     """Yield the possible readings, the best first."""
-    within = dict(zip(path[1:], path, strict=False))  # the child of each ancestor that leads to the expression
+    within = dict(zip(path[1:], path, strict=False))  # the child of each ancestor on the way to the expression
     if not _makes_tensor(operation):
         yield from _decisions(path, within)
     node = path[0]
@@ -114,7 +114,7 @@ _LENGTHS = {
     "repeat_interleave": ("is as long as the repeats add up to", "Pass `output_size=` and the repeats as an argument."),
     "bincount": ("is as long as the largest value of {}", "Use `scatter_add` into a tensor of fixed size."),
 }
-"""Operations whose result's size depends on values: what the size is, and what to do instead."""
+"""Operations whose result's size depends on values: a description of the size, and a remedy."""
 
 
 _COMPARING = {
@@ -124,7 +124,7 @@ _COMPARING = {
     "any": "Use `torch.any`, which stays a tensor.",
     "all": "Use `torch.all`, which stays a tensor.",
 }
-"""Python's functions that ask which of two numbers is larger, or whether one is true, and what stays a tensor."""
+"""Python functions that compare two numbers, or test one, and their replacement by tensor functions."""
 
 
 def _call(node: ast.Call, path: list[ast.AST]) -> Iterator[Need]:
@@ -213,11 +213,11 @@ _SIZED = frozenset(
     {"view", "reshape", "expand", "zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_zeros", "new_ones"}
     | {"new_empty", "new_full", "narrow", "split", "chunk", "repeat", "tile", "eye", "linspace", "pad", "unflatten"}
 )
-"""Calls whose numbers are sizes."""
+"""Calls whose number arguments are sizes."""
 
 
 def _makes_tensor(operation: str) -> bool:
-    """Return True if the operation that raised gives a tensor (of unknown size) rather than a number."""
+    """Return True if the operation that raised returns a tensor (of unknown size) rather than a number."""
     return bool(operation) and not any(w in operation for w in ("_local_scalar_dense", "equal", "is_nonzero", "item"))
 
 

@@ -1,4 +1,4 @@
-"""Exceptions of the user's code as failures: one sentence, on the expression that caused it."""
+"""Convert exceptions of the user's code to failures: one sentence, on the expression that caused it."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ def failure_of(
 
 
 _NOT_WRONG = frozenset({"effect", "unsupported", "exit", "memory", "data-dependent", "import"})
-"""Exceptions of what correct code may do as well, so that it is no error."""
+"""Kinds of failures that correct code may have as well, so they are not errors."""
 
 
 def is_wrong(error: BaseException, failed: FailedCall | None = None) -> bool:
-    """Return True if what an exception is about is code, and not the machine, files or values that are missing."""
+    """Return True if the exception is due to the code, and not to the machine, files or missing values."""
     return kind_of(error, failed) not in _NOT_WRONG and not isinstance(error, (OSError, EOFError))
 
 
 def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKind:
-    """Return the kind of failure that an exception is."""
+    """Return the kind of failure of an exception."""
     text = str(error)
     if isinstance(error, EffectBlocked):
         return "effect"
@@ -108,7 +108,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
 
 
 def _is_of_import(error: BaseException) -> bool:
-    """Return True if a package could not be had, when it was imported or now that it is used."""
+    """Return True if a package is missing, at its import or at its use."""
     return isinstance(error.__cause__ if isinstance(error, AbsentError) else error, ImportError)
 
 
@@ -118,7 +118,7 @@ def needs_value(error: BaseException) -> bool:
 
 
 def is_of_made_up(run: Run, sources: Sources) -> bool:
-    """Return True if what ended a run may be numbers that were made up, and no torch call."""
+    """Return True if made-up numbers may have ended a run, and not a torch call."""
     if run.made_up is None or not isinstance(run.error, _OF_VALUES) or needs_value(run.error):
         return False
     chain = sources.traceback_chain(run.error.__traceback__)
@@ -126,7 +126,7 @@ def is_of_made_up(run: Run, sources: Sources) -> bool:
 
 
 _OF_VALUES = (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError, SystemExit)
-"""Exceptions that code raises because of the values that it gets."""
+"""Exceptions that code raises because of its input values."""
 
 
 def sentence(error: BaseException) -> str:
@@ -189,11 +189,13 @@ _PLAINER = (
         r"backward needs the result of `\2`, a tensor of sizes \1, which is changed in place afterwards",
     ),
 )
-"""Messages of fake tensors, and sentences that a person would say."""
+"""Patterns of fake tensors' messages, and clearer sentences."""
 
 
 def _about_operands(failed: FailedCall, span: Span | None, lines: list[str], kind: FailureKind) -> str:
-    """Return the end of a message, about the operands of a call: their specs, and where two of them were paired."""
+    """Return the end of a message on the operands of a call: their specs, and the place where two of them were
+    paired.
+    """
     operands = _operands(failed, span, lines) if kind in ("shape", "dtype", "device", "error") else ""
     paired = f"; line {failed.pairing.span.line}: {failed.pairing.message}" if failed.pairing is not None else ""
     return (f" ({operands})" if operands else "") + paired
@@ -211,7 +213,7 @@ def _operands(failed: FailedCall, span: Span | None, lines: list[str]) -> str:
 
 
 def _operand_names(span: Span | None, lines: list[str], failed: FailedCall) -> list[str]:
-    """Return the source text of each tensor operand, where the expression shows them plainly."""
+    """Return the source text of each tensor operand, if the expression shows them plainly."""
     node = expression(span, lines)
     if isinstance(node, ast.Subscript):
         return [ast.unparse(node.value)]
@@ -258,13 +260,13 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
 
 
 def comment_hint(inputs: tuple[InputSpec, ...]) -> str:
-    """Return the advice to write inputs down that were guessed, with the comment that does; "" without any."""
+    """Return the advice to write guessed inputs down, with the comment to write; "" without guesses."""
     comment = _comment(inputs)
     return f"The inputs are guessed; say what they are: `# fx: {comment}`." if comment else ""
 
 
 def _comment(inputs: tuple[InputSpec, ...]) -> str:
-    """Return inputs as a `# fx:` comment has them, with `…` for what it has no words for; defaults are left out."""
+    """Return inputs as a `# fx:` comment, with `…` for values without a notation; defaults are left out."""
     groups: dict[str, list[InputSpec]] = {}
     for item in inputs:
         if item.source != "default" and not item.name.endswith(")"):
@@ -281,7 +283,7 @@ _INIT = "init."
 
 
 def _argument_text(root: str, items: list[InputSpec]) -> str:
-    """Return one argument as a comment has it: a spec or a literal, or a tuple of them."""
+    """Return one argument as in a comment: a spec or a literal, or a tuple of them."""
     specs = [item.spec if _is_literal(item.spec) else "…" for item in items]
     if [item.name for item in items] == [root]:
         return specs[0]

@@ -1,4 +1,4 @@
-"""Operators without a fake kernel: which one it is, and the lines that give it one."""
+"""Identify operators without a fake kernel, and suggest the lines that register one."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LACKS_FAKE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w.]+)::(
 
 @dataclass(frozen=True)
 class MissingKernel:
-    """Return what to say of an operator whose results a trace cannot know."""
+    """Describe an operator whose results a trace cannot compute."""
 
     message: str
     hint: str
 
 
 def runs_only_on_real_tensors(error: BaseException) -> bool:
-    """Return True if an operator was called that has no fake kernel, or PyTorch's own fake tensors failed."""
+    """Return True if an operator without a fake kernel was called, or PyTorch's own fake tensors failed."""
     return _operator(error) is not None or is_internal_to_fakes(error)
 
 
 def is_internal_to_fakes(error: BaseException) -> bool:
-    """Return True for an assertion of PyTorch's about its own fake tensors, which says nothing of the code."""
+    """Return True for an assertion of PyTorch's on its own fake tensors, which is independent of the code."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -36,7 +36,7 @@ def is_internal_to_fakes(error: BaseException) -> bool:
 
 
 def missing_kernel(error: BaseException) -> MissingKernel | None:
-    """Return what to say of the operator that an error is about, if it lacks its fake kernel."""
+    """Return the message and the remedy for the operator of an error, if it lacks a fake kernel; else None."""
     op = _operator(error)
     if op is None:
         return None
@@ -54,7 +54,7 @@ def missing_kernel(error: BaseException) -> MissingKernel | None:
 
 
 def is_custom(op: OpOverload) -> bool:
-    """Return True for an operator that is none of PyTorch's own."""
+    """Return True for an operator that is not PyTorch's own."""
     return op.namespace not in _OWN
 
 

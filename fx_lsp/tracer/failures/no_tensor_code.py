@@ -1,4 +1,4 @@
-"""Targets that turn out to be no tensor code once they run: they are said to be nothing, and shown nowhere."""
+"""Detect targets that turn out not to be tensor code once they run; they are not shown."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _GUESSES: frozenset[InputSource] = frozenset({"search", "default", "annotation"}
 
 
 def nothing(name: str, why: str = "") -> Failure:
-    """Return the failure that says that there is nothing to trace; `why` is what ended the run."""
+    """Return the failure of a target with nothing to trace; `why` is the exception that ended the run."""
     message = f"{name} runs without any operation of PyTorch"
     return Failure("nothing", f"{message} until it ends with: {why}" if why else message)
 
 
 def ran_without_tensors(request: TraceRequest, run: Run) -> bool:
-    """Return True if a run came to its end without an operation of PyTorch, and gave no tensor."""
+    """Return True if a run came to its end without a PyTorch operation, and returned no tensor."""
     return may_be_none(request) and not run.calls and not any(tensors_in(run.result, ""))
 
 
 def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, ...]) -> bool:
-    """Return True if a failed run on guessed inputs shows that the target is no tensor code.
+    """Return True if a failed run on guessed inputs shows that the target is not tensor code.
 
-    It ended before the first operation of PyTorch, and nothing in the text of the target is done with tensors alone.
+    It ended before the first PyTorch operation, and the target's text has no use that only tensors have.
     """
     if request.evident or not may_be_none(request):
         return False
@@ -33,5 +33,5 @@ def shows_no_tensors(request: TraceRequest, run: Run, inputs: tuple[InputSpec, .
 
 
 def may_be_none(request: TraceRequest) -> bool:
-    """Return True if a target may turn out to be no tensor code: it is a function that nobody asked to be traced."""
+    """Return True if a target may turn out not to be tensor code: it is a function that nobody asked to be traced."""
     return request.kind in ("function", "method") and not request.is_asked

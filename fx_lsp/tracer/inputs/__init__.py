@@ -1,1 +1,1 @@
-"""Resolve the inputs of a target: what is written down first, search last."""
+"""Resolve the inputs of a target: written ones first, guessed ones last."""

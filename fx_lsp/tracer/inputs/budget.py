@@ -1,51 +1,51 @@
-"""Count the work of a search for inputs: what it finds depends on no clock, and so on no other program."""
+"""Count the work of a search for inputs. The results depend on no clock, and so on no other program."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 CALLS_PER_SECOND = 750
-"""How many torch calls on fake tensors take a second on an idle machine: the unit in which work is shown."""
+"""The number of torch calls on fake tensors per second on an idle machine: the unit of work."""
 CALLS_PER_RUN, CALLS_PER_EXPLORATION = 4, 8
-"""The work of one run besides its calls, and of one on symbols with the sizes that are solved for afterwards."""
+"""The work of one run besides its calls, and of one with symbolic sizes that are solved for afterwards."""
 CALLS_PER_PARAMETER = 2
-"""How many torch calls make a parameter of a module."""
+"""The number of torch calls that creating a parameter of a module costs."""
 QUESTIONS_PER_CALL = 6
-"""How many questions about symbols take as long as a torch call."""
+"""The number of questions about symbols that cost as much as one torch call."""
 
 
 @dataclass
 class Work:
-    """The work that was done for a target so far, in `seconds` of an idle machine."""
+    """Hold the work that was done for a target so far, in `seconds` of an idle machine."""
 
     seconds: float = 0.0
 
     def spend_run(self, calls: int) -> None:
-        """Count a run that made so many torch calls."""
+        """Count a run that made `calls` torch calls."""
         self.seconds += (CALLS_PER_RUN + max(calls, 0)) / CALLS_PER_SECOND
 
     def spend_exploration(self, questions: int) -> None:
-        """Count that a run was one on symbols, of which so many questions were asked."""
+        """Count a symbolic run with that many questions about symbols."""
         self.seconds += (CALLS_PER_EXPLORATION + questions / QUESTIONS_PER_CALL) / CALLS_PER_SECOND
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The work that may be done until there is as much of it as `until`."""
+    """Hold a limit on work: up to `until`, in seconds of `work`."""
 
     work: Work
     until: float
 
     @property
     def seconds(self) -> float:
-        """Return how much is left; less than nothing if more was done."""
+        """Return the remaining seconds; negative if exceeded."""
         return self.until - self.work.seconds
 
     @property
     def is_spent(self) -> bool:
-        """Return True if nothing is left."""
+        """Return True if no work is left."""
         return self.seconds <= 0
 
     def part(self, seconds: float) -> Budget:
-        """Return a budget of so many seconds from now on."""
+        """Return a budget of that many seconds from now on."""
         return Budget(self.work, self.work.seconds + seconds)

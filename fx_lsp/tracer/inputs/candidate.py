@@ -1,4 +1,4 @@
-"""The target as one source of inputs has it: an instance, and plans that run."""
+"""Combine the target with one source of inputs: an instance, and plans that run."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from fx_lsp.tracer.run.tensors import spec_of
 
 FUNCTION_RANKS = (2, 3, 4, 1)
 _Made: TypeAlias = "tuple[Plans, str | None]"
-"""What an object is made of: the arguments of its constructor, and the device that it is moved to."""
+"""The parts of an object: the arguments of its constructor, and the device that it is moved to."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The target with what one offer says of it, and what its body shows of the rest.
+    """Hold the target with one offer of inputs, and the facts of its body on the rest.
 
     `constructed` is the object that it belongs to, and `bound` the target as a callable of that; `others` are objects
-    that were made with other arguments, with such callables of them. `named_sizes` are those that names tell, and
-    `demands` keeps what was found of plans.
+    constructed with other arguments, with their callables. `named_sizes` are sizes that names reveal, and `demands`
+    caches requirements found for plans.
     """
 
     task: Task
@@ -77,7 +77,7 @@ class Candidate:
 
     @property
     def constructor(self) -> Plans | None:
-        """Return the plans for what its object was constructed with; None if a program made it somewhere else."""
+        """Return the plans of its object's constructor; None if a program created the object elsewhere."""
         owner, init = self.subject.owner, self.offer.init
         signature = signature_of(owner) if owner is not None else None
         if self.offer.instance is None:
@@ -85,20 +85,20 @@ class Candidate:
         return passed(signature, init) if signature is not None and init is not None else None
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
-        """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
+        """Return the call with arguments created from plans, with named `sizes`, and the input of each tensor."""
         return self._bound_with(plans.init, plans).call(plans, sizes)
 
     def evaluate(self, plans: Plans, init: Plans | None = None) -> Attempt:
-        """One run of plans; of another instance, where `init` says what that is constructed with."""
+        """Run plans once, on another instance if `init` has the plans for its constructor."""
         named = self.written.named
         return attempt(
             self.task, plans, self.alternatives, lambda: self._bound_with(init or plans.init, plans).call(plans, named)
         )
 
     def explore(self, plans: Plans, whole: bool = False, chains: bool = False) -> Exploration:
-        """One run of plans with a symbol for every size that was guessed.
+        """Run plans once with a symbol for every guessed size.
 
-        With `whole` the numbers among the arguments of the constructor are symbols, too; `chains` as in `explore`.
+        With `whole`, numbers among the arguments of the constructor are symbols, too; `chains` is as in `explore`.
         """
 
         def free_call(free: Free) -> tuple[Call, dict[int, str]]:
@@ -111,9 +111,9 @@ class Candidate:
         return explore(self.task, plans, self.alternatives, free_call, chains)
 
     def _bound_with(self, init: Plans | None, plans: Plans) -> Subject:
-        """Return the target as a callable of the object that is made with those arguments, once for each.
+        """Return the target as a callable of the object constructed with those arguments, cached.
 
-        Modules among it are where the tensors of `plans` are.
+        Its modules are on the device of the tensors of `plans`.
         """
         where = device_of(plans)
         if init is None or (init == self.constructed.plans and where == device_of(self.start)):
@@ -134,7 +134,7 @@ class Candidate:
         return dataclasses.replace(self, constructed=constructed, bound=bound, named_sizes=named)
 
     def _constructed_with(self, init: Plans, where: str | None) -> tuple[Any, Subject]:
-        """Return an object that is made with other arguments, and the target as a callable of it."""
+        """Return an object constructed with other arguments, and the target as a callable of it."""
         arguments = materialize(init, self.written.named)
         instance = instance_of(type(self.constructed.instance), *arguments.args, **arguments.kwargs)
         bound = self.subject.bind(instance)
@@ -181,7 +181,7 @@ def candidate_of(
 def _facts_of(
     task: Task, subject: Subject, bound: Subject, node: FunctionNode | None, offer: Offer
 ) -> dict[str, Facts]:
-    """Return what is known of the target's parameters, by its text or that of the base class which has its method."""
+    """Return the facts on the target's parameters, from its text or that of the base class with its method."""
     body = node or definition_of(innermost(subject.described))
     facts = body_facts(body)
     add_facts_of_functions(facts, task.module)
@@ -194,14 +194,14 @@ def _facts_of(
 
 
 def _modules_given(plans: Mapping[str, Plan]) -> Mapping[str, nn.Module]:
-    """Return the modules that a program calls a function with."""
+    """Return the modules that a program passes to a function."""
     seen = {name: plan for name, plan in plans.items() if isinstance(plan, ValuePlan) and plan.source == "call site"}
     values = {name: plan.make() for name, plan in seen.items()}
     return {name: value for name, value in values.items() if isinstance(value, nn.Module)}
 
 
 def _modules_around(function: Any) -> Mapping[str, nn.Module]:
-    """Return the modules that a function sees by name: the models and losses of a training step."""
+    """Return the modules that a function refers to by name: the models and losses of a training step."""
     plain = innermost(function)
     if not isinstance(plain, FunctionType):
         return {}
@@ -209,7 +209,7 @@ def _modules_around(function: Any) -> Mapping[str, nn.Module]:
 
 
 def _at_home(modules: Mapping[str, nn.Module], start: Plans, alternatives: Alternatives) -> tuple[Plans, Alternatives]:
-    """Return plans of which the tensors that nobody has said anything of are where the parameters of modules are."""
+    """Return plans whose guessed tensors are on the device and in the dtype of the modules' parameters."""
     home = _home_of(modules)
     if home is None or device_of(start) is not None:
         return start, alternatives
@@ -219,7 +219,7 @@ def _at_home(modules: Mapping[str, nn.Module], start: Plans, alternatives: Alter
 
 
 def _home_of(modules: Mapping[str, nn.Module]) -> TensorSpec | None:
-    """Return the dtype and the device of all floating parameters of modules; None for several, and for the usual."""
+    """Return the dtype and the device of all floating parameters of modules; None for several, and for the defaults."""
     parameters = [parameter for module in modules.values() for parameter in module.parameters()]
     homes = {(p.dtype, p.device): p for p in parameters if p.is_floating_point()}
     if len(homes) != 1 or (torch.float32, torch.device("cpu")) in homes:
@@ -228,7 +228,7 @@ def _home_of(modules: Mapping[str, nn.Module]) -> TensorSpec | None:
 
 
 def device_of(plans: Plans) -> str | None:
-    """Return the device of all the tensors of plans that have one, None for the CPU and for several."""
+    """Return the device of all tensors of plans that have one; None for the CPU and for several."""
     devices = {plan.spec.device for _, plan in plans.tensors() if plan.spec.device}
     return devices.pop() if len(devices) == 1 else None
 

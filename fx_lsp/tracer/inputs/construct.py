@@ -1,4 +1,4 @@
-"""Instances of the target's class, on fake tensors."""
+"""Construct instances of the target's class, on fake tensors."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ MODULE_RANKS = (3, 4, 2, 1, 5)
 
 @dataclass(frozen=True)
 class Constructed:
-    """An object of the target's class and the constructor arguments that differ from the defaults.
+    """Hold an object of the target's class and the constructor arguments that differ from the defaults.
 
-    `plans` are all of them, where it was constructed here.
+    `plans` are all arguments, if it was constructed here.
     """
 
     instance: Any
@@ -48,17 +48,17 @@ class Constructed:
 
     @property
     def trusted(self) -> bool:
-        """Tell whether nothing about it was guessed."""
+        """Return True if no argument was guessed."""
         return all(i.source != "search" for i in self.inputs)
 
 
 def construct(
     task: Task, cls: type, arguments: Mapping[str, Plan], is_certain: bool = True, is_lenient: bool = False
 ) -> Constructed | Failure:
-    """Make an instance with the constructor arguments that are given; the rest is searched for.
+    """Construct an instance with the given constructor arguments; the others are searched for.
 
-    What is given is no mistake of the code's unless it `is_certain`. Where a constructor needs what cannot be had here,
-    a package or data, it runs without the statements that raise; it `is_lenient` then.
+    A failure of given arguments is an error of the code only if they are `is_certain`. If a constructor needs a missing
+    package or missing data, it runs without the statements that raise; it is `is_lenient` then.
     """
     signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
     if signature is None:
@@ -106,7 +106,7 @@ def construct(
 
 
 def _is_evident(start: Plans, failed: Attempt) -> bool:
-    """Return True if a constructor failed with what it is given, and for want of nothing that is not here."""
+    """Return True if a constructor failed with given arguments only, and not because of the environment."""
     return is_given(start) and not is_of_environment(failed)
 
 
@@ -117,11 +117,11 @@ def _is_of_one_kind(name: str, options: Sequence[Plan]) -> bool:
 
 
 _NOT_HERE = (ImportError, OSError, EffectBlocked, AbsentError)
-"""The errors raised where something cannot be had that is no mistake of the code."""
+"""Errors of missing resources, which are not mistakes of the code."""
 
 
 def _lenient(task: Task, cls: type) -> type | None:
-    """Return the class with a constructor that goes on after what raises; None where its file has none for it."""
+    """Return the class with a constructor that continues after statements that raise; None if its file has none."""
     if not constructor_lines(task.tree, cls.__qualname__):
         return None
     before = sys.modules.get(task.request.module)
@@ -135,9 +135,9 @@ def _lenient(task: Task, cls: type) -> type | None:
 
 
 def instance_of(cls: type, *args: Any, **kwargs: Any) -> Any:
-    """Make one instance, whose files are scratch files. Raises TypeError for a module that is none yet.
+    """Construct one instance; its files are scratch files. Raises TypeError for a module without initialized state.
 
-    PyTorch does so only when it looks for the parameters that `super().__init__()` makes room for.
+    PyTorch raises it only at the first access to the parameters that `super().__init__()` creates.
     """
     with scratch_files():
         instance = construct_fake(cls, args, kwargs)
@@ -149,7 +149,7 @@ def instance_of(cls: type, *args: Any, **kwargs: Any) -> Any:
 def switch(
     task: Task, modules: Mapping[str, nn.Module], mode: ValuePlan, span: Span | None
 ) -> tuple[InputSpec, ...] | Failure:
-    """Put the target's module into a mode, as its own `train` or `eval` does; `span` is where the mode is written."""
+    """Put the target's module into a mode, with its own `train` or `eval`; `span` is the place of the written mode."""
     name = task.request.name
     if "" not in modules:
         message = f"`{'train' if mode.make() else 'eval'}()` is for modules, and {name} belongs to none"
@@ -162,5 +162,5 @@ def switch(
 
 
 def shown_init(plans: Mapping[str, Plan]) -> tuple[InputSpec, ...]:
-    """Return the constructor arguments as the user reads them, without those that are the defaults."""
+    """Return the constructor arguments for the user, without those that are the defaults."""
     return tuple(i for i in input_specs(Plans(tuple(plans.items())), INIT) if i.source != "default")

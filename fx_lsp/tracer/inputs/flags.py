@@ -1,4 +1,4 @@
-"""Find the flags of a target, on which its code branches, and the values that nobody called it with."""
+"""Find the flags of a target, on which its code branches, and their untried values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 ANOTHER_VALUE = "another value of a flag"
 """The detail of a flag's value in a variant."""
 _OPEN = ("default", "annotation", "search")
-"""The sources of values that no program and no author gave."""
+"""The sources of values that neither a program nor the author gave."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Another value of a parameter on which code branches: `plans` call the target, or make its object, with that."""
+    """Hold another value of a parameter on which code branches: `plans` call the target, or construct its object, with
+    it.
+    """
 
     parameter: str
     value: bool | str
@@ -28,14 +30,14 @@ class Flag:
 
     @property
     def name(self) -> str:
-        """Return how a call passes the value: `balance=True`, `mode=sum`."""
+        """Return the flag as a keyword argument: `balance=True`, `mode=sum`."""
         return f"{self.parameter}={self.value}"
 
 
 def flags(candidate: Candidate, plans: Plans, code: Sequence[Unreached]) -> Iterator[Flag]:
-    """Yield the other values of the flags that `plans` leave as they are: those of the call, then of the constructor.
+    """Yield the other values of the flags that `plans` leave unchanged: those of the call, then of the constructor.
 
-    `code` is what a run of `plans` did not reach.
+    `code` is the code that a run of `plans` did not reach.
     """
     names = {name for name, _ in plans.items}
     deciding = {operand.text for unreached in code for operand in unreached.operands}
@@ -62,9 +64,10 @@ def _shown(plan: Plan) -> str:
 
 
 def _other_values(node: ast.AST, texts: set[str], plan: Plan, deciding: set[str]) -> list[bool | str]:
-    """Return the values besides that of `plan` which branches of `node` ask for: of a truth the other one, of a text
-    those that it is compared with. `texts` are the expressions that have the value, `deciding` those that decided what
-    a run did not reach."""
+    """Return the values that branches of `node` test for besides that of `plan`: the other truth value, or the texts
+    that a text is compared with. `texts` are the expressions with the value, `deciding` those that decided about
+    unreached code.
+    """
     if not isinstance(plan, ValuePlan) or plan.source not in _OPEN or plan.detail == ANOTHER_VALUE:
         return []
     if plan.kind not in ("bool", "str", "NoneType"):
@@ -87,7 +90,7 @@ def _tests(node: ast.AST) -> Iterator[ast.expr | ast.Match]:
 
 
 def _compared(test: ast.expr | ast.Match, texts: set[str]) -> Iterator[str]:
-    """Yield the texts that one of the expressions `texts` is compared with in a condition."""
+    """Yield the texts that a condition compares one of the expressions `texts` with."""
     if isinstance(test, ast.Match):
         if ast.unparse(test.subject) in texts:
             parts = (part for case in test.cases for part in ast.walk(case.pattern))
@@ -101,13 +104,13 @@ def _compared(test: ast.expr | ast.Match, texts: set[str]) -> Iterator[str]:
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
-    """Yield a text that is written, or those of a collection that is."""
+    """Yield the text of a literal, or those of a literal collection."""
     parts = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     yield from (part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
 
 
 def _attributes(definition: ast.AST, name: str) -> Iterator[str]:
-    """Yield the attributes that keep a parameter as it is: `self.gated` of `self.gated = gated`."""
+    """Yield the attributes that store a parameter unchanged: `self.gated` of `self.gated = gated`."""
     for part in ast.walk(definition):
         if isinstance(part, ast.Assign) and isinstance(part.value, ast.Name) and part.value.id == name:
             yield from (ast.unparse(target) for target in part.targets if isinstance(target, ast.Attribute))

@@ -1,4 +1,4 @@
-"""Tell what rests on a guess: it may be shown, but it is no mistake."""
+"""Track values that depend on a guess: remarks on them are information, not mistakes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fx_lsp.tracer.source.expressions import expression
 
 @dataclass(frozen=True)
 class GuessedVariables:
-    """The variables of a function whose values were guessed, by their `names`, and what is computed of them."""
+    """Hold the `names` of variables with guessed values in a function, and of variables computed from them."""
 
     names: frozenset[str]
 
     @classmethod
     def among(cls, node: FunctionNode, names: Iterable[str]) -> GuessedVariables:
-        """Return the guesses of a function that begins with these, of the variables around it or its parameters."""
+        """Return the guesses of a function, starting with `names` of outer variables or of its parameters."""
         variables = frozenset(names)
         while True:
             bound = {name for targets, value in _bindings(node) if _reads(value, variables) for name in targets}
@@ -28,17 +28,17 @@ class GuessedVariables:
             variables |= bound
 
     def are_read(self, span: Span | None, lines: list[str]) -> bool:
-        """Return True if the expression at a span reads one."""
+        """Return True if the expression at a span reads one of the variables."""
         node = expression(span, lines)
         return node is not None and _reads(node, self.names)
 
     def reported(self, remarks: Iterable[Remark], lines: list[str]) -> tuple[Remark, ...]:
-        """Return remarks, of which those that rest on a guess are information."""
+        """Return remarks; those that depend on a guess have the severity "information"."""
         return tuple(replace(r, severity="information") if self.are_read(r.span, lines) else r for r in remarks)
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[list[str], ast.AST]]:
-    """Yield the names that each statement below `node` binds, and what it binds them to."""
+    """Yield the names that each statement below `node` binds, and their value."""
     for part in ast.walk(node):
         if isinstance(part, ast.Assign):
             yield _stored(*part.targets), part.value

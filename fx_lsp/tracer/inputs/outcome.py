@@ -1,4 +1,4 @@
-"""Tell the outcome of a search over a candidate: a call that can be captured, or whose fault it is that it has none."""
+"""Determine the outcome of a search over a candidate: a call that can be captured, or the cause of its failure."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ from fx_lsp.tracer.source.expressions import expression
 
 @dataclass
 class Prepared:
-    """A call with fake arguments that ran once under `conditions`, how they read to the user, and what was seen.
+    """Hold a call with fake arguments that ran once under `conditions`, with its inputs for the user, and its
+    observation.
 
-    `otherwise` is what to take where it cannot be captured so; `unreached` and `variants` as in `Trace`; `constructor`
-    are the plans for the constructor of the object whose method it is, None if they are unknown. `guessed` is what
-    remarks may rest on and nobody gave.
+    `otherwise` is the fallback if it cannot be captured; `unreached` and `variants` are as in `Trace`; `constructor`
+    are the plans for the constructor of the method's object, None if they are unknown. `guessed` are inputs that
+    remarks may depend on and that nobody gave.
     """
 
     call: Call
@@ -61,7 +62,7 @@ class Prepared:
     guessed: frozenset[str] = frozenset()
 
     def reported(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
-        """Return remarks, of which those that rest on a guess are information."""
+        """Return remarks; those that depend on a guess have the severity "information"."""
         return tuple(
             dataclasses.replace(remark, severity="information") if remark.rests_on in self.guessed else remark
             for remark in remarks
@@ -75,8 +76,7 @@ def search_candidate(
     earlier: Plans | None = None,
     attempts: int = MAX_ATTEMPTS,
 ) -> Found:
-    """Search for inputs that a candidate runs with, from `start` on, as `search` does, with the work of so many
-    seconds."""
+    """Search for inputs that a candidate accepts, from `start` on, as `search` does, with work of that many seconds."""
 
     def demanding(attempt: Attempt) -> bool:
         return bool(demands_of(candidate.with_object_of(attempt.plans), attempt))
@@ -88,12 +88,12 @@ def search_candidate(
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:
-    """Tell how sure it is that the code itself is what ended a search; its best attempt is the one that shows so."""
+    """Return how certainly the code itself ended a search; the best attempt decides."""
     constructed, failed = candidate.constructed, outcome.best
     if _may_be_several(candidate, failed) or is_of_environment(failed) or _is_of_values(failed):
         return "information"
     if is_given(candidate.start):
-        is_unset = candidate.offer.unset and is_check(failed)  # whoever runs the program gives the option a value
+        is_unset = candidate.offer.unset and is_check(failed)  # a user of the program gives the option a value
         is_certain = constructed.trusted and not candidate.offer.guessed and not is_unset
         return "error" if is_certain else "information"
     owner = candidate.subject.owner
@@ -110,7 +110,7 @@ def severity_of(candidate: Candidate, outcome: Found) -> Severity:
 
 
 def _is_of_guessed_dtypes(failed: Attempt) -> bool:
-    """Return True if dtypes did not fit in an expression that reads an input whose dtype was guessed."""
+    """Return True if dtypes did not fit in an expression that reads an input with a guessed dtype."""
     error = failed.run.error
     if error is None or kind_of(error, failed.run.failed) != "dtype" or not failed.chain:
         return False
@@ -120,18 +120,18 @@ def _is_of_guessed_dtypes(failed: Attempt) -> bool:
 
 
 def _is_of_values(failed: Attempt) -> bool:
-    """Return True if values that were made up may be what an attempt failed of."""
+    """Return True if an attempt may have failed because of made-up values."""
     return has_made_up_values(failed.plans) or is_of_made_up(failed.run, failed.sources)
 
 
 def _may_be_several(candidate: Candidate, failed: Attempt) -> bool:
-    """Return True if an argument that was guessed may be a list or a tuple of things."""
+    """Return True if a guessed argument may be a list or a tuple."""
     names = (name for name, plan in failed.plans.items if any(i.guessed for i in input_specs(Plans(((name, plan),)))))
     return any(candidate.facts[name].may_be_several for name in names if name in candidate.facts)
 
 
 def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec, ...], failure: Failure) -> None:
-    """Run an attempt that failed once more, to record what ran before it did."""
+    """Run a failed attempt again, to record the part that ran before the failure."""
     task, conditions = candidate.task, failed.conditions
     calls: list[Call] = []
 
@@ -181,5 +181,5 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
 
 
 def _drawn(failure: Failure) -> Remark:
-    """Return what is told where a value was needed first, if numbers are drawn for want of it."""
+    """Return the remark on the first use of an unavailable value, after which random values are used."""
     return Remark(f"{failure.message}: it goes on with numbers drawn at random. {failure.hint}".rstrip(), failure.span)

@@ -1,4 +1,4 @@
-"""From what one source says of a target to a call that runs, also of a target that is constructed in another way."""
+"""Find a call that runs from one source's inputs, also after constructing the target's object differently."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fx_lsp.tracer.run.torch_calls import tensors_among
 
 NO_GRADIENT = "its parameters want no gradient here: it does what PyTorch does not differentiate"
 SEARCH_SHARE = 0.75
-"""The share of its time that a search may use where callers can be looked at afterwards."""
+"""The share of its time that a search may use if callers can be observed afterwards."""
 
 
 def prepare_with(
@@ -45,14 +45,14 @@ def prepare_with(
     written: Written,
     is_copy: bool = False,
 ) -> Prepared | Failure:
-    """Find a call that runs with what an offer says; where there is none, say why.
+    """Return a call that runs with the inputs of an offer, or the failure.
 
-    `is_copy` tells that the instance is a copy of one that was tried, with other parameters.
+    `is_copy` is True if the instance is a copy of one that was tried, with other parameters.
     """
     tried = candidate_of(task, subject, signature, offer, written)
     if isinstance(tried, Failure):
         return tried
-    # what is left when the search fails belongs to the callers
+    # after a failed search, the rest of the time belongs to the callers
     budget = task.seconds * (SEARCH_SHARE if task.request.callers and offer.is_empty else 1)
     earlier = resumed(tried.start, tried.alternatives, task.request.previous)
     outcome = search_candidate(tried, tried.start, budget, earlier)
@@ -92,7 +92,7 @@ def prepare_with(
 
 
 def _with_other_parameters(candidate: Candidate, outcome: Found) -> Iterator[tuple[Any, str]]:
-    """Yield copies of the module with the same parameters in other dtypes, or that want no gradient, and why."""
+    """Yield copies of the module with its parameters in other dtypes, or without gradients, and the reason."""
     instance = candidate.constructed.instance
     for dtype in _other_dtypes(candidate, outcome.best):
         name = str(dtype).removeprefix("torch.")
@@ -102,7 +102,7 @@ def _with_other_parameters(candidate: Candidate, outcome: Found) -> Iterator[tup
 
 
 def _after_other_methods(candidate: Candidate, outcome: Found) -> Iterator[tuple[Any, str]]:
-    """Yield copies of the object on which a method ran that makes what the target reads of its object, and why."""
+    """Yield copies of the object after a method that sets the attributes that the target reads, and the reason."""
     task, subject, instance = candidate.task, candidate.subject, candidate.constructed.instance
     definition = find_class(task.tree, subject.owner.__name__) if subject.owner is not None else None
     if definition is None or candidate.offer.args or is_data_dependent(outcome.best):
@@ -123,10 +123,10 @@ def _after_other_methods(candidate: Candidate, outcome: Found) -> Iterator[tuple
 
 
 def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
-    """The dtypes that a module may be cast to where it is made, as its operands do not fit its parameters.
+    """Return the dtypes that a module may be cast to by its program, because its operands do not fit its parameters.
 
-    A module whose parameters are of another dtype than by default, or of several, says itself what each of them is.
-    Nobody trains in double precision without saying so: that is what NumPy makes where nobody asked for it.
+    A module whose parameters have a non-default dtype, or several, fixes them itself. Double precision is left out: it
+    is NumPy's default, and nobody trains in it without stating so.
     """
     call, error, modules = failed.run.failed, failed.run.error, candidate.bound.modules
     if not modules or call is None or error is None or kind_of(error, call) != "dtype":
@@ -140,7 +140,7 @@ def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:
 
 
 def _asks_for_no_gradient(attempts: Iterable[Attempt], candidate: Candidate) -> bool:
-    """Return True if a module does what PyTorch does not differentiate, and that is all that is wrong with it."""
+    """Return True if a module only fails because it does something that PyTorch does not differentiate."""
     if not any(p.requires_grad for module in candidate.bound.modules.values() for p in module.parameters()):
         return False
     calls = (attempt.run.failed for attempt in attempts if isinstance(attempt.run.error, RuntimeError))

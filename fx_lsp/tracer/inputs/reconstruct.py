@@ -1,4 +1,4 @@
-"""Other constructor arguments for an object whose methods miss something, or say what is wrong with one."""
+"""Find other constructor arguments for an object whose methods lack an attribute, or reject an argument."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _GUESSED = ("search", "annotation", "default")
 
 
 def reconstructions(task: Task, instance: Any, attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with other arguments for the constructor of `instance`, with which what a call has missed is there.
+    """Yield plans with other arguments for the constructor of `instance` that provide what a call lacked.
 
-    An attribute is missing in the object itself, whose constructor says on what condition it makes it, or in an object
-    that the constructor was given. What is called, and was given as a number, may be a module. Of a number or a string
-    that was guessed, the words of the error may say what it should be. None that was given is changed.
+    A missing attribute is one of the object itself, whose constructor sets it under a condition, or of an object passed
+    to the constructor. A number that is called may be a module. The error's words may contain the right value of a
+    guessed number or string. Given arguments are not changed.
     """
     if attempt.plans.init is not None:
         yield from map(attempt.plans.with_init, _rebuilt(task, type(instance), attempt.plans.init, attempt))
@@ -63,7 +63,7 @@ def _rebuilt(task: Task, cls: type, init: Plans, attempt: Attempt) -> Iterator[M
 
 
 def _numbers_for_none(task: Task, guessed: Mapping[str, ValuePlan], failed: Attempt) -> Iterator[Mapping[str, Plan]]:
-    """Yield a number for what is None by default, where the code that failed computes with it."""
+    """Yield numbers for arguments that are None by default, if the failing code computes with them."""
     error, mentioned = failed.run.error, mentioned_names(failed)
     if isinstance(error, TypeError) and "NoneType" in str(error):
         for name in (n for n, p in guessed.items() if p.source == "default" and p.shown == "None" and n in mentioned):
@@ -71,7 +71,9 @@ def _numbers_for_none(task: Task, guessed: Mapping[str, ValuePlan], failed: Atte
 
 
 def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:
-    """One guessed number for another, where the operands of the call that failed have both as sizes."""
+    """Yield plans with one guessed number replaced by another, if the operands of the failing call have both
+    as sizes.
+    """
     operands = tensors_among(failed.run.failed.args, failed.run.failed.kwargs) if failed.run.failed is not None else ()
     sizes = {size_hint(size) for tensor in operands for size in tensor.shape}
     numbers = {n: number for n, plan in init.items if (number := guessed_number(plan)) in sizes and number != 1}
@@ -83,7 +85,7 @@ def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]
 def _callables(
     task: Task, cls: type, init: Plans, guessed: Mapping[str, ValuePlan], failed: Attempt
 ) -> Iterator[Mapping[str, Plan]]:
-    """Yield functions and modules for what is called and cannot be."""
+    """Yield functions and modules for an object that is called but not callable."""
     called = called_in_vain(failed.run.error, failed.sources)
     if called is not None:
         for name in (n for n, p in guessed.items() if p.source == "search" and makes(p, called.value)):
@@ -93,7 +95,7 @@ def _callables(
 
 
 def _called(task: Task, cls: type, init: Plans) -> Iterator[str]:
-    """Find the parameters that are None by default and that methods call."""
+    """Yield the parameters that are None by default and that methods call."""
     facts = constructor_facts(find_class(task.tree, cls.__name__))
     for name, plan in init.items:
         if getattr(plan, "shown", "") == "None" and "called" in facts.get(name, Facts()).uses:
@@ -101,7 +103,7 @@ def _called(task: Task, cls: type, init: Plans) -> Iterator[str]:
 
 
 def _changed(guessed: Mapping[str, ValuePlan], settings: Mapping[Path, Any], why: str) -> dict[str, Plan] | None:
-    """The plans that differ with those settings; None where a setting belongs to no argument that was guessed."""
+    """Return the plans that differ with those settings; None if a setting belongs to no guessed argument."""
     plans: dict[str, ValuePlan] = {}
     for (parameter, *attribute), wanted in settings.items():
         plan = plans.get(parameter, guessed.get(parameter))
@@ -115,7 +117,7 @@ def _changed(guessed: Mapping[str, ValuePlan], settings: Mapping[Path, Any], why
 
 
 def _conditions(tree: ast.Module, cls: type, name: str) -> Iterator[dict[Path, Any]]:
-    """Yield what has to hold for a constructor to make the attribute, one dict for each place that does."""
+    """Yield the conditions under which a constructor sets the attribute, one dict for each place."""
     for base in cls.__mro__:
         definition = find_class(tree, base.__name__)
         methods = definition.body if definition is not None else []
@@ -129,7 +131,7 @@ def _conditions(tree: ast.Module, cls: type, name: str) -> Iterator[dict[Path, A
 def _reaching(
     body: Sequence[ast.stmt], name: str, paths: dict[str, Path], so_far: dict[Path, Any]
 ) -> Iterator[dict[Path, Any]]:
-    """Yield the conditions on the way to a statement that makes the attribute; `paths` are keyed by their text."""
+    """Yield the conditions that lead to a statement that sets the attribute; `paths` are keyed by their text."""
     for node in body:
         if isinstance(node, ast.If):
             for branch, truth in ((node.body, True), (node.orelse, False)):
@@ -156,7 +158,7 @@ _REGISTERS = frozenset({f"self.{word}" for word in ("register_buffer", "register
 
 
 def _wanted(test: ast.expr, truth: bool, paths: Mapping[str, Path]) -> dict[Path, Any] | None:
-    """Values of arguments that give a condition this truth; None where it is about something else."""
+    """Return values of arguments that give a condition this truth; None if it depends on other values."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _wanted(test.operand, not truth, paths)
     if isinstance(test, ast.BoolOp):
@@ -183,7 +185,9 @@ _EQUAL = (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)
 
 
 def _path(node: ast.expr, paths: Mapping[str, Path]) -> Path | None:
-    """The argument that an expression stands for: `bias`, `self.bias`, `config.bias`, `getattr(config, "bias", …)`."""
+    """Return the argument that an expression refers to: `bias`, `self.bias`, `config.bias`, `getattr(config, "bias",
+    …)`.
+    """
     path = paths.get(ast.unparse(node))
     if path is not None:
         return path

@@ -1,4 +1,4 @@
-"""Remark on code that runs: sizes that fit only as they were guessed, all pairs, changes in place."""
+"""Find problems in code that runs: sizes that only fit as guessed, broadcasts to all pairs, changes in place."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.source.expressions import shown_expression
 
 MAX_CALLS_RETRACED = 500
-"""Up to how many torch calls a run is repeated on symbols to see what it demands of sizes."""
+"""The most torch calls of a run that is repeated on symbols to find its requirements on sizes."""
 MAX_FLAGS = 4
-"""How many other values of flags may lift a demand."""
+"""The most other values of flags that are tried to lift a requirement."""
 
 
 def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> tuple[Remark, ...]:
-    """Tell what is wrong with code that runs: what checks find in it, or that it wants sizes nobody means.
+    """Return remarks on code that runs: the findings of checks, and implausible requirements on sizes.
 
-    `failures` are attempts that were made before.
+    `failures` are earlier attempts.
     """
     demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran, failures))
     is_guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
@@ -52,7 +52,7 @@ def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
 
 
 def _overwritten(ran: Attempt) -> Iterator[Remark]:
-    """Tell of values that are kept for the backward pass and changed in place before it, which ends that pass."""
+    """Yield remarks on values that are saved for backward and changed in place before, which makes backward fail."""
     outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
     for write in overwritten(outputs, ran.run.writes):
         severity = "error" if write.trains else "warning"
@@ -61,8 +61,9 @@ def _overwritten(ran: Attempt) -> Iterator[Remark]:
 
 
 def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> Iterator[Remark]:
-    """Tell of layers that take their input for one example without a batch, if its rank was guessed; or of what no
-    batch comes past."""
+    """Yield remarks on layers that treat their input as an unbatched example, if its rank was guessed; or on code that
+    no batch passes.
+    """
     guessed = any(plan.source == "search" and not plan.rank_known for _, plan in ran.plans.tensors())
     chains = [chain for chain in dict.fromkeys(ran.run.unbatched if guessed else ()) if chain]
     batches = [attempt for attempt in failures if not attempt.run.unbatched] if chains else []
@@ -77,7 +78,7 @@ def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
 
 
 def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
-    """Return the sizes that an attempt ran with only because they were guessed so."""
+    """Return the requirements on sizes that an attempt only met because of guesses."""
     if ran.plans not in candidate.demands:
         told, file = _retraced_demands(candidate, ran), candidate.task.request.file
         candidate.demands[ran.plans] = [r for r in told if r.span is not None and r.span.file == file]
@@ -87,7 +88,7 @@ def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
 def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     task, init = candidate.task, candidate.constructed.plans
     guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
-    if has_made_up_values(ran.plans):  # a number that was made up would be one of the code's own
+    if has_made_up_values(ran.plans):  # a made-up number would look like a constant of the code
         return []
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
@@ -120,7 +121,7 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
 
 
 def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]]:
-    """Yield the dimensions, by path and index, that have the sizes that layers take there."""
+    """Yield the dimensions, by path and index, that have the sizes that layers require."""
     for path, plan in ran.plans.tensors():
         name, _, is_item = path.partition("[")
         facts = candidate.facts.get(name)
@@ -131,7 +132,7 @@ def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]
 
 
 def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
-    """Tell of code that runs only where an input has another size than the number that is named after it."""
+    """Return a remark on code that only runs if an input has another size than the number named after it, or None."""
     sizes = {path: plan.spec.sizes for path, plan in ran.plans.tensors()}
     others = [named for named in candidate.named_sizes if not named.is_met(sizes.get(named.path, ()))]
     others = others or unlike_docstring(ran.plans, candidate.facts)
@@ -152,7 +153,7 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
-    """Tell of code that runs with a batch of one alone: no symbol stands for a size of 1."""
+    """Return a remark on code that only runs with a batch of one, or None; size 1 has no symbol."""
     ones = [p for p, plan in ran.plans.tensors() if plan.source == "search" and is_single_batch(plan)]
     if not ones:
         return None
@@ -167,7 +168,7 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
         attempt = candidate.evaluate(ran.plans.map_tensors(larger))
         if attempt.run.error is None or attempt.run.failed is None or not is_of_sizes(attempt):
             return None
-        if attempt.run.failed.func in ASKS_ONE_ELEMENT:  # which says itself that there is one example
+        if attempt.run.failed.func in ASKS_ONE_ELEMENT:  # which already reports an unbatched example
             return None
         span = place_of(attempt)
     if not isinstance(span, Span):

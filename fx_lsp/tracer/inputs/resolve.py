@@ -1,4 +1,4 @@
-"""From a request to a call that can be traced: the sources of inputs in their order."""
+"""Resolve a request to a call that can be traced: try the sources of inputs in order."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def prepare(
     work: Work | None = None,
     seen: tuple[Offer, ...] = (),
 ) -> Prepared | Failure:
-    """Resolve the inputs of `target`; call it inside the fake mode. It adds to the `work` of another target, if given.
+    """Resolve the inputs of `target`; call it inside the fake mode. It adds to the `work` of another target, if passed.
 
-    `target` is None for a function inside another one: it exists only once that one runs. `stopped` takes the run of
-    a target that fails, under its failure. `seen` as in `Task`.
+    `target` is None for a nested function, which exists only once its enclosing function runs. `stopped` receives the
+    run of a failing target, under its failure. `seen` is as in `Task`.
     """
     lines = request.source.splitlines()
     work = work or Work()
@@ -86,7 +86,7 @@ def prepare(
 
 
 SHARE_OF_CALLER = 0.6
-"""The share of the work left that one caller may use: what it shows is tried afterwards."""
+"""The share of the remaining work that one caller may use; the arguments that it shows are tried afterwards."""
 Observe = Callable[[Caller], "Observed | Failure"]
 
 
@@ -116,13 +116,13 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
 
 
 def _as_guessed(prepared: Prepared) -> Prepared:
-    """Return a call whose inputs a program was seen to pass that had guesses itself."""
+    """Return a call with its observed inputs marked as guessed, because their program had guesses itself."""
     inputs = (dataclasses.replace(i, guessed=True) if i.source == "call site" else i for i in prepared.inputs)
     return dataclasses.replace(prepared, inputs=tuple(inputs))
 
 
 def _unknown_names(task: Task, subject: Subject, signature: inspect.Signature, written: Written) -> Failure | None:
-    """Return what is wrong with the names that a comment gives to inputs: of the call, or of the constructor."""
+    """Return the failure of unknown input names in a comment, for the call or the constructor, or None."""
     request = task.request
     unknown = _unknown(request.name, signature, written.author.args, written, "")
     constructor_signature = signature_of(subject.owner) if subject.owner is not None else None
@@ -146,7 +146,7 @@ def _unknown(
 
 
 def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared | Failure:
-    """A function inside another: as that one calls it, or as it returns it."""
+    """Return the call of a nested function as its enclosing function calls or returns it, or the failure."""
     failure: Failure | None = None
     for caller in task.request.callers:
         seen = observe(caller)
@@ -167,7 +167,9 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
 def _on_guesses_around(
     task: Task, subject: Subject, prepared: Prepared | Failure, guessed: frozenset[str]
 ) -> Prepared | Failure:
-    """Return the outcome for a nested function; a mistake that rests on guessed arguments around it is information."""
+    """Return the outcome for a nested function; a mistake that depends on guessed arguments around it is
+    information.
+    """
     node, function = find_function(task.tree, subject.definition), innermost(subject.described)
     names = guessed & variables_around(function).keys() if isinstance(function, FunctionType) else frozenset[str]()
     if node is None or not names:
@@ -187,7 +189,7 @@ def _on_guesses_around(
 
 
 def _observed(task: Task, caller: Caller) -> Observed | Failure:
-    """Run a caller on inputs of its own, and see what it calls the target with."""
+    """Run a caller on its own inputs, and observe its call of the target."""
     request = caller_request(task.request, caller, task.seconds * SHARE_OF_CALLER)
     before = sys.modules.get(request.module)
     result = None
@@ -214,7 +216,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
 
 
 def _found(module: ModuleType, request: TraceRequest) -> Any:
-    """Look up the request's name in the module; None for a function inside one that is among its callers."""
+    """Return the request's name in the module; None for a function nested in one of its callers."""
     try:
         return find(module, request.name)
     except AttributeError:
@@ -226,7 +228,7 @@ def _found(module: ModuleType, request: TraceRequest) -> Any:
 def _offers(
     task: Task, subject: Subject, signature: inspect.Signature, written: Written, observe: Observe
 ) -> Iterator[Offer]:
-    """Yield the offers of the sources in their order, the empty one that leaves everything to the search among them."""
+    """Yield the offers of the sources in order, including the empty one, which leaves everything to the search."""
     yield from written.recorded
     if task.request.kind == "step":
         yield from offers_of_step(subject.function)
@@ -244,7 +246,7 @@ def _offers(
         hints = hints_of(subject.described, task.module)
         is_inner = task.request.kind == "method" and says_little(signature, hints)
         for offer in seen_at_call_sites(task, signature, hints):
-            is_inner = False  # the program knows more of the object than a caller that is run on guesses
+            is_inner = False  # the program knows more of the object than a caller that runs on guesses
             yield offer
         if needs_objects(signature, hints) or is_inner:
             yield from _seen_by(callers, observe)
@@ -255,7 +257,9 @@ def _offers(
 
 
 def _seen_by(callers: list[Caller], observe: Observe, guessed: bool = True) -> Iterator[Offer]:
-    """Yield what callers, run on inputs of their own, call the target with; `guessed` if those inputs are guesses."""
+    """Yield the arguments that callers, run on their own inputs, pass to the target; `guessed` if those inputs are
+    guesses.
+    """
     for caller in callers:
         seen = observe(caller)
         if not isinstance(seen, Failure) and seen.offer is not None:

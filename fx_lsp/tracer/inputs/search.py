@@ -1,4 +1,4 @@
-"""Best-first search for inputs that the target runs with: run, read the error, repair, run again."""
+"""Search best-first for inputs that the target accepts: run, read the error, repair, run again."""
 
 from __future__ import annotations
 
@@ -29,37 +29,38 @@ from fx_lsp.tracer.run.values.decisions import needed
 
 Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans, bool], Exploration]
-"""Runs plans on symbols, if so told with numbers of the constructor among them."""
+"""Runs plans on symbols, if True with symbols for numbers of the constructor."""
 Reconstruct = Callable[[Attempt], Iterator[Plans]]
-"""Gives plans with other arguments for the constructor."""
+"""Yields plans with other arguments for the constructor."""
 
 MAX_ATTEMPTS = 400
 STAGNATION = 80
-"""The most attempts in a row that come no further than the best before the search ends."""
+"""The most consecutive attempts that come no further than the best before the search ends."""
 PATIENCE_WITH_VALUES = 20
-"""The same where the best ended at code that needs a tensor's value, which other inputs seldom mend."""
+"""The same if the best ended at code that needs a tensor's value, which other inputs seldom repair."""
 REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
-"""The attempts that another rank gets to prove a better fit than plans that already run; a combination gets fewer."""
+"""The attempts that another rank gets to fit better than plans that already run; a combination gets fewer."""
 SHARE_OF_RANKS = 0.3
-"""The share of its work that a search keeps for other ranks than those that it begins with."""
+"""The share of its work that a search reserves for other ranks than the first."""
 LATEST = 3.0
-"""The seconds of work that a search goes on for longer if its last attempt came further than any before."""
+"""The additional seconds of work for a search whose last attempt came further than any before."""
 DETOUR = 5
-"""The attempts that come no further until one is made from elsewhere."""
+"""The number of attempts without progress until one is made from another place."""
 MAX_VISITS = 8
 """The most times that sizes are solved for at one place."""
 MAX_COMBINED = 3
-"""Of how many tensors the ranks are changed at once."""
+"""The most tensors whose ranks are changed at once."""
 MAX_COMBINATIONS = 20
 MAX_SIZE = 1 << 16
 NO_EFFECT = 20
-"""The doubt added to the children of a repair that left the error as it was."""
+"""The doubt added to the children of a repair that did not change the error."""
 
 
 @dataclass
 class Found:
-    """The end of a search: the best attempt (it ran when `run.error` is None), those that failed, and those with inputs
-    of other ranks. It is `exhausted` if none of other ranks was left to try."""
+    """Hold the result of a search: the best attempt (it ran if `run.error` is None), the failed ones, and those with
+    inputs of other ranks. It is `exhausted` if no other ranks are left to try.
+    """
 
     best: Attempt
     failures: list[Attempt] = field(default_factory=list)
@@ -77,11 +78,11 @@ def search(
     reconstruct: Reconstruct = lambda attempt: iter(()),
     attempts: int = MAX_ATTEMPTS,
 ) -> Found:
-    """Try plans from `start` on until one runs, within about a budget of work; then see whether other ranks fit better.
+    """Try plans from `start` on until one runs, within about a budget of work; then check whether other ranks fit
+    better.
 
-    Sizes that do not fit are solved for with `explore`, where it is given. Plans fit better when fewer element-wise
-    operations have to make up dimensions, and when they do not fit by accident. What an
-    `earlier` search found is taken as it is where it runs still.
+    Sizes that do not fit are solved for with `explore`, if passed. Plans fit better if fewer element-wise operations
+    add dimensions, and if they do not fit by accident. The result of an `earlier` search is kept if it still runs.
     """
     if earlier is not None and earlier != start:
         attempt = evaluate(earlier)
@@ -111,7 +112,7 @@ def search(
 def _with_fewest_accidents(
     best: Attempt, start: Plans, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
 ) -> Attempt:
-    """Return an attempt of other ranks that runs with fewer signs of wrong ones, as long as there is one."""
+    """Return an attempt of other ranks that runs with fewer signs of wrong ranks, or the same one."""
     while accidents := _accidents(best):
 
         def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
@@ -125,19 +126,19 @@ def _with_fewest_accidents(
 
 
 def _accidents(attempt: Attempt) -> int:
-    """Return how often what a run did is a sign of inputs of other ranks than are meant."""
+    """Return the number of signs in a run that its inputs have unintended ranks."""
     return attempt.run.expansions + len(attempt.run.unbatched)
 
 
 def _has_ranks_of_docstring(attempt: Attempt, start: Plans) -> bool:
-    """Return True if tensors have as many dimensions as a docstring says."""
+    """Return True if tensors have the ranks in the docstring."""
     ranks = {path: len(plan.spec.sizes) for path, plan in attempt.plans.tensors()}
     said = ((path, len(plan.spec.sizes)) for path, plan in start.tensors() if plan.detail == FROM_DOCSTRING)
     return all(ranks.get(path, rank) == rank for path, rank in said)
 
 
 def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, budget: Budget) -> Attempt:
-    """Take back what a repair gave to a parameter that runs with its default just as well."""
+    """Return the attempt with repairs undone for parameters that also run with their default."""
     for name, plan in start.items:
         if getattr(plan, "source", "") == "default" and best.plans[name] != plan and not budget.is_spent:
             attempt = evaluate(best.plans.with_plan(name, plan))
@@ -147,7 +148,7 @@ def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, budget: Budget) -
 
 
 def _first_that_runs(start: Plans, evaluate: Evaluate, budget: Budget, attempts: int, solver: Solver | None) -> Found:
-    """Best-first: what follows from the furthest run, and there the plans that took the fewest unlikely repairs."""
+    """Search best-first: children of the furthest run, and among those the plans with the fewest unlikely repairs."""
     order = count()
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
@@ -184,15 +185,16 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, budget: Budget, attempts:
 
 @dataclass
 class Solver:
-    """Solves for sizes where a search stops, a few times for each place and choice of ranks, and for the arguments of
-    the constructor."""
+    """Solve for sizes at the end of a run, a few times for each place and choice of ranks, and for the arguments of the
+    constructor.
+    """
 
     explore: Explore
     reconstruct: Reconstruct
     visits: Counter[object] = field(default_factory=Counter[object])
 
     def plans(self, attempt: Attempt) -> Iterator[Plans]:
-        """Plans with sizes that fit where these do not, if the same run on symbols stops at the same place."""
+        """Yield plans with fitting sizes, if the same run on symbols stops at the same place."""
         if not is_of_sizes(attempt) or (attempt.question is not None and wants_other_rank(attempt.question)):
             return
         ranks = tuple((path, len(plan.spec.sizes)) for path, plan in attempt.plans.tensors())
@@ -208,11 +210,11 @@ class Solver:
         if is_open and (not fitting or self.visits[place] > 2):
             fitting = self._fitting(attempt, self.explore(attempt.plans, True), True)
             yield from fitting
-        if not fitting:  # nor will there be with other sizes
+        if not fitting:  # other sizes will not help either
             self.visits[place] = MAX_VISITS
 
     def _fitting(self, attempt: Attempt, small: Exploration, whole: bool) -> list[Plans]:
-        """Return plans with sizes that fit; with `whole`, or with other numbers for the constructor."""
+        """Return plans with fitting sizes; with `whole`, or with other numbers for the constructor."""
         fitting = list(_fitting(attempt, attempt.plans, small))
         large = enlarged(attempt.plans)
         is_open = not fitting and any(condition.expression.free_symbols for condition in small.stopping())
@@ -222,7 +224,7 @@ class Solver:
 
 
 def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterator[Plans]:
-    """Yield plans with sizes that fit, as far as a run of `plans` on symbols, the same in other sizes, tells."""
+    """Yield plans with fitting sizes, from a run of `plans` on symbols, which may have other sizes."""
     run = exploration.attempt.run
     if exploration.ends_like(attempt):
         yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))
@@ -233,22 +235,23 @@ def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterat
 def _ones(plans: Plans) -> int:
     """Count the dimensions of size 1 in tensors whose sizes come from the numbers of an error.
 
-    What runs with a size of 1 alone is wrong for every other.
+    Code that only runs with a size of 1 is wrong for every other.
     """
     return sum(plan.spec.sizes.count(1) for _, plan in plans.tensors() if plan.detail == FROM_ERROR)
 
 
 def _is_emptied(plans: Plans, start: Plans) -> bool:
-    """Return True if a number that the code gives by default is 0: so many layers as none need no repair."""
+    """Return True if a number with a default in the code became 0: an empty model needs no repair."""
     numbers = {name: plan for name, plan in start.items if isinstance(plan, ValuePlan) and plan.source == "default"}
     emptied = (name for name, plan in plans.items if isinstance(plan, ValuePlan) and plan.shown == "0")
     return any(numbers[name].shown.strip("0").isdigit() for name in emptied if name in numbers)
 
 
 def reached(attempt: Attempt) -> tuple[int, int, int]:
-    """Return how far an attempt came: torch calls, the line in the target's file, and what ended it there.
+    """Return how far an attempt came: torch calls, the line in the target's file, and the kind of its end.
 
-    Where code asks for the value of a tensor its sizes fit (2); last comes what is only there for gradients (0).
+    An attempt that ended at a tensor's value has fitting sizes (2); one that ended only because of gradients is last
+    (0).
     """
     error = attempt.run.error
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
@@ -265,7 +268,7 @@ _Entry: TypeAlias = "tuple[tuple[int, int], int, int, Plans, object]"
 
 
 def _next(queue: list[_Entry], stagnation: int) -> _Entry:
-    """Pop what follows from the furthest run; now and then, where nothing comes further, the least unlikely of all."""
+    """Pop a child of the furthest run; every few attempts without progress, the least unlikely entry of all."""
     if stagnation == 0 or stagnation % DETOUR:
         return heapq.heappop(queue)
     entry = min(queue, key=lambda entry: entry[1:3])
@@ -283,7 +286,7 @@ def _of_other_rank(
     solver: Solver | None,
     is_better: Callable[[Attempt], bool],
 ) -> Attempt | None:
-    """An attempt with other ranks than `best` has, or than it started with, that runs and is better."""
+    """Return an attempt with other ranks than `best` or `start` that runs and is better, or None."""
     for plans in concat(_rank_combinations(start), _other_ranks(best.plans)):
         if plans in seen or budget.is_spent:
             continue
@@ -297,9 +300,9 @@ def _of_other_rank(
 def _of_other_values(
     best: Attempt, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
 ) -> Attempt:
-    """Return an attempt with something else in place of a guessed number or flag, if a tensor loses all elements.
+    """Return an attempt with another value for a guessed number or flag, if a tensor loses all elements.
 
-    With what it returns no tensor does, if there is such a plan.
+    With the returned plans no tensor does, if there are such plans.
     """
     for plans in other_values(best) if best.run.error is None and best.run.emptied else ():
         if plans in seen or budget.is_spent:
@@ -314,7 +317,7 @@ def _of_other_values(
 def _of_other_ranks(
     result: Found, start: Plans, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
 ) -> Found:
-    """Try other ranks where a search ended: they may run, or come further."""
+    """Try other ranks after a search: they may run, or come further."""
     single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(result.best.plans))
     combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
     for plans, attempts in concat(single, combined):
@@ -334,7 +337,7 @@ def _of_other_ranks(
 
 
 def _rank_combinations(start: Plans) -> Iterator[Plans]:
-    """The first plans with other ranks of several tensors at once, the fewest changes first."""
+    """Yield the first plans with other ranks of several tensors at once, the fewest changes first."""
     ranks = {path: len(p.spec.sizes) for path, p in start.tensors() if p.source == "search" and not p.rank_known}
     paths = list(ranks)[:MAX_COMBINED]
     changes = sorted(product((0, -1, 1, -2, 2), repeat=len(paths)), key=lambda change: sum(map(abs, change)))
@@ -346,7 +349,7 @@ def _rank_combinations(start: Plans) -> Iterator[Plans]:
 
 
 def _other_ranks(plans: Plans) -> Iterator[Plans]:
-    """The plans with another rank for all tensors that have the same, which may belong together, then for one."""
+    """Yield the plans with another rank for all tensors of equal rank, which may belong together, then for one."""
     ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.source == "search")
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
         for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 1):
@@ -365,11 +368,11 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
 
 
 HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})
-"""Kinds of failures that other inputs do not mend."""
+"""Kinds of failures that other inputs do not repair."""
 
 
 def search_failure(task: Task, result: Found, bad: Severity, inputs: tuple[InputSpec, ...]) -> Failure:
-    """Describe why a search found nothing: what ended the try that came furthest."""
+    """Return the failure of a search: the error of the attempt that came furthest."""
     run: Run = result.best.run
     assert run.error is not None
     error = needed(run.made_up) if is_of_made_up(run, task.sources) else run.error

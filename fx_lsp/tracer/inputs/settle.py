@@ -1,4 +1,4 @@
-"""From the end of a search to a call that can be captured: named sizes as symbols, symbols for tensors' values."""
+"""Turn the result of a search into a call that can be captured: symbols for named sizes and for tensors' values."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import assigned_names
 
 MAX_HINTS = 16
-"""The most other numbers that are tried for named sizes that the target does not run with."""
+"""The most other numbers that are tried for named sizes if the target does not run."""
 MAX_CREATED = 4
-"""The most parameters made by a first call that a note names."""
+"""The most parameters in a note on those created by a first call."""
 
 DRAWN = "traced with numbers drawn at random: it goes on only with the values of tensors"
 
 
 @dataclass
 class Settled:
-    """A call that ran once under `conditions`; `otherwise` gives one under others, where it runs so as well."""
+    """Hold a call that ran once under `conditions`; `otherwise` returns one under others, if it runs under
+    those, too.
+    """
 
     attempt: Attempt
     call: Call
@@ -44,11 +46,10 @@ class Settled:
 def settle(
     task: Task, result: Found, named: Mapping[str, int], call_of: CallOf, alternatives: dict[str, list[Plan]]
 ) -> Settled | None:
-    """The call to capture after a search; None where the target does not run.
+    """Return the call to capture after a search; None if the target does not run.
 
-    Named sizes become symbols. Parameters that only a call makes are made first. Code that needs the values of tensors
-    is tried with symbols in their place, then as if it were compiled, then with numbers drawn at random, once for each
-    target.
+    Named sizes become symbols. Parameters that only a call creates are created first. Code that needs the values of
+    tensors is tried with symbols in their place, then as if compiled, then with random values, once for each target.
     """
     trial = _Trial(task, call_of, alternatives)
     best, hints = result.best, dict(named)
@@ -68,7 +69,7 @@ def settle(
             return dataclasses.replace(settled, otherwise=lambda: _with_drawn_values(trial, best, hints))
         error, further = tried.run.error, tried.run.calls > result.best.run.calls
         if error is not None and further and kind_of(error, tried.run.failed) == "data-dependent":
-            result.best = tried  # what no symbol can stand in for is the reason, not the first value that was asked for
+            result.best = tried  # the reason is the value that no symbol can replace, not the first value needed
     return _with_drawn_values(trial, best, hints)
 
 
@@ -79,13 +80,13 @@ class _Trial:
     alternatives: dict[str, list[Plan]]
 
     def plain(self, plans: Plans, hints: Mapping[str, int]) -> Attempt:
-        """One watched run with numbers in place of named sizes."""
+        """Run once, observed, with numbers in place of named sizes."""
         return attempt(self.task, plans, self.alternatives, lambda: self.call_of(plans, hints))
 
     def symbolic(
         self, plans: Plans, hints: Mapping[str, int], unbacked: bool = False, compiling: bool = False
     ) -> tuple[Attempt, Symbols]:
-        """One watched run with symbols of its own."""
+        """Run once, observed, with fresh symbols."""
         symbols = self.symbols(unbacked)
         conditions = Conditions(symbols, compiling)
         with under(self.task.mode, conditions):
@@ -96,7 +97,7 @@ class _Trial:
     def settled(
         self, tried: Attempt, hints: Mapping[str, int], unbacked: bool, compiling: bool, notes: list[str]
     ) -> Settled:
-        """The call that a symbolic run has shown to work, with fresh symbols that nothing was asked of yet."""
+        """Return the call of a successful symbolic run, with fresh, unconstrained symbols."""
         conditions = Conditions(self.symbols(unbacked), compiling)
         assert conditions.symbols is not None
         with under(self.task.mode, conditions):
@@ -104,13 +105,13 @@ class _Trial:
         return Settled(tried, call, conditions, notes)
 
     def symbols(self, unbacked: bool) -> Symbols:
-        """Fresh symbols."""
+        """Return fresh symbols."""
         assigned = assigned_names(self.task.tree, self.task.sources.file)
         return Symbols(self.task.sources, self.task.lines, assigned, unbacked)
 
 
 def _after_first_call(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tuple[Attempt, list[str]]:
-    """The run after a first one whose parameters stay, and a note of them."""
+    """Return the run after a first one whose created parameters are kept, and a note on them."""
     with suppress(Exception):
         trial.call_of(best.plans, hints)[0].run_for_good()
         again = trial.plain(best.plans, hints)
@@ -140,7 +141,7 @@ def _fixed(symbols: Symbols, hints: Mapping[str, int]) -> list[str]:
 
 
 def _named_as_well(plans: Plans, names: Mapping[int, str]) -> Plans:
-    """The plans with a name for the sizes that were only guessed, to be what the name was taken to be."""
+    """Return the plans with a name for guessed sizes that equal the name's number."""
 
     def change(path: str, plan: TensorPlan) -> TensorPlan:
         if plan.source != "search" or plan.spec.strides is not None:
@@ -152,7 +153,7 @@ def _named_as_well(plans: Plans, names: Mapping[int, str]) -> Plans:
 
 
 def _with_other_hints(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tuple[Attempt, dict[str, int]]:
-    """Other numbers for named sizes: those that the error or the code speaks of. The furthest run counts."""
+    """Return the furthest run with other numbers for named sizes, from the error or the code, and those numbers."""
     tried = {tuple(hints.values())}
     while best.run.error is not None:
         candidates = ({**hints, name: number} for number in _numbers(trial.task, best) for name in hints)
@@ -187,7 +188,7 @@ def _numbers(task: Task, failed: Attempt) -> Iterator[int]:
 def _without_values(
     trial: _Trial, best: Attempt, hints: dict[str, int], compiling: bool
 ) -> tuple[Settled | None, Attempt]:
-    """The call with symbols in place of values, if it runs so, and how far it ran."""
+    """Return the call with symbols in place of values, or None if it does not run, and its furthest run."""
     symbols: Symbols | None = None
 
     def evaluate(plans: Plans) -> Attempt:
@@ -212,7 +213,7 @@ def _without_values(
 
 
 def _with_drawn_values(trial: _Trial, best: Attempt, hints: dict[str, int]) -> Settled | None:
-    """Return the call with numbers drawn at random for all tensors, if it runs so."""
+    """Return the call with random values for all tensors, or None if it does not run."""
     conditions = Conditions(drawn=True)
 
     def evaluate(plans: Plans) -> Attempt:

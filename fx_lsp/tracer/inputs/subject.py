@@ -1,4 +1,4 @@
-"""Determine what a target calls: a function, or a method of an instance of its class."""
+"""Determine the callable of a target: a function, or a method of an instance of its class."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fx_lsp.tracer.run.functions import innermost
 
 @dataclass(frozen=True)
 class Subject:
-    """The callable of a target: `function` itself, or (with `owner`) what `bind` makes of an instance of that class.
+    """Hold the callable of a target: `function` itself, or (with `owner`) a method of an instance that `bind` sets.
 
     `definition` is the qualified name of the `def` that runs.
     """
@@ -37,27 +37,27 @@ class Subject:
 
     @property
     def described(self) -> Callable[..., Any]:
-        """Return what has the signature: parameters after `self`, where there is one, are found by `parameters`."""
+        """Return the callable with the signature; `parameters` skips `self`, if there is one."""
         return self.function if self.function is not None else getattr(self.owner, self.attribute)
 
     def parameters(self) -> inspect.Signature | None:
-        """The signature of the call, without `self`; None where Python cannot read one."""
+        """Return the signature of the call, without `self`; None if Python cannot read one."""
         signature = signature_of(self.described)
         if signature is None or self.owner is None:
             return signature
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def call(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
-        """The call with arguments made from plans, of named `sizes`, and which input each tensor is."""
+        """Return the call with arguments created from plans, with named `sizes`, and the input of each tensor."""
         arguments = materialize(plans, sizes)
         names = tuple(n for n, _ in plans.items if n in plans.positional)
         held = {**self.modules, **arguments.modules}
         return Call(self.described, arguments.args, arguments.kwargs, held, names), arguments.paths
 
     def bind(self, instance: Any) -> Subject:
-        """The subject as a callable of that instance; a module is called itself, so that its hooks run.
+        """Return the subject as a callable of that instance; a module is called itself, so that its hooks run.
 
-        Of an instance of a subclass that has a method of its own in that place, it is still this class's.
+        An instance of a subclass that overrides the method still runs that of this class.
         """
         if self.owner is None:
             return self
@@ -72,7 +72,7 @@ class Subject:
         return dataclasses.replace(self, function=function, modules={"": instance} if is_module else {})
 
     def _class_of(self, instance: Any) -> type:
-        """Return the target's class as the instance has it: a program may have loaded the file once more."""
+        """Return the target's class among the instance's bases: a program may have loaded the file again."""
         assert self.owner is not None
         name = self.owner.__qualname__
         same = (kind for kind in type(instance).__mro__ if kind.__qualname__ == name)

@@ -1,4 +1,4 @@
-"""The target whose inputs are resolved, and what every step of that needs."""
+"""Hold the target whose inputs are resolved, and the common data of every step."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.source.provenance import Sources
 
 MIN_SECONDS = 0.2
-"""The seconds that a step of the search gets even when the budget is used up."""
+"""The seconds that a step of the search gets even after the budget is spent."""
 
 
 @dataclass
 class Task:
-    """One target whose inputs are looked for within a `budget` of work.
+    """Hold one target whose inputs are searched within a `budget` of work.
 
-    Its program is followed until `deadline`, by the clock of this process: what it does cannot be counted. `retried`
-    tells whether code that needs the values of tensors was tried without them; `stopped` takes the run of a target that
-    fails, under its failure. `seen` is what a program that ran in this process calls the target with.
+    Its program is followed until `deadline`, by the clock of this process, because its work cannot be counted.
+    `retried` is True once code that needs the values of tensors was tried without them; `stopped` receives the run of a
+    failing target, under its failure. `seen` are the arguments that a program in this process passed to the target.
     """
 
     request: TraceRequest
@@ -45,14 +45,14 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        """Return what is left of the budget, but never nothing."""
+        """Return the remaining seconds of the budget, at least MIN_SECONDS."""
         return max(self.budget.seconds, MIN_SECONDS)
 
     @property
     def program_seconds(self) -> float:
-        """Return the seconds that are left for its program, at least MIN_SECONDS."""
+        """Return the remaining seconds for its program, at least MIN_SECONDS."""
         return max(self.deadline - time.process_time(), MIN_SECONDS)
 
     def evaluate(self, text: str) -> Any:
-        """The value of an expression in the user's module."""
+        """Return the value of an expression in the user's module."""
         return eval(text, self.module.__dict__)

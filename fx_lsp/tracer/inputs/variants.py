@@ -1,4 +1,4 @@
-"""The target with an optional tensor, or with another value of a flag: what is wrong with that, and its own call."""
+"""Run the target with an optional tensor, or with another value of a flag: find its problems, and its call."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ from fx_lsp.tracer.inputs.task import MIN_SECONDS
 from fx_lsp.tracer.run.branches import unreached
 
 MAX_VARIANTS = 6
-"""With how many of its optional tensors and other values of flags a target is run besides."""
+"""The most variants of a target, by optional tensors and other values of flags."""
 VARIANT_ATTEMPTS, VARIANT_SECONDS = 40, 1.0
-"""The most attempts, and the seconds, of the search for inputs that a variant runs with."""
+"""The most attempts, and the seconds, of the search for inputs of a variant."""
 
 
 @dataclass(frozen=True)
 class Optional:
-    """Hold what runs of the variants of a target show: what is wrong with those, and which of the code that was not
-    reached they reach."""
+    """Hold the results of a target's variants: their problems, and the unreached code that they reach."""
 
     unreached: tuple[Unreached, ...]
     remarks: tuple[Remark, ...] = ()
@@ -46,9 +45,9 @@ class Optional:
 
 @dataclass(frozen=True)
 class _Variant:
-    """One more way to call a target: `candidate` begins with its plans, and `default` is the value that it replaces.
+    """Describe one more way to call a target: `candidate` begins with its plans, and `default` is the replaced value.
 
-    With `is_flag` it is another value of a flag. What a program passes besides, it passes with the value by default.
+    With `is_flag` it is another value of a flag. Other arguments of the program are those passed with the default.
     """
 
     name: str
@@ -57,7 +56,7 @@ class _Variant:
     is_flag: bool = False
 
     def search(self, seconds: float) -> Found:
-        """Search for inputs that it runs with, from those of the target on."""
+        """Search for inputs of the variant, starting with those of the target."""
         candidate = self.candidate
         if self.is_flag and candidate.evaluate(candidate.start).run.error is not None:
             guessed = candidate.start.map_tensors(lambda _, plan: dataclasses.replace(plan, source="search"))
@@ -65,7 +64,7 @@ class _Variant:
         return search_candidate(candidate, candidate.start, seconds, attempts=VARIANT_ATTEMPTS)
 
     def severity(self, outcome: Found) -> Severity:
-        """Tell how sure it is that the code is wrong, where a search for its inputs ended.
+        """Return how certainly the code is wrong at the end of a search.
 
         Code behind a flag may read arguments that are None without it.
         """
@@ -74,7 +73,7 @@ class _Variant:
         return "information" if self.is_flag and reads_none(outcome.best) else bad
 
     def shown(self, inputs: Sequence[InputSpec]) -> str:
-        """Return its argument as a message shows it: `balance=True`, `targets i64[4, 8]`."""
+        """Return its argument for a message: `balance=True`, `targets i64[4, 8]`."""
         specs = (f"{self.name} {spec.spec}" for spec in inputs if spec.name.partition("[")[0] == self.name)
         return next(specs, self.name)
 
@@ -82,9 +81,9 @@ class _Variant:
 def with_variants(
     candidate: Candidate, ran: Attempt, code: tuple[Unreached, ...], remarks: Sequence[Remark]
 ) -> Optional:
-    """Look at the code behind `if targets is not None` and `if balance`, which a call without those does not reach.
+    """Run the code behind `if targets is not None` and `if balance`, which a call without those does not reach.
 
-    `remarks` are those on the target itself. Of a large model, other values of flags are left to whoever asks for them.
+    `remarks` are those on the target itself. For a large model, other values of flags only run on request.
     """
     optional = Optional(code)
     if candidate.node is None or candidate.task.request.work:
@@ -100,8 +99,7 @@ def with_variants(
 
 
 def _variants(candidate: Candidate, plans: Plans, code: Sequence[Unreached]) -> Iterator[_Variant]:
-    """Yield the variants of a target: with an optional tensor that the code asks about, and with another value of a
-    flag."""
+    """Yield the variants of a target: with an optional tensor that the code tests, and with another value of a flag."""
     if candidate.node is not None:
         yield from _optional_tensors(candidate, plans, compared_with_none(candidate.node))
     for flag in flags(candidate, plans, code):
@@ -111,7 +109,7 @@ def _variants(candidate: Candidate, plans: Plans, code: Sequence[Unreached]) -> 
 
 
 def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]) -> Optional:
-    """Look at what a target does as a variant; without time for that, the variant has a name alone."""
+    """Run a target as a variant; without time for that, the variant only has a name."""
     task, name = variant.candidate.task, variant.name
     untried = Optional(code, variants=(TargetVariant(name),))
     if task.seconds <= MIN_SECONDS or ran.run.calls > MAX_CALLS_RETRACED:
@@ -141,7 +139,7 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
 
 
 def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared | Failure:
-    """Find a call of a variant of a target; if there is none, say why."""
+    """Return a call of a variant of a target, or the failure."""
     task = candidate.task
     code = unreached(task.tree, task.request.file, ran.run.coverage)
     everything = concat(_optional_tensors(candidate, ran.plans, {name}), _variants(candidate, ran.plans, code))
@@ -165,7 +163,7 @@ def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared 
 
 
 def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[_Variant]:
-    """Yield a variant for each parameter that is None by default and may be a tensor, which the code asks about."""
+    """Yield a variant for each parameter that is None by default and may be a tensor, which the code tests."""
     for name, plan in plans.items:
         is_default = _is_none(plan) and getattr(plan, "source", "") == "default"
         tensor = next((p for p in candidate.alternatives.get(name, []) if isinstance(p, TensorPlan)), None)

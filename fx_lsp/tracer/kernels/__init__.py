@@ -1,1 +1,1 @@
-"""The file of Triton kernels for a target: parameters, comparison with the original, and what it compiles to."""
+"""Build the file of Triton kernels for a target: parameters, comparison with the original, and compiled forms."""

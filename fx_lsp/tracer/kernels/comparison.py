@@ -1,4 +1,4 @@
-"""The part of a generated file that is the same in all: it compares two functions, and times them."""
+"""Provide the common part of all generated files: it compares two functions, and times them."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Wider(TorchDispatchMode):
             kwargs["dtype"] = torch.float64
         return function(*args, **kwargs)
 '''
-"""The mode that exact results are computed in where the function chooses dtypes of its own."""
+"""The mode in which exact results are computed if the function chooses dtypes itself."""
 
 COMPARE_WIDER = COMPARE.replace(
     """        try:
@@ -218,7 +218,7 @@ COMPARE_WIDER = COMPARE.replace(
                 exact = results(reference, *inputs)
 """,
 )
-"""The comparison in that."""
+"""The comparison in that mode."""
 
 
 _GPU_ONLY = """\
@@ -230,8 +230,9 @@ if device == "cpu":
 
 def main(name: str, receiver: str, names: bool, outside: Sequence[str], on_gpu: str = "") -> list[str]:
     """Return the lines that compare the function `name` with the original, which is the method `receiver` if that is
-    not "", and needs `names`; it finds the tensors `outside` by itself. `on_gpu` names an operation that a GPU
-    alone has, or is ""."""
+    not "", and needs `names`; it reads the tensors `outside` itself. `on_gpu` names an operation that only runs on a
+    GPU, or is "".
+    """
     subject = "module" if receiver else "reference"
     arguments = ["seed", "device", *(["module"] if receiver else []), *(["names"] if names else [])]
     lines = [

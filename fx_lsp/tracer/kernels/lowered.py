@@ -1,4 +1,4 @@
-"""A target's kernels compiled by Triton and its assemblers for a chip, without one: from TTIR to SASS."""
+"""Compile a target's kernels with Triton and its assemblers for a chip, without having one: from TTIR to SASS."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 Facts = Sequence[tuple[int, str]]
-"""Sentences, each with the line of the kernels' file that it is about."""
+"""Sentences, each with its line of the kernels' file."""
 
 
 def lowered(traced: TracedCall) -> Ledger:
-    """Return the texts of every kernel for `target` of the options, `ptx:<kernel>`, and `resources`: what they use.
+    """Return the texts of every kernel for `target` of the options, `ptx:<kernel>`, and their `resources`.
 
-    The origins of a text are lines of the kernels' file; remarks are about lines of it under the name that the stage
-    has as a document. A kernel that cannot be compiled has a remark, and no texts. Raises ValueError where none can.
+    The origins of a text are lines of the kernels' file; remarks are on its lines under the stage's document name. A
+    kernel that cannot be compiled has a remark, and no texts. Raises ValueError if none can.
     """
     target = traced.options.get("target", "")
     if target not in CHIPS:
@@ -69,7 +69,7 @@ _AFTERWARDS = "Their file can be read and edited all the same"
 
 
 def _listing(assembly: Assembly, name: str, facts: Facts) -> Stage:
-    """Return one text of a kernel under a header that says what it is, and what the kernel uses."""
+    """Return one text of a kernel under a header with its description and resources."""
     mark = ";" if name in ("llir", "amdgcn") else "//"
     (line, first), *others = facts
     head = [(line, f"{name} of {first}"), *others]
@@ -79,7 +79,7 @@ def _listing(assembly: Assembly, name: str, facts: Facts) -> Stage:
 
 
 def _facts(assembly: Assembly) -> list[tuple[int, str]]:
-    """List the kernel and its chip, the resources that it uses, and the width of its accesses of memory."""
+    """Return the kernel and its chip, its resources, and the width of its memory accesses."""
     used, fits = assembly.resources, assembly.resources.occupancy
     spilled = f"{used.spill_stores} bytes spilled and {used.spill_loads} read back"
     parts = [

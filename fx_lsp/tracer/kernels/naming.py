@@ -1,4 +1,4 @@
-"""The names of variables in a file of kernels: the user's own where there are any, else what their values are."""
+"""Name variables in a file of kernels: after the user's variables if there are any, else after their role."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 MAX_SOURCE = 80
-"""The characters of the user's source that a comment quotes at most."""
+"""The most characters of the user's source that a comment quotes."""
 
 
 def naming_of(
     traced: TracedCall, captured: Captured, saved: SavedValues | None, names: Names, reserved: Sequence[str]
 ) -> Naming:
-    """Return the names that a file gives to nodes: those of the trace, apart from `reserved` ones."""
+    """Return the names of nodes in a file: those of the trace, different from `reserved` ones."""
     forward = captured.inference or captured.forward
     assert forward is not None
     labels = _gradient_labels(saved, names) | _result_labels(captured, forward.graph, names)
@@ -54,7 +54,7 @@ def naming_of(
 
 @dataclass
 class _Variables:
-    """The variables of a file, by what the trace calls their nodes; `labels` name results and gradients, by node."""
+    """Assign the variables of a file, by the trace's names of nodes; `labels` name results and gradients, by node."""
 
     names: Names
     labels: Mapping[str, str]
@@ -62,7 +62,7 @@ class _Variables:
     by_identifier: dict[str, str] = field(default_factory=dict[str, str])
 
     def name(self, node: fx.Node) -> str:
-        """Return the variable that holds a node."""
+        """Return the variable of a node."""
         own = identifier(self.names[node])
         if own not in self.by_identifier:
             label = self.labels.get(node.name) or (None if self._has_name(node) else self._description(node))
@@ -70,7 +70,7 @@ class _Variables:
         return self.by_identifier[own]
 
     def user_variable(self, node: fx.Node) -> str | None:
-        """Return the variable of an operation whose result the user has a name for, else None."""
+        """Return the variable of an operation whose result has a name in the user's code, else None."""
         return self.name(node) if node.op == "call_function" and self._has_name(node) else None
 
     def _has_name(self, node: fx.Node) -> bool:
@@ -89,13 +89,13 @@ class _Variables:
 
 
 def _quoted(file: str, line: int, text: str) -> str:
-    """Return a line of source behind its place, `model.py:12  y = x * w`, cut where it is long."""
+    """Return a line of source after its place, `model.py:12 y = x * w`, cut if it is long."""
     shown = f"{file.replace(chr(92), '/').rpartition('/')[2]}:{line}  {text.strip()}"
     return shown if len(shown) <= MAX_SOURCE else f"{shown[: MAX_SOURCE - 1]}…"
 
 
 def _result_labels(captured: Captured, graph: fx.Graph, names: Names) -> dict[str, str]:
-    """Return names for the nodes of results that no variable of the user's holds."""
+    """Return names for the nodes of results that are in none of the user's variables."""
     results = results_of(captured, graph)
     output: Any = next(n for n in reversed(graph.nodes) if n.op == "output").args[0]
     labels = list(zip(results.positions, names.output_labels(captured.outputs), strict=True))
@@ -116,7 +116,7 @@ def _gradient_labels(saved: SavedValues | None, names: Names) -> dict[str, str]:
 
 
 def _part(node: fx.Node) -> str | None:
-    """Return the name of one of several results where that of the operation has it: `mean` for one of `var_mean`."""
+    """Return the name of one of several results, if that of the operation contains it: `mean` for one of `var_mean`."""
     whole = node.args[0] if node.target is operator.getitem else None
     if not isinstance(whole, fx.Node) or not isinstance(whole.target, torch._ops.OpOverload):
         return None
@@ -126,12 +126,12 @@ def _part(node: fx.Node) -> str | None:
 
 
 def _whole_views(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield a node, and the nodes below it that it is a view of all elements of."""
+    """Yield a node, and the nodes that it is a view of all elements of."""
     return takewhile(lambda n: n is node or n.meta["val"].numel() == node.meta["val"].numel(), view_chain(node))
 
 
 def _views_behind(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield the views of all elements of a node that nothing else needs, apart from results."""
+    """Yield the complete views of a node that nothing else needs, apart from results."""
     while len(node.users) == 1:
         node = next(iter(node.users))
         if layout_step(node) is None or any(u.op == "output" for u in node.users):
@@ -140,7 +140,7 @@ def _views_behind(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def _base_name(node: fx.Node, names: Names) -> str:
-    """Return the name of the tensor that a node is a view of all elements of, which may be the node's own."""
+    """Return the name of the tensor that a node is a complete view of, which may be the node's own."""
     *_, base = _whole_views(node)
     return names[base]
 
@@ -148,8 +148,9 @@ def _base_name(node: fx.Node, names: Names) -> str:
 def gradients(saved: SavedValues) -> dict[fx.Node, fx.Node]:
     """Return, for each node of backward that is the whole gradient of a value of forward, that value.
 
-    What the backward of an operation reads of the backward of a later one is the gradient of its result: autograd
-    numbers operations in order, and the backward of each has its number. A part of a gradient is read by an addition.
+    The value that the backward of an operation reads from the backward of a later one is the gradient of its result:
+    autograd numbers operations in order, and the backward of each has its number. A part of a gradient is read by an
+    addition.
     """
     forward_values = set(saved.copies.values())
     values: dict[int, fx.Node] = {}
@@ -170,7 +171,7 @@ def gradients(saved: SavedValues) -> dict[fx.Node, fx.Node]:
 
 
 def _readers(node: fx.Node) -> Iterator[int]:
-    """Yield the numbers of the operations whose backward reads a node; none where an addition does."""
+    """Yield the numbers of the operations whose backward reads a node; none if an addition does."""
     for user in node.users:
         number = _number(user)
         if number is None or not _is_backward(user):

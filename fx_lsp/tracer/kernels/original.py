@@ -1,4 +1,4 @@
-"""The user's own code inside of a generated file, to compare with."""
+"""Embed the user's own code in a generated file, for comparison."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FUTURE = "from __future__ import "
 
 def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ...]]:
     """Return the text of a function `original()` that executes the part of a file and returns `result`, an expression
-    of what is defined there; and the `from __future__` imports that have to begin the file.
+    of its definitions; and the `from __future__` imports that have to begin the file.
 
-    Where the code cannot stand in a function it is text that is executed.
+    If the code cannot be inside of a function, it is text that is executed.
     """
     tree = ast.parse(source)
     body = [s for s in tree.body if not _is_dispensable(s)]
@@ -45,7 +45,7 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
 
 
 def _used(statement: ast.Import | ast.ImportFrom, text: str) -> bool:
-    """Return whether a text uses names of an import; those that it does not use are left out of it."""
+    """Return True if a text uses names of an import; unused ones are removed from it."""
 
     def bound(alias: ast.alias) -> str:
         return alias.asname or (alias.name.partition(".")[0] if isinstance(statement, ast.Import) else alias.name)
@@ -61,7 +61,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _kind(statement: ast.stmt) -> str:
-    """Return the kind of a statement; those of one kind stand together without an empty line."""
+    """Return the kind of a statement; those of one kind are grouped without empty lines."""
     if isinstance(statement, ast.Import):
         module = statement.names[0].name
     elif isinstance(statement, ast.ImportFrom):
@@ -72,7 +72,7 @@ def _kind(statement: ast.stmt) -> str:
 
 
 def _is_dispensable(statement: ast.stmt) -> bool:
-    """Return True for a docstring or another lone constant, and for what runs only in a script."""
+    """Return True for a docstring or another lone constant, and for code that only runs in a script."""
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     return isinstance(statement, ast.If) and "__name__" in {
@@ -81,22 +81,22 @@ def _is_dispensable(statement: ast.stmt) -> bool:
 
 
 def _segment(lines: Sequence[str], statement: ast.stmt, package: str) -> list[str]:
-    """Return the lines of a statement, with its decorators; a relative import by its full name."""
+    """Return the lines of a statement, with its decorators; a relative import becomes absolute."""
     if isinstance(statement, ast.ImportFrom) and statement.level:
         base = package.split(".")[: len(package.split(".")) - statement.level + 1]
         module = ".".join([*base, *([statement.module] if statement.module else [])])
         return [ast.unparse(ast.ImportFrom(module, statement.names, 0))]
-    if statement.end_lineno is None:  # some of its names are left out
+    if statement.end_lineno is None:  # some of its names were removed
         return [ast.unparse(statement)]
     decorators = statement.decorator_list if isinstance(statement, _DEFINITIONS) else []
     first = min([statement.lineno, *(d.lineno for d in decorators)])
-    if statement.col_offset and not decorators:  # behind a semicolon
+    if statement.col_offset and not decorators:  # after a semicolon
         return [ast.unparse(statement)]
     return [line.rstrip() if not line.strip() else line for line in lines[first - 1 : statement.end_lineno]]
 
 
 def indented(lines: Sequence[str]) -> list[str]:
-    """Return lines one level deeper, but for those that begin inside of a string that is no docstring."""
+    """Return lines indented by one level, except those that begin inside of a string that is not a docstring."""
     inside: set[int] = set()
     statement = True
     start = 0
@@ -117,7 +117,7 @@ def indented(lines: Sequence[str]) -> list[str]:
 
 
 def _reason_for_text(source: str, body: Sequence[ast.stmt]) -> str:
-    """Return why statements of a module mean something else in a function; "" where they do not."""
+    """Return why statements of a module change their meaning in a function; "" if they do not."""
     nodes = [n for s in body for n in ast.walk(s)]
     for needs_module, reason in _NEEDS_MODULE:
         if any(map(needs_module, nodes)):
@@ -142,11 +142,11 @@ _NEEDS_MODULE: tuple[tuple[Callable[[ast.AST], bool], str], ...] = (
     (lambda node: isinstance(node, ast.Global), "it assigns to global names"),
     (_is_of_module, "it uses what only a module has"),
 )
-"""The nodes that cannot stand in a function, each with the reason."""
+"""The nodes that cannot be in a function, each with the reason."""
 
 
 def _shadows(statement: ast.ClassDef, assigned: set[str]) -> bool:
-    """Return whether a class both reads and stores a name that the module assigns: in a function, it is unbound."""
+    """Return True if a class both reads and stores a name that the module assigns: in a function, it is unbound."""
     plain = [s for s in statement.body if not isinstance(s, _DEFINITIONS)]
     names = [n for s in plain for n in ast.walk(s) if isinstance(n, ast.Name)]
     stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}

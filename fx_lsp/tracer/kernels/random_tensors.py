@@ -1,6 +1,6 @@
-"""Random tensors like the inputs of a graph, as expressions, and the values that each input may have.
+"""Write random tensors like the inputs of a graph as expressions, with the valid range of each input.
 
-Integers may be indices of something, and a logarithm may be taken of a number.
+Integers may be indices, and a logarithm may be taken of a number.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fx_lsp.codegen.file.format import literal
 from fx_lsp.tracer.run.values.symbols import size_hint
 
 MAX_PLAIN_INTEGER = 8
-"""The bound of integers that are an index of nothing."""
+"""The bound of integers that are not an index."""
 
 _SAME = frozenset(
     {"alias", "clone", "contiguous", "detach", "expand", "lift_fresh_copy", "masked_fill", "permute", "repeat"}
     | {"reshape", "select", "slice", "squeeze", "t", "to", "transpose", "unsqueeze", "view", "where", "_to_copy"}
     | {"convert_element_type", "abs", "remainder", "clamp", "clamp_min", "clamp_max"}
 )
-"""Operations whose results are indices where their argument is one."""
+"""Operations whose results are indices if their argument is one."""
 
 _POSITIVE = frozenset({"log", "log1p", "log2", "log10", "sqrt", "rsqrt", "logit", "xlogy", "special_xlog1py"})
 _ALONG = ("gather", "index_select", "take_along_dim", "scatter", "index_add", "index_copy", "index_fill")
@@ -30,8 +30,9 @@ _KEEP_SIGN = _SAME | {"add", "mul", "div"}
 
 
 def random_tensor(tensor: torch.Tensor, node: fx.Node | None, requires_grad: bool) -> str:
-    """Return an expression for a random tensor like an input of a graph, which `node` stands for: the same sizes,
-    strides and dtype, on `device`."""
+    """Return an expression for a random tensor like an input of a graph, whose node is `node`: the same sizes, strides
+    and dtype, on `device`.
+    """
     sizes, strides = _numbers(tensor.shape), _numbers(tensor.stride())
     drawn_sizes = tuple(1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True))
     is_expanded = drawn_sizes != sizes
@@ -69,17 +70,17 @@ def _random_values(dtype: torch.dtype, sizes: tuple[int, ...], node: fx.Node | N
 _DRAWN = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128}
 )
-"""The dtypes that `torch.randn` draws by itself."""
+"""The dtypes that `torch.randn` supports."""
 
 
 def highest(node: fx.Node) -> int:
-    """Return one more than the greatest integer that the input may hold."""
+    """Return one more than the greatest integer that the input may contain."""
     sizes = [size_hint(s) for s in _indexed(node, set())]
     return max(1, min(sizes)) if sizes else MAX_PLAIN_INTEGER
 
 
 def is_positive(node: fx.Node) -> bool:
-    """Return True if something is computed of the input that only positive numbers have, such as a logarithm."""
+    """Return True if an operation needs the input to be positive, such as a logarithm."""
     seen: set[fx.Node] = set()
     stack = [node]
     while stack:
@@ -103,7 +104,7 @@ def _name(node: fx.Node) -> str:
 
 
 def _indexed(node: fx.Node, seen: set[fx.Node]) -> Iterator[Any]:
-    """Yield the sizes of the dimensions that a value is an index of."""
+    """Yield the sizes of the dimensions that a value indexes."""
     for user in node.users:
         if user in seen or user.op != "call_function":
             continue
@@ -128,7 +129,7 @@ def _indexed(node: fx.Node, seen: set[fx.Node]) -> Iterator[Any]:
 
 
 def _compared(user: fx.Node, node: fx.Node) -> Iterator[Any]:
-    """Yield the number of classes where a value is compared with each of them."""
+    """Yield the number of classes if a value is compared with each of them."""
     other: Any = next((a for a in user.args if a is not node), None)
     while isinstance(other, fx.Node) and _name(other) in _SAME and other.args:
         other = other.args[0]

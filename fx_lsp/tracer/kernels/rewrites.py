@@ -1,4 +1,4 @@
-"""The graphs of a target on their way to kernels, after each rewrite that changed them."""
+"""Show the graphs of a target on their way to kernels, after each rewrite that changed them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Mark: TypeAlias = "tuple[Any, NodeFacts]"
 
 
 def rewrites(traced: TracedCall) -> Ledger:
-    """Run the pipeline on a target: each rewrite is a stage, `joint_merge_views`, and those are graphs that changed
-    something. Raises ValueError where there cannot be any kernels.
+    """Run the pipeline on a target: each rewrite is a stage, `joint_merge_views`, with its graph if it changed. Raises
+    ValueError if there cannot be any kernels.
     """
     record = _Record(traced.new_names())
     with deep_recursion():
@@ -40,7 +40,7 @@ def rewrites(traced: TracedCall) -> Ledger:
 
 @dataclass
 class _Record:
-    """A ledger of the pipeline: a lane for each graph, and what was marked in them before the rewrite that runs."""
+    """Hold a ledger of the pipeline: a lane for each graph, and the marks in them before the running rewrite."""
 
     names: Names
     ledger: Ledger = field(default_factory=Ledger)
@@ -48,7 +48,7 @@ class _Record:
     marks: dict[fx.Node, Mark] = field(default_factory=dict[fx.Node, "Mark"])
 
     def watch(self, rewrite: Rewrite, graphs: Graphs, broken: Sequence[str] | None) -> None:
-        """Note the graphs of a rewrite, before it runs and afterwards."""
+        """Record the graphs of a rewrite, before it runs and afterwards."""
         present = graphs.of(rewrite)
         if broken is None:
             for name, graph in present.items():
@@ -71,7 +71,7 @@ class _Record:
             self.ledger.infos[-1] = replace(self.ledger.infos[-1], note="; ".join([*notes, *broken]))
 
     def add_idle(self, graphs: Graphs) -> None:
-        """Put the rewrites that did not run where they would have."""
+        """Insert the rewrites that did not run at their places."""
         ran = {info.name: info for info in self.ledger.infos}
         first, *_ = self.ledger.infos
         self.ledger.infos[:] = [first]
@@ -83,7 +83,7 @@ class _Record:
 
 
 def _stage(rewrite: Rewrite, graph: str) -> str:
-    """Return the name of the stage that a rewrite makes of a graph."""
+    """Return the name of the stage of a rewrite's graph."""
     which = [graph] if len(rewrite.graphs) > 1 else []
     return "_".join([rewrite.phase, rewrite.name.removeprefix(f"{rewrite.phase}_"), *which])
 
@@ -93,5 +93,5 @@ def _title(rewrite: Rewrite) -> str:
 
 
 def _marks(graphs: Mapping[str, fx.Graph]) -> dict[fx.Node, Mark]:
-    """Return what is told of the nodes of graphs."""
+    """Return the marks of the nodes of graphs."""
     return {node: (node.meta.get("recompute"), facts_of(node)) for graph in graphs.values() for node in graph.nodes}

@@ -1,4 +1,4 @@
-"""The end of a generated file: a comparison with the original, and the times of both."""
+"""Write the end of a generated file: a comparison with the original, and the times of both."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The definitions that the end of a file needs, its lines, and imports that have to begin the file.
+    """Hold the definitions for the end of a file, its lines, and imports that have to begin the file.
 
-    `imports` are those it needs besides; `missing` says why there is no comparison, or is "".
+    `imports` are its other imports; `missing` is the reason if there is no comparison, or "".
     """
 
     definitions: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def self_test(
     parts = [arguments_text, *copies, TENSORS, RESULTS, DOUBLED, *compare]
     on_gpu = next((operation_name(n) for n in graph.nodes if not _runs_on_cpu(n)), "")
     lines = main(name, _method(traced, parameters), bool(names), [i.expression for i in outside], on_gpu)
-    if re.search(rf"^def {name}\(", "\n".join([definition, *parts]), re.M):  # ours make way for the user's
+    if re.search(rf"^def {name}\(", "\n".join([definition, *parts]), re.M):  # our definitions make way for the user's
         definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
         parts, lines = ([re.sub(rf"\b{name}(?=[(),])", f"{name}_", t) for t in texts] for texts in (parts, lines))
     definitions = (definition, *(part.replace("KERNELS", name) for part in parts))
@@ -86,7 +86,7 @@ _IMPORTS = (
     "from torch.utils._python_dispatch import TorchDispatchMode",
     "from torch.utils._pytree import tree_map",
 )
-"""Imports of the comparison; the first where it keeps casts from rounding."""
+"""Imports of the comparison; the first is for keeping casts from rounding."""
 
 
 def _absent(reason: str) -> SelfTest:
@@ -94,7 +94,7 @@ def _absent(reason: str) -> SelfTest:
 
 
 def _casts(graph: fx.Graph) -> bool:
-    """Return True if a function casts to a half precision that not all of its inputs have, or to one for a while."""
+    """Return True if a function casts to a half precision that not all of its inputs have, or to one temporarily."""
     input_dtypes = set(_float_dtypes(graph, "placeholder").values())
     dtypes = _float_dtypes(graph, "call_function")
     if any(input_dtypes != {dtype} for dtype in {*dtypes.values()} & _HALF):
@@ -121,7 +121,7 @@ _HALF = {torch.float16, torch.bfloat16}
 
 
 def _runs_on_cpu(node: fx.Node) -> bool:
-    """Return whether PyTorch can compute an operation on the CPU."""
+    """Return True if PyTorch can compute an operation on the CPU."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return True
@@ -142,7 +142,7 @@ def _is_random(node: fx.Node) -> bool:
 
 
 def _subject(traced: TracedCall, parameters: Signature) -> str:
-    """Return the user's function, or the object that it is a method of, as an expression in its file."""
+    """Return the user's function, or the object of its method, as an expression in its file."""
     request, receiver = traced.request, parameters.receiver
     if receiver is None:
         return request.name
@@ -165,7 +165,7 @@ def _is_class(traced: TracedCall, name: str) -> bool:
 
 
 def _constructor_arguments(plans: Plans, module: str) -> str:
-    """Return the arguments of a constructor, but for defaults, as text. Raises _Missing for what has none."""
+    """Return the arguments of a constructor, without defaults, as text. Raises _Missing if one has no text."""
     spread = dict(plans.items).get(plans.starred or "")
     is_spread = isinstance(spread, SequencePlan) and bool(spread.items)
     parts: list[str] = []
@@ -216,7 +216,7 @@ def _method(traced: TracedCall, parameters: Signature) -> str:
 
 @dataclass
 class _Arguments:
-    """Writes the function that makes arguments; `names` are what it needs of the user's file, by the name it uses."""
+    """Write the function that creates arguments; `names` are its names from the user's file, by local name."""
 
     traced: TracedCall
     graph: fx.Graph
@@ -307,7 +307,7 @@ class _Arguments:
         return f'names["{name}"]({", ".join(f"{n}={self.value(getattr(value, n), n)}" for n in fields)})'
 
     def _object(self, path: str) -> str:
-        """Return an object of the user's file, by the expression that the input is described with."""
+        """Return an object of the user's file, by the expression in the input's description."""
         spec = next((i.spec for i in self.traced.inputs if i.name == path), "")
         text = _expression(spec) if spec else ""
         if not text:

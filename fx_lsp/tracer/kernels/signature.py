@@ -1,4 +1,4 @@
-"""The parameters of a generated function, as the user wrote them, and what is refused of their values."""
+"""Write the parameters of a generated function as in the user's code, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.run.call import Call, children
 
 MAX_CHECKS = 40
-"""The number of values that are compared with those of the trace, tensors aside."""
+"""The most values that are compared with those of the trace, besides tensors."""
 
 MAX_SETTINGS = 100
-"""The number of settings of a module's parts that are compared as well: each takes a microsecond."""
+"""The most settings of a module's parts that are compared as well: each takes a microsecond."""
 
 
 @dataclass
 class Signature:
-    """The parameters of a generated function.
+    """Hold the parameters of a generated function.
 
-    `parameters` are as they are written; `values` are expressions of them with what each was in the trace. `receiver`
-    is the object that a method belongs to, which is the first parameter then.
+    `parameters` are source text; `values` are expressions of them with their values in the trace. `receiver` is the
+    object of a method, which is then the first parameter.
     """
 
     parameters: list[str] = field(default_factory=list[str])
@@ -44,7 +44,7 @@ class Signature:
 
 
 def signature(call: Call) -> Signature:
-    """Return the parameters of the function that is called, with the arguments that it is called with."""
+    """Return the parameters of the called function, with the arguments of the call."""
     function: Any = call.function
     owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
     written = Signature(receiver=None if isinstance(owner, type) else owner)
@@ -79,7 +79,7 @@ def signature(call: Call) -> Signature:
 
 
 def _default(parameter: inspect.Parameter, traced: Any) -> str:
-    """Return the default of a parameter: the user's own if it can be written down, else what was traced, else None."""
+    """Return the default of a parameter: the user's own if it can be written, else the traced value, else None."""
     if parameter.default is parameter.empty:
         return ""
     text = literal(parameter.default)
@@ -87,7 +87,7 @@ def _default(parameter: inspect.Parameter, traced: Any) -> str:
 
 
 def leaves(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a value, which are no containers, each with the expression that gets to it."""
+    """Yield the leaves of a value, which are not containers, each with its expression."""
     parts = [] if isinstance(value, torch.Tensor) or depth == 0 else children(value)
     if not parts:
         yield path, value
@@ -102,7 +102,7 @@ def _key(selector: str) -> str:
 
 
 def value_checks(parameters: Signature) -> list[str]:
-    """Return lines that refuse values that are no tensors where the kernels are made for others."""
+    """Return lines that reject non-tensor values other than those that the kernels are made for."""
     pairs: list[tuple[str, Any]] = []
     for name, value in parameters.values:
         if isinstance(value, (list, tuple, Mapping)) and any(isinstance(v, torch.Tensor) for _, v in leaves(value, "")):
@@ -131,7 +131,7 @@ def value_checks(parameters: Signature) -> list[str]:
 
 
 def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
-    """Return the attributes of a module that its code reads, but for tensors, and whether it is in training."""
+    """Return the attributes of a module that its code reads, without tensors, and whether it is in training mode."""
     reads = _names_read(type(module).forward)
     attributes = [
         (f"self.{name}", value)
@@ -145,7 +145,8 @@ def _attributes(module: nn.Module) -> list[tuple[str, Any]]:
 
 def settings(receiver: Any) -> list[str]:
     """Return items of a table: the attributes of a module's parts that their code reads, `"layers.0.eps": 1e-5`; those
-    that say whether a part is in training come first, as they change most."""
+    on the training mode come first, because they change most.
+    """
     parts = receiver.named_modules() if isinstance(receiver, nn.Module) else ()
     texts: dict[str, str] = {}
     for path, part in parts:
@@ -159,7 +160,7 @@ def settings(receiver: Any) -> list[str]:
 
 
 def _settings_read(kind: type[nn.Module]) -> frozenset[str]:
-    """Return the names that the code of a module's forward reads, and that of the methods that it calls."""
+    """Return the names that a module's forward reads, and the methods that it calls."""
     reads = _names_read(kind.forward)
     return reads.union(*(_names_read(getattr(kind, name, None)) for name in reads))
 

@@ -1,4 +1,4 @@
-"""The call that a generated file is made for: the tensors among its inputs, and how its results are put together."""
+"""Describe the call of a generated file: the tensors among its inputs, and the structure of its results."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from fx_lsp.tracer.source.names import identifier
 
 @dataclass(frozen=True)
 class GraphInput:
-    """A tensor that a graph takes, with the expression for it.
+    """Hold a tensor that a graph takes, with its expression.
 
-    `outside` is its name in the user's file where the function reads it from there, "" for arguments and what `self`
-    holds.
+    `outside` is its name in the user's file if the function reads it from there, "" for arguments and attributes of
+    `self`.
     """
 
     expression: str
@@ -37,11 +37,11 @@ class GraphInput:
 
 @dataclass(frozen=True)
 class ForwardResults:
-    """The results of a forward graph, by what becomes of them.
+    """Hold the results of a forward graph, by use.
 
-    `changed` are inputs, by number, that the first results are new values of; `positions` the results that the user's
-    function returns, in order, of `total` that are not kept for backward; `tangents` the results whose gradients
-    backward takes, in order, or None where that is not known.
+    `changed` are inputs, by number, whose new values are the first results; `positions` are the results that the user's
+    function returns, in order, of `total` that are not saved for backward; `tangents` are the results whose gradients
+    backward takes, in order, or None if unknown.
     """
 
     changed: tuple[int, ...]
@@ -51,7 +51,7 @@ class ForwardResults:
 
 
 def graph_inputs(call: Call, captured: Captured, graph: fx.Graph, parameters: Signature) -> list[GraphInput]:
-    """Return the tensors that a graph takes, in order. Raises ValueError where they are not the user's own."""
+    """Return the tensors that a graph takes, in order. Raises ValueError if they are not the user's own."""
     assert captured.names is not None
     arguments = [(path, value) for name, v in parameters.values for path, value in leaves(v, name)]
     paths = {id(value): path for path, value in reversed(arguments) if isinstance(value, torch.Tensor)}
@@ -80,7 +80,7 @@ def graph_inputs(call: Call, captured: Captured, graph: fx.Graph, parameters: Si
 
 
 def same_tensors(parameters: Signature) -> list[str]:
-    """Return lines that refuse different tensors where the trace had one tensor twice."""
+    """Return lines that reject different tensors where the trace had one tensor twice."""
     first: dict[int, str] = {}
     lines: list[str] = []
     for name, value in parameters.values:
@@ -99,7 +99,7 @@ def same_tensors(parameters: Signature) -> list[str]:
 
 
 def _held_names(call: Call) -> set[str]:
-    """Return the names of the tensors that the module holds whose method is called."""
+    """Return the names of the tensors in the module of the called method."""
     module = call.modules.get("")
     if module is None:
         return set()
@@ -116,7 +116,9 @@ def _dotted(name: str) -> str:
 
 
 def results_of(captured: Captured, graph: fx.Graph) -> ForwardResults:
-    """Describe the results of a forward graph. Raises ValueError where the function does what a file cannot do."""
+    """Return the description of a forward graph's results. Raises ValueError for features that a file does not
+    support.
+    """
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     total = len(output.args[0]) - len(captured.saved)  # pyright: ignore[reportArgumentType]
     described = descriptor(output)
@@ -155,7 +157,7 @@ def _index(item: Any) -> int:
 
 @dataclass
 class ResultText:
-    """The result of a function as text, with what the file needs for that: imports, and classes that it defines."""
+    """Hold the result of a function as text, with the imports and class definitions that it needs."""
 
     text: str
     imports: tuple[str, ...] = ()
@@ -163,7 +165,7 @@ class ResultText:
 
 
 def size_texts(inputs: Sequence[GraphInput], graph: fx.Graph, positions: Sequence[int]) -> dict[Any, str]:
-    """Return expressions for sizes that have names: of an argument that has one, or of a result, `out[0].shape[1]`."""
+    """Return expressions for named sizes: of an argument, or of a result, `out[0].shape[1]`."""
     tensors = [(item.expression, item.item.tensor) for item in inputs]
     output: Any = next(n for n in reversed(graph.nodes) if n.op == "output").args[0]
     results = [(f"out[{p}]", output[p].meta.get("val")) for p in positions if isinstance(output[p], fx.Node)]
@@ -176,7 +178,7 @@ def size_texts(inputs: Sequence[GraphInput], graph: fx.Graph, positions: Sequenc
 
 
 def returned(result: Any, positions: Sequence[int], sizes: Mapping[Any, str]) -> ResultText:
-    """Write the result of the user's function: its containers around `out[0]`, `out[1]`, …, and what else they hold."""
+    """Return the text of the user function's result: its containers around `out[0]`, `out[1]`, …, and other values."""
     writer = _ResultWriter(iter(positions), sizes)
     text = writer.text(result)
     return ResultText(text, tuple(writer.imports), tuple(writer.classes.values()))
@@ -184,7 +186,7 @@ def returned(result: Any, positions: Sequence[int], sizes: Mapping[Any, str]) ->
 
 @dataclass
 class _ResultWriter:
-    """Writes a result; `positions` are those of its tensors in `out`, in order, `sizes` expressions for sizes."""
+    """Write a result; `positions` are those of its tensors in `out`, in order, `sizes` expressions for sizes."""
 
     positions: Iterator[int]
     sizes: Mapping[Any, str]
@@ -192,7 +194,7 @@ class _ResultWriter:
     classes: dict[str, str] = field(default_factory=dict[str, str])
 
     def text(self, value: Any) -> str:
-        """Return a value as text. Raises ValueError for one that has none."""
+        """Return a value as text. Raises ValueError for one without text."""
         match value:
             case torch.Tensor():
                 return f"out[{next(self.positions)}]"
@@ -215,14 +217,14 @@ class _ResultWriter:
         return text
 
     def _named_tuple(self, value: Any) -> str:
-        """Return a named tuple, whose class the file defines."""
+        """Return a named tuple as text; the file defines its class."""
         self.imports["from collections import namedtuple"] = None
         kind, names = type(value).__name__, ", ".join(f'"{name}"' for name in value._fields)
         self.classes[kind] = f'{kind} = namedtuple("{kind}", [{names}])'
         return f"{kind}({', '.join(f'{n}={self.text(v)}' for n, v in zip(value._fields, value, strict=True))})"
 
     def _fields(self, fields: Mapping[Any, Any], is_dict: bool) -> str:
-        """Return what has fields as a dictionary, or as a namespace where all of them are attributes."""
+        """Return an object with fields as a dictionary, or as a namespace if all of them are attributes."""
         parts = [(key, self.text(value)) for key, value in fields.items()]
         if is_dict or not all(isinstance(key, str) and key.isidentifier() for key in fields):
             return "{" + ", ".join(f"{literal(key) or repr(key)}: {part}" for key, part in parts) + "}"
@@ -239,7 +241,7 @@ class _ResultWriter:
 
 
 def tensor_checks(inputs: Sequence[GraphInput], refused: bool) -> list[str]:
-    """Return lines that refuse tensors that the kernels are not made for; `refused`: none may need a gradient."""
+    """Return lines that reject tensors that the kernels do not support; `refused`: none may require a gradient."""
     lines: list[str] = []
     sizes_by_symbol: dict[Any, str] = {}
     for number, item in enumerate(inputs):
@@ -261,7 +263,7 @@ def tensor_checks(inputs: Sequence[GraphInput], refused: bool) -> list[str]:
 
 
 def _checked_sizes(tensor: torch.Tensor, text: str, sizes_by_symbol: dict[Any, str]) -> list[str]:
-    """Return the sizes that a tensor must have, `None` for any; those that this one defines join `sizes_by_symbol`."""
+    """Return the required sizes of a tensor, `None` for any; sizes that it defines are added to `sizes_by_symbol`."""
     sizes: list[str] = []
     for dim, size in enumerate(map(expression, tensor.shape)):
         if size.is_Integer:

@@ -1,4 +1,4 @@
-"""The file of Triton kernels for a target."""
+"""Generate the file of Triton kernels for a target."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 TRITON = "triton"
-"""The stage, and the work that makes it."""
+"""The stage, and the work that produces it."""
 
 MAX_CALL_DEPTH = 20_000
-"""The depth to which functions may call each other; the stack of a process has room for so many."""
+"""The recursion limit, for which the process's stack is large enough."""
 
 
 @dataclass(frozen=True)
 class KernelFile:
-    """A generated file, the graphs that it computes, what their nodes are called, and their sizes with names."""
+    """Hold a generated file, its graphs, the names of their nodes, and their named sizes."""
 
     generated: GeneratedFile
     graphs: tuple[fx.Graph, ...]
@@ -63,8 +63,9 @@ class KernelFile:
 
 
 def triton(traced: TracedCall) -> Ledger:
-    """Return the kernels of a target, with remarks on what has none: their lines are those of the file under the name
-    that it has as a document. Raises ValueError where there cannot be any kernels."""
+    """Return the kernels of a target, with remarks on operations without one, at lines of the file's document. Raises
+    ValueError if there cannot be any kernels.
+    """
     ledger, file = Ledger(), kernels(traced)
     ledger.add(triton_stage(file), "")
     for number, call in file.generated.calls():
@@ -74,13 +75,14 @@ def triton(traced: TracedCall) -> Ledger:
 
 
 def file_name(target: str) -> str:
-    """Return the name that the file of a target's kernels has as a document."""
+    """Return the document name of the file of a target's kernels."""
     return f"{target}.{TRITON}.py"
 
 
 def triton_stage(file: KernelFile) -> Stage:
-    """Return the text of the kernels, with the operations that its lines compute. Where both graphs have a node of one
-    name, which is saved for backward, it is forward's."""
+    """Return the text of the kernels, with the operations of its lines. If both graphs have a node of one name, which
+    is saved for backward, it is forward's.
+    """
     lines = file.generated.nodes
     computed = {node for node in lines if node is not None}
     nodes_by_name: dict[str, Node] = {}
@@ -94,8 +96,9 @@ def triton_stage(file: KernelFile) -> Stage:
 
 
 def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None) -> tuple[Captured, Graphs]:
-    """Capture a target once more, for kernels: forward and backward, parted by the pipeline, or the one for inference,
-    which no rewrite has seen yet."""
+    """Capture a target again, for kernels: forward and backward, split by the pipeline, or the inference graph before
+    any rewrite.
+    """
     graphs = Graphs(read_choices(traced.options), watch=watch)
     with forbid_effects(), attention_decomposed():
         captured = capture(
@@ -114,7 +117,7 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
 
 
 def kernels(traced: TracedCall) -> KernelFile:
-    """Generate the file of a target. Raises ValueError where there cannot be any."""
+    """Return the generated file of a target. Raises ValueError if there cannot be any."""
     names = traced.new_names()
     captured, graphs = captured_graphs(traced, names)
     forward = captured.inference or captured.forward
@@ -137,7 +140,7 @@ def kernels(traced: TracedCall) -> KernelFile:
 
 @contextmanager
 def deep_recursion() -> Generator[None, None, None]:
-    """Inside, functions may call each other as deeply as operations of a graph follow on each other."""
+    """Allow recursion inside as deep as the chain of operations of a graph."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, MAX_CALL_DEPTH))
     try:
@@ -147,7 +150,7 @@ def deep_recursion() -> Generator[None, None, None]:
 
 
 def hints_of(captured: Captured) -> dict[str, int]:
-    """Return the sizes that have names, with the number that each counts as where one is needed."""
+    """Return the named sizes, with the hint of each."""
     sizes = [s for item in captured.inputs for s in item.tensor.shape if isinstance(s, torch.SymInt)]
     return {expression(s).name: size_hint(s) for s in sizes if expression(s).is_Symbol}
 
@@ -167,12 +170,14 @@ def function_name(target: str, kind: TargetKind) -> str:
 
 
 def _parameters(call: Call) -> list[str]:
-    """Return the parameters that are no tensors: nothing else may have their names."""
+    """Return the parameters that are not tensors: their names are reserved."""
     return [name for name, value in signature(call).values if not isinstance(value, torch.Tensor)]
 
 
 def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: str) -> FileSpec:
-    """Describe the function `name` of a file: its parameters and results, as the user has them, and its checks."""
+    """Return the description of the function `name` of a file: its parameters and results, as in the user's code, and
+    its checks.
+    """
     call = traced.call
     parameters = signature(call)
     inputs = graph_inputs(call, captured, graph, parameters)
@@ -206,7 +211,8 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
 
 def _description(inputs: Sequence[GraphInput], name: str, replaces: str, missing: str) -> list[str]:
     """Return the lines that describe the function `name`: its inputs, the method that it `replaces`, and why its
-    comparison with the original is `missing`."""
+    comparison with the original is `missing`.
+    """
     width = max((len(i.expression) for i in inputs), default=0)
     lines = [f"    {i.expression:<{width}}  {spec_of(i.item.tensor)}" for i in inputs]
     if lines:

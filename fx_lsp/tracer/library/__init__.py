@@ -1,1 +1,1 @@
-"""The engine for scripts and notebooks: callables as they are in memory, and graphs that run."""
+"""Provide the engine for scripts and notebooks: callables in memory, and graphs that run."""

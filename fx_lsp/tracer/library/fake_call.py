@@ -1,4 +1,4 @@
-"""Any callable with the values it would be called with, as a call on fake tensors that AOTAutograd can take."""
+"""Convert any callable with its arguments to a call on fake tensors for AOTAutograd."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fx_lsp.tracer.source.provenance import Sources
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a trace; the public functions say what each of them means."""
+    """Hold the options of a trace; the public functions document each."""
 
     requires_grad: Sequence[bool] | None = None
     decompositions: Mapping[Any, Callable[..., Any]] | Literal["core"] | None = None
@@ -40,7 +40,7 @@ class Options:
     partition_fn: Callable[..., Any] | None = None
 
     def table(self) -> dict[Any, Callable[..., Any]] | None:
-        """Return the decompositions by overload. Raises ValueError for a name that is none."""
+        """Return the decompositions by overload. Raises ValueError for an unknown name."""
         if self.decompositions is None:
             return None
         if isinstance(self.decompositions, str):
@@ -58,22 +58,25 @@ class Options:
 
 @dataclass
 class Fakes:
-    """A fake tensor for each input. One that is given twice with the same wish is one fake tensor as well."""
+    """Hold a fake tensor for each input. A tensor passed twice with the same `requires_grad` is one fake tensor as
+    well.
+    """
 
     mode: FakeTensorMode
     symbols: Symbols | None
     _by_key: dict[tuple[int, bool], torch.Tensor] = field(default_factory=dict[tuple[int, bool], torch.Tensor])
 
     def of(self, name: str, tensor: torch.Tensor, requires_grad: bool, is_held: bool) -> torch.Tensor:
-        """Return the fake of a tensor, which has no history.
+        """Return the fake of a tensor, without its history.
 
-        It shares memory with the fakes of tensors that share memory with `tensor`. What would not require a gradient by
-        itself is no leaf: it may be written into, as an activation may.
+        It shares memory with the fakes of tensors that share memory with `tensor`. A tensor that does not itself
+        require a gradient is not a leaf, so that it may be written into, like an activation.
         """
         key = id(tensor), requires_grad
         if key not in self._by_key:
             fake = tensor if isinstance(tensor, FakeTensor) else self._fake(name, tensor, is_held)
-            fake = fake.clone() if fake.is_inference() else fake.data  # unlike detach(), with a version of its own
+            # unlike detach(), `data` has a separate version counter
+            fake = fake.clone() if fake.is_inference() else fake.data
             if requires_grad:
                 fake.requires_grad_()
                 if not (tensor.requires_grad and tensor.is_leaf):
@@ -94,7 +97,7 @@ class Fakes:
 
 
 class _Activation(torch.autograd.Function):
-    """The same tensor as the result of an operation."""
+    """Return the same tensor as the result of an operation."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
@@ -107,10 +110,10 @@ class _Activation(torch.autograd.Function):
 
 @dataclass
 class FakeCall:
-    """A callable that can be captured, once inside of `tracing`.
+    """Hold a callable that can be captured, once inside of `tracing`.
 
-    `apart` are the positions of results that share memory with an input or another result: they are cloned so that
-    each has a gradient of its own.
+    `apart` are the positions of results that share memory with an input or another result: they are cloned so that each
+    has its own gradient.
     """
 
     call: Call
@@ -134,7 +137,7 @@ class FakeCall:
 
     @contextmanager
     def refusing_shared_writes(self) -> Generator[None, None, None]:
-        """Raises ValueError where the code inside writes into an input that shares memory with another one."""
+        """Raise ValueError if the code inside writes into an input that shares memory with another one."""
         every = [*(held.tensor for held in self.call.held()), *(tensor for _, tensor in self.call.arguments())]
         different = {id(tensor): tensor for tensor in every}.values()
         places = Counter(memory(tensor) for tensor in different)
@@ -147,7 +150,7 @@ class FakeCall:
 
     @contextmanager
     def lifted(self, touched: frozenset[int]) -> Generator[None, None, None]:
-        """Inside, the real tensors with those ids that the code finds by itself are inputs too."""
+        """Make the real tensors with those ids, which the code reads itself, inputs as well, inside."""
         self.call.touched = touched
         lifted = [held for held in self.call.held() if id(held.tensor) in touched]
         fakes = [self.fakes.of(h.name, h.tensor, h.tensor.requires_grad, True) for h in lifted]
@@ -160,11 +163,11 @@ class FakeCall:
 def tracing(
     fn: Callable[..., Any], example_inputs: Sequence[Any], options: Options, differentiate: bool, rehearsed: bool
 ) -> Generator[FakeCall, None, None]:
-    """Inside, the modules of `fn` hold fake tensors and the call can be run and captured; afterwards all is as before.
+    """Yield the call of `fn`, whose modules hold fake tensors inside; afterwards everything is restored.
 
-    It must run once, in its `mode`, before one that is `rehearsed` may be captured.
+    It must run once, in its `mode`, before a `rehearsed` one may be captured.
 
-    Raises ValueError where inputs and options do not fit together.
+    Raises ValueError if inputs and options do not fit together.
     """
     if not isinstance(cast("Any", example_inputs), (list, tuple)):
         raise ValueError(f"example_inputs is a list or tuple of arguments, and not {type(example_inputs).__name__}")
@@ -208,7 +211,7 @@ def tracing(
 
 @contextmanager
 def _as_written() -> Generator[None, None, None]:
-    """Inside, what is under `torch.compile` runs as it is written."""
+    """Run code under `torch.compile` as written inside."""
     with torch.compiler.set_stance("force_eager"), torch._dynamo.config.patch(error_on_nested_fx_trace=False):
         yield
 
@@ -216,7 +219,8 @@ def _as_written() -> Generator[None, None, None]:
 def with_results_apart(fake_call: FakeCall) -> Call:
     """Return the call with a clone of each result that shares memory; the results must be tensors in lists or tuples.
 
-    AOTAutograd gives no gradient of its own to a view of an input: autograd would replay the view outside of the graph.
+    AOTAutograd computes no separate gradient for a view of an input: autograd would replay the view outside of the
+    graph.
     """
     call, apart = fake_call.call, fake_call.apart
 
@@ -238,7 +242,7 @@ def with_results_apart(fake_call: FakeCall) -> Call:
 
 
 def check_result(result: Any, name: str) -> None:
-    """Raise ValueError for a result that is no tensor, list or tuple, or that holds no tensor."""
+    """Raise ValueError for a result that is not a tensor, list or tuple, or that contains no tensor."""
     if not isinstance(result, (torch.Tensor, list, tuple)):
         raise ValueError(f"{name} returns {_a(type(result))}: return a tensor, or a list or tuple of tensors")
     if not any(True for _ in tensors_in(result, "")):
@@ -257,7 +261,7 @@ def _a(kind: type) -> str:
 
 
 def _with_static(fn: Callable[..., Any], fixed: Mapping[int, Any], stand_ins: StandIns) -> Callable[..., Any]:
-    """Return `fn` of the other arguments alone, with stand-ins for the real tensors that it finds by itself."""
+    """Return `fn` as a function of the other arguments, with stand-ins for the real tensors that it reads itself."""
 
     def function(*args: Any) -> Any:
         rest = iter(args)
@@ -308,7 +312,7 @@ def _flags(call: Call, wanted: Sequence[bool] | None, static: frozenset[int]) ->
 
 
 def _can_require_grad(tensor: torch.Tensor) -> bool:
-    """Return True if AOTAutograd has a gradient of it; it has none of sparse tensors."""
+    """Return True if AOTAutograd computes its gradient; it computes none for sparse tensors."""
     return (tensor.is_floating_point() or tensor.is_complex()) and tensor.layout is torch.strided
 
 

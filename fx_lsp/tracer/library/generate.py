@@ -1,4 +1,4 @@
-"""Callables to what the library returns: AOTAutograd's graphs themselves, or the model that an editor shows."""
+"""Generate the results of the library from callables: AOTAutograd's graphs, or the model that an editor shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fx_lsp.tracer.stages.ledger import count_ops
 
 
 def inference(fn: Callable[..., Any], example_inputs: Sequence[Any], options: Options) -> torch.fx.Graph:
-    """Return the inference graph of `fn`. Raises ValueError where there is none, and what `fn` raises."""
+    """Return the inference graph of `fn`. Raises ValueError if there is none, and the errors of `fn`."""
     _rehearse(fn, example_inputs, options, differentiate=False)
     with tracing(fn, example_inputs, options, differentiate=False, rehearsed=True) as fake_call:
         captured = _captured(fake_call, with_results_apart(fake_call), options)
@@ -36,7 +36,7 @@ def inference(fn: Callable[..., Any], example_inputs: Sequence[Any], options: Op
 def forward_and_backward(
     fn: Callable[..., Any], example_inputs: Sequence[Any], options: Options
 ) -> tuple[torch.fx.Graph, torch.fx.Graph]:
-    """Return both graphs of `fn`. Raises ValueError where there are none, and what `fn` raises."""
+    """Return both graphs of `fn`. Raises ValueError if there are none, and the errors of `fn`."""
     _rehearse(fn, example_inputs, options, differentiate=True)
     with tracing(fn, example_inputs, options, differentiate=True, rehearsed=True) as fake_call:
         name = fake_call.origin.name
@@ -57,7 +57,7 @@ def forward_and_backward(
 def traced(fn: Callable[..., Any], inputs: Sequence[Any], options: Options) -> tuple[Trace, tuple[Stage, ...]]:
     """Return the model of a call and its stages, as for an editor.
 
-    Raises ValueError, and whatever `fn` or AOTAutograd raises.
+    Raises ValueError, and the errors of `fn` and AOTAutograd.
     """
     started = time.perf_counter()
     run, touched = _watched(fn, inputs, options)
@@ -90,7 +90,7 @@ def traced(fn: Callable[..., Any], inputs: Sequence[Any], options: Options) -> t
 
 
 def _rehearse(fn: Callable[..., Any], example_inputs: Sequence[Any], options: Options, differentiate: bool) -> None:
-    """Run `fn` on fake tensors, which shows errors of `fn` as they are, what it returns, and what it writes into."""
+    """Run `fn` on fake tensors, to raise its errors directly, and to check its results and writes."""
     with tracing(fn, example_inputs, options, differentiate, rehearsed=False) as fake_call:
         with _explained(fake_call), fake_call.refusing_shared_writes(), fake_call.mode:
             result = fake_call.call.run()
@@ -98,7 +98,7 @@ def _rehearse(fn: Callable[..., Any], example_inputs: Sequence[Any], options: Op
 
 
 def _watched(fn: Callable[..., Any], inputs: Sequence[Any], options: Options) -> tuple[Run, frozenset[int]]:
-    """Run `fn`; return what its expressions hold, and the ids of the real tensors that the code finds by itself."""
+    """Run `fn`; return the values of its expressions, and the ids of the real tensors that the code reads itself."""
     with tracing(fn, inputs, options, differentiate=True, rehearsed=False) as fake_call:
         fake_call.stand_ins.writable = True
         origin = fake_call.origin
@@ -129,7 +129,7 @@ def _captured(
 
 @contextmanager
 def _explained(fake_call: FakeCall) -> Generator[None, None, None]:
-    """Code that needs the values of tensors is a ValueError that says where; other errors are as they are."""
+    """Convert errors on unavailable values of tensors to ValueError with the place; other errors pass."""
     try:
         yield
     except Exception as error:

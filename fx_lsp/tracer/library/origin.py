@@ -1,4 +1,4 @@
-"""The origin of a callable: its file and its name there; and the function under its wrappers."""
+"""Find the origin of a callable: its file and its name there; and the function under its wrappers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fx_lsp.tracer.source.provenance import Sources
 
 @dataclass(frozen=True)
 class Origin:
-    """The place where a callable is written: a file or notebook cell, its qualified name there, and the whole text.
+    """Hold the place of a callable's definition: a file or notebook cell, its qualified name there, and the whole text.
 
-    `definition` is what runs: `Block.forward` of the module `Block`.
+    `definition` is the code that runs: `Block.forward` of the module `Block`.
     """
 
     file: str
@@ -56,7 +56,7 @@ def origin_of(fn: Any) -> Origin:
 
 
 class SessionSources(Sources):
-    """Sources among which all that is typed into a session is the user's own code, whichever cell it stands in."""
+    """Treat all code typed into a session as the user's own, in any cell."""
 
     def __init__(self, origin: Origin) -> None:
         super().__init__(origin.file, _package_of(origin.file))
@@ -66,7 +66,7 @@ class SessionSources(Sources):
 
 
 def _package_of(file: str) -> str | None:
-    """Return the folder of the installed package that `file` belongs to."""
+    """Return the folder of the installed package of `file`, or None."""
     for kind in ("site-packages", "dist-packages"):
         root, folder, inside = file.partition(f"{os.sep}{kind}{os.sep}")
         if folder and os.sep in inside:
@@ -82,7 +82,7 @@ def uncompiled(fn: Any) -> Any:
 
 
 def module_of(fn: Any) -> nn.Module | None:
-    """Return the module that `fn` is, or is a method of."""
+    """Return the module that `fn` is, or is a method of; None for any other."""
     while isinstance(fn, partial):
         fn = fn.func
     owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
@@ -90,7 +90,7 @@ def module_of(fn: Any) -> nn.Module | None:
 
 
 def parameter_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """Return the names of the first `count` positional parameters: `x`, `xs[0]`, or `arg0` where `fn` does not tell."""
+    """Return the names of the first `count` positional parameters: `x`, `xs[0]`, or `arg0` if `fn` has no signature."""
     try:
         parameters = list(inspect.signature(getattr(fn, "forward", fn)).parameters.values())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""AOTAutograd's graphs as a library returns them: readable names, no `detach`, and a module with their constants."""
+"""Finish AOTAutograd's graphs for the library: readable names, no `detach`, and a module with their constants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def inference_graph(captured: Captured) -> torch.fx.Graph:
 
 
 def forward_and_backward_graphs(captured: Captured, apart: Collection[int]) -> tuple[torch.fx.Graph, torch.fx.Graph]:
-    """Return the two graphs of a capture: what forward returns last is what backward takes first, in that order.
+    """Return the two graphs of a capture: the last results of forward are the first inputs of backward, in that order.
 
     `apart` are the positions of the results that were cloned for the trace.
     """
@@ -42,7 +42,7 @@ def forward_and_backward_graphs(captured: Captured, apart: Collection[int]) -> t
     assert names is not None
     wishes = {p.name: names[v] for p, v in zip(saved, _results(forward)[first:], strict=True)}
     for gradient, item in zip(_results(backward), captured.inputs, strict=True):
-        if isinstance(gradient, torch.fx.Node):  # a torch without descriptors does not say what it is
+        if isinstance(gradient, torch.fx.Node):  # a torch without descriptors does not describe it
             wishes.setdefault(gradient.name, f"grad_{identifier(item.name)}")
     return _copied(captured.forward, captured, {}), _copied(captured.backward, captured, wishes)
 
@@ -56,7 +56,7 @@ def _return(graph: torch.fx.Graph, results: Sequence[Any]) -> None:
 
 
 def _reorder_saved(forward: torch.fx.Graph, saved: Sequence[torch.fx.Node]) -> None:
-    """Have forward return what it saves in the order in which backward takes it (sizes come first there)."""
+    """Reorder the saved values in forward's results to the order of backward's inputs (sizes come first there)."""
     results = _results(forward)
     first = len(results) - len(saved)
     by_name = {value.name: value for value in results[first:]}
@@ -65,7 +65,7 @@ def _reorder_saved(forward: torch.fx.Graph, saved: Sequence[torch.fx.Node]) -> N
 
 
 def _unclone(forward: torch.fx.Graph, offset: int, apart: Collection[int]) -> None:
-    """Return in place of clones that were made for the trace what was cloned."""
+    """Return the originals in place of clones that were added for the trace."""
     results = _results(forward)
     for index in apart:
         clone = results[offset + index]
@@ -84,9 +84,9 @@ def _without_detach(graph: torch.fx.Graph) -> None:
 
 
 def _complete(graph: torch.fx.Graph, inputs: Sequence[FlatInput], backward: torch.fx.Graph | None = None) -> None:
-    """Add placeholders where AOTAutograd has one for an input that is passed twice and written into.
+    """Add placeholders if AOTAutograd has one for an input that is passed twice and written into.
 
-    The other has no gradient of its own.
+    The other has no separate gradient.
     """
     present = graph.find_nodes(op="placeholder")
     if len(present) == len(inputs):
@@ -110,7 +110,7 @@ def _complete(graph: torch.fx.Graph, inputs: Sequence[FlatInput], backward: torc
 
 
 def _copied(module: torch.fx.GraphModule, captured: Captured, wishes: Mapping[str, str]) -> torch.fx.Graph:
-    """Return the graph of `module` in the names of the source, in a module of its own that holds its attributes.
+    """Return the graph of `module` with the names of the source, in a new module with its attributes.
 
     `wishes` are the names of the nodes that backward takes.
     """
@@ -135,7 +135,7 @@ def _copied(module: torch.fx.GraphModule, captured: Captured, wishes: Mapping[st
 
 
 def _origin(node: torch.fx.Node, position: int, captured: Captured, name: str) -> tuple[str, str]:
-    """Return the kind of a placeholder, and its name as the user would write it."""
+    """Return the kind of a placeholder, and its name in source notation."""
     if captured.backward is None or node.graph is not captured.backward.graph:
         return captured.inputs[position].kind, captured.inputs[position].name
     return "tangent" if node.name.startswith("tangents") else "saved", name

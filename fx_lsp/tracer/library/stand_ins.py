@@ -1,4 +1,4 @@
-"""Real tensors that traced code finds by itself, such as the constants of a closure: fake ones stand in for them."""
+"""Replace real tensors that traced code reads itself, such as constants of a closure, by fake ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _VALUES = frozenset(
 
 
 class StandIns(TorchFunctionMode):
-    """Gives torch calls a fake tensor for each real one, so that none is computed with or written into.
+    """Pass a fake tensor to torch calls for each real one, so that none is computed with or written into.
 
-    `touched` are the ids of those real tensors. What only reads the value of one gets its value. Unless `writable`,
-    raises ValueError where the code writes into one: a graph cannot say so of a constant. What is `rehearsed` is known
-    not to write into them, and real tensors stay in place: those AOTAutograd takes as constants.
+    `touched` are the ids of those real tensors. Calls that only read a value get it. Unless `writable`, raises
+    ValueError if the code writes into one, because a graph cannot express that for a constant. A `rehearsed` call is
+    known not to write into them, and real tensors stay: AOTAutograd takes those as constants.
     """
 
     def __init__(self, mode: FakeTensorMode, rehearsed: bool) -> None:
@@ -78,5 +78,5 @@ class StandIns(TorchFunctionMode):
 
 
 def _is_real(value: Any) -> bool:
-    """Return True for data, and not for a tensor of a trace or of `torch.func`."""
+    """Return True for data, False for a tensor of a trace or of `torch.func`."""
     return type(value) in (torch.Tensor, nn.Parameter) and not is_functorch_wrapped_tensor(value)

@@ -1,1 +1,1 @@
-"""Passes on a target's graphs: the compiler's, and the user's own; a stage for each."""
+"""Run passes on a target's graphs: the compiler's, and the user's own; a stage for each."""

@@ -1,4 +1,4 @@
-"""`torch.compile` of a target, watched: every pass of Inductor on its own, up to the code that it generates."""
+"""Observe `torch.compile` on a target: every pass of Inductor separately, up to its generated code."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class _StopCompiling(BaseException):
-    """Leaves the compiler once everything was seen: nothing is compiled to machine code or run."""
+    """Leaves the compiler once everything was recorded: nothing is compiled to machine code or run."""
 
 
 @dataclass
 class InductorWatch:
-    """Writes to `ledger` what the compiler does with a target; with `code`, Inductor also generates its output code.
+    """Record in `ledger` the compiler's steps on a target; with `code`, Inductor also generates its output code.
 
-    `add_traced_stages` is called when AOTAutograd's own graphs have their turn.
+    `add_traced_stages` is called at the place of AOTAutograd's own graphs.
     """
 
     ledger: Ledger
@@ -49,7 +49,7 @@ class InductorWatch:
 
     @contextmanager
     def patched(self) -> Generator[None, None, None]:
-        """Inside, the compiler is watched."""
+        """Observe the compiler inside."""
         with ExitStack() as stack:
 
             def patch(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -69,7 +69,7 @@ class InductorWatch:
             yield
 
     def compile(self, graph: Any, examples: Sequence[Any]) -> None:
-        """Hand a graph to Inductor. What it raises is a note at the end of the stages that there are by then."""
+        """Pass a graph to Inductor. Its exception is a note after the stages so far."""
         try:
             with self.patched(), suppress(_StopCompiling):
                 compile_fx.compile_fx(graph, list(examples), inner_compile=self._inner)
@@ -87,7 +87,7 @@ class InductorWatch:
         return never
 
     def _group(self, original: Callable[..., Any], prepare: Callable[[fx.GraphModule], None], title: str) -> Any:
-        """Wrap one of Inductor's groups of passes: also what it does between those that it names."""
+        """Wrap one of Inductor's groups of passes, including its work between the named ones."""
 
         def run(graph: fx.GraphModule, *args: Any, **options: Any) -> Any:
             self.depth += 1
@@ -193,7 +193,7 @@ class InductorWatch:
 
 
 def watch_dynamo(watch: InductorWatch) -> None:
-    """Compile the target as `torch.compile(fullgraph=True)` does. Raises what Dynamo raises where it must break."""
+    """Compile the target as `torch.compile(fullgraph=True)` does. Raises Dynamo's error at a graph break."""
     call, names = watch.traced.call, watch.traced.new_names()
 
     def backend(graph: fx.GraphModule, examples: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The graphs of a target that a pass can be given: whole graph modules, under the names of the trace."""
+"""Provide the graphs of a target for passes: whole graph modules, with the names of the trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassGraph:
-    """A graph module of its own, which nothing else uses, and the `title` of its stage."""
+    """Hold an independent graph module, and the `title` of its stage."""
 
     module: fx.GraphModule
     names: Names
@@ -36,11 +36,11 @@ class NoGraph(ValueError):
 
 
 GRAPHS: dict[str, Callable[[TracedCall], PassGraph]] = {}
-"""The graphs that a pass can be run on, by the name of the stage."""
+"""The graphs that a pass can run on, by the name of the stage."""
 
 
 def pass_graph(traced: TracedCall, name: str) -> PassGraph:
-    """Return the graph `name` of a target. Raises NoGraph where there is none, and whatever capturing it raises."""
+    """Return the graph `name` of a target. Raises NoGraph if there is none, and the errors of its capture."""
     make = GRAPHS.get(name)
     if make is None:
         raise NoGraph(f"there is no graph {name!r} to run a pass on; there are {', '.join(GRAPHS)}")
@@ -95,7 +95,7 @@ def _captured(traced: TracedCall, title: str, decompositions: dict[Any, Callable
 
 
 def _part(traced: TracedCall, which: str, title: str) -> PassGraph:
-    """Return a graph of the differentiated target. Raises NoGraph where there is nothing to differentiate."""
+    """Return a graph of the differentiated target. Raises NoGraph if nothing is differentiable."""
     if traced.captured.inference is not None:
         why = "cannot be differentiated" if traced.captured.refused else "has nothing to differentiate"
         raise NoGraph(f"there is no {which} graph: {traced.request.name} {why}")
@@ -132,7 +132,7 @@ def example_values(graph: fx.Graph) -> list[Any]:
 
 
 class CannotRun(Exception):
-    """Running `node` raised, as `__cause__` says."""
+    """Running `node` raised `__cause__`."""
 
     def __init__(self, node: fx.Node) -> None:
         super().__init__(f"{node} cannot be run")
@@ -140,16 +140,16 @@ class CannotRun(Exception):
 
 
 def fill_values(module: fx.GraphModule, inputs: list[Any], mode: FakeTensorMode, same: Collection[fx.Node]) -> None:
-    """Give the nodes of a rewritten graph their values, but for those that are the `same` and read the same values.
+    """Set the values of the nodes in a rewritten graph, except of the `same` ones that read the same values.
 
-    Raises CannotRun where running a node on fake tensors raises.
+    Raises CannotRun if running a node on fake tensors raises.
     """
     with torch.no_grad():
         _Values(module, mode, same).propagate_dont_convert_inputs(*inputs)
 
 
 class _Values(FakeTensorProp):
-    """Runs the part of a graph that has to be run."""
+    """Run only the changed part of a graph."""
 
     def __init__(self, module: fx.GraphModule, mode: FakeTensorMode, same: Collection[fx.Node]) -> None:
         super().__init__(module, mode)

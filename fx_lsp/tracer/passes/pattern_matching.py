@@ -1,4 +1,4 @@
-"""Matches of a pattern or a partitioner in a graph, and near misses, with the reason why they are none."""
+"""Find matches of a pattern or a partitioner in a graph, and near misses with their reasons."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fx_lsp.tracer.capture.graphs import Names, arguments_of, target_name
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
 
 MAX_MISSES = 40
-"""The number of near misses that are shown."""
+"""The most near misses that are shown."""
 
 
 @dataclass(frozen=True)
 class Miss:
-    """A place that almost matches: the node where it begins, the one that does not fit, and why.
+    """Hold a place that almost matches: its first node, the misfit, and the reason.
 
-    `fits` is how many of the `of` nodes of the pattern fit, 0 of 0 for what is no pattern.
+    `fits` counts the fitting nodes out of the `of` nodes of the pattern; both are 0 without a pattern.
     """
 
     anchor: fx.Node
@@ -35,9 +35,9 @@ class Miss:
 
 @dataclass
 class Matches:
-    """Groups of nodes that matched, and the places that almost did; `inputs` is the number of a pattern's inputs.
+    """Hold groups of nodes that matched, and near misses; `inputs` is the number of a pattern's inputs.
 
-    `kind` is the word for one of them, `nothing` the end of a sentence where there is neither.
+    `kind` is the word for one match, `nothing` the end of a sentence if there is neither.
     """
 
     kind: str
@@ -49,7 +49,9 @@ class Matches:
 
 @dataclass
 class _MatchAttempt:
-    """The nodes that the matcher compares, outermost first, those that are the `same` operation, and the misfit."""
+    """Hold the nodes that the matcher compares, outermost first, those that are the `same` operation, and the
+    misfit.
+    """
 
     names: Names
     path: list[fx.Node] = field(default_factory=list[fx.Node])
@@ -91,14 +93,14 @@ def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[...
 
 
 def _is_part(node: fx.Node) -> bool:
-    """Return True if a node of a pattern stands for one of the graph, and not for any value."""
+    """Return True if a node of a pattern matches a specific node of the graph, not any value."""
     return node.op not in ("placeholder", "output")
 
 
 def rewriting_of(subject: Any, more: list[Any]) -> tuple[Any, Any, list[Callable[..., bool]]]:
     """Return pattern, replacement and filters of a tuple `(pattern, replacement, filters…)`, or of its separate parts.
 
-    Raises TypeError where there is no replacement.
+    Raises TypeError without a replacement.
     """
     parts = [*subject, *more] if isinstance(subject, (tuple, list)) else [subject, *more]
     if len(parts) < 2:
@@ -109,7 +111,7 @@ def rewriting_of(subject: Any, more: list[Any]) -> tuple[Any, Any, list[Callable
 
 
 def inputs_of(replacement: Any) -> int:
-    """Return the number of inputs that a pattern or a replacement has."""
+    """Return the number of inputs of a pattern or a replacement."""
     return sum(n.op == "placeholder" for n in _graph(replacement).nodes)
 
 
@@ -128,7 +130,7 @@ def _matcher(pattern: Any) -> SubgraphMatcher:
 def _try(
     matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, matched: set[fx.Node], attempt: _MatchAttempt, size: int
 ) -> Miss | None:
-    """Try the pattern at `node`, which is no match yet; return None where all of it fits."""
+    """Try the pattern at `node`, which is not a match; return None if all of it fits."""
     match = InternalMatch(anchors=[anchor])
     with _watched(matcher, attempt):
         whole = matcher._match_nodes(anchor, node, match)
@@ -146,7 +148,7 @@ def _try(
 
 
 def _similar(anchor: fx.Node, node: fx.Node) -> bool:
-    """Return True if two nodes are one operation, in whichever overload, as a function or a method."""
+    """Return True if two nodes are the same operation, in any overload, as a function or a method."""
     if anchor.op != node.op:
         return {anchor.op, node.op} == {"call_function", "call_method"} and _word(anchor) == _word(node)
     return anchor.target == node.target or _packet(anchor.target) == _packet(node.target)
@@ -161,7 +163,7 @@ def _word(node: fx.Node) -> str:
 
 
 class _watched:
-    """Notes in `attempt` where a matcher gives up."""
+    """Record in `attempt` where a matcher stops."""
 
     def __init__(self, matcher: Any, attempt: _MatchAttempt) -> None:
         self._matcher, self._attempt = matcher, attempt
@@ -258,7 +260,9 @@ def _graph_value(value: Any, names: Names) -> str:
 
 
 def partition(module: fx.GraphModule, support: Any) -> tuple[Matches, Callable[[], fx.GraphModule]]:
-    """Return the partitions of the nodes that `support` takes, with the other nodes, and a function that fuses them."""
+    """Return the partitions of the nodes that `support` accepts, with the other nodes, and a function that
+    fuses them.
+    """
     partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
     partitions = partitioner.propose_partitions()
     matches = Matches("partition")

@@ -1,4 +1,4 @@
-"""The stages of a target in the order in which the compiler makes them, each under the name that views have."""
+"""List the stages of a target in the compiler's order, under the names used in views."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _TITLES = {
 
 
 def pipeline(traced: TracedCall) -> Ledger:
-    """Return every stage of `torch.compile` with Inductor, with `code` its output code too; with `table` those of
+    """Return every stage of `torch.compile` with Inductor, and with `code` its output code; with `table` those of
     AOTAutograd with a table of decompositions (`core`, or `module.attribute`).
 
-    Where Dynamo would break the graph, AOTAutograd traces the Python code itself, and a note says so.
+    If Dynamo would break the graph, AOTAutograd traces the Python code itself, with a note.
     """
     table = traced.options.get("table", "inductor")
     return _compiled(traced) if table == "inductor" else _decomposed(traced, table)

@@ -1,4 +1,4 @@
-"""A pass of the user on a target: the graph that it leaves behind, and its exceptions, on its own lines."""
+"""Run a user's pass on a target: its resulting graph, and its exceptions, on its own lines."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 AUTOMATIC = ("inference", "torch")
-"""The graphs that a pass is tried on where none is named: the first that it changes or finds something in counts, else
-the first that it raises on, else the first."""
+"""The graphs that a pass is tried on by default: the first that it changes or matches counts, else the first that it
+raises on, else the first.
+"""
 
 
 class Wrong(Exception):
-    """A pass cannot be run, or leaves a graph behind that is none; the message says what is wrong."""
+    """A pass cannot run, or its result is not a valid graph; the message explains it."""
 
 
 @dataclass
 class Bench:
-    """A graph that passes work on, and the ledger that hears of it.
+    """Hold a graph that passes work on, and the ledger that records it.
 
-    `inputs` are the values of its placeholders, or None where one is unknown: then it is not run. `matched` is True
-    once a pattern matched anything; `running` is the name of what runs now and `code` its code where it is not the pass
-    itself; `stage` and `title` are those that it would make. `broken` is True where the last graph has a note on what
-    is wrong with it.
+    `inputs` are the values of its placeholders, or None if one is unknown: then it does not run. `matched` is True once
+    a pattern matched; `running` is the name of the running code and `code` its code object if it is not the pass
+    itself; `stage` and `title` are those of its result. `broken` is True if the last graph has a note on an error.
     """
 
     request: TraceRequest
@@ -63,11 +63,11 @@ class Bench:
     broken: bool = False
 
     def runs(self, name: str, stage: str, title: str) -> None:
-        """Note that a pass begins."""
+        """Record that a pass begins."""
         self.running, self.stage, self.title = name, stage, title
 
     def took(self, result: fx.GraphModule, origins: Origins | None = None) -> None:
-        """Note the graph module that the pass ends with. Raises Wrong where its graph is no good."""
+        """Record the resulting graph module of the pass. Raises Wrong if its graph is invalid."""
         self.module = result
         same = unchanged(self.lane.rows, result.graph, origins)
         try:
@@ -97,20 +97,20 @@ class Bench:
         return f"raised {text if text.startswith(kind) else f'{kind}: {text}'}"
 
     def _explained(self, error: BaseException) -> str:
-        """Return the message of an exception, with the names here of the nodes that it mentions."""
+        """Return the message of an exception, with the displayed names of the nodes in it."""
         text, shown = sentence(error).removesuffix(" of"), self._shown()
         named = [word for word in dict.fromkeys(re.findall(r"\w+", text)) if shown.get(word, word) != word]
         return f"{text} ({', '.join(f'{word} is {shown[word]}' for word in named)})" if named else text
 
     def _shown(self) -> dict[str, str]:
-        """Return the names here of the nodes before the pass, by torch's names."""
+        """Return the displayed names of the nodes before the pass, by torch's names."""
         return {row.node.name: self.lane.names[row.node] for row in self.lane.rows}
 
     def _called(self, node: fx.Node) -> str:
         return f"{self._shown().get(node.name, node.name)} = {target_name(node.target)}(…)"
 
     def _inputs_of(self, graph: fx.Graph, inputs: list[Any]) -> list[Any]:
-        """Return the values of a rewritten graph's inputs. Raises ValueError for one that has none."""
+        """Return the values of a rewritten graph's inputs. Raises ValueError for an input without one."""
         nodes = [n for n in graph.nodes if n.op == "placeholder"]
         if len(nodes) == len(inputs):
             return inputs
@@ -128,7 +128,7 @@ class Bench:
 def run_pass(traced: TracedCall) -> Ledger:
     """Return the stages of one pass on a target: the graph before it, and that after it, or after each of its steps.
 
-    `on` names the graph. Raises NoGraph where there is none.
+    `on` names the graph. Raises NoGraph if there is none.
     """
     source = traced.request.passes[0]
     wanted = traced.options.get("on")
@@ -149,7 +149,7 @@ def run_pass(traced: TracedCall) -> Ledger:
 
 @dataclass(frozen=True)
 class _PassRun:
-    """A pass on the graph `name`: whether something went wrong, and whether it changed or matched anything."""
+    """Hold a pass on the graph `name`: whether it failed, and whether it changed or matched anything."""
 
     name: str
     ledger: Ledger
@@ -171,7 +171,7 @@ def _run_on_graph(traced: TracedCall, source: PassSource, name: str) -> _PassRun
 
 
 def apply_configured(traced: TracedCall, ledger: Ledger) -> None:
-    """Run the passes that the project's settings name, one after the other, on the ATen graph of the target."""
+    """Run the passes in the project's settings, one after the other, on the ATen graph of the target."""
     if not traced.request.passes:
         return
     bench = _bench(traced, ledger, "inference")
@@ -188,7 +188,7 @@ def _bench(traced: TracedCall, ledger: Ledger, name: str) -> Bench:
 
 
 def run_on(bench: Bench, source: PassSource) -> bool:
-    """Run a pass on the bench's graph; False where something went wrong, which is said at the pass's line then."""
+    """Run a pass on the bench's graph; False if it failed, with a remark at the pass's line."""
     user_pass = source.found
     bench.runs(user_pass.name, f"pass:{user_pass.name}", f"{_KINDS[user_pass.kind]} {user_pass.name}")
     try:
@@ -202,7 +202,7 @@ def run_on(bench: Bench, source: PassSource) -> bool:
 
 
 def _load(request: TraceRequest, source: PassSource, name: str) -> Any:
-    """Load an object of the pass's file. Tensors of its top level are real: no model is meant to be there."""
+    """Return an object of the pass's file. Tensors at its top level are real: no model is expected there."""
     wanted = replace(
         request,
         file=source.found.file,
@@ -228,7 +228,7 @@ def _function(bench: Bench, subject: Any, more: list[Any]) -> None:
 def graph_module_of(result: Any, module: fx.GraphModule, name: str) -> fx.GraphModule:
     """Return the result of the pass `name` as a graph module; `None` and flags mean that it changed `module`.
 
-    Raises Wrong for what is no answer of a pass.
+    Raises Wrong for an invalid result.
     """
     result = getattr(result, "graph_module", result)
     if isinstance(result, tuple) and result and isinstance(result[0], (fx.GraphModule, fx.Graph)):
@@ -245,7 +245,7 @@ def graph_module_of(result: Any, module: fx.GraphModule, name: str) -> fx.GraphM
 
 
 def _instance(bench: Bench, subject: Any, *arguments: Any) -> Any:
-    """Return an object of a pass's class. Raises Wrong where its constructor needs more arguments."""
+    """Return an instance of a pass's class. Raises Wrong if its constructor needs more arguments."""
     try:
         inspect.signature(subject).bind(*arguments)
     except TypeError as error:
@@ -380,7 +380,7 @@ _KINDS = {
 def _blame(bench: Bench, user_pass: Pass, error: BaseException) -> None:
     """Add a remark on the exception of a pass, at its own line."""
     reason = error
-    while type(reason) is Exception and reason.__cause__ is not None:  # what a pass manager makes of an exception
+    while type(reason) is Exception and reason.__cause__ is not None:  # a pass manager wraps exceptions
         reason = reason.__cause__
     message = str(reason) if isinstance(reason, Wrong) else f"{bench.running} {bench.raised(reason)}"
     cause = reason.__cause__ if isinstance(reason, Wrong) and reason.__cause__ is not None else reason

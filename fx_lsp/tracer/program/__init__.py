@@ -1,1 +1,1 @@
-"""The user's program as it is loaded: what the target needs of it, without effects outside or what is missing."""
+"""Load the user's program: the part that the target needs, without outside effects and without missing resources."""

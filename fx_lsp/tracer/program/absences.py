@@ -1,6 +1,7 @@
-"""Run what comes before a training loop as far as it can be had: a statement that raises leaves its names absent.
+"""Run the code before a training loop as far as possible: a statement that raises leaves its names absent.
 
-Most of what stops such code is about data that is not here, and most of a step does not need it."""
+Most errors in such code are due to missing data, and most of a step does not need it.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +21,23 @@ from fx_lsp.tracer.run.state import variables_around
 from fx_lsp.tracer.source.likely_numbers import number_named, says_number
 
 _RECORD, _CAUGHT, _ERROR, _NUMBER, _ARGUMENT, _ITEMS = "absent", "caught", "error", "number", "argument", "items"
-"""Names of the code around statements. No identifier of the user's has a space in front."""
+"""Names in the code around statements. Identifiers of the user have no leading space."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LEFT = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal)
 
 
 class AbsentError(AttributeError):
-    """Something was done with a value that is absent; `__cause__` is what kept it from being there."""
+    """An absent value was used; `__cause__` is the error that made it absent."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"it needs what could not be had: {type(cause).__name__}: {cause}")
 
 
 class Absent:
-    """A placeholder for a value that is unavailable because of `cause`: whatever is done with it raises AbsentError.
+    """A placeholder for a value that is unavailable because of `cause`: any use of it raises AbsentError.
 
-    It `is_code` if it would have been imported. Then its attributes are unavailable in turn, and raise when they are
-    used: code that only passes `Kind.FIRST` on needs nothing of it.
+    It `is_code` if it would have been imported. Then its attributes are placeholders, too, and raise when they are
+    used: code that only passes `Kind.FIRST` on does not need them.
     """
 
     cause: BaseException
@@ -69,14 +70,14 @@ _MISSED: list[BaseException] = []
 
 
 def has_missed(cause: BaseException) -> bool:
-    """Return True if something was done with what could not be had because of an error, since that was last asked."""
+    """Return True if a value that is absent because of an error was used since the last call."""
     is_missed = any(error is cause for error in _MISSED)
     _MISSED.clear()
     return is_missed
 
 
 def backward_of(loss: Any) -> Any:
-    """A loss whose `backward` is called with no gradient; raises what that call raises, where it does."""
+    """Return a loss whose `backward` is called without a gradient; raises the errors of that call."""
     if not isinstance(loss, torch.Tensor):
         loss.backward  # noqa: B018
         return loss
@@ -89,21 +90,24 @@ def backward_of(loss: Any) -> Any:
 
 @dataclass
 class Absences:
-    """Collects what statements raise that are run with `tolerant`, and numbers that are made up for absent data."""
+    """Collect the errors of `tolerant` statements, and the numbers that are made up for absent data."""
 
     errors: list[BaseException] = field(default_factory=list[BaseException])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     def namespace(self, absent: Callable[[BaseException, bool], Any] | None = None) -> dict[str, Any]:
-        """The names that tolerant code needs; `absent` is asked what stands for what a statement that raises binds."""
+        """Return the names that tolerant code needs; `absent` returns the placeholder for a name that a failed
+        statement binds.
+        """
         caught = {f" {_CAUGHT}": (Exception, SystemExit), BACKWARD: backward_of}
         record = absent or self.record
         parts = {f" {_NUMBER}": self._number, f" {_ARGUMENT}": self._argument, f" {_ITEMS}": self._items}
         return {f" {_RECORD}": record, **parts, **caught}
 
     def _number(self, compute: Callable[[], Any], name: str) -> Any:
-        """Return a number of data, or one that its name suggests where the data is absent, or where the program adds it
-        to its options elsewhere."""
+        """Return a number of the data, or one that its name suggests if the data is absent, or if the program adds it
+        to its options elsewhere.
+        """
         try:
             return compute()
         except AttributeError as error:
@@ -113,15 +117,16 @@ class Absences:
             return self.numbers[name]
 
     def _argument(self, compute: Callable[[], Any], name: str) -> Any:
-        """Return what is passed to a function, which may be absent."""
+        """Return an argument of a function, which may be absent."""
         try:
             return compute()
         except Exception as error:
             return self.record(error, False)
 
     def _items(self, compute: Callable[[], Any], pattern: Any) -> Iterator[Any]:
-        """Yield what a loop goes over; where that cannot be had, one turn with what is absent in the form of `pattern`,
-        None for each variable."""
+        """Yield the items of a loop's iterable; if that fails, one absent item in the form of `pattern`, None for each
+        variable.
+        """
         empty = object()
         first: Any = empty
         rest: Iterator[Any] = iter(())
@@ -135,11 +140,11 @@ class Absences:
         yield from rest
 
     def tell(self) -> None:
-        """Have the numbers that were made up told with the trace."""
+        """Report the made-up numbers with the trace."""
         _MADE_UP.update(self.numbers)
 
     def record(self, error: BaseException, imported: bool) -> Absent:
-        """Return what stands for what a statement binds that raised an error."""
+        """Return the placeholder for the names that a failed statement binds."""
         self.errors.append(error)
         return Absent(error, imported)
 
@@ -149,19 +154,20 @@ def _in_form(pattern: Any, absent: Absent) -> Any:
 
 
 _MADE_UP: dict[str, int] = {}
-"""The numbers that were made up since they were last told."""
+"""The made-up numbers since the last report."""
 
 
 def numbers_note() -> list[str]:
-    """A sentence about the numbers that were made up since the last time, if there were any."""
+    """Return a sentence on the made-up numbers since the last report, if there were any."""
     numbers = ", ".join(f"{name}={number}" for name, number in _MADE_UP.items())
     _MADE_UP.clear()
     return [f"the data is not here, so that these are made up: {numbers}"] if numbers else []
 
 
 class _Parts(ast.NodeTransformer):
-    """Has expressions that are evidently numbers of data (`len(words)`, `x.shape[1]`) give one where that is absent,
-    and calls whose results are passed on (`Trainer(read(path))`) something absent where they raise."""
+    """Rewrite expressions that are evidently numbers of data (`len(words)`, `x.shape[1]`) to return one if the data is
+    absent, and calls whose results are passed on (`Trainer(read(path))`) to return a placeholder if they raise.
+    """
 
     def __init__(self, passes_absent: bool) -> None:
         self._names: list[str] = []
@@ -175,19 +181,19 @@ class _Parts(ast.NodeTransformer):
             self._names.pop()
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """Name what is assigned."""
+        """Rewrite with the name of the assigned variable."""
         return self._inside(_last_name(node.targets[0]) if not isinstance(node.targets[0], ast.Tuple) else "", node)
 
     def visit_keyword(self, node: ast.keyword) -> Any:
-        """Name what is passed."""
+        """Rewrite with the name of the keyword."""
         return self._inside(node.arg or "", node)
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
-        """Leave what runs later."""
+        """Skip code that runs later."""
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """Leave classes, whose names a function inside does not see."""
+        """Skip classes, whose names are invisible to an inner function."""
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -232,17 +238,17 @@ def _needs_its_function(node: ast.expr) -> bool:
 
 
 _OF_SEVERAL_NUMBERS = frozenset({"max", "min", "sum", "round", "abs"})
-"""Functions whose result is called what their arguments could be called."""
+"""Functions whose result can have the name of their argument."""
 _NUMBERS_OF_TENSORS = {"size": 1, "item": 0}
-"""The methods of tensors that give a number, with how many arguments."""
+"""The methods of tensors that return a number, with their number of arguments."""
 _COUNT = re.compile(
     r"^(n|num|nb)_|^n_?(class|feat)|(vocab|input|output|feature|hidden|image|img|pad|seq)_?(size|dim|len)$|_(idx|index)$"
 )
-"""What the attributes are called that are numbers of data."""
+"""The names of attributes that are numbers of data."""
 
 
 def _last_name(node: ast.AST) -> str:
-    """The name that comes last in an expression."""
+    """Return the last name in an expression."""
     names = [
         (part.end_lineno or 0, part.end_col_offset or 0, part.attr if isinstance(part, ast.Attribute) else part.id)
         for part in ast.walk(node)
@@ -253,11 +259,11 @@ def _last_name(node: ast.AST) -> str:
 
 
 def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast.Module:
-    """The module with each statement that raises leaving absent what it binds, at its top level and in the functions
-    that begin at some lines. Numbers of data that is absent are made up.
+    """Return the module, rewritten so that each statement that raises leaves its names absent, at its top level and in
+    the functions that begin at some lines. Numbers of absent data are made up.
 
-    With the `line` of a call, loops around it have a turn, and what is passed has to be there; else what is passed to a
-    function may be absent.
+    With the `line` of a call, loops around it run one iteration, and arguments have to be present; else arguments of
+    functions may be absent.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.For) and node.lineno < line <= (node.end_lineno or 0):
@@ -270,7 +276,7 @@ def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast
 def with_numbers(tree: ast.Module) -> ast.Module:
     """Return the module with guesses for numbers of missing data, at its top level and in its functions.
 
-    A loop over missing data has one iteration. Classes are left as they are; the tree is changed.
+    A loop over missing data has one iteration. Classes are not changed; the tree is modified.
     """
     _make_up(tree.body, _Parts(passes_absent=False))
     return ast.fix_missing_locations(tree)
@@ -287,14 +293,14 @@ def _make_up(block: list[ast.stmt], parts: _Parts) -> None:
 
 
 def without_lacking_names(tree: ast.Module) -> ast.Module:
-    """Return the module with each name that an import at its top level does not find left absent."""
+    """Return the module, rewritten so that names missing in an import at its top level are absent."""
     statements = [part for node in tree.body for part in _single_imports(node)]
     tree.body = [guarded(node) if _is_import(node) else node for node in statements]
     return ast.fix_missing_locations(tree)
 
 
 def _single_imports(node: ast.stmt) -> list[ast.stmt]:
-    """Return a statement for each name of an import, so that one which is not there leaves the others."""
+    """Return a statement for each name of an import, so that a missing one does not affect the others."""
     if not isinstance(node, ast.ImportFrom) or _is_future(node):
         return [node]
     return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
@@ -305,7 +311,7 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def _take_turn(loop: ast.For) -> None:
-    """Have a loop over what is absent run once."""
+    """Make a loop over an absent iterable run once."""
     nothing = ast.arguments([], [], None, [], [], None, [])
     arguments = [ast.Lambda(nothing, loop.iter), _pattern(loop.target)]
     call = ast.Call(ast.Name(f" {_ITEMS}", ast.Load()), arguments, [])
@@ -316,7 +322,7 @@ def _take_turn(loop: ast.For) -> None:
 
 
 def _pattern(target: ast.expr) -> ast.expr:
-    """Return the form of what a loop binds as an expression."""
+    """Return the structure of a loop's target as an expression."""
     if isinstance(target, (ast.Tuple, ast.List)):
         return ast.Tuple([_pattern(part) for part in target.elts], ast.Load())
     return ast.Constant(None)
@@ -342,7 +348,7 @@ def _tolerant_block(block: Sequence[ast.stmt], functions: Collection[int], parts
 
 
 def _inside(node: ast.stmt, functions: Collection[int], parts: _Parts) -> None:
-    """Make the functions that run only in part tolerant, also in classes."""
+    """Make the functions that only run in part tolerant, also in classes."""
     if isinstance(node, ast.ClassDef):
         for member in node.body:
             _inside(member, functions, parts)
@@ -355,10 +361,10 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def guarded(node: ast.stmt, is_whole: bool = False) -> ast.stmt:
-    """A statement that leaves absent what it binds, where it raises.
+    """Return a statement that leaves its names absent if it raises.
 
-    With `is_whole`, also what is bound inside of it already, the attributes and items that it assigns and what it
-    would add to a collection.
+    With `is_whole`, also the names that it has already bound, the attributes and items that it assigns and the items
+    that it would add to a collection.
     """
     imported = isinstance(node, (ast.Import, ast.ImportFrom))
     error = ast.Name(f" {_ERROR}", ast.Load())
@@ -383,7 +389,9 @@ _COLLECTING = frozenset({"append", "extend", "add", "insert", "appendleft"})
 
 
 def _absent_parts(node: ast.stmt, value: ast.expr) -> Iterator[ast.stmt]:
-    """Yield what makes absent the attributes and items that a statement assigns, and what it adds to collections."""
+    """Yield statements that make absent the attributes and items that a statement assigns, and its additions to
+    collections.
+    """
     if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
         filled = (collection for part in ast.walk(node) if (collection := _collection(part)) is not None)
         names = dict.fromkeys(target.id for target in filled if isinstance(target, ast.Name))
@@ -400,7 +408,7 @@ def _absent_parts(node: ast.stmt, value: ast.expr) -> Iterator[ast.stmt]:
 
 
 def _collection(node: ast.AST) -> ast.expr | None:
-    """Return `rows` of `rows.append(…)`."""
+    """Return `rows` for `rows.append(…)`; None for any other."""
     function = node.func if isinstance(node, ast.Call) else None
     return function.value if isinstance(function, ast.Attribute) and function.attr in _COLLECTING else None
 
@@ -410,7 +418,7 @@ def _if_possible(node: ast.stmt) -> ast.stmt:
 
 
 def _unless_bound(name: str, value: ast.expr) -> ast.stmt:
-    """Bind a name to a value, where it has none: a branch that raises leaves what was there before."""
+    """Return a statement that binds a name to a value if it is unbound: a branch that raises keeps an earlier value."""
     read = ast.Expr(ast.Name(name, ast.Load()))
     unbound = ast.ExceptHandler(
         ast.Name("NameError", ast.Load()), None, [ast.Assign([ast.Name(name, ast.Store())], value)]
@@ -428,14 +436,14 @@ def _bound(node: ast.stmt) -> list[str]:
 
 
 def _bound_attributes(node: ast.stmt) -> list[tuple[str, str]]:
-    """Return the attributes of variables that an assignment binds: `self`, `writer` of `self.writer = Writer()`."""
+    """Return the attributes of variables that an assignment binds: `self`, `writer` for `self.writer = Writer()`."""
     stored = node.targets if isinstance(node, ast.Assign) else []
     attributes = [part for part in stored if isinstance(part, ast.Attribute)]
     return [(part.value.id, part.attr) for part in attributes if isinstance(part.value, ast.Name)]
 
 
 def absent_names(function: FunctionType) -> Iterator[tuple[str, Absent]]:
-    """The names that a function reads of what is around it, and its defaults, that are absent."""
+    """Yield the absent values among the names that a function reads of its surroundings, and its defaults."""
     held = variables_around(function)
     held |= {name: function.__globals__.get(name) for name in _global_names(function)}
     held |= function.__kwdefaults__ or {}
@@ -443,7 +451,7 @@ def absent_names(function: FunctionType) -> Iterator[tuple[str, Absent]]:
 
 
 def _global_names(function: FunctionType) -> list[str]:
-    """Return the names that a function and those in it read of their module, in the order of the code."""
+    """Return the names that a function and its inner functions read of their module, in the order of the code."""
     names: dict[str, None] = {}
     waiting = [function.__code__]
     while waiting:

@@ -1,4 +1,4 @@
-"""Loaders of data as they are gone through while a program is run on fake tensors: one batch, of the first samples."""
+"""Iterate over data loaders while a program runs on fake tensors: one batch, of the first samples."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 
 @contextmanager
 def one_batch_each(and_last: bool = False) -> Generator[None, None, None]:
-    """Inside, a loader has one batch, of its first samples, that it draws in this process, `and_last` a second one that
-    is as large as its last; what splits data sets at random has real numbers to do so."""
+    """Give a loader one batch inside, of its first samples, loaded in this process; with `and_last` a second one as
+    large as its last. Random splits of data sets use real numbers.
+    """
     kind: Any = DataLoader
     sets: Any = sys.modules[Subset.__module__]
     before = kind.__iter__, sets.randperm
@@ -27,7 +28,7 @@ def one_batch_each(and_last: bool = False) -> Generator[None, None, None]:
 
 
 def _first_and_last(loader: Any) -> Iterator[Any]:
-    """Yield the batches of a loader that are unlike each other: a full one, and what is left."""
+    """Yield the distinct batches of a loader: a full one, and the remainder."""
     yield from _first_samples(loader)
     size, is_counted = loader.batch_size, IterableDataset not in type(loader.dataset).__mro__
     count = len(loader.sampler) if is_counted and size is not None else 0

@@ -1,4 +1,4 @@
-"""Devices that are not there: fake tensors are on them, and for compilers, which ask the device itself, on the CPU."""
+"""Handle missing devices: fake tensors are on them; for compilers, which query the device, they are on the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from fx_lsp.tracer.program.gpu.tensors import FAKE_KINDS, FakeGpu
 
 
 def known_devices() -> frozenset[str]:
-    """The types of devices that fake tensors can be on, and be differentiated: those that this process sees."""
+    """Return the types of devices on which fake tensors can be created and differentiated: those visible to this
+    process.
+    """
     visible = {"cpu", "meta"}
     if torch.cuda.is_available():
         visible.add("cuda")
@@ -28,7 +30,7 @@ def known_devices() -> frozenset[str]:
 
 
 class OnCpu(TorchFunctionMode):
-    """Puts on the CPU what is asked for on a device that is not `known`; `replaced` collects those devices' types."""
+    """Put tensors for a device that is not `known` on the CPU; `replaced` collects those devices' types."""
 
     def __init__(self, visible: frozenset[str]) -> None:
         super().__init__()
@@ -73,13 +75,13 @@ _MOVES = frozenset({"cuda", "xpu", "ipu", "hpu", "mtia"})
 
 @dataclass(frozen=True)
 class Devices:
-    """The modes that a trace runs in: `gpu` is None where there is one, or where tensors on it stand on the CPU."""
+    """Hold the modes of a trace: `gpu` is None if there is a GPU, or if its tensors are on the CPU."""
 
     on_cpu: OnCpu | None = None
     gpu: FakeGpu | None = None
 
     def notes(self) -> list[str]:
-        """Return what to tell the user of devices that are not there."""
+        """Return notes for the user on missing devices."""
         notes: list[str] = []
         if self.gpu is not None and self.gpu.kinds:
             kinds = " and ".join(sorted(self.gpu.kinds))
@@ -94,16 +96,16 @@ class Devices:
 
     @property
     def undecided(self) -> bool:
-        """Return True if code heard that there is no GPU, and put tensors on one or wanted one nevertheless."""
+        """Return True if code was told that there is no GPU, and used or queried one nevertheless."""
         return self.gpu is not None and self.gpu.denied and (self.gpu.wanted or bool(self.gpu.kinds))
 
 
 @contextmanager
 def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> Generator[Devices, None, None]:
-    """The modes to trace in; none where this process sees a GPU.
+    """Yield the modes to trace in; none if this process sees a GPU.
 
-    What `compiles` asks the device itself, so its tensors are on the CPU. `available` is what code hears that asks for
-    a GPU.
+    A compiler (`compiles`) queries the device itself, so its tensors are on the CPU. `available` is the answer to code
+    that asks for a GPU.
     """
     visible = known_devices()
     if "cuda" in visible:
@@ -111,9 +113,7 @@ def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> G
         return
     if compiles:
         original = FunctionalTensor.cuda
-        FunctionalTensor.cuda = lambda self, *args, **kwargs: (
-            self
-        )  # that of AOTAutograd asks which GPU is the current one
+        FunctionalTensor.cuda = lambda self, *args, **kwargs: self  # that of AOTAutograd queries the current GPU
         try:
             with OnCpu(visible) as on_cpu:
                 yield Devices(on_cpu)
@@ -127,7 +127,9 @@ def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> G
 
 @contextmanager
 def left(mode: OnCpu | None) -> Generator[None, None, None]:
-    """Inside, the mode is off where it has replaced nothing so far: Dynamo would trace through it, which shows."""
+    """Disable the mode inside if it has replaced nothing so far: Dynamo would trace through it, with visible
+    effects.
+    """
     if mode is None or mode.replaced:
         yield
         return

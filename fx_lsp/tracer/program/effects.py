@@ -1,7 +1,8 @@
-"""Keep traced code from changing anything outside its process: no files written, no network, no programs, no signals.
+"""Prevent traced code from changing anything outside its process: no files written, no network, no programs, no
+signals.
 
-A guard against accidents in code that was never meant to be run by an editor. It is no sandbox: native code can do
-what it likes.
+It guards against accidents in code that was never meant to run in an editor. It is not a sandbox: native code is
+unrestricted.
 """
 # pathlib would be slow here: the hook runs at every open.
 
@@ -20,7 +21,9 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 
 
 class EffectBlocked(RuntimeError):
-    """The code tried to affect something outside its process. `what` says it as a clause: "writes the file m.pt"."""
+    """The code tried to affect something outside its process. `what` describes it as a clause: "writes the
+    file m.pt".
+    """
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}, which is not done while tracing")
@@ -29,7 +32,7 @@ class EffectBlocked(RuntimeError):
 
 @dataclass(frozen=True)
 class Effects:
-    """Hold what was blocked so far, oldest first: also there where the code swallowed the exception."""
+    """Hold the effects blocked so far, oldest first, even if the code caught the exception."""
 
     blocked: list[str] = field(default_factory=list[str])
 
@@ -49,11 +52,12 @@ _installed: list[bool] = []
 
 @contextmanager
 def forbid_effects(reads: bool = True, imports: bool = False) -> Generator[Effects, None, None]:
-    """Inside the context (in all threads), what has an effect raises EffectBlocked before it happens.
+    """Make effects inside (in all threads) raise EffectBlocked before they happen.
 
-    Files under the temporary directory are free, but for the working directory and all below it. With `reads=False`
-    reading files is blocked too, but for Python's own and importable ones. With `imports`, while modules are imported,
-    libraries may keep caches and start programs: connections are blocked, and what changes the working directory.
+    Files under the temporary directory are free, except for the working directory and all below it. With `reads=False`
+    reading files is blocked too, except for Python's own and importable ones. With `imports`, while modules are
+    imported, libraries may keep caches and start programs: connections and changes of the working directory are
+    blocked.
     """
     if not _installed:
         _installed.append(True)
@@ -68,7 +72,7 @@ def forbid_effects(reads: bool = True, imports: bool = False) -> Generator[Effec
 
 @contextmanager
 def effects_allowed() -> Generator[None, None, None]:
-    """Inside, in the middle of code whose effects are forbidden, fx-lsp itself may have some."""
+    """Allow effects of fx-lsp itself inside, in the middle of code whose effects are forbidden."""
     rules = _active[:]
     _active.clear()
     try:
@@ -101,7 +105,9 @@ def _open(rules: _Rules, args: tuple[Any, ...]) -> str | None:
 
 
 def _on_path(clause: str, index: int = 0, directory: int | None = None) -> _Check:
-    """About the path `args[index]`, which is relative to the descriptor `args[directory]` where that is one."""
+    """Return a check of the path `args[index]`, which is relative to the descriptor `args[directory]`, if
+    there is one.
+    """
 
     def check(rules: _Rules, args: tuple[Any, ...]) -> str | None:
         base = args[directory] if directory is not None and directory < len(args) else None
@@ -125,7 +131,7 @@ def _program(index: int = 0) -> _Check:
 
 
 def _program_of(command: Any) -> str:
-    """The program of an argument vector; the command line where it is a shell's."""
+    """Return the program of an argument vector; the command line if it is a shell's."""
     if not isinstance(command, (list, tuple)):
         return _text(command)
     words = [_text(word) for word in cast("list[Any]", command)]
@@ -158,7 +164,7 @@ def _always(clause: str) -> _Check:
 
 
 _CHECKS: dict[str, tuple[Literal["file", "process", "network"], _Check]] = {
-    # event: (what it affects, what to say of it)
+    # event: (the affected resource, its description)
     "open": ("file", _open),
     "os.remove": ("file", _on_path("removes the file", 0, 1)),
     "os.rename": ("file", _rename),
@@ -194,7 +200,7 @@ _CHECKS: dict[str, tuple[Literal["file", "process", "network"], _Check]] = {
 
 
 def _unless_free(rules: _Rules, clause: str, path: Any, base: int | None = None) -> str | None:
-    """Return the clause about `path`; None where it lies in a directory that traced code may write to."""
+    """Return the clause on `path`; None if it is in a directory that traced code may write to."""
     if isinstance(path, int):
         return None if rules.imports else f"{clause} with descriptor {path}"
     name = _text(path)

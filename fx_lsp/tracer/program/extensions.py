@@ -1,6 +1,6 @@
-"""Packages whose compiled part cannot be loaded here, as it was built for another torch or for a GPU.
+"""Handle packages whose compiled part cannot be loaded here, because it was built for another torch or for a GPU.
 
-The rest of such a package is Python that runs; it only has no operators to give fake kernels to.
+The rest of such a package is Python that runs; only its operators are missing, which fake kernels refer to.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fx_lsp.tracer.program.paths import is_installed
 
 
 def tolerate_unloaded_operators() -> None:
-    """Have a fake kernel of an installed package count for nothing if its operator is not there.
+    """Ignore a fake kernel of an installed package if its operator is missing.
 
-    In the user's own code that stays the error that it is.
+    In the user's own code it stays an error.
     """
     library: Any = torch.library.Library
     register: Callable[..., Any] | None = getattr(library, "_register_fake", None)
@@ -33,7 +33,7 @@ def tolerate_unloaded_operators() -> None:
 
 
 def _is_loaded(library: Any, operator: Any) -> bool:
-    """Return True if an operator has a schema, of whatever overload."""
+    """Return True if an operator has a schema, in any overload."""
     name = operator._name if isinstance(operator, torch._ops.OpOverload) else str(operator)
     name = name if "::" in name else f"{library.ns}::{name}"
     return bool(torch._C._jit_get_schemas_for_operator(name.partition(".")[0]))

@@ -1,7 +1,7 @@
-"""Calls of `torch.compile`: what the user compiles is traced as it is written, what PyTorch compiles is compiled.
+"""Handle calls of `torch.compile`: user-compiled functions are traced as written, those of PyTorch are compiled.
 
-PyTorch compiles the functions that a higher-order operation is given (`cond`, `scan`, FlexAttention): Dynamo makes what
-they read of the code around them an operand, without which AOTAutograd cannot trace them.
+PyTorch compiles the function arguments of higher-order operations (`cond`, `scan`, FlexAttention): Dynamo turns the
+closure variables that they read into operands, without which AOTAutograd cannot trace them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _compile = torch.compile
 
 
 def as_written(model: Any = None, **options: Any) -> Any:
-    """Stand in for `torch.compile`."""
+    """Replace `torch.compile`."""
     if model is None:
         return lambda function: as_written(function, **options)
     caller: str = sys._getframe(1).f_globals.get("__name__", "")
@@ -45,7 +45,7 @@ def as_written(model: Any = None, **options: Any) -> Any:
 
 
 def _origin(error: TorchDynamoException) -> BaseException:
-    """Return what was raised by what Dynamo ran; its own exception where that is the first."""
+    """Return the exception of the code that Dynamo ran; its own exception if there is no other."""
     cause: BaseException | None = error
     while isinstance(cause, TorchDynamoException):
         cause = cause.__cause__ or cause.__context__
@@ -54,7 +54,7 @@ def _origin(error: TorchDynamoException) -> BaseException:
 
 @contextmanager
 def _symbols() -> Generator[None, None, None]:
-    """Inside, fake tensors may have sizes that are symbols: what a loop carries has some while it is traced."""
+    """Allow symbolic sizes of fake tensors inside: loop-carried values have some while they are traced."""
     mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
     lacks = isinstance(mode, FakeTensorMode) and mode.shape_env is None
     with with_shape_env(mode, ShapeEnv()) if lacks else nullcontext():
@@ -63,9 +63,9 @@ def _symbols() -> Generator[None, None, None]:
 
 @contextmanager
 def differentiable_attention() -> Generator[list[str], None, None]:
-    """Inside, FlexAttention is differentiated on the CPU, too; the notes that are given say where it was.
+    """Allow differentiating FlexAttention on the CPU inside; the yielded notes list where.
 
-    The operation and its backward are the same on every device; the CPU lacks the kernel.
+    The operation and its backward are the same on every device; the CPU only lacks the kernel.
     """
     notes: list[str] = []
     try:
@@ -77,7 +77,7 @@ def differentiable_attention() -> Generator[list[str], None, None]:
 
     def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         assert original is not None
-        if key.shape[:-1] != value.shape[:-1]:  # kernels read past the end of one, without a word
+        if key.shape[:-1] != value.shape[:-1]:  # kernels would silently read out of bounds
             raise ValueError(f"key and value are of different sizes: {list(key.shape)} and {list(value.shape)}")
         if query.device.type == "cpu" and any(t.requires_grad for t in (query, key, value)):
             notes[:] = ["FlexAttention runs forward alone on the CPU: its backward is shown as a GPU runs it"]

@@ -1,4 +1,4 @@
-"""Parameters and buffers whose size the first call decides (`nn.LazyLinear`), on fake tensors."""
+"""Create fake parameters and buffers whose size the first call decides (`nn.LazyLinear`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FakeUninitializedParameter(UninitializedParameter, FakeTensor):
     """An uninitialized parameter that becomes a fake one."""
 
     cls_to_become = FakeTensor
-    shape = torch.Tensor.shape  # the mode itself asks for it, and whoever watches calls for the rest
+    shape = torch.Tensor.shape  # the mode itself reads it, and observers of calls the rest
     _allowed_methods: ClassVar[list[Any]] = [*_ALLOWED, torch.Tensor.dim, torch.Tensor.is_contiguous]
 
 
@@ -36,7 +36,7 @@ FakeUninitializedBuffer.__name__ = UninitializedBuffer.__name__
 
 @contextmanager
 def lazy_tensors() -> Generator[None, None, None]:
-    """Inside, uninitialized parameters and buffers are fake where a fake mode is active; torch cannot make such."""
+    """Make uninitialized parameters and buffers fake inside a fake mode; torch cannot create such."""
     new_parameter, new_buffer = UninitializedParameter.__new__, UninitializedBuffer.__new__
 
     def parameter(cls: Any, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""The user's module, from the unsaved buffer: only what the target reaches, or all of it where that does not work."""
+"""Load the user's module from the unsaved buffer: only the part that the target reaches, or all of it if that fails."""
 
 from __future__ import annotations
 import __future__
@@ -31,10 +31,10 @@ from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
 @dataclass
 class Loaded:
-    """The module that defines the target, and what there is to say about how it was loaded.
+    """Hold the module that defines the target, and remarks on how it was loaded.
 
-    `whole` says that more than the slice had to run, and `missing` is what its first import of a package raised that
-    cannot be had, and that something stands in for.
+    `whole` is the reason why more than the slice had to run, and `missing` the first import error of a missing package
+    with a placeholder.
     """
 
     module: ModuleType
@@ -44,21 +44,21 @@ class Loaded:
 
 
 class LoadError(Exception):
-    """The user's module raised while it was imported; `__cause__` is what it raised."""
+    """The user's module raised while it was imported; `__cause__` is its exception."""
 
 
 PROGRAM_SECONDS = 6.0
-"""How long what comes before a step at the top level of a file may take."""
+"""The time limit of the code before a step at the top level of a file, in seconds."""
 ENTRY_SECONDS = 2.0
-"""How long what a program does under its `if __name__ == "__main__":` may take, as far as a target reaches it."""
+"""The time limit of the code under a program's `if __name__ == "__main__":` that a target reaches, in seconds."""
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
 
 
 def load(request: TraceRequest, mode: AbstractContextManager[object], with_stand_ins: bool = True) -> Loaded:
-    """Execute the target's slice as a module; raises LoadError from what the user's code raised.
+    """Execute the target's slice as a module. Raises LoadError from the exception of the user's code.
 
-    Its top level runs under `mode`, so that tensors that it makes there are fake; `with_stand_ins` for packages that
-    cannot be had, which raise when they are used.
+    Its top level runs under `mode`, so that its tensors are fake; `with_stand_ins` adds placeholders for missing
+    packages, which raise when they are used.
     """
     use_overlays(request.overlays)
     trouble = None
@@ -76,20 +76,20 @@ def load(request: TraceRequest, mode: AbstractContextManager[object], with_stand
 
 
 def use_overlays(texts: Mapping[str, str]) -> None:
-    """Have files imported from unsaved texts, by their paths, from now on."""
+    """Import files from unsaved texts, by their paths, from now on."""
     if texts:
         sys.meta_path.insert(0, _Overlays(texts))
 
 
 def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
-    """The module of a step again, of what that reads some names as parameters."""
+    """Return the module of a step again, in which reads of some names become parameters."""
     return _execute(request, request.sliced, mode, inputs)
 
 
 def import_package(name: str) -> Exception | None:
-    """Import a package. Where that raises, what it raised, and only the modules in the package can be imported then.
+    """Import a package. Returns the exception, if it raises; then only the modules in the package can be imported.
 
-    So a target is traced that needs nothing of what its package's `__init__` fails to import.
+    So a target can be traced that does not need the failing imports of its package's `__init__`.
     """
     try:
         importlib.import_module(name)
@@ -104,10 +104,9 @@ def import_package(name: str) -> Exception | None:
 
 
 def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[object]) -> Loaded:
-    """Load the target's module, where something stands in for packages that cannot be had, and environment variables
-    that nobody has set have a value.
+    """Load the target's module, with placeholders for missing packages, and values for unset environment variables.
 
-    What they raised first counts where it cannot be had without them.
+    If that fails, their first exception is raised.
     """
     missing = PartialImports(request.file)
     while True:
@@ -134,7 +133,7 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object], lacks_nam
 
 
 def _without_data(request: TraceRequest, mode: AbstractContextManager[object], error: OSError) -> Loaded:
-    """The slice without what needs files that are not here; raises the error where the target itself does."""
+    """Return the slice without code that needs missing files; raises the error if the target itself does."""
     if request.step:
         raise error
     module = _execute(request, request.sliced, mode, is_tolerant=True)
@@ -145,15 +144,16 @@ def _without_data(request: TraceRequest, mode: AbstractContextManager[object], e
 
 
 def without_what_raises(request: TraceRequest, mode: AbstractContextManager[object]) -> ModuleType:
-    """The target's module, of which statements that raise leave absent what they bind, also those of the constructor of
-    its class."""
+    """Return the target's module, in which statements that raise leave their names absent, also those in the
+    constructor of its class.
+    """
     if request.package:
         import_package(request.package)
     return _execute(request, request.sliced, mode, is_tolerant=True)
 
 
 def constructor_lines(tree: ast.Module, name: str) -> list[int]:
-    """Return the line at which the constructor begins of the class that a qualified name is or is in, if it has one."""
+    """Return the first line of the constructor of the class that a qualified name is or is in, if it has one."""
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name.partition(".")[0])
     methods = (part for node in classes for part in node.body if isinstance(part, ast.FunctionDef))
     return [method.lineno for method in methods if method.name == "__init__"]
@@ -167,7 +167,7 @@ def _execute(
     is_tolerant: bool = False,
     lacks_names: bool = False,
 ) -> ModuleType:
-    """Run a text of the target's file; where installed packages have some names not, these are absent."""
+    """Run a text of the target's file; names missing in installed packages are absent."""
     tree = syntax_of(request, text, inputs)
     tree = without_lacking_names(tree) if lacks_names else tree
     if request.step or is_tolerant:
@@ -181,16 +181,16 @@ def _execute(
 
 
 def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
-    """The syntax of a text of the target's file, where a step is the function that the body of its loop amounts to.
+    """Return the syntax of a text of the target's file, in which a step is the function of its loop's body.
 
-    Of what that reads, `inputs` are parameters.
+    Its reads of `inputs` become parameters.
     """
     tree = ast.parse(text, request.file)
     return as_functions(tree, request.step, request.name, inputs) if request.step else tree
 
 
 def empty_module(request: TraceRequest) -> ModuleType:
-    """Return a module for the target's file, under its name and without its contents."""
+    """Return an empty module for the target's file, under its name."""
     return new_module(request.module, request.package, request.file)
 
 
@@ -218,7 +218,7 @@ def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleTy
 
 
 def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
-    """Run what comes before a step, which is a program and no module that is imported: it writes nothing."""
+    """Run the code before a step, which is a program and not an imported module: it may write nothing."""
     try:
         with time_limit(PROGRAM_SECONDS):
             for code, imports in codes_of(tree, request.file):
@@ -229,7 +229,7 @@ def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) ->
 
 
 def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:
-    """The code of each statement that runs of a slice, and whether it is an import."""
+    """Yield the code of each statement of a slice, and whether it is an import."""
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     names = [alias.name for node in imports for alias in node.names]
     flags = sum(getattr(__future__, name).compiler_flag for name in names)
@@ -240,9 +240,9 @@ def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:
 
 
 def _enter(request: TraceRequest, module: ModuleType) -> None:
-    """Run what the target reaches of the program's entry, as far as that goes without data.
+    """Run the part of the program's entry that the target reaches, as far as possible without data.
 
-    What raises is as if it did not stand there.
+    Statements that raise are skipped.
     """
     tree = ast.parse(request.sliced, request.file)
     nodes = [node for guard in tree.body if is_main_guard(guard) for node in as_run(ast.Module([guard], []))]
@@ -253,13 +253,13 @@ def _enter(request: TraceRequest, module: ModuleType) -> None:
 
 
 def as_run(sliced: ast.Module) -> Iterator[ast.stmt]:
-    """The statements of a slice in their order; what is left in it under the program's guard is needed."""
+    """Yield the statements of a slice in order, including those under the program's guard, which are all needed."""
     for node in sliced.body:
         yield from node.body if isinstance(node, ast.If) and is_main_guard(node) else [node]
 
 
 class _Overlays(importlib.abc.MetaPathFinder):
-    """Imports files that are open in the editor from their unsaved text."""
+    """Import files that are open in the editor from their unsaved text."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
@@ -288,7 +288,7 @@ class _OverlayLoader(importlib.machinery.SourceFileLoader):
 
 
 def find(module: ModuleType, name: str) -> Any:
-    """The object that a qualified name stands for in the module. Raises AttributeError."""
+    """Return the object with a qualified name in the module. Raises AttributeError."""
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part)
@@ -298,10 +298,11 @@ def find(module: ModuleType, name: str) -> Any:
 def dependencies(
     request: TraceRequest, package_dir: str | None, site: Sequence[str], before: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The project files that are loaded now or read besides the target's own, and the names of installed modules.
+    """Return the project files that are loaded now or read, without the target's own, and the names of installed
+    modules.
 
-    `before` are the modules that were loaded before the request; of those only the project's count. A target that is
-    itself installed counts its top-level package (`package_dir`) as its project.
+    `before` are the modules that were loaded before the request; of those only the project's count. An installed target
+    counts its top-level package (`package_dir`) as its project.
     """
     files = {place.file for fit in request.fits for place in fit.configurations} - {request.file}
     installed: list[str] = []
@@ -326,7 +327,7 @@ _NEVER_PRELOADED = frozenset({"torch", "fx_lsp", "__main__", "torchgen", "functo
 def forget_changed(request: TraceRequest, package_dir: str | None, since: float) -> None:
     """Drop the modules of the target's own package if one of them changed after `since` (seconds since the epoch).
 
-    A zygote may have imported them long ago, when the target is itself installed.
+    If the target is itself installed, a zygote may have imported them long ago.
     """
     if package_dir is None:
         return
@@ -350,9 +351,9 @@ def forget_project(roots: Sequence[str], before: Collection[str]) -> None:
 
 @contextmanager
 def project_anew(request: TraceRequest, but: Collection[str]) -> Generator[None, None, None]:
-    """Have the project's modules imported anew inside, `but` some, so that they take these as they are now.
+    """Import the project's modules anew inside, except for `but`, so that they use the current versions of these.
 
-    Afterwards those that were loaded before are back.
+    Afterwards the modules that were loaded before are restored.
     """
     modules = {name: module for name, module in list(sys.modules.items()) if name not in but}
     kept = {name: module for name, module in modules.items() if is_of_project(name, module, request.roots)}

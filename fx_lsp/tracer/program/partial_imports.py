@@ -1,8 +1,9 @@
-"""Imports that a target may do without: packages that cannot be had, and what raises in other files of the project.
+"""Handle imports that a target may not need: missing packages, and errors in other files of the project.
 
-Something stands in for a package that is not installed, for a module or a name that the installed version of one does
-not have, and for what raises when it is imported. Whatever is done with a stand-in raises, so that nothing is traced
-that needs it. Of another file a statement that raises is left out."""
+There are placeholders for a package that is not installed, for a module or a name that the installed version lacks, and
+for packages that raise on import. Any use of a placeholder raises, so that no trace depends on it. In another file, a
+statement that raises is left out.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.paths import is_installed
 
 MAX_PACKAGES = 12
-"""For how many packages of one project something stands in."""
+"""The most packages of one project with placeholders."""
 
 
 class PackageRaised(ImportError):
@@ -36,13 +37,13 @@ class PackageRaised(ImportError):
 
 
 class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules that cannot be had, by the dotted names of their packages or their own, with the error of each.
+    """Find missing modules, by the dotted names of their packages or their own, with the error of each.
 
-    `lacking` is raised by an import of the own file of a name that an installed package does not have.
+    `lacking` is raised by an import in the user's own file of a name that an installed package lacks.
     """
 
     def __init__(self, own: str) -> None:
-        """Begin with nothing missing; `own` is the file whose imports these are."""
+        """Begin with nothing missing; `own` is the file with the imports."""
         self.errors: dict[str, ImportError] = {}
         self.lacking: ImportError | None = None
         self.files: dict[str, str] = {}
@@ -50,8 +51,9 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._own = own
 
     def take(self, error: Exception) -> bool:
-        """Do without the package, or the statement of another file, that raised an error; False where that is not
-        what it is about."""
+        """Replace the package, or leave out the statement of another file, that raised an error; False if the error has
+        another cause.
+        """
         is_new = self._take_package(error) or self._take_file(error) or self._take_name(error)
         if is_new and self not in sys.meta_path:
             sys.meta_path.insert(0, self)
@@ -86,11 +88,11 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     @property
     def first(self) -> ImportError | None:
-        """Return why the first of the packages cannot be had, or what one of them lacks."""
+        """Return the error of the first missing package, or of a missing name, or None."""
         return next(iter(self.errors.values()), self.lacking)
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence on the packages that are not installed, if there are any, and one on whatever raises."""
+        """Return a sentence on the packages that are not installed, if there are any, and one on those that raise."""
         raised = [error for error in self.errors.values() if isinstance(error, PackageRaised)]
         missing = [name for name, error in self.errors.items() if error not in raised]
         told = (
@@ -102,7 +104,7 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return (*absent, *(f"left out: {error}" for error in raised), *lacking, *self.files.values())
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Return the spec of a module that stands in for one of a missing package, or of a file that is run in part."""
+        """Return the spec of a placeholder for a module of a missing package, or of a file that runs in part."""
         if self._stands_for(fullname) is not None:
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         finders = (finder for finder in sys.meta_path if self.files and not isinstance(finder, PartialImports))
@@ -114,21 +116,21 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Make a module with any attribute."""
+        """Return a module with any attribute."""
         error = self._stands_for(spec.name)
         assert error is not None, "only what is missing has such a spec"
         return _MissingModule(spec.name, error)
 
     def _stands_for(self, name: str) -> ImportError | None:
-        """Return why a module cannot be had."""
+        """Return the error of a missing module, or None."""
         return next((self.errors[package] for package in _packages_of(name) if package in self.errors), None)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run nothing: a stand-in is complete as it is made."""
+        """Run nothing: a placeholder is complete when created."""
 
 
 class _InPart(importlib.abc.Loader):
-    """Runs a file without those of its statements at the top level that raise: what they bind is absent."""
+    """Run a file without its top-level statements that raise: their names are absent."""
 
     def __init__(self, loader: SourceFileLoader) -> None:
         self._loader = loader
@@ -141,9 +143,10 @@ class _InPart(importlib.abc.Loader):
 
 
 def stand_in_for(text: str, module: ModuleType) -> PartialImports:
-    """Have imports at the top level of a text do without what cannot be had, directly or by other files; return that.
+    """Replace missing packages for the imports at the top level of a text, direct or through other files; return the
+    finder.
 
-    `module` is that in which the text is going to run.
+    `module` is the module in which the text will run.
     """
     missing = PartialImports(module.__file__ or "")
     for node in ast.parse(text).body:
@@ -155,7 +158,7 @@ def stand_in_for(text: str, module: ModuleType) -> PartialImports:
 
 
 def _raised(code: CodeType, module: ModuleType) -> Exception | None:
-    """Return what an import raises."""
+    """Return the exception of an import, or None."""
     names = {name: getattr(module, name, None) for name in ("__name__", "__package__", "__spec__", "__file__")}
     try:
         exec(code, names)
@@ -184,7 +187,7 @@ def _told(error: Exception) -> str:
 def _raising_file(error: Exception, own: str) -> tuple[str, int]:
     """Return the file of the project whose import raised an error, and the line, or "" and 0.
 
-    It is the last on the way to the error, and not the user's `own` file.
+    It is the last before the error, and not the user's `own` file.
     """
     frames = [
         (frame.f_code.co_filename, line)
@@ -199,13 +202,13 @@ def _raising_file(error: Exception, own: str) -> tuple[str, int]:
 
 
 def _packages_of(name: str) -> list[str]:
-    """Return the dotted names of the packages that a module is in, the outermost first, and its own."""
+    """Return the dotted names of the packages around a module, the outermost first, and its own."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _missing_module(error: Exception) -> str:
-    """Return the package that an import did not find, or the module that an installed one does not have, or ""."""
+    """Return the package that an import did not find, or the module that an installed one lacks, or ""."""
     names = _packages_of(error.name) if isinstance(error, ImportError) and error.name else []
     if not names or _is_missing(names[0]):
         return names[0] if names else ""
@@ -223,7 +226,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _is_lacked(error: ImportError, own: str) -> bool:
-    """Return True if an import of a file's own asks for a name that an installed package does not have."""
+    """Return True if an import in a file asks for a name that an installed package lacks."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if (error.name or "").partition(".")[0] in NEVER_REPLACED:
         return False
@@ -231,10 +234,10 @@ def _is_lacked(error: ImportError, own: str) -> bool:
 
 
 def _raising_package(error: Exception) -> str:
-    """Return the installed package of which a module raised while it was imported, or "".
+    """Return the installed package of which a module raised on import, or "".
 
-    It is the first on the way to the error, as that is what the user's code imports. Of a package without which nothing
-    is traced it is that module alone.
+    It is the first before the error, because the user's code imports that. For a package that traces depend on, it is
+    that module alone.
     """
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_name == "<module>" and is_installed(frame.f_code.co_filename):
@@ -245,11 +248,11 @@ def _raising_package(error: Exception) -> str:
 
 
 NEVER_REPLACED = frozenset({"torch", "fx_lsp"})
-"""Packages without which nothing is traced."""
+"""Packages that every trace needs."""
 
 
 def _is_missing(package: str) -> bool:
-    """Return True for a package that is not there, or a folder without sources, as a submodule leaves one."""
+    """Return True for a package that is not there, or a folder without sources, such as an empty submodule."""
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):

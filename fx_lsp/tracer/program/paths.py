@@ -1,4 +1,4 @@
-"""Places to import the user's code from: entries of `sys.path`, in an order in which none hides what it must not."""
+"""Order the entries of `sys.path` for the user's code, so that none hides another that matters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def is_installed(file: str) -> bool:
-    """Return True for a file of an installed package, wherever its environment is."""
+    """Return True for a file of an installed package, in any environment."""
     return not _INSTALLED.isdisjoint(file.split(os.sep))
 
 
@@ -17,11 +17,11 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def insert_user_paths(roots: Iterable[str]) -> None:
-    """Put `roots` on `sys.path`: after the standard library, before site-packages, in their order.
+    """Insert `roots` into `sys.path`: after the standard library, before site-packages, in order.
 
-    So a user's `types.py` hides nothing of Python's, and a user's package wins over an installed one of the same
-    name. Entries that are there already stay where they are, and what follows them in `roots` comes after them: a
-    package is not hidden by a module in it that has its name.
+    So a user's `types.py` hides nothing of Python's, and a user's package wins over an installed one of the same name.
+    Existing entries stay in place, and the `roots` after them come after them: a package is not hidden by a module in
+    it with its name.
     """
     at = _end_of_standard_library()
     for root in roots:

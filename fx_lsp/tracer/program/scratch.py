@@ -1,4 +1,4 @@
-"""A scratch folder for what a program writes while it is traced; what it removes stays where it is."""
+"""Redirect files that a program writes to a scratch folder while it is traced; removed files stay in place."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _active: list[_Scratch] = []
 
 @dataclass
 class _Scratch:
-    """The folder, which is there once something was written; only the process that began removes it."""
+    """Manage the folder, which is created at the first write; only the process that created it removes it."""
 
     directory: str = ""
     owner: int = field(default_factory=os.getpid)
     originals: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def place(self, path: Any) -> Any:
-        """Return where a path is written to: itself where a program names a temporary file."""
+        """Return the path to write to; unchanged if a program names a temporary file."""
         if isinstance(path, int) or path is None:
             return path
         name = os.path.abspath(os.fsdecode(path))
@@ -38,14 +38,14 @@ class _Scratch:
         return os.path.join(self.directory, name.lstrip(os.sep))
 
     def present(self, path: Any) -> Any:
-        """Return where a path is read from: the scratch folder, where the program has written it before."""
+        """Return the path to read from: in the scratch folder, if the program has written it before."""
         if not self.directory or isinstance(path, int):
             return path
         place = self.place(path)
         return place if self.originals["os.path.exists"](place) else path
 
     def writable(self, path: Any) -> Any:
-        """Return where a file is written to, in a folder that is there; it begins as the file that is there."""
+        """Return the path to write to, in an existing folder, initialized with the existing file."""
         place = self.place(path)
         if place is not path:
             self.make(os.path.dirname(place))
@@ -55,7 +55,7 @@ class _Scratch:
         return place
 
     def make(self, directory: str) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and those above it."""
         missing: list[str] = []
         while directory and not self.originals["os.path.exists"](directory):
             missing.append(directory)
@@ -66,7 +66,7 @@ class _Scratch:
 
 @contextmanager
 def scratch_files() -> Generator[None, None, None]:
-    """Inside, files are written to a scratch folder, and read from there first; nothing else is changed or removed."""
+    """Write files to a scratch folder inside, and read from it first; nothing else is changed or removed."""
     if _active:
         yield
         return

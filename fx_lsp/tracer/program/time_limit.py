@@ -1,4 +1,4 @@
-"""A limit on the time that code of the user's may take, which it cannot catch."""
+"""Limit the time of user code, which cannot catch the exception."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from types import FrameType
 import torch
 
 TICK = 0.05
-"""How many seconds pass until it is checked again whether code that took too long can be stopped."""
+"""Seconds between checks whether code over its limit can be stopped."""
 AGAIN = 1.0
-"""How many seconds pass until code that caught TimeUp is stopped again: unwinding takes some time."""
+"""Seconds until code that caught TimeUp is stopped again: unwinding takes some time."""
 WAITING = 4
-"""How many times as long code may take by the clock: on a busy machine it waits for others."""
+"""The factor by which wall-clock time may exceed the limit: on a busy machine the process waits for others."""
 _CONTEXTS = frozenset((__file__, contextlib.__file__))
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 def is_inside_torch(frame: FrameType | None) -> bool:
-    """Return True if PyTorch is running: a frame is PyTorch's, or one of what PyTorch runs on that it has called.
+    """Return True if PyTorch is running: a frame is PyTorch's, or one of a library that PyTorch calls.
 
-    PyTorch's C++ calls Python for the sizes of tensors, and that calls sympy: an exception raised there unwinds guards
-    in C++ that restore modes, which may not throw and abort the process.
+    PyTorch's C++ calls Python for the sizes of tensors, and that calls sympy: an exception raised there unwinds C++
+    guards that restore modes, which may not throw and would abort the process.
     """
     while frame is not None and not frame.f_code.co_filename.startswith(_TORCH):
         if not _runs_torch(frame.f_code.co_filename):
@@ -53,7 +53,7 @@ def _runs_torch(file: str) -> bool:
 
 @functools.cache
 def _required_files() -> frozenset[str]:
-    """Return the files of the packages that PyTorch requires, and of those that they require."""
+    """Return the files of the packages that PyTorch requires, directly or indirectly."""
     files: set[str] = set()
     names, seen = ["torch"], {"torch"}
     while names:
@@ -70,16 +70,16 @@ def _required_files() -> frozenset[str]:
 
 
 class TimeUp(BaseException):
-    """Unwinds what took too long. No `except Exception` stops it."""
+    """Unwinds code that took too long. No `except Exception` stops it."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Generator[None, None, None]:
-    """Raise TimeUp in the main thread after `seconds` of this process's time, or several of them of waiting, and
-    again, where the platform has timers. A limit around this one goes on afterwards.
+    """Raise TimeUp in the main thread after `seconds` of this process's time, or after `WAITING` times as many by the
+    clock, and again, if the platform has timers. An outer limit continues afterwards.
 
-    While PyTorch runs, and while a context is left, nothing is raised: PyTorch may abort, and a context would keep its
-    timers. Code that never leaves PyTorch is stopped by the limit of the whole process.
+    While PyTorch runs, and while a context exits, nothing is raised: PyTorch may abort, and a context would keep its
+    timers. The limit of the whole process stops code that never leaves PyTorch.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield

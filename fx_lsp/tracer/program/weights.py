@@ -1,4 +1,4 @@
-"""Weights that are not here: what a program would download, or read from a file that is missing, is left out."""
+"""Leave out missing weights, which a program would download or read from a missing file."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.program.scratch import is_scratch
 
 _LOADED_FROM: list[str] = []
-"""Where the weights that were left out would have come from."""
+"""The sources of the weights that were left out."""
 
 
 class MissingWeights(dict[Any, Any]):
-    """Stands for the contents of a file of weights: whatever is looked up in it is missing weights again."""
+    """A placeholder for the contents of a file of weights: each lookup in it returns missing weights again."""
 
     def __missing__(self, key: Any) -> MissingWeights:
         return self
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return missing weights whatever the key."""
+        """Return missing weights for any key."""
         return self
 
     def pop(self, key: Any, default: Any = None) -> Any:
-        """Return missing weights whatever the key."""
+        """Return missing weights for any key."""
         return self
 
 
 def left_out(source: Any) -> MissingWeights:
-    """Note that weights from `source` are left out, and return what stands for them."""
+    """Record that weights from `source` are left out, and return the placeholder."""
     _LOADED_FROM.append(str(source))
     return MissingWeights()
 
 
 @contextmanager
 def without_weights() -> Generator[None, None, None]:
-    """Inside, downloading weights and loading files that are not there gives weights that change nothing; none are
-    saved, and hubs have no models."""
+    """Replace downloaded weights and missing files inside by weights without effect; none are saved, and hubs have no
+    models.
+    """
     load, load_state_dict, save = torch.load, nn.Module.load_state_dict, torch.save
     hub: Any = torch.hub
     models_of_hub = hub.list
@@ -70,7 +71,7 @@ def without_weights() -> Generator[None, None, None]:
 
     torch.load, nn.Module.load_state_dict, torch.save = load_or_leave_out, load_what_is_there, save_nothing
     hub.list = no_models
-    download.__code__ = _not_downloaded.__code__  # in place: packages have imported the function under their own names
+    download.__code__ = _not_downloaded.__code__  # in place: packages have imported the function under other names
     try:
         yield
     finally:
@@ -94,12 +95,12 @@ def _not_downloaded(
 
 
 def are_weights_left_out() -> bool:
-    """Return True if weights were left out since that was last told."""
+    """Return True if weights were left out since the last report."""
     return bool(_LOADED_FROM)
 
 
 def weights_note() -> list[str]:
-    """A sentence about the weights that were left out since the last time, if there were any."""
+    """Return a sentence on the weights that were left out since the last report, if there were any."""
     sources = list(dict.fromkeys(_LOADED_FROM))
     _LOADED_FROM.clear()
     return [f"weights are left out: {', '.join(sources[:3])}{', …' if len(sources) > 3 else ''}"] if sources else []

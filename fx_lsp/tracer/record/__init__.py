@@ -1,1 +1,1 @@
-"""Runs inside the user's program under `fx-lsp record`, and notes what the project's functions are called with."""
+"""Run inside the user's program under `fx-lsp record`, and record the arguments of the project's functions."""

@@ -1,4 +1,4 @@
-"""Arguments of a real call, as the text that a `# fx:` comment would say of them. Reads no tensor's data."""
+"""Write the arguments of a real call in the syntax of a `# fx:` comment. Reads no tensor's data."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fx_lsp.specs import DTYPES
 from fx_lsp.tracer.run.tensors import spec_of
 
 MAX_TENSORS = 64
-"""Items of a container that holds tensors."""
+"""The most items of a container that holds tensors."""
 MAX_ITEMS = 8
-"""Items of any other container."""
+"""The most items of any other container."""
 MAX_STRING = 40
 MAX_DEPTH = 4
 
@@ -30,7 +30,7 @@ _CONTAINERS = frozenset({tuple, list, torch.Size, dict, OrderedDict})
 
 
 class Unwritable(Exception):
-    """The language has no text for a value."""
+    """A value has no text in the syntax."""
 
 
 def argument_names(code: CodeType) -> tuple[str, ...]:
@@ -40,9 +40,11 @@ def argument_names(code: CodeType) -> tuple[str, ...]:
 
 
 def fingerprint(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Something that is equal for calls with equal texts, and made much faster; None where only the text can tell."""
+    """Return a key that is equal for calls with equal texts, and much faster to compute; None if only the text can
+    tell.
+    """
     if torch._C._len_torch_function_stack():
-        return None  # asking a tensor would be seen by the program
+        return None  # the program would notice queries to a tensor
     parts: list[Any] = []
     for value in (values[name] for name in names if name in values):
         kind = type(value)
@@ -58,9 +60,9 @@ def fingerprint(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any,
 
 
 def arguments_text(code: CodeType, names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return `x=f32[8, 64], n=4` for a call of `code`, and whether there is a tensor in it.
+    """Return `x=f32[8, 64], n=4` for a call of `code`, and whether it contains a tensor.
 
-    What cannot be written is left out. `values` are the function's locals at its first instruction.
+    Values without a text are left out. `values` are the function's locals at its first instruction.
     """
     keywords = names[-1] if names and code.co_flags & inspect.CO_VARKEYWORDS else None
     parts: list[str] = []
@@ -88,7 +90,7 @@ def _named(names: tuple[str, ...], values: Mapping[str, Any], keywords: str | No
 
 
 def value_text(value: Any, global_names: tuple[str, ...], depth: int = MAX_DEPTH) -> tuple[str, bool]:
-    """Return one value as text, and whether there is a tensor in it. Raises Unwritable.
+    """Return one value as text, and whether it contains a tensor. Raises Unwritable.
 
     `global_names` are those that the function reads: a dtype or device is an expression that needs `torch`.
     """
@@ -132,7 +134,7 @@ def tensor_text(tensor: torch.Tensor) -> str:
             if tensor.layout is not torch.strided or tensor.is_nested:
                 raise Unwritable
             spec = spec_of(tensor)
-        except Exception as error:  # whatever a subclass of Tensor makes of being asked
+        except Exception as error:  # a subclass of Tensor may raise anything
             raise Unwritable from error
     if spec.dtype not in DTYPES or not all(isinstance(size, int) for size in spec.sizes):
         raise Unwritable

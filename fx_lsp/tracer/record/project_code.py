@@ -1,4 +1,4 @@
-"""The project's code: its files, and the names of its functions and classes."""
+"""Find the project's code: its files, and the names of its functions and classes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MAX_DECORATORS = 16
 
 
 class ProjectFiles:
-    """The Python files below `root` that are neither installed nor part of a virtual environment.
+    """Find the Python files below `root` that are neither installed nor part of a virtual environment.
 
-    `directory` is what relative names are relative to; `foreign` are the names asked for that are of other files.
+    Relative names are relative to `directory`; `foreign` are the requested names of other files.
     """
 
     def __init__(self, root: str, directory: str) -> None:
@@ -26,7 +26,7 @@ class ProjectFiles:
         self.foreign: set[str] = set()
 
     def relative(self, file: str) -> str | None:
-        """Return the path of a code object's file relative to the root, with slashes; None where it is not below it."""
+        """Return the path of a code object's file relative to the root, with slashes; None if it is not below it."""
         try:
             return self._paths[file]
         except KeyError:
@@ -70,7 +70,7 @@ def qualified_name(code: CodeType) -> str:
 
 @lru_cache(maxsize=256)
 def _names_in(file: str) -> dict[tuple[int, str], str]:
-    """Qualified names by first line (a decorator's, where there is one) and name."""
+    """Return qualified names by first line (a decorator's, if there is one) and name."""
     try:
         with open(file, "rb") as source:
             tree = ast.parse(source.read())
@@ -92,7 +92,7 @@ def _names_in(file: str) -> dict[tuple[int, str], str]:
 def owner_of(first: Any, owner: str, name: str) -> type | None:
     """Return the class with the qualified name `owner` that `first`, an instance or a class, belongs to.
 
-    None where there is none, or where its `name` is a static method: then `first` is an argument like any other.
+    None if there is none, or if its `name` is a static method: then `first` is an ordinary argument.
     """
     cls = first if isinstance(first, type) else type(first)
     base = next((k for k in cls.__mro__ if k.__qualname__ == owner), None)
@@ -100,7 +100,7 @@ def owner_of(first: Any, owner: str, name: str) -> type | None:
 
 
 def code_of(function: Any) -> CodeType | None:
-    """Return the code of a function, below decorators that tell what they wrap; None for anything else."""
+    """Return the code of a function, below decorators with `__wrapped__`; None for anything else."""
     for _ in range(_MAX_DECORATORS):
         if not isinstance(function, FunctionType):
             break

@@ -1,7 +1,7 @@
-"""Runs inside the user's program under `fx-lsp record`: notes what the project's functions are called with.
+"""Record, inside the user's program under `fx-lsp record`, the arguments of the project's functions.
 
-From Python 3.12 on `sys.monitoring` tells of calls, and of none that no longer matter; before, a profile or trace
-function hears of all. A line of JSON is in the file before the function that it is about runs: no crash loses it.
+From Python 3.12 on `sys.monitoring` reports calls, and stops for functions that no longer matter; before, a profile or
+trace function sees all. A line of JSON is in the file before the function that it describes runs: no crash loses it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from fx_lsp.tracer.record.project_code import ProjectFiles, code_of, owner_of, q
 TOOL = "fx-lsp record"
 """The number of this recorder in `sys.monitoring`."""
 MAX_SIGNATURES = 8
-"""Distinct texts that are kept for one target."""
+"""The most distinct texts of one target."""
 MAX_TEXT = 4000
-"""Characters of one text."""
+"""The most characters of one text."""
 WITHOUT_TENSORS = 32
-"""Calls after which a function that never had a tensor is one that takes none."""
+"""The number of calls without a tensor after which a function counts as taking none."""
 REPEATS = 16
-"""Calls with nothing new after which a function is left alone, where recording takes too much time."""
+"""The number of calls without news after which a function is ignored, if recording takes too much time."""
 TIME_SHARE = 0.05
-"""The part of the program's time that is too much."""
+"""The share of the program's time that is too much."""
 MAX_FINGERPRINTS = 256
-"""Calls of a function that are recognised without making their texts."""
+"""The most calls of a function that are recognised without computing their texts."""
 MAX_INSTANCES = 10_000
-"""Objects whose construction is remembered at a time."""
+"""The most objects whose construction is remembered at a time."""
 
 _SKIPPED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def start(settings: str, directory: str) -> None:
-    """Record from now on. `settings` is the JSON of `fx-lsp record`; `directory` is where the program was started."""
+    """Record from now on. `settings` is the JSON of `fx-lsp record`; `directory` is the program's start directory."""
     chosen = json.loads(settings)
     files = ProjectFiles(chosen["root"], directory)
     recorder = Recorder(files, os.path.join(chosen["store"], chosen["run"]), chosen["command"])
@@ -68,7 +68,7 @@ def _monitor(recorder: Recorder) -> None:
                 return None if recorder.called(code, values) else monitoring.DISABLE
             finally:
                 if sys.version_info < (3, 13):
-                    values.clear()  # the frame keeps this snapshot, and it would keep the arguments alive
+                    values.clear()  # the frame keeps this snapshot, which would keep the arguments alive
 
         monitoring.use_tool_id(tool, TOOL)
         monitoring.register_callback(tool, monitoring.events.PY_START, started)
@@ -92,10 +92,10 @@ def _trace_calls(recorder: Recorder) -> None:
 
 @dataclass(eq=False)
 class _Function:
-    """A function of the project: what is known of its code, and what its calls have shown so far.
+    """Hold a function of the project: its code, and the results of its calls so far.
 
-    It holds the code, so that no other has its identity. `owner` is the qualified name of the class it is defined in;
-    `quiet` counts the calls since one was new; once `done`, calls are of no interest.
+    It references the code, so that no other has its identity. `owner` is the qualified name of its class; `quiet`
+    counts the calls since the last new one; once `done`, calls are ignored.
     """
 
     code: CodeType
@@ -111,17 +111,17 @@ class _Function:
 
 @dataclass(eq=False)
 class _Construction:
-    """An object, and the arguments of each `__init__` (by the code's identity) that has run for it."""
+    """Hold an object, and the arguments of each `__init__` (by the code's identity) that has run for it."""
 
     reference: weakref.ref[Any]
     arguments: dict[int, str] = field(default_factory=dict[int, str])
 
 
 class Recorder:
-    """Decides what is new and writes it down.
+    """Decide which calls are new and write them to the file.
 
-    Its methods may be called from any thread, and there is no lock: a process that forks meanwhile would inherit it
-    taken. Two threads at once write a line twice at worst.
+    Its methods may be called from any thread, and there is no lock, because a process that forks meanwhile would
+    inherit it locked. Two threads at once write a line twice at worst.
     """
 
     def __init__(self, files: ProjectFiles, path: str, command: str) -> None:
@@ -137,7 +137,7 @@ class Recorder:
         self._off = False
 
     def wants(self, code: CodeType) -> bool:
-        """Return whether calls of `code` may still show something new."""
+        """Return True if calls of `code` may still show something new."""
         file = self.files.relative(code.co_filename)
         if file is None or self._off:
             return False
@@ -147,7 +147,7 @@ class Recorder:
         return not function.done
 
     def called(self, code: CodeType, values: dict[str, Any]) -> bool:
-        """Note a call of `code`, which is wanted, with its arguments; whether the next one is wanted."""
+        """Record a call of a wanted `code` with its arguments; return True if the next call is wanted."""
         function, thread = self._functions[id(code)], threading.get_ident()
         if thread in self._busy or torch._C._is_tracing():
             return True
@@ -166,7 +166,7 @@ class Recorder:
                     if mark is not None and len(function.fingerprints) < MAX_FINGERPRINTS:
                         function.fingerprints.add(mark)
         except RecursionError:
-            pass  # the program's own, which it meets a moment later
+            pass  # the program's own error, which it raises a moment later
         except Exception as error:
             self._off = True
             sys.stderr.write(f"fx-lsp record: process {os.getpid()} is no longer recorded: {error!r}\n")
@@ -233,7 +233,7 @@ class Recorder:
         text = text if construction is None else f"init({construction}), {text}"
         seen = self._seen.setdefault((file, name), set())
         if len(seen) >= MAX_SIGNATURES:
-            function.done = not is_forward  # the forward of a base class may yet run for another class
+            function.done = not is_forward  # the forward of a base class may still run for another class
             return
         if text in seen or len(text) > MAX_TEXT:
             return
@@ -243,7 +243,8 @@ class Recorder:
 
     def _called_class(self, module: nn.Module, owner: type, function: _Function) -> tuple[type, str]:
         """Return the class of a running `forward`, and its file: the module's own, unless a subclass called this one
-        through `super()`."""
+        through `super()`.
+        """
         cls = type(module)
         forward = next((vars(k)["forward"] for k in cls.__mro__ if "forward" in vars(k)), None)
         if code_of(forward) is function.code:
@@ -253,7 +254,7 @@ class Recorder:
         return owner, function.file
 
     def _construction(self, instance: Any, owner: type) -> str | None:
-        """Return the constructor arguments of an `owner` like `instance`, as text; None where they are not known."""
+        """Return the constructor arguments of an `owner` like `instance`, as text; None if they are unknown."""
         construction = self._constructions.get(id(instance))
         if construction is None or construction.reference() is not instance:
             return None

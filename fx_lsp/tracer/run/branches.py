@@ -1,4 +1,4 @@
-"""Statements of the target's file that never ran, and what decided that."""
+"""Find statements of the target's file that never ran, and the conditions that decided it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.values.symbols import scalar_text
 
 MAX_NOTES = 8
-"""How often the values of a condition are looked at in one run."""
+"""The most evaluations of a condition whose operands are recorded in one run."""
 MAX_TEXT = 40
-"""How long the value of an operand may be to be shown."""
+"""The longest displayed value of an operand, in characters."""
 
 _Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 _Condition: TypeAlias = "tuple[ast.expr, bool] | None"
@@ -30,10 +30,10 @@ _UNKNOWN = object()
 
 @dataclass
 class Coverage:
-    """Hold what ran of a file: the first lines of functions that were entered, lines, and what conditions were made of.
+    """Hold the executed parts of a file: the first lines of entered functions, lines, and operands of conditions.
 
-    `operands` has for each condition (by where it starts) its operands with the values that they had, `_UNKNOWN` for
-    one that changed; `notes` counts how often it was looked at.
+    `operands` has for each condition (by its start) its operands with their values, `_UNKNOWN` for one that changed;
+    `notes` counts how often it was recorded.
     """
 
     functions: set[int] = field(default_factory=set[int])
@@ -43,7 +43,7 @@ class Coverage:
 
 
 class Branches:
-    """The conditions of a file by the line on which they are asked."""
+    """Hold the conditions of a file by the line on which they are evaluated."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.deciders: dict[int, list[ast.expr]] = {}
@@ -54,7 +54,7 @@ class Branches:
                 self.deciders.setdefault(decider.lineno, []).append(decider)
 
     def note(self, line: int, frame: FrameType, coverage: Coverage) -> None:
-        """Look at what the conditions on a line are made of, just before they are asked in `frame`."""
+        """Record the operands of the conditions on a line, directly before their evaluation in `frame`."""
         count = coverage.notes[line] = coverage.notes.get(line, 0) + 1
         if count > MAX_NOTES:
             return
@@ -74,7 +74,7 @@ def _decider(node: ast.AST) -> ast.expr | None:
 
 
 def operands_of(node: ast.expr, frame: FrameType) -> Iterator[tuple[ast.expr, Any]]:
-    """Return the largest parts of a condition whose values can be read in a frame without running anything."""
+    """Yield the largest parts of a condition whose values can be read in a frame without running anything."""
     if isinstance(node, ast.Constant):
         return
     value = value_of(node, frame)
@@ -87,9 +87,9 @@ def operands_of(node: ast.expr, frame: FrameType) -> Iterator[tuple[ast.expr, An
 
 
 def value_of(node: ast.expr, frame: FrameType) -> Any:
-    """Return the value of a name, an attribute, an item, a size or a length in a frame; `_UNKNOWN` of anything else.
+    """Return the value of a name, an attribute, an item, a size or a length in a frame; `_UNKNOWN` for anything else.
 
-    Nothing of the user's runs, and no operation of torch.
+    Runs neither user code nor an operation of torch.
     """
     try:
         return _value(node, frame)
@@ -160,7 +160,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def shown_value(value: Any) -> str | None:
-    """Return a value as text: a tensor as its spec, a plain value as it is written; None for anything else."""
+    """Return a value as text: a tensor as its spec, a plain value as its literal; None for anything else."""
     if isinstance(value, torch.Tensor):
         return str(spec_of(value))
     if (symbolic := scalar_text(value)) is not None:
@@ -174,21 +174,21 @@ def shown_value(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class _Reader:
-    """The statements of a file as one run went through them. `stopped` are the lines at which its error was raised."""
+    """Match the statements of a file with one run. `stopped` are the lines at which its error was raised."""
 
     file: str
     coverage: Coverage
     stopped: frozenset[int]
 
     def ran(self, statement: ast.stmt) -> bool:
-        """Return True if the statement, or its first line where it has a body, was reached."""
+        """Return True if the statement, or the first line of a compound one, was reached."""
         lines = self.coverage.lines
         if isinstance(statement, (ast.Try, ast.With, ast.AsyncWith)) and any(map(self.ran, statement.body)):
             return True
         return any(line in lines for line in _own_lines(statement))
 
     def block(self, statements: Sequence[ast.stmt]) -> Iterator[Unreached]:
-        """Find what was not reached of a block whose first statement was."""
+        """Yield the unreached code of a block whose first statement was reached."""
         before: ast.stmt | None = None
         coded = [s for s in statements if _has_code(s)]
         for index, statement in enumerate(coded):
@@ -200,7 +200,7 @@ class _Reader:
             before = statement
 
     def inside(self, statement: ast.stmt) -> Iterator[Unreached]:
-        """Find what was not reached inside a statement that ran."""
+        """Yield the unreached code inside an executed statement."""
         if isinstance(statement, ast.If):
             yield from self.branch(statement, statement.body, statement.test, False)
             yield from self.branch(statement, statement.orelse, statement.test, True)
@@ -227,7 +227,9 @@ class _Reader:
                     yield from self.block(part)
 
     def branch(self, statement: ast.stmt, body: Sequence[ast.stmt], test: ast.expr, truth: bool) -> Iterator[Unreached]:
-        """Find what was not reached of a branch, which is left out if its condition was always of this truth."""
+        """Yield the unreached code of a branch; the branch itself if its condition never had the opposite of this truth
+        value.
+        """
         coded = [s for s in body if _has_code(s)]
         if not coded:
             return
@@ -238,7 +240,7 @@ class _Reader:
             yield Unreached(self.all_of(coded), "condition", self.span(part), truth, self.operands(part, test))
 
     def after(self, before: ast.stmt, rest: Sequence[ast.stmt]) -> Iterator[Unreached]:
-        """Tell why nothing behind a statement was reached: it left the block, or something in it raised."""
+        """Yield the unreached code after a statement, with the reason: it left the block, or it raised."""
         exits = list(self.exits(before))
         if len(exits) == 1:
             left, condition = exits[0]
@@ -254,9 +256,9 @@ class _Reader:
     def exits(
         self, statement: ast.stmt, condition: _Condition = None, in_loop: bool = False
     ) -> Iterator[tuple[ast.stmt, _Condition]]:
-        """Find the statements inside one that ran and left the block, each with the innermost condition around it.
+        """Yield the statements inside an executed one that left the block, each with the innermost condition around it.
 
-        What ends a loop (`in_loop`) inside the statement leaves that loop alone.
+        A statement that ends a loop (`in_loop`) inside of it only leaves that loop.
         """
         if not self.ran(statement) or isinstance(statement, _DEFINITIONS):
             return
@@ -282,7 +284,7 @@ class _Reader:
         return not self.stopped.isdisjoint(range(node.lineno, _last_line(node) + 1))
 
     def deciding(self, test: ast.expr, truth: bool) -> ast.expr:
-        """Return the part of a condition that made it `truth`: of `a is not None and b` the first that was false."""
+        """Return the part of a condition that made it `truth`: for `a is not None and b`, the first that was false."""
         if not isinstance(test, ast.BoolOp) or isinstance(test.op, ast.Or) is not truth:
             return test
         seen = self.coverage.operands.get((test.lineno, test.col_offset), {})
@@ -295,7 +297,7 @@ class _Reader:
         return test
 
     def operands(self, part: ast.expr, decider: ast.expr) -> tuple[Operand, ...]:
-        """Return the operands of a part of a condition that had the same values whenever it was asked."""
+        """Return the operands of a part of a condition that had the same values at every evaluation."""
         seen = self.coverage.operands.get((decider.lineno, decider.col_offset), {})
         texts = dict.fromkeys(ast.unparse(n) for n in ast.walk(part) if isinstance(n, ast.expr))
         shown = ((text, shown_value(seen[text])) for text in texts if text in seen and seen[text] is not _UNKNOWN)
@@ -312,10 +314,10 @@ class _Reader:
 
 
 def unreached(tree: ast.Module, file: str, coverage: Coverage, stopped: Sequence[Span] = ()) -> tuple[Unreached, ...]:
-    """Find the statements that no run of their function reached, of the functions of a file that ran.
+    """Return the unreached statements of executed functions in a file.
 
-    `stopped` are the expressions at which the run ended with an error. What only raises is left out: a check that
-    passes is no news.
+    `stopped` are the expressions at which the run ended with an error. Code that only raises is left out: a check that
+    passes is normal.
     """
     reader = _Reader(file, coverage, frozenset(span.line for span in stopped if span.file == file))
     return tuple(
@@ -338,7 +340,7 @@ def _last_line(node: ast.stmt | ast.expr) -> int:
 
 
 def _own_lines(statement: ast.stmt) -> range:
-    """The lines of a statement without those of its body."""
+    """Return the lines of a statement without those of its body."""
     first = _first_line(statement) if isinstance(statement, _DEFINITIONS) else statement.lineno
     body: Sequence[ast.stmt] = getattr(statement, "body", ())
     if isinstance(statement, ast.Match):
@@ -347,7 +349,7 @@ def _own_lines(statement: ast.stmt) -> range:
 
 
 def _has_code(statement: ast.stmt) -> bool:
-    """Return True if Python runs something for a statement."""
+    """Return True if Python executes anything for a statement."""
     if isinstance(statement, ast.Expr):
         return not isinstance(statement.value, ast.Constant)
     if isinstance(statement, ast.AnnAssign):
@@ -360,7 +362,7 @@ def _raises(statements: Sequence[ast.stmt]) -> bool:
 
 
 def _truth(node: ast.expr, seen: Mapping[str, Any]) -> bool | None:
-    """Return the truth of a condition by the values of its operands, None where they do not tell."""
+    """Return the truth value of a condition from the values of its operands, None if they do not determine it."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = _truth(node.operand, seen)
         return None if inner is None else not inner

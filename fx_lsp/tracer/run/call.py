@@ -1,4 +1,4 @@
-"""A call of the target as AOTAutograd wants it: a function of a flat list of tensors."""
+"""Convert a call of the target for AOTAutograd: a function of a flat list of tensors."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fx_lsp.tracer.run.state import Held, held_tensors, replaced, surroundings, 
 
 @dataclass
 class Call:
-    """The target with its arguments.
+    """Hold the target with its arguments.
 
     `modules` are those whose parameters are inputs of the graph, by name prefix; so are the tensors with the ids
-    `touched` that the function finds by itself. `created` names the parameters that the last run gave the modules.
+    `touched` that the function reads itself. `created` names the parameters that the last run added to the modules.
     """
 
     function: Callable[..., Any]
@@ -37,14 +37,14 @@ class Call:
     created: list[str] = field(default_factory=list[str])
 
     def held(self) -> list[Held]:
-        """The tensors that the call reads besides its arguments, each once."""
+        """Return the tensors that the call reads besides its arguments, each once."""
         inside = [held for prefix, module in self.modules.items() for held in held_tensors(module, prefix)]
         held_inside = [held for held in inside if not held.plain or id(held.tensor) in self.touched]
         ids = {id(held.tensor) for held in held_inside} | {id(tensor) for _, tensor in self.arguments()}
         return held_inside + surroundings(self.function, self.touched - ids, self.modules.values(), self._named())
 
     def arguments(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The tensors among the arguments, each with its path."""
+        """Yield the tensors among the arguments, each with its path."""
         for name, value in self._named():
             yield from tensors_in(value, name)
 
@@ -52,7 +52,7 @@ class Call:
         return [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]
 
     def run(self) -> Any:
-        """Call the target, which remembers no other call; what it assigns to attributes of the modules is undone."""
+        """Call the target with empty caches; its assignments to attributes of the modules are undone."""
         forget_results()
         with unchanged(self.modules.values()) as before:
             result = finished(self.function(*self.args, **self.kwargs))
@@ -60,7 +60,7 @@ class Call:
             return result
 
     def run_for_good(self) -> None:
-        """Call the target; what it makes of the modules stays."""
+        """Call the target; its changes to the modules are kept."""
         finished(self.function(*self.args, **self.kwargs))
 
 
@@ -70,7 +70,7 @@ RUN_CODE: CodeType = Call.run.__code__
 
 @dataclass(frozen=True)
 class FlatInput:
-    """One tensor among a call's inputs: its name as the user would write it, and what it is."""
+    """Hold one tensor among a call's inputs: its name in source notation, and its kind."""
 
     name: str
     tensor: torch.Tensor
@@ -78,7 +78,7 @@ class FlatInput:
 
 
 def flat_inputs(call: Call) -> list[FlatInput]:
-    """All tensors that the call reads: parameters and buffers first, then arguments in order."""
+    """Return all tensors that the call reads: parameters and buffers first, then arguments in order."""
     held = [FlatInput(item.name, item.tensor, item.kind) for item in call.held()]
     return held + [FlatInput(path, tensor, "input") for path, tensor in call.arguments()]
 
@@ -86,10 +86,10 @@ def flat_inputs(call: Call) -> list[FlatInput]:
 def flat_function(
     call: Call, wrap: Callable[[], Any], outputs: list[str], function: Callable[..., Any] | None = None
 ) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """The call as a function of the tensors of `flat_inputs(call)`, in that order, to a tuple of tensors.
+    """Return the call as a function from the tensors of `flat_inputs(call)`, in that order, to a tuple of tensors.
 
-    `wrap()` gives the context managers to run it in; `outputs` is filled with a name for each result. With `function`,
-    that is what runs in place of the call's own.
+    `wrap()` returns the context managers to run it in; `outputs` is filled with a name for each result. `function` runs
+    in place of the call's own.
     """
 
     held, called = call.held(), call.function if function is None else function
@@ -110,7 +110,7 @@ def flat_function(
 
 
 def tensors_in(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors inside containers and objects, each with the path to it: `x`, `xs[0]`, `out['a']`, `out.loss`."""
+    """Yield the tensors inside containers and objects, each with its path: `x`, `xs[0]`, `out['a']`, `out.loss`."""
     if isinstance(value, torch.Tensor):
         yield path, value
     elif depth > 0:
@@ -119,7 +119,7 @@ def tensors_in(value: Any, path: str, depth: int = 6) -> Iterator[tuple[str, tor
 
 
 def children(value: Any) -> list[tuple[str, Any]]:
-    """The parts of a container or an object with the text that selects each; none for anything else."""
+    """Return the parts of a container or an object with the text that selects each; empty for anything else."""
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", item) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
@@ -133,7 +133,7 @@ def children(value: Any) -> list[tuple[str, Any]]:
 
 
 def is_users_object(value: Any) -> bool:
-    """Tell whether a value is an instance of a class of somebody's own, such as a batch or a tensor with its mask."""
+    """Return True if a value is an instance of a user-defined class, such as a batch or a tensor with its mask."""
     kind = type(value)
     if kind is SimpleNamespace:
         return True
@@ -146,7 +146,7 @@ _NOT_USERS = {"torch", "builtins", "fx_lsp", *sys.stdlib_module_names}
 
 
 def substitute(value: Any, supply: Iterator[torch.Tensor], depth: int = 6) -> Any:
-    """A copy of `value` whose tensors are taken from `supply`, in the order of `tensors_in`."""
+    """Return a copy of `value` whose tensors are taken from `supply`, in the order of `tensors_in`."""
     if isinstance(value, torch.Tensor):
         return next(supply)
     if depth == 0 or not any(True for _ in tensors_in(value, "", depth)):

@@ -1,4 +1,6 @@
-"""Conditions of a trace, besides the inputs: symbols for sizes, numbers for tensors, what `torch.compiler` tells."""
+"""Set the conditions of a trace besides its inputs: symbolic sizes, values of tensors, and the answers of
+`torch.compiler`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from fx_lsp.tracer.run.values.symbols import Symbols
 
 @dataclass(frozen=True)
 class Conditions:
-    """With `symbols`, sizes may be names; with `compiling`, the code believes that it is being compiled; with `drawn`,
-    every tensor has numbers."""
+    """Hold conditions: with `symbols`, sizes may be names; with `compiling`, the code believes that it is being
+    compiled; with `drawn`, every tensor has random values.
+    """
 
     symbols: Symbols | None = None
     compiling: bool = False
@@ -23,7 +26,7 @@ class Conditions:
 
 @contextmanager
 def under(mode: FakeTensorMode, conditions: Conditions) -> Generator[None, None, None]:
-    """Run fake tensors of `mode` under those conditions; without any this changes nothing."""
+    """Run fake tensors of `mode` under those conditions; without any this has no effect."""
     if conditions.symbols is None:
         with drawing() if conditions.drawn else nullcontext():
             yield
@@ -40,7 +43,7 @@ def with_shape_env(mode: FakeTensorMode, shape_env: ShapeEnv) -> Generator[None,
     """Run fake tensors of `mode` whose sizes may be symbols of `shape_env`."""
     before = mode.shape_env, mode.cache_enabled
     with enable_python_dispatcher():
-        # The cache would answer for another trace's symbols, and leave out what it demanded of them.
+        # The cache would return another trace's symbols, and omit its guards on them.
         mode.shape_env, mode.cache_enabled = shape_env, False
         try:
             yield

@@ -1,4 +1,4 @@
-"""Running a call to its end where calling alone does not: coroutines without an event loop, and generators."""
+"""Run a call to its end if it returns a coroutine, without an event loop, or a generator."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 MAX_STEPS = 1000
-"""How many values a generator may yield, and how often a coroutine may let others run."""
+"""The most values that a generator may yield, and the most suspensions of a coroutine."""
 
 
 class Unfinished(Exception):
-    """The code does not come to an end on its own: it waits for something outside of it, or yields for ever."""
+    """The code does not end on its own: it waits for something outside of it, or yields forever."""
 
 
 def finished(result: Any) -> Any:
-    """Return what a call gives in the end: the result of a coroutine, and of a generator the tuple of all it yields.
+    """Return the final result of a call: the result of a coroutine, and for a generator the tuple of its items.
 
-    Raises Unfinished inside of the code that has no end, where it stands.
+    Raises Unfinished inside of code that does not end, at its current place.
     """
     if isinstance(result, CoroutineType):
         result = _awaited(result)
@@ -47,7 +47,9 @@ def _yielded_in_time(generator: AsyncGenerator[Any, None]) -> tuple[Any, ...]:
 
 
 def _awaited(coroutine: Coroutine[Any, None, Any]) -> Any:
-    """Return the result of a coroutine. A bare `yield` in what it awaits only lets others run: there are none."""
+    """Return the result of a coroutine. A bare `yield` in its awaitables only yields to other coroutines, of which
+    there are none.
+    """
     try:
         for _ in range(MAX_STEPS):
             if coroutine.send(None) is not None:

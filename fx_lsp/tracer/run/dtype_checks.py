@@ -1,7 +1,7 @@
-"""Demands of kernels on dtypes that their fakes do not make: masks are not subtracted, indices are `Long`, sources have
-the dtype of what they are copied into.
+"""Check the requirements of kernels on dtypes that fake tensors do not check: masks are not subtracted, indices are
+`Long`, sources have the dtype of the tensor that they are copied into.
 
-A kernel is asked itself, once for each choice of dtypes and ranks: it runs on real tensors of one element.
+The kernel itself decides, once for each choice of dtypes and ranks: it runs on real tensors of one element.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_DTYPES = re.compile(
     r"not implemented for '(Bool|Byte|Char|Short|Int|Long)'|dtype|scalar type|bool tensor|boolean mask"
 )
 _OF_DEVICE = "not implemented for"
-"""What a kernel on the CPU says that another device's may not say."""
+"""The words of a CPU kernel's error that need not apply to other devices."""
 _SYMBOLS = torch.SymInt, torch.SymFloat, torch.SymBool
 _RANDOM = torch.Tag.nondeterministic_seeded
 
@@ -29,7 +29,7 @@ _refusals: dict[object, Exception | None] = {}
 
 
 def ask_kernels(mode: FakeTensorMode) -> None:
-    """Have a mode refuse the dtypes that kernels refuse."""
+    """Make a mode reject the dtypes that kernels reject."""
     run: Callable[..., Any] = mode.dispatch
 
     def dispatch(func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -43,7 +43,7 @@ def ask_kernels(mode: FakeTensorMode) -> None:
 
 
 def _refusal(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
-    """Return what a kernel raises for the dtypes of its operands."""
+    """Return the error of a kernel for the dtypes of its operands, or None."""
     if not isinstance(func, OpOverload) or func.namespace != "aten" or _RANDOM in func.tags:
         return None
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -54,7 +54,7 @@ def _refusal(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exceptio
     try:
         if key not in _refusals:
             _refusals[key] = _asked(func, args, kwargs)
-    except TypeError:  # an argument that is no key of a dictionary
+    except TypeError:  # an unhashable argument
         return None
     refusal = _refusals[key]
     is_elsewhere = any(tensor.device.type != "cpu" for tensor in tensors)
@@ -76,7 +76,7 @@ def _asked(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Exc
     with unset_fake_temporarily(), torch.no_grad():
         arguments = tree_map_only(torch.Tensor, single, (tuple(args), kwargs))
         arguments = tree_map_only(torch.device, lambda _: torch.device("cpu"), arguments)
-        arguments = tree_map_only(_SYMBOLS, lambda _: 1, arguments)  # a number in place of one would be a guard
+        arguments = tree_map_only(_SYMBOLS, lambda _: 1, arguments)  # a number in its place would be a guard
         try:
             func(*arguments[0], **arguments[1])
         except (RuntimeError, TypeError, IndexError) as error:

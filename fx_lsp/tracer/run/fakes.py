@@ -1,4 +1,6 @@
-"""The mode that fake tensors belong to, and objects that hold them, also where their constructor needs real ones."""
+"""Provide the mode of fake tensors, and construct objects with fake tensors even if their constructor needs
+real ones.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ grouped_mm.register()
 
 
 def fake_mode() -> FakeTensorMode:
-    """The one mode that all fake tensors of a trace belong to, copies of modules included.
+    """Return the single mode of all fake tensors of a trace, including copies of modules.
 
-    It is no subclass: higher-order operators look up what to do by a mode's very class.
+    It is not a subclass: higher-order operators dispatch on a mode's exact class.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     mode.__dict__["__deepcopy__"] = lambda memo: mode  # pyright: ignore[reportUnknownLambdaType]
@@ -38,10 +40,10 @@ def fake_mode() -> FakeTensorMode:
 
 @contextmanager
 def movable_modules() -> Generator[None, None, None]:
-    """Inside, `module.to(…)`, `.half()` and the like work on modules with fake parameters, which torch cannot swap.
+    """Make `module.to(…)`, `.half()` and the like work inside on modules with fake parameters, which torch cannot swap.
 
-    What a module holds twice is changed once. Tensors that were replaced are kept until the end: a new one with the id
-    of an old one would be taken for it.
+    A tensor that a module holds twice is converted once. Replaced tensors are kept until the end, because a new one
+    could get the id of an old one.
     """
     original = nn.Module._apply
     done: dict[int, tuple[torch.Tensor, torch.Tensor]] | None = None
@@ -76,9 +78,9 @@ def movable_modules() -> Generator[None, None, None]:
 
 @contextmanager
 def copied_tensors() -> Generator[None, None, None]:
-    """Inside, fake tensors can be pickled and deeply copied, also those of a graph that is captured.
+    """Allow pickling and deep copies of fake tensors inside, including those of a captured graph.
 
-    They have no bytes to write or to copy. Both give a copy that no gradient goes through.
+    They have no bytes to write or to copy. Both return a copy without gradient flow.
     """
 
     def reduce(tensor: torch.Tensor, protocol: Any) -> tuple[Callable[..., Any], tuple[int]]:
@@ -101,7 +103,7 @@ _PICKLED: list[torch.Tensor] = []
 
 def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     if isinstance(tensor, FakeTensor) and not tensor.is_leaf:
-        return torch.Tensor.__deepcopy__(tensor, memo)  # raises: PyTorch copies leaves alone
+        return torch.Tensor.__deepcopy__(tensor, memo)  # raises: PyTorch only copies leaves
     if id(tensor) not in memo:
         memo[id(tensor)] = _copy_of(tensor)
     return memo[id(tensor)]
@@ -113,9 +115,9 @@ def _unpickled(number: int) -> torch.Tensor:
 
 @contextmanager
 def inference_without_gradients() -> Generator[None, None, None]:
-    """Inside, `torch.inference_mode()` is `torch.no_grad()`, of which every graph is the same.
+    """Replace `torch.inference_mode()` by `torch.no_grad()` inside, which gives the same graphs.
 
-    AOTAutograd cannot capture what inference tensors are written to.
+    AOTAutograd cannot capture writes to inference tensors.
     """
 
     def enter(self: Any) -> None:
@@ -127,7 +129,7 @@ def inference_without_gradients() -> Generator[None, None, None]:
 
 @contextmanager
 def formatted_numbers() -> Generator[None, None, None]:
-    """Inside, a tensor of one number is formatted as that, `f"{loss:.4f}"`, also a fake one."""
+    """Format a tensor of one number as a number inside, `f"{loss:.4f}"`, also a fake one."""
     plain = torch.Tensor.__format__
 
     def formatted(self: torch.Tensor, spec: str) -> str:
@@ -160,10 +162,10 @@ def _changed(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -
 
 
 def construct_fake(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`cls(*args, **kwargs)` with fake tensors; call it inside a fake mode.
+    """Return `cls(*args, **kwargs)` with fake tensors; call it inside a fake mode.
 
-    A module whose constructor reads the values of tensors is built from real ones, which are then replaced. Of an
-    abstract class it is an instance with the abstract methods as they are there.
+    A module whose constructor reads the values of tensors is built from real ones, which are then replaced. An abstract
+    class is instantiated with its abstract methods as they are.
     """
     cls = _concrete(cls)
     try:

@@ -1,4 +1,4 @@
-"""Functions under callables."""
+"""Unwrap callables to functions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from torch._library.custom_ops import CustomOpDef
 
 
 def is_operator(function: Any) -> bool:
-    """Return True for what `torch.library.custom_op` makes of a function."""
+    """Return True for the result of `torch.library.custom_op`."""
     return isinstance(function, CustomOpDef)
 
 
 def innermost(function: Any) -> Any:
-    """The function that runs in the end, under bound methods, `functools.partial` and decorators that say so."""
+    """Return the function that finally runs, under bound methods, `functools.partial` and decorators that use
+    `functools.wraps`.
+    """
     while True:
         if is_operator(function):
             under = function._init_fn

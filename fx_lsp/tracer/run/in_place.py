@@ -1,4 +1,4 @@
-"""Values that an operation keeps for the backward pass and that the code changes in place before it."""
+"""Find values that are saved for backward and changed in place before it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import nn
 from fx_lsp.tracer.source.provenance import Chain
 
 MAX_NODES = 20_000
-"""How many nodes of autograd's graph are looked at."""
+"""The most nodes of the autograd graph that are visited."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """A torch call that changed a tensor in place; `node` is what made the tensor, as autograd knows it.
+    """Hold a torch call that changed a tensor in place; `node` is the autograd node that created the tensor.
 
-    Of a parameter, `node` is what adds to its gradient.
+    For a parameter, `node` accumulates its gradient.
     """
 
     chain: Chain
@@ -30,9 +30,10 @@ class Write:
 
 @dataclass(frozen=True)
 class Overwritten:
-    """A write to what the operation `saved_by` saves for backward; `trains` if a parameter's gradient is lost.
+    """Hold a write to a value that the operation `saved_by` saves for backward; `trains` if a parameter's gradient is
+    lost.
 
-    `parameter` is what was written to, if that is a leaf of autograd's graph.
+    `parameter` is the written tensor, if it is a leaf of the autograd graph.
     """
 
     chain: Chain
@@ -42,7 +43,9 @@ class Overwritten:
 
 
 def written_tensor(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    """Return the tensor that a torch call changes in place, if autograd follows it or differentiates by it."""
+    """Return the tensor that a torch call changes in place, if autograd tracks it or requires its gradient;
+    else None.
+    """
     name = getattr(func, "__name__", "")
     is_method = name == "__setitem__" or name in _AUGMENTED or (name.endswith("_") and not name.startswith("_"))
     if not (is_method or kwargs.get("inplace") is True) or not args or not isinstance(args[0], torch.Tensor):
@@ -51,9 +54,9 @@ def written_tensor(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 def maker_of(tensor: torch.Tensor) -> Any:
-    """Return the node of autograd's graph that made a tensor; of a leaf, the one that adds to its gradient.
+    """Return the autograd node that created a tensor; for a leaf, the one that accumulates its gradient.
 
-    None for a view that was made where no gradients are followed.
+    None for a view that was created without gradient tracking.
     """
     if tensor.grad_fn is not None:
         return tensor.grad_fn
@@ -68,7 +71,7 @@ _AUGMENTED = frozenset(
 
 
 def overwritten(outputs: Iterable[torch.Tensor], writes: Iterable[Write]) -> Iterator[Overwritten]:
-    """Find the writes to what the graph of some outputs has saved. The backward pass would raise at each."""
+    """Yield the writes to values saved by the graph of some outputs. Backward would raise at each."""
     by_node = {id(write.node): write for write in writes}
     if not by_node:
         return
@@ -84,7 +87,8 @@ def overwritten(outputs: Iterable[torch.Tensor], writes: Iterable[Write]) -> Ite
 
 
 def _makers(node: Any, lost: str) -> Iterator[Any]:
-    """Yield the nodes that may have made the value that `node` saved as `lost`, first the one of the operand so called.
+    """Yield the nodes that may have created the value that `node` saved as `lost`, first that of the operand with the
+    name.
 
     A parameter may be read through a view, such as the transpose of a weight.
     """
@@ -101,12 +105,12 @@ def _makers(node: Any, lost: str) -> Iterator[Any]:
 
 
 def _operation(node: Any) -> str:
-    """Return the name of the operation of a node, `Addmm` of `AddmmBackward0`."""
+    """Return the name of a node's operation, `Addmm` for `AddmmBackward0`."""
     return node.name().rstrip("0123456789").removesuffix("Backward")
 
 
 def _graph(roots: Iterable[Any]) -> Iterator[Any]:
-    """Give the nodes of autograd's graph behind some."""
+    """Yield the nodes of the autograd graph behind some."""
     seen: dict[int, Any] = {}
     waiting = [node for node in roots if node is not None]
     while waiting and len(seen) < MAX_NODES:

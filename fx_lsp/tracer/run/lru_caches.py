@@ -1,4 +1,4 @@
-"""Caches of `functools.lru_cache`: a tensor that one keeps of another trace would be a constant in this one."""
+"""Clear caches of `functools.lru_cache`: a cached tensor of another trace would be a constant in this one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _lru_cache: Callable[..., Any] = functools.lru_cache
 
 
 def remember_caches() -> None:
-    """From now on, know what is made by `lru_cache` and `cache`; to call before the user's packages are imported."""
+    """Track all functions created by `lru_cache` and `cache` from now on; call it before the user's packages are
+    imported.
+    """
     functools.lru_cache = _known_lru_cache
 
 
@@ -31,6 +33,6 @@ def _known_lru_cache(maxsize: Any = 128, typed: bool = False) -> Any:
 
 
 def forget_results() -> None:
-    """Empty all these caches, so that what a call needs is computed in it."""
+    """Clear all these caches, so that a call computes everything that it needs."""
     for function in list(_made):
         function.cache_clear()

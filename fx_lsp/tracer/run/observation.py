@@ -1,4 +1,6 @@
-"""One run of the target on fake tensors, watched: what expressions and variables hold, and where it stops."""
+"""Observe one run of the target on fake tensors: the values of expressions and variables, and the place where
+it stops.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,20 @@ from fx_lsp.tracer.source.provenance import METADATA, Chain, Sources
 
 MAX_VALUES = 20_000
 _BETWEEN = "fx_lsp.", "warnings"
-"""Modules whose frames lie between a warning and the code that warns."""
+"""Modules whose frames are between a warning and the code that warns."""
 _ASKS_IF_COMPILED = frozenset(name for name in dir(torch.compiler) if name.endswith("compiling"))
 _FORWARDING = frozenset({"torch.overrides", "torch.functional", "torch.nn.functional", "torch._tensor"})
-"""Modules whose functions are torch calls themselves: who calls them makes the call."""
+"""Modules whose functions are torch calls themselves, made by their callers."""
 _most_repeats: ContextVar[int | None] = ContextVar("most repeats", default=None)
 
 
 class LongLoop(BaseException):
-    """An expression was run as often as a watched run may: it is in a loop of so many steps."""
+    """An expression ran as often as an observed run allows: it is in a loop with so many iterations."""
 
 
 @contextmanager
 def repeats_at_most(count: int) -> Generator[None, None, None]:
-    """Let watched runs end with a LongLoop where one of the user's expressions has run so often."""
+    """End observed runs inside with a LongLoop if one of the user's expressions has run `count` times."""
     token = _most_repeats.set(count)
     try:
         yield
@@ -59,18 +61,17 @@ def repeats_at_most(count: int) -> Generator[None, None, None]:
 
 @dataclass
 class Run:
-    """Hold what one watched run showed. `calls` counts torch calls that returned, a measure of how far it came.
+    """Hold the results of one observed run. `calls` counts torch calls that returned, a measure of its progress.
 
-    `expansions` counts element-wise calls whose operands had different ranks above one: a sign of inputs that fit by
-    accident; `unbatched` are calls of layers with one example without a batch, which is one as well, and `emptied`
-    counts calls that left nothing of their operands; `writes` are changes in place. `touched` are the ids of the
-    tensors that torch calls were given. `repeats` counts the torch calls of each of the user's expressions, where
-    values were recorded. `calling` is the torch call that is under way;
-    `findings` are mistakes in the target's file that run, where values were recorded or it is `checked`, and
-    `findings_of_shapes` those that are none where operands have other shapes. `coverage`
-    tells which lines of that file ran, where values were recorded. `recorded` are the torch calls that returned, for a
-    run that begins with an empty list of them, and `last` is the last of all, without its expressions. `made_up` is the
-    place of the first number that stands for one of a tensor's.
+    `expansions` counts element-wise calls whose operands had different ranks above one, a sign of inputs that fit by
+    accident; so are `unbatched`, calls of layers with an unbatched example. `emptied` counts calls that removed all
+    elements of their operands; `writes` are changes in place. `touched` are the ids of the tensors that torch calls
+    received. `repeats` counts the torch calls of each of the user's expressions, if values were recorded. `calling` is
+    the running torch call. `findings` are mistakes in the target's file, if values were recorded or it is `checked`,
+    and `findings_of_shapes` those that depend on the operands' shapes. `coverage` has the executed lines of that file,
+    if values were recorded. `recorded` are the torch calls that returned, for a run that begins with an empty list of
+    them, and `last` is the last of all, without its expressions. `made_up` is the place of the first number made up for
+    a tensor's value.
     """
 
     result: Any = None
@@ -94,14 +95,14 @@ class Run:
     made_up: TracebackType | None = None
 
     def record(self, call: TorchCall) -> None:
-        """Keep a torch call, if this is a run whose calls are recorded."""
+        """Store a torch call, if this run records its calls."""
         if self.recorded is not None:
             self.recorded.append(call)
 
 
 @dataclass
 class Stopped:
-    """A recorded run of a target that fails: its call, what it ran under, and how its inputs read to the user."""
+    """Hold a recorded run of a failing target: its call, its conditions, and its inputs for the user."""
 
     run: Run
     call: Call
@@ -110,7 +111,7 @@ class Stopped:
 
 
 class Watch(TorchFunctionMode):
-    """Counts torch calls and remembers the one that failed; with `values`, also what each expression gave."""
+    """Count torch calls and record the one that failed; with `values`, also the result of each expression."""
 
     def __init__(self, sources: Sources, stop: CodeType, run: Run, values: Values | None) -> None:
         super().__init__()
@@ -163,13 +164,13 @@ class Watch(TorchFunctionMode):
         return "layer" if frame.f_globals.get("__name__", "").startswith("torch.nn.modules.") else "library"
 
     def chain(self, frame: FrameType) -> Chain:
-        """Return the user's expressions that a frame is in."""
+        """Return the user's expressions of a frame."""
         return self._sources.chain(frame, self._stop)
 
     def warned(self) -> Chain:
-        """Return the expressions that PyTorch is warning of; none where the warning is another's.
+        """Return the expressions that PyTorch warns of; empty for a warning of other code.
 
-        Nor are there any if the code that warns asks whether it is compiled: here it never is.
+        Also empty if the warning code asks whether it is compiled: here it never is.
         """
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
@@ -183,12 +184,12 @@ class Watch(TorchFunctionMode):
         return chain
 
     def operands(self) -> Iterator[torch.Tensor]:
-        """Return the tensors of the torch call that is under way."""
+        """Yield the tensors of the running torch call."""
         call = self._run.calling
         return tensors_among(call.args, call.kwargs) if call is not None else iter(())
 
     def _count(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Count a call that returned, and take note of what is no sign of inputs as they are meant."""
+        """Count a call that returned, and record signs of unintended inputs."""
         self._run.last = TorchCall(func, args, kwargs, result, ())
         tensors = list(tensors_among(args, kwargs))
         self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
@@ -198,7 +199,7 @@ class Watch(TorchFunctionMode):
             self._run.emptied += isinstance(result, torch.Tensor) and _is_empty(result)
 
     def _keep(self, call: TorchCall) -> None:
-        """Keep what a call gave, by the expressions it came from, and what is wrong with it."""
+        """Record the result of a call, by its expressions, and its mistakes."""
         self.findings.follow(call)
         chain = call.chain
         if self._values is None:
@@ -213,7 +214,7 @@ class Watch(TorchFunctionMode):
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:
-    """Return True for a tensor without elements; symbols are not asked."""
+    """Return True for a tensor without elements; symbols are not evaluated."""
     return any(type(size) is int and size == 0 for size in tensor.shape)
 
 
@@ -224,14 +225,14 @@ def has_different_ranks(func: Callable[..., Any], args: tuple[Any, ...]) -> bool
 
 
 def checked_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of PyTorch's; what fake tensors let pass raises as it does on real ones."""
+    """Call a PyTorch function; errors that fake tensors would miss are raised as on real ones."""
     check_masks(func, args)
     check_dimension(func, args, kwargs)
     return func(*args, **kwargs)
 
 
 def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Raise IndexError where `x[mask]` has a mask of other sizes than `x`, which fake tensors do not see."""
+    """Raise IndexError if `x[mask]` has a mask of other sizes than `x`, which fake tensors do not check."""
     if getattr(func, "__name__", "") not in ("__getitem__", "__setitem__") or not isinstance(args[0], torch.Tensor):
         return
     shape, position = args[0].shape, 0
@@ -255,7 +256,7 @@ def check_masks(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
 
 
 def check_dimension(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise IndexError where a softmax or a sort has a dimension that is not there: fake tensors let it pass."""
+    """Raise IndexError if a softmax or a sort has an invalid dimension, which fake tensors do not check."""
     tensor, *rest = (*args, None)
     if getattr(func, "__name__", "") not in _OF_ANY_DIMENSION or not isinstance(tensor, torch.Tensor):
         return
@@ -266,26 +267,26 @@ def check_dimension(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 _OF_ANY_DIMENSION = frozenset({"softmax", "log_softmax", "softmin", "sort", "argsort"})
 _OF_NUMBERS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith(("sym_", "_sym_")))
-"""Calls on symbols that are none where the same numbers are plain ones."""
+"""Calls on symbols that are not torch calls on plain numbers."""
 _UNBATCHED_DIMS = {f"conv{kind}{n}d": n + 1 for kind in ("", "_transpose") for n in (1, 2, 3)} | {
     "multi_head_attention_forward": 2
 }
-"""How many dimensions a single example has for a call, by its name."""
+"""The rank of an unbatched example for a call, by its name."""
 
 
 def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Return True for a layer's call with one example, without a dimension for the batch."""
+    """Return True for a layer's call with an example without a batch dimension."""
     name = getattr(func, "__name__", "")
-    if name == "unsqueeze":  # recurrent layers make the batch themselves
+    if name == "unsqueeze":  # recurrent layers add the batch dimension themselves
         return sys._getframe(2).f_globals.get("__name__") == "torch.nn.modules.rnn"
     dims = _UNBATCHED_DIMS.get(name)
     return dims is not None and bool(args) and isinstance(args[0], torch.Tensor) and args[0].dim() == dims
 
 
 class Values:
-    """Collects `ObservedValue`s of tensors and whole numbers: the first of a place, and whether later ones differed.
+    """Collect `ObservedValue`s of tensors and whole numbers: the first at a place, and whether later ones differed.
 
-    What a call of Python's returned is the value of its expression; before it, torch calls inside have others there.
+    The return value of a Python call is the value of its expression; torch calls inside had other values there before.
     """
 
     def __init__(self) -> None:
@@ -294,7 +295,7 @@ class Values:
         self._varying: set[tuple[Span, str]] = set()
 
     def add(self, span: Span, name: str, value: Any, last: bool = False) -> None:
-        """Record that `name` (or the expression itself, for "") held `value` at `span`.
+        """Record that `name` (or the expression itself, for "") had `value` at `span`.
 
         With `last` a later value replaces an earlier one: several torch calls inside one expression end in its value.
         """
@@ -318,7 +319,7 @@ class Values:
             self._varying.add((span, name))
 
     def collected(self) -> list[ObservedValue]:
-        """All values in the order first seen."""
+        """Return all values in the order of their first record."""
         specs = {**self._specs, **self._returned}
         return [ObservedValue(s, n, spec, (s, n) in self._varying) for (s, n), spec in specs.items()]
 
@@ -326,7 +327,7 @@ class Values:
 def watched_run(
     sources: Sources, call: Callable[[], Any], stop: CodeType, statements: Statements | None, run: Run | None = None
 ) -> Run:
-    """Run `call()` (whose frame runs the code `stop`) and report in `run`; never raises but for KeyboardInterrupt.
+    """Run `call()` (whose frame runs the code `stop`) and record it in `run`. Only raises KeyboardInterrupt.
 
     With `statements` the values of variables and expressions in the target's file are recorded too.
     """
@@ -363,7 +364,7 @@ def watched_run(
 
 
 class Statements:
-    """The statements of a file by line, for saying which one bound a name."""
+    """Index the statements of a file by line, to find the one that bound a name."""
 
     def __init__(self, tree: ast.Module, file: str) -> None:
         self._file = file
@@ -394,15 +395,15 @@ class Statements:
         return Span(self._file, node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     def binding(self, line: int, name: str) -> Span | None:
-        """The statement (or loop target) that runs at `line` and binds `name`."""
+        """Return the statement (or loop target) that runs at `line` and binds `name`, or None."""
         return self._bindings.get((line, name))
 
     def returning(self, line: int) -> Span | None:
-        """The return statement that covers `line`."""
+        """Return the return statement that covers `line`, or None."""
         return self._returns.get(line)
 
     def function(self, line: int) -> Span | None:
-        """Return the place at which the function starts whose header covers `line`."""
+        """Return the start of the function whose header covers `line`, or None."""
         return self._functions.get(line)
 
     def attributes(self, header: Span) -> Iterator[tuple[Span, list[str]]]:
@@ -417,7 +418,7 @@ class Statements:
 
 
 def _dotted_names(node: ast.Attribute) -> list[str]:
-    """Return `["self", "config", "n_head"]` for `self.config.n_head`; nothing for attributes of anything but a name."""
+    """Return `["self", "config", "n_head"]` for `self.config.n_head`; empty for attributes of anything but a name."""
     base: ast.expr = node
     names: list[str] = []
     while isinstance(base, ast.Attribute):
@@ -427,10 +428,9 @@ def _dotted_names(node: ast.Attribute) -> list[str]:
 
 
 def _stored_attribute(value: Any, name: str) -> Any:
-    """Return what an object has under a name; runs nothing of it, and None without any.
+    """Return an attribute of an object without running its code, and None without one.
 
-    A module keeps submodules, parameters and buffers in places of their own, which one that is just being constructed
-    does not have yet.
+    A module stores submodules, parameters and buffers separately, which it does not yet have during construction.
     """
     for store in ("_modules", "_parameters", "_buffers") if isinstance(value, torch.nn.Module) else ():
         if name in (registered := vars(value).get(store, {})):
@@ -456,12 +456,12 @@ def _stored_names(node: ast.AST) -> set[str]:
 
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NOT_CALLED = frozenset({"__init__", "__iter__", "__next__", "__enter__", "__exit__", "__setattr__", "__setitem__"})
-"""Methods that statements call by themselves, so that no expression has the value that they return."""
+"""Methods that statements call implicitly, so that no expression has their return value."""
 
 
 @dataclass
 class _FrameTracer:
-    """Records what expressions and variables of the target's file hold while frames run, for `sys.settrace`."""
+    """Record the values of expressions and variables of the target's file while frames run, for `sys.settrace`."""
 
     sources: Sources
     statements: Statements
@@ -470,7 +470,9 @@ class _FrameTracer:
     headers: set[Span] = field(default_factory=set[Span])
 
     def enter(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        """Begin to trace a frame: of the target's file all of it, of others what calls from that file return."""
+        """Begin to trace a frame: frames of the target's file completely, others for the return values of calls from
+        that file.
+        """
         if event != "call":
             return None
         call = self._calling_expression(frame)
@@ -489,7 +491,7 @@ class _FrameTracer:
         return partial(self._step_elsewhere, call)
 
     def _calling_expression(self, frame: FrameType) -> Span | None:
-        """Return the expression of the target's file that has what a frame returns for its value, if there is one."""
+        """Return the expression of the target's file whose value a frame returns, or None."""
         caller, code = frame.f_back, frame.f_code
         is_call = not code.co_flags & _SUSPENDED and code.co_name not in _NOT_CALLED
         if not HAS_COLUMNS or caller is None or caller.f_code.co_filename != self.sources.file or not is_call:
@@ -498,7 +500,7 @@ class _FrameTracer:
 
     def _record_arguments(self, frame: FrameType) -> None:
         header = self.statements.function(frame.f_code.co_firstlineno)
-        resumed = frame.f_lineno != frame.f_code.co_firstlineno  # a generator or a coroutine that goes on
+        resumed = frame.f_lineno != frame.f_code.co_firstlineno  # a generator or a coroutine that resumes
         if header is None or resumed:
             return
         for name, value in list(frame.f_locals.items()):
@@ -515,7 +517,7 @@ class _FrameTracer:
 
 
 class _TracedFrame:
-    """A frame of the target's file: what its variables held when they were recorded last, and its last line."""
+    """Hold a frame of the target's file: the last recorded values of its variables, and its last line."""
 
     def __init__(self, tracer: _FrameTracer, frame: FrameType, call: Span | None) -> None:
         self._tracer, self._call = tracer, call
@@ -523,7 +525,7 @@ class _TracedFrame:
         self._line, self._failed = frame.f_lineno, False
 
     def step(self, frame: FrameType, event: str, value: Any) -> Callable[..., Any]:
-        """Record what the last line changed, and what is returned."""
+        """Record the changes of the last line, and return values."""
         coverage, branches = self._tracer.coverage, self._tracer.statements.branches
         if event == "line":
             self._record_changes(frame)

@@ -1,7 +1,7 @@
-"""Modules that a model has several times, as its layers: in a run on symbols one of them says what all of them say.
+"""Skip repeated modules of a model, such as its layers: in a run on symbols one of them represents all.
 
 Two are alike if they consist of the same modules with parameters of the same sizes and the same plain attributes, and
-if they are given the same sizes. The second has the results of the first, and none of its code runs.
+if they receive the same sizes. The second returns the results of the first, without running its code.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", 
 
 @dataclass(frozen=True)
 class _Result:
-    """Hold what a module gave, of which arguments, and how many torch calls it took.
+    """Hold a module's result, its arguments, and its number of torch calls.
 
-    The arguments stay alive, so that no other tensor has the id of one.
+    The arguments stay alive, so that no other tensor gets the id of one.
     """
 
     value: Any
@@ -37,7 +37,7 @@ class _Result:
 
 @contextmanager
 def repeated_modules_skipped(run: Run) -> Generator[None, None, None]:
-    """Inside, a module that is like another that ran on inputs of the same sizes gives what that gave."""
+    """Make a module inside return the result of an equal one that ran on inputs of the same sizes."""
     kind: Any = nn.Module
     original: Callable[..., Any] = kind.__call__
     results: dict[Hashable, _Result] = {}
@@ -69,7 +69,7 @@ def repeated_modules_skipped(run: Run) -> Generator[None, None, None]:
 
 
 def _description(module: nn.Module) -> Hashable:
-    """Return what makes a module do what it does, as far as sizes go; None where hooks may do more."""
+    """Return a key of a module's behaviour with respect to sizes; None if hooks may change it."""
     parts: list[Hashable] = []
     for path, part in module.named_modules():
         if any(getattr(part, name, None) for name in _HOOKS):
@@ -82,13 +82,13 @@ def _description(module: nn.Module) -> Hashable:
 
 
 def _inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-    """Return what a call is given; None where that may be changed by it."""
+    """Return a key of the arguments of a call; None if the call may change them."""
     items = [_item(value, lambda item: None) for value in (args, kwargs)]
     return None if None in items else tuple(items)
 
 
 def _item(value: Any, otherwise: Callable[[Any], Hashable]) -> Hashable:
-    """Return a value as part of a key, `otherwise` of what is neither plain nor a tensor, nor made of such."""
+    """Return a value as part of a key; `otherwise` handles values that contain neither plain values nor tensors."""
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     if isinstance(value, torch.SymInt):
@@ -105,7 +105,7 @@ def _item(value: Any, otherwise: Callable[[Any], Hashable]) -> Hashable:
 
 
 def _tensor(tensor: torch.Tensor | None) -> Hashable:
-    """Return the specs of a tensor, and itself where its values are known, which code may look at."""
+    """Return the specs of a tensor, and its identity if its values are known, because code may read them."""
     if tensor is None:
         return ()
     sizes = (*tensor.shape, *tensor.stride()) if tensor.layout is torch.strided else tuple(tensor.shape)
@@ -115,7 +115,7 @@ def _tensor(tensor: torch.Tensor | None) -> Hashable:
 
 
 def _attributes(module: nn.Module) -> list[Any]:
-    """Return what the attributes of a module and of those in it are, by identity."""
+    """Return the attributes of a module and of its submodules, by identity."""
     held = (vars(part).items() for part in module.modules())
     tensors = (id(tensor) for tensor in tree_leaves([part._buffers for part in module.modules()]))
     return [*((name, id(value)) for items in held for name, value in items), *tensors]

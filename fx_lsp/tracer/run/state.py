@@ -1,4 +1,4 @@
-"""The tensors that a module holds, the places where it holds them, and what a call leaves behind in it."""
+"""Find the tensors of a module, the places that refer to them, and the effects of a call on the module."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fx_lsp.tracer.run.functions import innermost
 
 @dataclass
 class Held:
-    """A tensor that a module holds. `slots` are the containers and keys that refer to it: several where it is tied.
+    """Hold a tensor of a module. `slots` are the containers and keys that refer to it: several if it is tied.
 
-    `plain` says that it is a mere attribute, which a call may replace before anything reads it.
+    `plain` is True if it is a mere attribute, which a call may replace before reading it.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Held:
 
 
 def held_tensors(module: nn.Module, prefix: str = "") -> list[Held]:
-    """Parameters first, then buffers, then tensors that are plain attributes; each tensor once, by its first name."""
+    """Return parameters first, then buffers, then tensors in plain attributes; each tensor once, by its first name."""
     held: dict[int, Held] = {}
     parts = [(f"{prefix}.{name}" if prefix and name else prefix or name, part) for name, part in module.named_modules()]
     stores: tuple[tuple[str, SavedKind], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
     for store, kind in stores:
         for path, part in parts:
-            _add(held, path, part.__dict__.get(store, {}), kind)  # a traced module has its own inside of TorchScript
+            _add(held, path, part.__dict__.get(store, {}), kind)  # a traced module keeps its own inside of TorchScript
     for path, part in parts:
         plain = {k: v for k, v in part.__dict__.items() if isinstance(v, torch.Tensor)}
         _add(held, path, plain, "buffer", part.__dict__)
@@ -58,11 +58,10 @@ def surroundings(
     modules: Iterable[nn.Module] = (),
     arguments: Iterable[tuple[str, Any]] = (),
 ) -> list[Held]:
-    """The tensors that a function reads without being given them, of those whose ids are `touched`.
+    """Return the tensors that a function reads besides its arguments, among those whose ids are `touched`.
 
-    It may find them in the variables of the function around it, in the object it is a method of, and at the top level
-    of its file; also inside modules, lists, dicts, functions and objects that are there or among its `arguments`, and
-    in those that `modules` hold.
+    They may be in its closure, in the object of a method, and at the top level of its file; also inside modules, lists,
+    dicts, functions and objects there or among its `arguments`, and in those of `modules`.
     """
     plain = innermost(type(function).forward if isinstance(function, nn.Module) else function)
     held: list[Held] = []
@@ -94,8 +93,9 @@ _DEPTH = 4
 
 
 def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], depth: int = _DEPTH) -> list[Held]:
-    """The tensors in a value: itself, or those inside of lists, dicts and objects with attributes, in the variables
-    of a function and in what a method is bound to."""
+    """Return the tensors in a value: itself, or those inside of lists, dicts and objects with attributes, in a
+    function's closure and in a method's object.
+    """
     if isinstance(value, torch.Tensor):
         kind: SavedKind = "parameter" if isinstance(value, nn.Parameter) else "buffer"
         return [Held(name, value, kind, [(container, key)])]
@@ -111,7 +111,7 @@ def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], de
 
 
 def _beside_modules(module: nn.Module, name: str, seen: set[int], depth: int) -> list[Held]:
-    """The tensors in attributes of a module, and of those in it, that are neither tensors nor modules."""
+    """Return the tensors in attributes of a module, and of its submodules, that are neither tensors nor modules."""
     held: list[Held] = []
     for path, part in module.named_modules():
         where = ".".join(filter(None, (name, path)))
@@ -122,8 +122,9 @@ def _beside_modules(module: nn.Module, name: str, seen: set[int], depth: int) ->
 
 
 def _inner(name: str, container: Any, key: Any, value: Any) -> list[tuple[str, Any, Any, Any]]:
-    """List what a value, to which `container` refers by `key`, holds: the name of each, the container and the key that
-    refer to it, and what it is."""
+    """Return the parts of a value, to which `container` refers by `key`: the name of each, the container and the key
+    that refer to it, and its value.
+    """
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=False)
         around = [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
@@ -143,7 +144,7 @@ def _inner(name: str, container: Any, key: Any, value: Any) -> list[tuple[str, A
 
 
 class _TupleItems(dict[int, Any]):
-    """The items of a tuple; what is put in place of one stands in another tuple, in the place of the first."""
+    """Hold the items of a tuple; a replaced item is stored in a new tuple, which replaces the first."""
 
     def __init__(self, container: Any, key: Any, items: tuple[Any, ...]) -> None:
         super().__init__(enumerate(items))
@@ -157,7 +158,7 @@ class _TupleItems(dict[int, Any]):
 
 
 class _Defaults(dict[str, Any]):
-    """The defaults of a function's parameters by name; what is put in place of one becomes the function's."""
+    """Hold the defaults of a function's parameters by name; a replacement becomes the function's default."""
 
     def __init__(self, function: FunctionType) -> None:
         code, defaults = function.__code__, function.__defaults__ or ()
@@ -178,7 +179,7 @@ _LEAVES = (bool, int, float, complex, str, bytes, type(None), type, ModuleType, 
 
 
 def contents_of(cell: CellType) -> Any:
-    """Return what a variable of a function around another holds; None where it was never assigned."""
+    """Return the value of a closure variable; None if it was never assigned."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -186,13 +187,13 @@ def contents_of(cell: CellType) -> Any:
 
 
 def variables_around(function: FunctionType) -> dict[str, Any]:
-    """Return what a function reads of functions around it, by name."""
+    """Return the closure variables of a function, by name."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
     return {name: contents_of(cell) for name, cell in cells}
 
 
 def names_seen_by(function: FunctionType) -> dict[str, Any]:
-    """Return all that a function may read by name: of its module, and of functions around it."""
+    """Return everything that a function may read by name: of its module, and of its closure."""
     return {**function.__globals__, **variables_around(function)}
 
 
@@ -212,9 +213,9 @@ def _entries(container: list[Any] | dict[Any, Any]) -> Iterable[tuple[Any, Any]]
 
 @contextmanager
 def replaced(held: Iterable[Held], supply: Iterator[torch.Tensor]) -> Generator[None, None, None]:
-    """Inside, every place that refers to one of the tensors refers to the next of `supply` instead.
+    """Make every reference to one of the tensors refer to the next of `supply` inside.
 
-    A module takes back what stands for one of its parameters, as it takes back the parameter: `self.w = self.w.to(…)`.
+    A module accepts the replacement of one of its parameters, like the parameter: `self.w = self.w.to(…)`.
     """
     before = list(held)
     assign = nn.Module.__setattr__
@@ -243,14 +244,14 @@ def _put(slots: list[tuple[Any, Any]], value: Any) -> None:
 
 @dataclass(frozen=True)
 class Before:
-    """Hold what modules were before a call: their tensors by identity, without those that had no size yet."""
+    """Hold the state of modules before a call: their tensors by identity, without uninitialized ones."""
 
     modules: tuple[nn.Module, ...]
     known: frozenset[int]
     lazy: frozenset[int]
 
     def created(self) -> list[str]:
-        """The names of the parameters that have come since, and of the buffers that have a size since."""
+        """Return the names of the parameters that were added since, and of the buffers that have a size since."""
         parameters = [item for module in self.modules for item in module.named_parameters()]
         buffers = [item for module in self.modules for item in module.named_buffers() if id(item[1]) in self.lazy]
         return [name for name, t in (*parameters, *buffers) if id(t) not in self.known and not is_lazy(t)]
@@ -258,7 +259,7 @@ class Before:
 
 @contextmanager
 def unchanged(modules: Iterable[nn.Module]) -> Generator[Before, None, None]:
-    """Undo at the end what the code inside assigns to attributes of the modules: a cache, a hidden state."""
+    """Undo at the end the assignments inside to attributes of the modules: a cache, a hidden state."""
     outer = tuple(modules)
     parts = [part for module in outer for part in module.modules()]
     before = [(part, type(part), _copied(part.__dict__)) for part in parts]
@@ -286,5 +287,5 @@ def unchanged(modules: Iterable[nn.Module]) -> Generator[Before, None, None]:
 
 
 def _copied(attributes: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Each attribute with a copy of what it contains, for lists and dicts."""
+    """Return each attribute, with a copy for lists and dicts."""
     return {n: (v, v.copy() if isinstance(v, (list, dict)) else None) for n, v in attributes.items()}

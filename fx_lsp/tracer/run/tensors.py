@@ -1,4 +1,4 @@
-"""Tensors as specs, and specs as fake tensors."""
+"""Convert tensors to specs, and specs to fake tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_ITEMS = 8
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    """The spec of one tensor; strides only where it is not contiguous, the device only where it is not the CPU."""
+    """Return the spec of one tensor; strides only if it is not contiguous, the device only if it is not the CPU."""
     sizes = _numbers(tensor.shape)
     strides = None
     if tensor.layout is torch.strided and not _is_contiguous(tensor, sizes):
@@ -31,7 +31,7 @@ def _numbers(sizes: Iterable[Any]) -> tuple[int | str, ...]:
 def _is_contiguous(tensor: torch.Tensor, sizes: tuple[int | str, ...]) -> bool:
     if not any(isinstance(s, str) for s in sizes):
         return tensor.is_contiguous()
-    expected: Any = 1  # asking a tensor with symbolic sizes may fix them
+    expected: Any = 1  # evaluating symbolic sizes may fix them
     for size, stride in reversed(list(zip(expressions(tensor.shape), expressions(tensor.stride()), strict=True))):
         if size != 1 and stride != expected:
             return False
@@ -40,13 +40,13 @@ def _is_contiguous(tensor: torch.Tensor, sizes: tuple[int | str, ...]) -> bool:
 
 
 def short_name(dtype: torch.dtype) -> str:
-    """`f32` for `torch.float32`; the long name where FX has no short one."""
+    """Return `f32` for `torch.float32`; the long name if FX has no short one."""
     long = str(dtype).removeprefix("torch.")
     return SHORT_NAMES.get(long, long)
 
 
 def describe(value: Any, depth: int = 3) -> str | None:
-    """A value that holds tensors as text (`(f32[2], f32[2])`, `{'a': f32[2]}`), or None where it holds none."""
+    """Return a value that contains tensors as text (`(f32[2], f32[2])`, `{'a': f32[2]}`), or None without tensors."""
     if not _holds_tensor(value, depth):
         return None
     return _describe(value, depth)
@@ -95,9 +95,9 @@ def _describe_collection(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...],
 
 
 def make_tensor(spec: TensorSpec, sizes: Mapping[str, Any] | None = None) -> torch.Tensor:
-    """An uninitialised tensor of that spec; call it inside a fake mode.
+    """Return an uninitialized tensor of that spec; call it inside a fake mode.
 
-    `sizes` gives the value of named sizes. Raises RuntimeError where strides or device are impossible.
+    `sizes` has the values of named sizes. Raises RuntimeError for impossible strides or devices.
     """
     dtype: torch.dtype = getattr(torch, DTYPES[spec.dtype])
     named = sizes or {}

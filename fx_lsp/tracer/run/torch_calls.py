@@ -1,4 +1,4 @@
-"""Calls of PyTorch's functions, as a run of the target sees them."""
+"""Describe calls of PyTorch functions during a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fx_lsp.tracer.source.provenance import Chain
 
 @dataclass
 class FailedCall:
-    """The torch call that raised: its function, its arguments, and the user's expressions it came from.
+    """Hold the torch call that raised: its function, its arguments, and the user's expressions around it.
 
-    `pairing` is where an operand came from that has all pairs of a column and a row, perhaps by accident.
+    `pairing` is the place where an operand was broadcast to all pairs of a column and a row, perhaps by accident.
     """
 
     func: Callable[..., Any]
@@ -28,17 +28,17 @@ class FailedCall:
 
     @property
     def is_repeatable(self) -> bool:
-        """Return whether it can be made again: a tensor that `torch.func` wraps is gone once its transformation is."""
+        """Return True if it can be repeated: a tensor wrapped by `torch.func` is invalid after its transformation."""
         return not any(is_functorch_wrapped_tensor(tensor) for tensor in tensors_among(self.args, self.kwargs))
 
 
 Caller = Literal["code", "layer", "library"]
-"""Who makes a torch call: the code of the target's file, a layer of `torch.nn`, or another library."""
+"""The caller of a torch call: the code of the target's file, a layer of `torch.nn`, or another library."""
 
 
 @dataclass
 class TorchCall:
-    """A torch call that returned, with its result, and the user's expressions it came from."""
+    """Hold a torch call that returned, with its result, and the user's expressions around it."""
 
     func: Callable[..., Any]
     args: tuple[Any, ...]
@@ -53,12 +53,12 @@ class TorchCall:
         return getattr(self.func, "__name__", "")
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
-        """Return the argument that is given at a place or by its name."""
+        """Return the argument at a position or with a name."""
         return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """The tensors among the arguments of a torch call, also those in its lists."""
+    """Yield the tensors among the arguments of a torch call, also those in its lists."""
     for a in (*args, *kwargs.values()):
         if isinstance(a, torch.Tensor):
             yield a

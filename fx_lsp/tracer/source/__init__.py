@@ -1,1 +1,1 @@
-"""The user's source: the expression that an operation came from, its text, and names."""
+"""Map operations to the user's source: expressions, their text, and names."""

@@ -1,4 +1,4 @@
-"""Pieces of source text as syntax trees."""
+"""Parse pieces of source text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import ast
 from fx_lsp.model import Span
 
 MAX_TEXT = 60
-"""The length of an expression in a sentence."""
+"""The most characters of an expression in a sentence."""
 
 
 def expression(span: Span | None, lines: list[str]) -> ast.expr | None:
-    """Return the expression at a span of a file's lines, parsed; None where the text there is none.
+    """Return the parsed expression at a span of a file's lines; None if the text is not an expression.
 
-    What `x += y` computes is `x + y`.
+    For `x += y` it is `x + y`.
     """
     if span is None or span.line > len(lines) or span.end_line > len(lines) or span.end_col == 0:
         return None
@@ -37,7 +37,7 @@ def _augmented(text: bytes) -> ast.expr | None:
 
 
 def shown_expression(span: Span, lines: list[str]) -> str:
-    """Return the source of an expression, shortened where it is long; its line where there is none."""
+    """Return the source of an expression, shortened if it is long; its line if it is not an expression."""
     node = expression(span, lines)
     if node is not None:
         return shown_text(node)
@@ -45,7 +45,7 @@ def shown_expression(span: Span, lines: list[str]) -> str:
 
 
 def shown_text(node: ast.expr) -> str:
-    """Return an expression as it is shown in a sentence."""
+    """Return an expression as text for a sentence."""
     return _shortened(ast.unparse(node))
 
 

@@ -1,4 +1,4 @@
-"""Whole numbers that something of a name may well be."""
+"""Guess whole numbers from names."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
 
 
 def number_named(name: str) -> int:
-    """Return a whole number that something of that name may well be."""
+    """Return a plausible whole number for a name."""
     return next((number for pattern, number in INTEGERS if pattern.search(name)), 2)
 
 
 def says_number(name: str) -> bool:
-    """Return True if a name says what kind of number it is of."""
+    """Return True if a name reveals the kind of its number."""
     return any(pattern.search(name) for pattern, _ in INTEGERS)
 
 
 def counts_something(name: str) -> bool:
-    """Return True if what a function takes under a name is rather a number than a tensor: `hidden_size`, `num_steps`.
+    """Return True if a parameter of that name is rather a number than a tensor: `hidden_size`, `num_steps`.
 
-    `hidden_states` and `features` are tensors that have such sizes.
+    `hidden_states` and `features` are tensors with such sizes.
     """
     last = name.rpartition("_")[2]
     return _COUNTED.match(name) is not None or (says_number(last) and _OF_TENSORS.search(last) is None)

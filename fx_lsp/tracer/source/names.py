@@ -1,4 +1,4 @@
-"""Readable names for the nodes of a trace: the user's own variables where there are any."""
+"""Choose readable names for the nodes of a trace: the user's variables if there are any."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fx_lsp.tracer.source.provenance import Chain
 
 
 class Namer:
-    """Hands out unique Python identifiers."""
+    """Generate unique Python identifiers."""
 
     def __init__(self) -> None:
         self._used: set[str] = {"aten", "torch", "operator", "forward", "backward", "joint"}
 
     def unique(self, wish: str) -> str:
-        """Return `wish` as an identifier of its own; `_1`, `_2`, … is appended where it is used already."""
+        """Return `wish` as a unique identifier; `_1`, `_2`, … is appended if it is used already."""
         name = identifier(wish)
         candidate, count = name, 0
         while candidate in self._used:
@@ -34,7 +34,7 @@ class Namer:
 
 
 def identifier(text: str) -> str:
-    """Return `text` as a Python identifier: `self.q_proj.weight` gives `q_proj_weight`, `xs[0]` gives `xs_0`."""
+    """Return `text` as a Python identifier: `self.q_proj.weight` becomes `q_proj_weight`, `xs[0]` becomes `xs_0`."""
     name = re.sub(r"\W+|__+", "_", text.removeprefix("self.")).strip("_") or "value"
     if name[0].isdigit():
         name = f"_{name}"
@@ -45,7 +45,7 @@ _FINE = frozenset({"input", "sum", "max", "min", "abs", "pow", "all", "any", "ro
 
 
 Assigned: TypeAlias = "str | tuple[str, ...]"
-"""The variable that a value is bound to, or those that its parts are."""
+"""The variable that a value is bound to, or those of its parts."""
 
 
 def assigned_names(tree: ast.Module, file: str) -> dict[Span, Assigned]:
@@ -74,7 +74,7 @@ def _span(node: ast.expr, file: str) -> Span:
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """Return targets with the value that each is bound to, as far as that is written down: `a, b = x, y` binds two."""
+    """Return targets with their values, as far as written: `a, b = x, y` has two."""
     if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
         starred = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
         if len(target.elts) == len(value.elts) and not starred:
@@ -89,9 +89,9 @@ def variables_of(
 ) -> dict[torch.fx.Node, str]:
     """Return the variable that each of the forward `nodes` was bound to.
 
-    A statement's nodes are an uninterrupted run that came from its right-hand side; its value is the last of them that
-    is used outside the run. (What follows it there, `detach` and `t`, is made for backward alone.) Where several
-    variables are bound, their values are the parts that one operation gives.
+    A statement's nodes are a contiguous run from its right-hand side; its value is the last of them that is used
+    outside the run. (Later nodes in the run, `detach` and `t`, are for backward alone.) If several variables are bound,
+    their values are the parts of one operation's result.
     """
     variable_of: dict[torch.fx.Node, str] = {}
     open_runs: dict[Span, list[torch.fx.Node]] = {}
@@ -121,7 +121,7 @@ def variables_of(
 
 
 def _parts(nodes: Sequence[torch.fx.Node], count: int) -> dict[torch.fx.Node, int]:
-    """Return the number of each node among `count` parts of one value; {} where they are no such parts."""
+    """Return the number of each node among `count` parts of one value; {} if they are not such parts."""
     if not nodes or any(len(n.args) < 2 for n in nodes):
         return {}
     target, whole = nodes[0].target, nodes[0].args[0]
@@ -136,7 +136,7 @@ def _parts(nodes: Sequence[torch.fx.Node], count: int) -> dict[torch.fx.Node, in
 
 
 def _in_order(slices: Sequence[torch.fx.Node]) -> bool:
-    """Return True if slices of a tensor lie along one dimension, each behind the one before it."""
+    """Return True if slices of a tensor are consecutive along one dimension."""
     starts = [n.args[2] if len(n.args) > 2 else None for n in slices]
     numbers = [start for start in starts if isinstance(start, int)]
     along_one = all(n.args[1] == slices[0].args[1] for n in slices)
@@ -144,7 +144,7 @@ def _in_order(slices: Sequence[torch.fx.Node]) -> bool:
 
 
 def returned_names(tree: ast.Module, name: str) -> list[str] | None:
-    """Return the names in the last `return a, b` of a function, or None where it returns something else."""
+    """Return the names in the last `return a, b` of a function, or None if it returns something else."""
     function = _find(tree.body, name.split("."))
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return)] if function else []
     if not returns:

@@ -1,8 +1,8 @@
-"""The expressions of the source that an operation came from.
+"""Track the source expressions of operations.
 
-While the target runs, a `TorchFunctionMode` sees every call into torch, walks the Python stack outwards and turns
-each frame of the user's code into the span of the expression it is evaluating. The chain of spans (innermost first) is
-interned under a number, and that number rides on the FX nodes through AOTAutograd and the partitioner.
+While the target runs, a `TorchFunctionMode` sees every call into torch, walks the Python stack outwards and turns each
+frame of the user's code into the span of the expression it is evaluating. The chain of spans (innermost first) is
+interned under a number, which FX nodes carry through AOTAutograd and the partitioner.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ KEY = "fx_lsp"
 """The annotation under which FX nodes carry the number of their chain."""
 
 BACKWARD = "fx_lsp_backward"
-"""The metadata under which nodes of a user's `backward` carry it."""
+"""The metadata key under which nodes of a user's `backward` carry it."""
 
 Chain = tuple[Span, ...]
 _CALL: CodeType = nn.Module._call_impl.__code__
-"""What runs in each call of a module."""
+"""The code that runs in each call of a module."""
 
 
 class NodeOrigin(NamedTuple):
-    """Where an operation comes from: the user's expressions, innermost first, and the submodule, "" for the whole."""
+    """Hold the origin of an operation: the user's expressions, innermost first, and the submodule, "" for the whole."""
 
     chain: Chain = ()
     module: str = ""
@@ -48,10 +48,10 @@ _STDLIB = tuple({os.path.abspath(sysconfig.get_paths()[k]) + os.sep for k in ("s
 
 
 class Sources:
-    """Tells the user's own code from libraries, and frames into spans.
+    """Distinguish the user's own code from libraries, and convert frames to spans.
 
-    Own code is what is neither torch, the standard library nor installed in site-packages; a target that is itself
-    installed counts its whole top-level package (`package_dir`) as its own.
+    Own code is neither torch, the standard library nor installed in site-packages; for an installed target, its whole
+    top-level package (`package_dir`) is own code.
     """
 
     def __init__(self, file: str, package_dir: str | None) -> None:
@@ -84,7 +84,7 @@ class Sources:
     def chain(self, frame: FrameType | None, stop: CodeType) -> Chain:
         """Return the spans of the user's expressions from `frame` outwards, up to the frame that runs `stop`.
 
-        Expressions in the user's own code where there are any, otherwise those in libraries.
+        If none are in the user's own code, returns those in libraries.
         """
         own: list[Span] = []
         library: list[Span] = []
@@ -98,13 +98,13 @@ class Sources:
         return tuple(own or library)
 
     def name_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Have `module` know the modules in those of a call, by the paths to them."""
+        """Register the modules of a call and their submodules, by their paths, for `module`."""
         for prefix, module in modules.items():
             for path, part in module.named_modules(prefix=prefix):
                 self._modules.setdefault(id(part), path)
 
     def module(self, frame: FrameType | None, stop: CodeType) -> str:
-        """Return the path of the innermost module that has a name and is called from `frame` outwards; "" for none."""
+        """Return the path of the innermost registered module called from `frame` outwards; "" for none."""
         while self._modules and frame is not None and frame.f_code is not stop:
             if frame.f_code is _CALL and (path := self._modules.get(id(frame.f_locals.get("self")))) is not None:
                 return path
@@ -112,7 +112,7 @@ class Sources:
         return ""
 
     def number(self, chain: Chain, module: str = "") -> int:
-        """Return the number under which where an operation comes from is interned in `origins`."""
+        """Return the number of an operation's origin, interned in `origins`."""
         origin = NodeOrigin(chain, module)
         number = self._numbers.get(origin)
         if number is None:
@@ -121,9 +121,9 @@ class Sources:
         return number
 
     def span(self, code: CodeType, lasti: int, lineno: int | None) -> Span:
-        """Return the expression that the instruction at byte offset `lasti` of `code` belongs to.
+        """Return the expression of the instruction at byte offset `lasti` of `code`.
 
-        A whole line (columns 0 to 0) where Python keeps no columns.
+        It is a whole line (columns 0 to 0) if Python keeps no columns.
         """
         line = lineno or code.co_firstlineno
         if HAS_COLUMNS:
@@ -156,13 +156,13 @@ def _metadata_getters() -> frozenset[Any]:
 
 
 METADATA = _metadata_getters()
-"""Calls that only read a tensor's metadata: they leave no operation in a graph."""
+"""Calls that only read a tensor's metadata: they add no operation to a graph."""
 
 
 class Annotate(TorchFunctionMode):
-    """Marks the FX nodes of every torch call with the chain of the user's expressions it came from.
+    """Mark the FX nodes of every torch call with the chain of the user's expressions it came from.
 
-    `mark` attaches a number to the nodes that are traced inside of what it returns.
+    `mark` returns a context that attaches a number to the nodes traced inside.
     """
 
     def __init__(
@@ -188,9 +188,9 @@ def _annotate_forward(number: int) -> AbstractContextManager[None]:
 
 @contextmanager
 def annotated_backwards(sources: Sources) -> Generator[None, None, None]:
-    """Inside, operations in the `backward` of the user's `autograd.Function`s are marked, too, with `BACKWARD`.
+    """Mark operations in the `backward` of the user's `autograd.Function`s inside, too, with `BACKWARD`.
 
-    AOTAutograd copies the annotations of forward nodes over those of the backward nodes that belong to them.
+    AOTAutograd copies the annotations of forward nodes over those of their backward nodes.
     """
     original = BackwardCFunction.apply
 

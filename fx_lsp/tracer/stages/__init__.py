@@ -1,1 +1,3 @@
-"""Stages besides AOTAutograd's graphs: the registry of works that make them, and the ledger of a graph under passes."""
+"""Manage stages besides AOTAutograd's graphs: the registry of works that produce them, and the ledger of a graph under
+passes.
+"""

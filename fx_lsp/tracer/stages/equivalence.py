@@ -1,4 +1,4 @@
-"""A pass checked: the graphs before and after it run on the CPU, on random tensors of the input specs."""
+"""Check a pass: the graphs before and after it run on the CPU, on random tensors of the input specs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fx_lsp.tracer.stages.real_tensors import MAX_BYTES, RANDOM, bytes_of, real_
 
 @dataclass(frozen=True)
 class Seeds:
-    """The seeds of random tensors: of inputs by their place and name, of the module's tensors by their identity.
+    """Hold the seeds of random tensors: of inputs by their place and name, of the module's tensors by their identity.
 
     A copy of a module has other tensors under the same names. `fixed` are the places of inputs without gradients.
     """
@@ -34,11 +34,11 @@ class Seeds:
 
 @dataclass(frozen=True)
 class RandomRun:
-    """The values that a graph computed on random inputs: outputs, gradients, inputs afterwards; or why it was not run.
+    """Hold the values of a graph on random inputs: outputs, gradients, inputs afterwards; or why it did not run.
 
-    Each has a key, and in `labels` its name in a sentence. `random` where the graph draws random numbers, so that
-    another one of the same function may compute something else; `copied` where its module is a copy, of which one knows
-    only the names of its weights; `gradients` where some are among the tensors.
+    Each has a key, and in `labels` its name in a sentence. `random` is True if the graph generates random values, so
+    that an equivalent one may compute others; `copied` if its module is a copy, whose weights are only known by name;
+    `gradients` if gradients are among the tensors.
     """
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
@@ -59,8 +59,8 @@ def run_for_real(
 ) -> RandomRun:
     """Run a graph on random tensors: on the same ones as the graph `before` it.
 
-    With `differentiate`, also compute the gradients of its inputs, but for those that are fixed, as a module's buffers
-    are, for a random gradient of each output. `label` names an input.
+    With `differentiate`, also compute the gradients of its inputs for a random gradient of each output, except those of
+    fixed inputs, such as a module's buffers. `label` returns the name of an input.
     """
     placeholders = _placeholders(graph)
     trouble = _obstacle(graph, placeholders, label)
@@ -84,7 +84,7 @@ def run_for_real(
 
 
 def _obstacle(graph: fx.Graph, placeholders: list[fx.Node], label: Callable[[fx.Node], str]) -> str:
-    """Return why a graph cannot be run: an input of an unknown kind, or too much memory; "" where it can."""
+    """Return why a graph cannot run: an input of an unknown kind, or too much memory; "" if it can."""
     unknown = next((n for n in placeholders if not n.args and not {"val", "example_value"} & n.meta.keys()), None)
     if unknown is not None:
         return f"nothing says what {label(unknown)} is"
@@ -95,14 +95,14 @@ def _obstacle(graph: fx.Graph, placeholders: list[fx.Node], label: Callable[[fx.
 def _computed(
     runner: _Runner, placeholders: list[fx.Node], places: list[int], differentiate: bool
 ) -> tuple[dict[str, torch.Tensor], list[int]]:
-    """Run a graph; return what it computed by key, and the places of the inputs that gradients can be of."""
+    """Run a graph; return its results by key, and the places of the differentiable inputs."""
     inputs = [_real(value_of(n), place) for n, place in zip(placeholders, places, strict=True)]
     pairs = list(zip(places, inputs, strict=True))
     leaves = [(place, t) for place, t in pairs if _is_differentiable(t, place, runner.seeds)]
     if differentiate:
         for _, tensor in leaves:
             tensor.requires_grad_()
-    # Inputs may be written to, which their own leaves must not be.
+    # Inputs may be written to, unlike their leaves.
     arguments = [t.clone() if isinstance(t, torch.Tensor) else t for t in inputs]
     torch.manual_seed(0)
     with torch.set_grad_enabled(differentiate):
@@ -144,14 +144,14 @@ def _attribute(module: nn.Module, path: str) -> Any:
 
 
 def _places(placeholders: list[fx.Node], seeds: Seeds) -> list[int]:
-    """Return the place that each input had in the graph before: its own, unless there are more or fewer inputs now."""
+    """Return the place of each input in the graph before: its own, unless the number of inputs has changed."""
     if len(placeholders) == len(seeds.inputs):
         return list(range(len(placeholders)))
     return [seeds.inputs.get(n.name, len(seeds.inputs) + i) for i, n in enumerate(placeholders)]
 
 
 def compare(before: RandomRun, after: RandomRun) -> str:
-    """Say in one sentence whether two graphs are the same function, as far as one run of each tells."""
+    """Return a sentence on whether two graphs are the same function, as far as one run of each shows."""
     for run, which in ((before, "the graph before"), (after, "the graph after")):
         if run.trouble:
             return f"not checked: {which} was not run, because {run.trouble}"
@@ -165,7 +165,7 @@ def compare(before: RandomRun, after: RandomRun) -> str:
 
 
 def _missing_value(before: RandomRun, after: RandomRun, labels: dict[str, str]) -> str:
-    """Name an output or gradient that only one of two graphs has; "" where there is none."""
+    """Return a sentence on an output or gradient that only one of two graphs has; "" without one."""
     for which, some, others in (("lost", before, after), ("new", after, before)):
         for name in some.tensors:
             if name not in others.tensors and not name.startswith("input"):
@@ -174,7 +174,7 @@ def _missing_value(before: RandomRun, after: RandomRun, labels: dict[str, str]) 
 
 
 def _differing_value(before: RandomRun, after: RandomRun, labels: dict[str, str]) -> str:
-    """Describe the first value that two graphs disagree on, and say whether that is certain; "" where there is none."""
+    """Return a sentence on the first value that two graphs disagree on, and its certainty; "" without one."""
     for name, old, new in _pairs(before, after):
         label = labels.get(name, name)
         if old.shape != new.shape or old.dtype != new.dtype:
@@ -192,7 +192,7 @@ def _differing_value(before: RandomRun, after: RandomRun, labels: dict[str, str]
 
 
 def _agreement(before: RandomRun, after: RandomRun) -> str:
-    """Say how far two graphs agree that compute the same values."""
+    """Return a sentence on how closely two graphs agree."""
     pairs = list(_pairs(before, after))
     largest = max((_largest_difference(old, new) for _, old, new in pairs), default=0.0)
     values = "outputs and gradients" if before.gradients else "outputs"
@@ -216,17 +216,17 @@ def _gradients(outputs: dict[str, torch.Tensor], leaves: list[tuple[int, torch.T
     if not wanted or not leaves:
         return {}
     torch.manual_seed(1)
-    seeds = [torch.randn(t.shape, dtype=t.dtype) for t in wanted]  # the same ones, whatever their strides
+    seeds = [torch.randn(t.shape, dtype=t.dtype) for t in wanted]  # the same ones for any strides
     grads: Any = torch.autograd.grad(wanted, [t for _, t in leaves], seeds, allow_unused=True)
     pairs = zip(leaves, grads, strict=True)
     return {place: g.detach() for (place, _), g in pairs if g is not None}
 
 
 class _Runner(fx.Interpreter):
-    """Runs a graph whose module holds fake tensors: each of them stands for a random one.
+    """Run a graph whose module holds fake tensors, each replaced by a random one.
 
-    Only the `first` graph may hold others than those with a seed. `copied` are names of those that have one by name
-    only. What is written back into an input at the end is in `left`: the gradient may need what was there before.
+    Only the `first` graph may hold tensors without a seed. `copied` are names of tensors whose seed is found by name
+    only. `left` are the final writes into inputs, deferred because gradients may need the previous values.
     """
 
     def __init__(self, graph: fx.Graph, seeds: Seeds, first: bool) -> None:
@@ -258,12 +258,14 @@ class _Runner(fx.Interpreter):
         return torch.func.functional_call(module, state, args, kwargs)
 
     def _is_copy(self) -> bool:
-        """Return whether the module is a copy: it holds none of the tensors that have a seed."""
+        """Return True if the module is a copy: it holds none of the tensors with a seed."""
         held = [*self.module.parameters(), *self.module.buffers()]  # pyright: ignore[reportAttributeAccessIssue]
         return not any(id(t) in self._numbers for t in held)
 
     def _stand_in(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the stand-in of a tensor of the module. Raises ValueError where a pass computed it from others."""
+        """Return the random replacement of a tensor of the module. Raises ValueError if a pass computed it
+        from others.
+        """
         constant = getattr(tensor, "constant", None)
         if isinstance(constant, torch.Tensor):
             return constant

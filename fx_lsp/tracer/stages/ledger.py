@@ -1,4 +1,4 @@
-"""A graph while passes rewrite it: what each of them changed, with every node under the name that it had before."""
+"""Track a graph while passes rewrite it: the changes of each pass, with stable names of nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from fx_lsp.tracer.stages.equivalence import RandomRun, compare, run_for_real
 
 
 class Row(NamedTuple):
-    """A node as it was at one moment. Argument tuples are never changed in place, so that keeping them is a copy."""
+    """Hold the state of a node at one moment. Argument tuples are never changed in place, so references to them are
+    copies.
+    """
 
     node: torch.fx.Node
     target: Any
@@ -28,16 +30,16 @@ class Row(NamedTuple):
 
 Rows = list[Row]
 Origins = Mapping[str, str]
-"""For nodes of a graph that is a copy, by name: the name of the node that each of them is a copy of."""
+"""For nodes of a copied graph, by name: the name of the original node."""
 
 
 def rows_of(graph: torch.fx.Graph) -> Rows:
-    """Return the present state of a graph."""
+    """Return the current state of a graph."""
     return [Row(n, n.target, n.args, n.kwargs) for n in graph.nodes]
 
 
 def unchanged(before: Rows, graph: torch.fx.Graph, origins: Origins | None) -> set[torch.fx.Node]:
-    """Return the nodes of a graph that do what they did `before`, with the same arguments.
+    """Return the nodes of a graph with the same operation and arguments as `before`.
 
     `origins` are as in `Ledger.step`.
     """
@@ -53,7 +55,7 @@ def unchanged(before: Rows, graph: torch.fx.Graph, origins: Origins | None) -> s
 
 @dataclass
 class Lane:
-    """One graph on its way through passes: its last stage, its state then, and what it computed where it is checked."""
+    """Hold one graph on its way through passes: its last stage, its state then, and its results if it is checked."""
 
     stage: str
     rows: Rows
@@ -63,10 +65,10 @@ class Lane:
 
 @dataclass
 class Ledger:
-    """The stages of a pipeline in their order; those of passes that changed nothing have no `Stage`.
+    """Hold the stages of a pipeline in order; those of passes that changed nothing have no `Stage`.
 
-    `remarks` are what there is to say about places in the user's code. With `check`, graphs are run before and after
-    each pass, and notes say whether they are the same function.
+    `remarks` are on places in the user's code. With `check`, graphs run before and after each pass, and notes report
+    whether they are the same function.
     """
 
     check: bool = False
@@ -78,7 +80,7 @@ class Ledger:
     def begin(
         self, name: str, title: str, graph: torch.fx.Graph, names: Names, before: str = "", note: str = ""
     ) -> Lane:
-        """Add the graph that a step made anew, from that of the stage `before` where there is one; return its lane."""
+        """Add a newly created graph, derived from that of the stage `before`, if there is one; return its lane."""
         name = self._unused(name)
         self.add(stage_of(name, graph, names), title, before, None, note)
         results = run_for_real(graph, _alone(graph), names.__getitem__, names.is_buffer) if self.check else None
@@ -93,7 +95,7 @@ class Ledger:
         note: str = "",
         origins: Origins | None = None,
     ) -> StageInfo:
-        """Add the graph of `lane` as a pass left it; `origins` where that is a copy, and they are known."""
+        """Add the graph of `lane` after a pass; `origins` are passed if it is a copy, and they are known."""
         name = self._unused(name)
         rows = rows_of(graph)
         if _untouched(lane.rows, rows):
@@ -116,12 +118,12 @@ class Ledger:
         return info
 
     def settle(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
-        """Do as `step` where something has changed between passes; add no stage where nothing has."""
+        """Add a stage like `step` if something has changed between passes, else none."""
         if not _untouched(lane.rows, rows_of(graph)):
             self.step(lane, name, title, graph)
 
     def lay_out(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
-        """Do as `settle` where nodes are the same, and their values may have another shape, dtype or layout."""
+        """Add a stage like `settle` if nodes are the same, and their values may have another shape, dtype or layout."""
         stage = stage_of(self._unused(name), graph, lane.names)
         last = next(s for s in reversed(self.stages) if s.name == lane.stage)
         pairs = zip(last.nodes, stage.nodes, strict=True)
@@ -131,13 +133,13 @@ class Ledger:
             lane.stage = stage.name
 
     def text(self, name: str, title: str, text: str = "", before: str = "", note: str = "") -> None:
-        """Add a stage that is no graph; without text, one that could not be made, as `note` says."""
+        """Add a stage that is not a graph; without text, one that failed, as explained in `note`."""
         name = self._unused(name)
         self.stages.append(Stage(name, text=text))
         self.infos.append(StageInfo(name, 0, 0, title, before, None, note))
 
     def mark(self, name: str, marks: Iterable[tuple[str, str]]) -> None:
-        """Add comments to nodes of the stage `name`, each under the node's name; one that comes twice stands once."""
+        """Add comments to nodes of the stage `name`, each under the node's name, without duplicates."""
         comments: dict[str, dict[str, None]] = {}
         for node, mark in marks:
             comments.setdefault(node, {})[mark] = None
@@ -162,7 +164,7 @@ class Ledger:
 
 
 def _alone(graph: torch.fx.Graph) -> bool:
-    """Return True for a graph before differentiation; the others compute gradients themselves, or take some."""
+    """Return True for a graph before differentiation; other graphs compute gradients themselves, or take some."""
     return not any(map(is_tangent, graph.nodes))
 
 
@@ -192,7 +194,7 @@ def _untouched(before: Rows, after: Rows) -> bool:
 
 
 def _origins(before: Rows, after: Rows, origins: Origins | None) -> Origins | None:
-    """Return the origins of a copy's nodes: those that are known, else by name. None for a graph changed in place."""
+    """Return the origins of a copy's nodes: known ones, else by name. None for a graph changed in place."""
     if origins is not None:
         return origins
     old = {row.node.name: row for row in before}
@@ -209,7 +211,7 @@ def _one_place(one: Row, other: Row) -> bool:
 
 
 def follow(before: Rows, after: Rows, was: Names, names: Names, origins: Origins) -> Change:
-    """Count the changes between two states of a graph, whose names were `was` and are `names`.
+    """Count the changes between two states of a graph, with the names `was` and `names`.
 
     A node that replaced another inherits its name and origin.
     """
@@ -231,7 +233,7 @@ def follow(before: Rows, after: Rows, was: Names, names: Names, origins: Origins
 
 
 def _replacements(old: dict[str, Row], new: dict[str, Row], shown: dict[str, str]) -> dict[str, str]:
-    """Return, for each node that is gone, the new one that stands where it stood in the arguments of its users."""
+    """Return, for each removed node, the new one in its place among the arguments of its users."""
     successors: dict[str, str] = {}
     replacing: set[str] = set()
     pairs = [(row, new[name]) for name, row in reversed(old.items()) if name in new]
@@ -250,7 +252,7 @@ def _replacements(old: dict[str, Row], new: dict[str, Row], shown: dict[str, str
 
 
 def _alike(one: torch.fx.Node, other: torch.fx.Node) -> bool:
-    """Return True if two nodes hold the same shape and dtype, as far as that is known: strides may differ."""
+    """Return True if two nodes have the same shape and dtype, as far as known: strides may differ."""
     before, after = node_spec(one), node_spec(other)
     return before is None or after is None or before.partition("(")[0] == after.partition("(")[0]
 
@@ -272,7 +274,7 @@ def _differs(before: Row, after: Row, replaced: Mapping[str, str], shown: Mappin
 
 
 def _moved(before: list[str], after: list[str]) -> int:
-    """Count the names that stand in another order: all but those of a longest run that does not."""
+    """Count the names that changed their order: all except those of a longest common subsequence."""
     place = {name: i for i, name in enumerate(before)}
     tails: list[int] = []
     for name in after:

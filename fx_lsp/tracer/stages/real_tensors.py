@@ -1,4 +1,4 @@
-"""Real tensors on the CPU in place of fake ones, to run a graph with."""
+"""Create real tensors on the CPU in place of fake ones, to run a graph with."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from fx_lsp.tracer.run.values.symbols import size_hint
 
 MAX_BYTES = 1 << 30
-"""A graph whose values need more is not run."""
+"""The most bytes of the values of a graph that is run."""
 
 Fill = Callable[[list[int], torch.dtype], torch.Tensor]
-"""Makes a tensor of some sizes and a dtype."""
+"""Creates a tensor of some sizes and a dtype."""
 
 
 def _fill(floats: Callable[[list[int]], torch.Tensor], low: int, high: int) -> Fill:
@@ -28,16 +28,16 @@ def _fill(floats: Callable[[list[int]], torch.Tensor], low: int, high: int) -> F
 
 
 RANDOM = _fill(torch.randn, 0, 2)
-"""Floats around zero, and integers so small that they are indices of something."""
+"""Floats around zero, and integers small enough to be valid indices."""
 
 FILLS: tuple[Fill, ...] = (RANDOM, _fill(torch.rand, 0, 1), _fill(torch.rand, 1, 2))
-"""The next one is for operations that do not take what the one before it makes: zeros as indices, positive floats."""
+"""Alternatives for operations that reject the previous one's values: zeros as indices, positive floats."""
 
 
 def real_like(value: Any, fill: Fill) -> Any:
-    """Return a real tensor with the sizes and strides of a fake one, and the same values whatever the strides are.
+    """Return a real tensor with the sizes and strides of a fake one, and the same values for any strides.
 
-    A symbolic size is the number that it stands for; what is no tensor stays as it is.
+    A symbolic size becomes its number; a non-tensor is unchanged.
     """
     if isinstance(value, torch.SymInt):
         return size_hint(value)
@@ -52,7 +52,7 @@ def real_like(value: Any, fill: Fill) -> Any:
 
 
 def bytes_of(value: Any) -> int:
-    """Return the bytes of the tensors that a node holds; views count as if they were copies."""
+    """Return the bytes of the tensors of a node; views count as copies."""
     if isinstance(value, (list, tuple)):
         return sum(map(bytes_of, value))  # pyright: ignore[reportUnknownArgumentType]
     if not isinstance(value, torch.Tensor):

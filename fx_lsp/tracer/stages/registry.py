@@ -1,4 +1,4 @@
-"""The works that make further stages of a traced target, by name."""
+"""Register the works that produce further stages of a traced target, by name."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fx_lsp.tracer.stages.ledger import Ledger
 
 @dataclass(frozen=True)
 class TracedCall:
-    """The call of a target that was traced, its graphs and their stages, and what they were captured with.
+    """Hold the traced call of a target, its graphs and their stages, and the conditions of their capture.
 
-    `symbolic` where sizes are symbols; `inputs` are how its arguments read to the user, `result` is what the call gave,
-    `ran` the part of the file that was executed; `options` are those of the work, `constructor` the plans for the
-    constructor of the object whose method it is, None if they are unknown.
+    `symbolic` is True if sizes are symbols; `inputs` are its arguments for the user, `result` is the call's result,
+    `ran` the executed part of the file; `options` are those of the work, `constructor` the plans for the constructor of
+    the method's object, None if they are unknown.
     """
 
     request: TraceRequest
@@ -55,14 +55,13 @@ WORKS = {
     "lowered": "kernels.lowered.lowered",
     "rewrites": "kernels.rewrites.rewrites",
 }
-"""The function of each work, below `fx_lsp.tracer`; imported when it is asked for."""
+"""The function of each work, below `fx_lsp.tracer`; imported on request."""
 
 
 def further_stages(traced: TracedCall) -> Ledger:
-    """Return the stages of the work that was asked for (`passes&table=core`), in order, those of the trace among them.
+    """Return the stages of the requested work (`passes&table=core`), in order, including those of the trace.
 
-    The options of a work are all parts of its query, its own name first. Raises ValueError for work that does not
-    exist, or with options that it does not have.
+    The options of a work are all parts of its query, its own name first. Raises ValueError for unknown work.
     """
     options = read_work(traced.request.work)
     name = next(iter(options), "")

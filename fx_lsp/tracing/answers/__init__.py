@@ -1,1 +1,1 @@
-"""Answers by key, in memory and on disk, moved to where their lines stand now."""
+"""Store answers by key, in memory and on disk, and move them to the current lines."""

@@ -1,6 +1,6 @@
-"""SQLite files of ours: which file is one, how one begins, and how one that is damaged makes room for the next.
+"""Manage fx-lsp's SQLite files: recognise them, create them, and set damaged ones aside.
 
-A file that is not ours is never opened by SQLite, which writes to what it opens.
+SQLite, which writes to the files that it opens, never opens a foreign file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SET_ASIDE_AT_MOST = 3
 
 @dataclass(frozen=True)
 class DatabaseFormat:
-    """Name what a kind of file `holds`, as people call it, and the number that says so in its header.
+    """Describe the kind of a file: what it `holds`, for people, and its number in the file's header.
 
-    `name` is what the file is called in our own folder. `columns` are those that the tables of every version have: by
-    them a file is known from before there was that number.
+    `name` is the file name in fx-lsp's own folder. `columns` are those of the tables in every version; they identify
+    files that predate the number.
     """
 
     name: str
@@ -39,23 +39,23 @@ class DatabaseFormat:
 
 
 def connect(path: Path, form: DatabaseFormat, lock_seconds: float) -> sqlite3.Connection:
-    """Return a connection to a file of ours, which is begun where there is none.
+    """Return a connection to a file of this format, creating it if missing.
 
-    Raises ForeignFileError for a file that is not ours, sqlite3.Error and OSError.
+    Raises ForeignFileError for a foreign file, sqlite3.Error and OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not is_ours(path, form):
-        with suppress(FileExistsError):  # another process has just begun it
+        with suppress(FileExistsError):  # another process has just created it
             _begin(path, form)
     where = f"{path.absolute().as_uri()}?mode=rw"
     return sqlite3.connect(where, lock_seconds, isolation_level=None, check_same_thread=False, uri=True)
 
 
 def is_ours(path: Path, form: DatabaseFormat) -> bool:
-    """Return True for a file of this format, False where there is none.
+    """Return True for a file of this format, False if there is no file.
 
-    Raises ForeignFileError for anything else that is there, and OSError where that cannot be read. A damaged file is
-    ours where its header says so, or where it stands at the place that is ours.
+    Raises ForeignFileError for anything else, and OSError for an unreadable file. A damaged file is fx-lsp's if its
+    header says so, or if it is at fx-lsp's own path.
     """
     status = files.status_of(path)
     if status is None:
@@ -78,7 +78,7 @@ def is_ours(path: Path, form: DatabaseFormat) -> bool:
 
 
 def set_aside(path: Path, form: DatabaseFormat) -> Path:
-    """Rename a file of ours that cannot be used, and return what it is called now. Raises what `is_ours` does."""
+    """Rename an unusable file of this format, and return its new path. Raises the errors of `is_ours`."""
     is_ours(path, form)
     aside = files.set_aside(path)
     _remove_companions(path)
@@ -91,27 +91,27 @@ def set_aside(path: Path, form: DatabaseFormat) -> Path:
 
 
 def remove(path: Path, form: DatabaseFormat) -> None:
-    """Remove a file of ours with all that is in it. Raises what `is_ours` does."""
+    """Remove a file of this format with its companions. Raises the errors of `is_ours`."""
     if is_ours(path, form):
         path.unlink(missing_ok=True)
         _remove_companions(path)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of the format that an open file has."""
+    """Return the version of the format of an open file."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return version
 
 
 def mark(connection: sqlite3.Connection, form: DatabaseFormat) -> None:
-    """Say in a file of ours from before there was a number for it that it is ours."""
+    """Write fx-lsp's number into the header of a file that predates it."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != form.application:
         connection.execute(f"PRAGMA application_id = {form.application}")
 
 
 def _begin(path: Path, form: DatabaseFormat) -> None:
-    """Put an empty file of ours at `path`, in one step. Raises FileExistsError where one is there."""
+    """Create an empty file of this format at `path`, in one step. Raises FileExistsError if a file exists."""
     leftovers = [other for suffix in _COMPANIONS if (other := _companion(path, suffix)).exists()]
     if leftovers and files.status_of(path) is None:  # SQLite would read them as a part of the new file
         if not _is_at_our_place(path, form):
@@ -130,7 +130,7 @@ def _begin(path: Path, form: DatabaseFormat) -> None:
 
 
 def _has_our_tables(path: Path, form: DatabaseFormat) -> bool:
-    """Return whether a file has the tables of a format and no others; it is looked at without a change to it."""
+    """Return True if a file has the tables of a format and no others. The file is not modified."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

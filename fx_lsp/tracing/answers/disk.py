@@ -1,4 +1,6 @@
-"""Traces on disk, in one SQLite file that several servers may share. It never raises: a cache that fails is a miss."""
+"""Store traces on disk, in one SQLite file that several servers may share. Never raises: a cache that fails is
+a miss.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ TRACES = DatabaseFormat(
         "stages": frozenset({"key", "name", "data"}),
     },
 )
-"""The file that answers are stored in."""
+"""The format of the file of answers."""
 _LOCK_SECONDS = 0.5
 _REST_SECONDS = 10.0
 _NOT_STORED = frozenset({"timeout", "memory", "crash", "internal", "interpreter", "no-torch", "import"})
@@ -48,7 +50,7 @@ _NOT_STORED = frozenset({"timeout", "memory", "crash", "internal", "interpreter"
 
 @dataclass(frozen=True)
 class Dependency:
-    """A file that an answer depends on: the hash of its text, and its time and size where it was read from disk."""
+    """Hold a file that an answer depends on: the hash of its text, and its time and size if it was read from disk."""
 
     path: str
     digest: str
@@ -58,9 +60,9 @@ class Dependency:
 
 @dataclass(frozen=True)
 class CachedTrace:
-    """An answer without its stages. `lines` are the target's significant lines when it was traced.
+    """Hold an answer without its stages. `lines` are the target's significant lines when it was traced.
 
-    One that is not `final` is right, and what there is besides is still looked for.
+    An answer that is not `final` is correct, and a more complete one is still computed.
     """
 
     outcome: Outcome
@@ -72,7 +74,7 @@ class CachedTrace:
 
 @dataclass(frozen=True)
 class _StoredAnswer:
-    """A `CachedTrace` as it is on disk: it has a trace or a failure."""
+    """Hold a `CachedTrace` in its form on disk: with a trace or a failure."""
 
     trace: Trace | None
     failure: Failure | None
@@ -82,7 +84,7 @@ class _StoredAnswer:
 
     @property
     def answer(self) -> CachedTrace:
-        """Return what is stored. Raises ProtocolError where it has neither."""
+        """Return the stored answer. Raises ProtocolError if it has neither a trace nor a failure."""
         outcome = self.trace or self.failure
         if outcome is None:
             raise ProtocolError("a stored answer with neither a trace nor a failure")
@@ -90,10 +92,10 @@ class _StoredAnswer:
 
 
 class UnsavedTexts(Protocol):
-    """Texts that are newer than those on disk."""
+    """Provide texts that are newer than those on disk."""
 
     def get(self, path: str, /) -> str | None:
-        """Return the text of a file, or of a part of one that an answer depends on; None where the disk's counts."""
+        """Return the text of a file, or of a part that an answer depends on; None if the file on disk applies."""
 
 
 UNKNOWN = "unknown"
@@ -116,9 +118,9 @@ def cache_key(
     search_seconds: float,
     roots: Sequence[str],
 ) -> str:
-    """Return a hash of everything that changes the answer but is not a dependency; hexadecimal.
+    """Return a hexadecimal hash of everything that changes the answer but is not a dependency.
 
-    `file` counts because an answer's spans name it; of the spans of what is given everything but the line does.
+    `file` is included because an answer's spans name it; spans of written inputs are included without their line.
     """
     written = [[g.text, g.source, g.detail, _extent(g.span)] for g in inputs]
     asked = [file, fingerprint, name, kind, evident, compiled, module, package, written]
@@ -131,15 +133,15 @@ def _extent(span: Span | None) -> list[int] | None:
 
 
 def default_cache_path() -> str:
-    """Return where traces are stored for this user: `fx-lsp/traces.sqlite3` in the platform's cache directory."""
+    """Return the path of this user's traces: `fx-lsp/traces.sqlite3` in the platform's cache directory."""
     return str(files.cache_folder() / TRACES.name)
 
 
 def read_dependencies(paths: Sequence[str], texts: UnsavedTexts, since: float = math.inf) -> tuple[Dependency, ...]:
-    """Return the state of files, unsaved `texts` before the disk. A missing file has the digest "".
+    """Return the state of files, from unsaved `texts` or else the disk. A missing file has the digest "".
 
-    A file that was written after `since` (seconds since the epoch), so that nobody knows which of its texts was read,
-    has a digest that no file has.
+    A file written after `since` (seconds since the epoch) gets a digest that no file has, because it is unknown which
+    of its texts was read.
     """
     dependencies = (_read_dependency(path, texts) for path in paths)
     now = time.time()
@@ -149,7 +151,7 @@ def read_dependencies(paths: Sequence[str], texts: UnsavedTexts, since: float = 
 
 
 def is_fresh(dependencies: Sequence[Dependency], texts: UnsavedTexts) -> bool:
-    """Return whether every file still has the text that it had; time and size are looked at first."""
+    """Return True if every file still has the same text; time and size are compared first."""
     for dependency in dependencies:
         if dependency.mtime_ns >= 0 and texts.get(dependency.path) is None:
             try:
@@ -164,16 +166,16 @@ def is_fresh(dependencies: Sequence[Dependency], texts: UnsavedTexts) -> bool:
 
 
 def is_storable(outcome: Outcome) -> bool:
-    """Return whether the same text would give the same tomorrow; not so for a time limit or a missing package."""
+    """Return True if the same text would give the same answer later; False for a time limit or a missing package."""
     return not (isinstance(outcome, Failure) and outcome.kind in _NOT_STORED)
 
 
 class Cache:
-    """A bounded store of traces. All methods may be called from any thread; none raises.
+    """Store a bounded number of traces. All methods may be called from any thread; none raises.
 
-    `path` is None for no cache. `max_bytes` bounds the stored bytes; what was used longest ago goes first.
-    A file that is damaged or of another version is renamed `<name>.broken-<n>` and a new one is begun; one that is not
-    ours is never touched.
+    `path` is None for no cache. `max_bytes` bounds the stored bytes; the least recently used answers are removed first.
+    A damaged file, or one of another version, is renamed `<name>.broken-<n>` and replaced by a new one; a foreign file
+    is never touched.
     """
 
     def __init__(self, path: str | None, max_bytes: int = 512 << 20, clock: Callable[[], float] = time.time) -> None:
@@ -186,10 +188,10 @@ class Cache:
         self._warned = False
         self._resting_until = 0.0
         self.trouble = ""
-        """Why nothing is kept on disk in this session, or ""."""
+        """The reason why nothing is stored on disk in this session, or ""."""
 
     def get(self, key: str, texts: UnsavedTexts) -> CachedTrace | None:
-        """Return the answer stored under `key`, if everything it depends on is unchanged."""
+        """Return the answer stored under `key`, if all its dependencies are unchanged; else None."""
         answer = self._attempt(lambda connection: _select(connection, key))
         if answer is None or not is_fresh(answer.dependencies, texts):
             return None
@@ -206,7 +208,7 @@ class Cache:
         return self._attempt(select)
 
     def put(self, key: str, reply: TraceReply, lines: Sequence[int], dependencies: Sequence[Dependency]) -> None:
-        """Store an answer under `key`, unless it is one that may not repeat itself."""
+        """Store an answer under `key`, unless it may not be reproducible."""
         if not is_storable(reply.outcome):
             return
         trace, failure = (reply.outcome, None) if isinstance(reply.outcome, Trace) else (None, reply.outcome)
@@ -247,7 +249,7 @@ class Cache:
                 return
 
     def _attempt(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Run `action`; a damaged file is set aside and `action` tried once more, any other trouble is a miss."""
+        """Run `action`. A damaged file is set aside and `action` retried once; any other error is a miss."""
         with self._lock:
             for _ in range(2):
                 if self._path is None or time.monotonic() < self._resting_until:
@@ -298,7 +300,7 @@ class Cache:
             self._turn_off(failed)
 
     def _rest(self, error: sqlite3.OperationalError) -> None:
-        """Leave a file that another process has locked alone for a while: every attempt waits for it."""
+        """Stop using a file locked by another process for a while, because every attempt waits for the lock."""
         log.info("the trace cache is not used for %g s: %s", _REST_SECONDS, error)
         self._resting_until = time.monotonic() + _REST_SECONDS
         self._disconnect()
@@ -321,7 +323,7 @@ def _select(connection: sqlite3.Connection, key: str) -> CachedTrace | None:
 
 
 def _readable(read: Callable[[], T]) -> T | None:
-    """Return what `read` makes of a stored value; None where that is of another shape, which is a miss."""
+    """Return the result of `read` on a stored value; None, a miss, if the value has another shape."""
     try:
         return read()
     except ProtocolError as error:
@@ -335,7 +337,7 @@ def _note_use(connection: sqlite3.Connection, key: str, now: float) -> None:
     except sqlite3.OperationalError as error:
         if _is_busy(error):
             raise
-        log.debug("use of a cached trace was not noted: %s", error)  # read-only: what is in it serves all the same
+        log.debug("use of a cached trace was not noted: %s", error)  # a read-only file can still be read
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

@@ -1,4 +1,4 @@
-"""A mapping that forgets what was used longest ago."""
+"""A mapping that drops the least recently used values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class Bounded(Generic[K, V]):
-    """A mapping whose values' total `weight` stays within `limit`: what was used longest ago goes first."""
+    """Map keys to values whose total `weight` stays within `limit`; the least recently used are dropped first."""
 
     def __init__(self, limit: int, weight: Callable[[V], int]) -> None:
         self._limit = limit
@@ -20,14 +20,14 @@ class Bounded(Generic[K, V]):
         self._total = 0
 
     def get(self, key: K) -> V | None:
-        """Return the value, which counts as a use of it."""
+        """Return the value, or None, and mark it as used."""
         if key not in self._items:
             return None
         self._items.move_to_end(key)
         return self._items[key]
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value. The one put last stays even where it is over the limit alone."""
+        """Store a value. The last stored one stays even if it exceeds the limit alone."""
         self.drop(key)
         self._items[key] = value
         self._total += self._weight(value)
@@ -35,6 +35,6 @@ class Bounded(Generic[K, V]):
             self._total -= self._weight(self._items.popitem(last=False)[1])
 
     def drop(self, key: K) -> None:
-        """Forget a value, if it is there."""
+        """Remove a value, if present."""
         if key in self._items:
             self._total -= self._weight(self._items.pop(key))

@@ -1,4 +1,4 @@
-"""The answers about the targets of one file, each at the lines where its text stands now."""
+"""Store the answers on the targets of one file, at the current lines of their text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fx_lsp.tracing.answers.variants import untried, with_variant_outcome
 
 @dataclass(frozen=True)
 class PlacedAnswer:
-    """The newest answer to a question, `outcome` at the positions that it has in `text`.
+    """Hold the newest answer to a question, with `outcome` at its positions in `text`.
 
-    `key` is "" once something that the answer depends on has changed. `moved` maps the answer's own lines to those of
-    `text`; None where they are the same.
+    `key` is "" once a dependency of the answer has changed. `moved` maps the answer's own lines to those of `text`;
+    None if they are the same.
     """
 
     key: str
@@ -29,9 +29,9 @@ class PlacedAnswer:
 
 
 class PlacedAnswers:
-    """The newest answers about the targets of a file, by question, whichever of its texts they are about.
+    """Hold the newest answers on the targets of a file, by question, for any of its texts.
 
-    `inputs` are what each target was last traced with.
+    `inputs` are those of the last trace of each target.
     """
 
     def __init__(self, file: str) -> None:
@@ -56,7 +56,7 @@ class PlacedAnswers:
         lines: Sequence[int],
         seconds: float | None = None,
     ) -> None:
-        """Take an answer about `text`, where the target has these `lines`; tracing took `seconds`, if it was now."""
+        """Store an answer for `text`, in which the target has these `lines`; `seconds` is the time of a new trace."""
         moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
         outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self._file, moved)
         before = self._answers.get(question)
@@ -68,11 +68,11 @@ class PlacedAnswers:
             self.inputs[question.target] = outcome.inputs
 
     def drop(self, question: TargetQuestion) -> bool:
-        """Forget what is known; return whether there was anything."""
+        """Remove an answer; return True if there was one."""
         return self._answers.pop(question, None) is not None
 
     def drop_others(self, targets: Mapping[str, object]) -> None:
-        """Forget what is known of targets that are gone."""
+        """Remove the answers on targets that no longer exist."""
         self._answers = {question: placed for question, placed in self._answers.items() if question.target in targets}
 
     def clear(self) -> None:
@@ -80,7 +80,7 @@ class PlacedAnswers:
         self._answers.clear()
 
     def mark_old(self, question: TargetQuestion, key: str) -> None:
-        """Note that the answer under `key` no longer holds, because something that it depends on has changed."""
+        """Record that the answer under `key` is outdated, because a dependency has changed."""
         placed = self._answers.get(question)
         if placed is not None and placed.key == key:
             self._answers[question] = replace(placed, key="")
@@ -90,18 +90,18 @@ class PlacedAnswers:
         return {dependency.path for placed in self._answers.values() for dependency in placed.answer.dependencies}
 
     def failed_imports(self) -> list[str]:
-        """Return the keys of targets whose imports failed: a file or a package that is new by now may mend that."""
+        """Return the keys of targets whose imports failed, which a new file or package may repair."""
         failed = ((p.key, p.answer.outcome) for p in self._answers.values())
         return [key for key, outcome in failed if isinstance(outcome, Failure) and outcome.kind == "import" and key]
 
     def remarks(self, file: str) -> list[Remark]:
-        """Return what work with the targets says of places in `file`."""
+        """Return the remarks in `file` from work with the targets."""
         outcomes = [placed.outcome for question, placed in self._answers.items() if question.work]
         remarks = (remark for outcome in outcomes if isinstance(outcome, Trace) for remark in outcome.remarks)
         return [remark for remark in remarks if remark.span is not None and remark.span.file == file]
 
     def outcome(self, target: str, text: str) -> Outcome | None:
-        """Return what is known of a target and its variants, at the positions that it has in `text`."""
+        """Return the outcome of a target with its variants, at its positions in `text`, or None."""
         question = TargetQuestion(target)
         placed = self._answers.get(question)
         if placed is None:
@@ -117,7 +117,7 @@ class PlacedAnswers:
         return outcome if mapping is None else relocate_outcome(outcome, self._file, mapping)
 
     def stage(self, question: TargetQuestion, stage: Stage, text: str) -> Stage:
-        """Return a decoded stage of the answer to a question, at the positions that it has in `text`."""
+        """Return a decoded stage of the answer to a question, at its positions in `text`."""
         placed = self._answers[question]
         kept = self._stages.get((placed.key, stage.name))
         if kept and kept[0] == text:

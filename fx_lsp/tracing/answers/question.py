@@ -1,4 +1,4 @@
-"""Questions about a target, and the keys that their answers are kept under."""
+"""Define questions about a target, and the keys of their answers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fx_lsp.model import Work, read_work, variant_of, variant_work, write_work
 
 _LINES = re.compile(r"(\d+)-(\d+)")
-"""A part of work that is about some lines of the target's file."""
+"""A part of work that refers to some lines of the target's file."""
 
 
 @dataclass(frozen=True)
 class TargetQuestion:
-    """Ask about a target of a file: its trace or, with `work`, what else is made of that."""
+    """Identify a question about a target of a file: its trace or, with `work`, a further result."""
 
     target: str
     work: Work = ""
@@ -25,7 +25,7 @@ class TargetQuestion:
 
     @property
     def variant(self) -> str:
-        """Return the variant of the target that is asked about, "" for the target as it is."""
+        """Return the variant of the target in question, "" for the target itself."""
         return variant_of(self.work)
 
     def of_variant(self, name: str) -> TargetQuestion:
@@ -33,9 +33,9 @@ class TargetQuestion:
         return TargetQuestion(self.target, variant_work(name, self.work))
 
     def key(self, key_of_target: str, lines: Sequence[int]) -> str:
-        """Return the key of the answer, where the target has a key, and these lines.
+        """Return the key of the answer, for the target's key and lines.
 
-        Lines that the work is about are counted in those of the target, which may stand anywhere.
+        Line numbers in the work are made relative to the target's lines, so that the target may move.
         """
         parts = {name: _placed(value, lines) for name, value in read_work(self.work).items()}
         return f"{key_of_target}?{write_work(parts)}" if parts else key_of_target

@@ -1,4 +1,4 @@
-"""Move what was traced at old line numbers to where the same text stands now."""
+"""Move traced spans from old line numbers to the current lines of the same text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fx_lsp.tracing.source.parsing import split_lines
 
 
 def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | None:
-    """`span` at its new lines, or None when one of them is gone. Spans of other files stay."""
+    """Return `span` at its new lines, or None if one of them was removed. Spans of other files stay."""
     if span.file != file:
         return span
     line, end_line = mapping.get(span.line), mapping.get(span.end_line)
@@ -39,9 +39,9 @@ def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | N
 
 
 def relocate_outcome(outcome: Outcome, file: str, mapping: Mapping[int, int]) -> Outcome:
-    """`outcome` with the spans of `file` moved from old to new lines (`mapping`).
+    """Return `outcome` with the spans of `file` moved from old to new lines (`mapping`).
 
-    Values, names of sizes, remarks and unreached code on lines that are gone are dropped.
+    Values, names of sizes, remarks and unreached code on removed lines are dropped.
     """
     if isinstance(outcome, Failure):
         span = outcome.span and relocate_span(outcome.span, file, mapping)
@@ -63,7 +63,7 @@ def _trace(outcome: Trace, file: str, mapping: Mapping[int, int]) -> Trace:
 
 
 def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage:
-    """`stage` with the spans of `file` moved. Spans on lines that are gone are dropped."""
+    """Return `stage` with the spans of `file` moved. Spans on removed lines are dropped."""
     chains: dict[tuple[Span, ...], tuple[Span, ...]] = {}
     nodes: list[Node] = []
     for node in stage.nodes:
@@ -79,12 +79,12 @@ def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage
 
 @lru_cache(maxsize=16)
 def line_map(old: str, new: str) -> Mapping[int, int] | None:
-    """Return the lines of one text by those of an earlier one, as far as both have them; None where both are equal."""
+    """Map the lines of an earlier text to those of a later one, for lines in both; None if the texts are equal."""
     return None if old == new else edited_lines(split_lines(old), split_lines(new))
 
 
 def _text(stage: Stage, nodes: list[Node]) -> str:
-    """Return the text of a stage whose comments name the lines that its nodes are from (`# norms.py:8  …`)."""
+    """Return the text of a stage with updated comments on the lines of its nodes (`# norms.py:8 …`)."""
     lines = stage.text.split("\n")
     for i, number in enumerate(stage.origins):
         old, new = (nodes_then[number - 1] if 0 < number <= len(nodes) else None for nodes_then in (stage.nodes, nodes))

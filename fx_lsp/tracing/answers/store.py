@@ -1,4 +1,4 @@
-"""Answers by cache key, in memory and on disk behind it, with their stages encoded and decoded."""
+"""Store answers by cache key, in memory and on disk, with their stages encoded and decoded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL_STAGE = 64 << 10
 
 
 class Answers:
-    """What has been traced. Memory is bounded: 4000 answers, 64 MiB of encoded stages, 200,000 decoded nodes."""
+    """Hold traced answers. Memory is bounded: 4000 answers, 64 MiB of encoded stages, 200,000 decoded nodes."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -31,11 +31,11 @@ class Answers:
 
     @property
     def trouble(self) -> str:
-        """Say why answers are not stored on disk, or ""."""
+        """Return the reason why answers are not stored on disk, or ""."""
         return self._cache.trouble
 
     async def find(self, keys: Iterable[str], texts: UnsavedTexts) -> dict[str, CachedTrace]:
-        """Return the answers whose dependencies are unchanged; others are forgotten."""
+        """Return the answers whose dependencies are unchanged; others are dropped from memory."""
         remembered = {key: self._answers.get(key) for key in keys}
         fresh = await asyncio.to_thread(_look_up, remembered, self._cache, texts)
         for key in remembered:
@@ -46,7 +46,7 @@ class Answers:
         return fresh
 
     def keep(self, key: str, answer: CachedTrace, stages: Mapping[str, bytes]) -> None:
-        """Remember an answer."""
+        """Store an answer in memory."""
         self._answers.put(key, answer)
         for name, data in stages.items():
             self._stages.drop((key, name))
@@ -57,7 +57,7 @@ class Answers:
         await asyncio.to_thread(self._cache.put, key, reply, lines, files)
 
     async def stage(self, key: str, name: str) -> Stage | None:
-        """Return a stage, decoded; None where it was kept nowhere."""
+        """Return a decoded stage; None if it is not stored."""
         stage = self.stage_now(key, name)
         if stage is not None:
             return stage
@@ -67,26 +67,26 @@ class Answers:
         return await self._decoded(key, name, data)
 
     async def decode(self, key: str, names: Iterable[str]) -> None:
-        """Decode the stages that were just kept, so that the first hover finds them."""
+        """Decode the stages that were just stored, so that the first hover finds them."""
         for name in names:
             data = self._encoded.get((key, name))
             if data is not None and self._stages.get((key, name)) is None:
                 await self._decoded(key, name, data)
 
     async def _decoded(self, key: str, name: str, data: bytes) -> Stage | None:
-        """Return a stage and remember it; None where what was stored is none."""
+        """Return a decoded stage and cache it; None if the stored data is invalid."""
         try:
             stage = await asyncio.to_thread(decode_stage, data)
         except ProtocolError as error:
             log.info("a stored stage does not count: %s", error)
             return None
-        if self._encoded.get((key, name)) in (None, data):  # not so once a newer answer was kept meanwhile
+        if self._encoded.get((key, name)) in (None, data):  # unless a newer answer was stored meanwhile
             self._encoded.put((key, name), data)
             self._stages.put((key, name), stage)
         return stage
 
     def stage_now(self, key: str, name: str) -> Stage | None:
-        """Return a stage that is decoded, or small enough to be decoded within a millisecond or so."""
+        """Return a stage that is decoded, or small enough to decode within about a millisecond; else None."""
         stage = self._stages.get((key, name))
         if stage is None:
             data = self._encoded.get((key, name))

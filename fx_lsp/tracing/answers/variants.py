@@ -1,4 +1,4 @@
-"""Variants of a target that its own trace had no time to run: traced afterwards, and added to what is shown of it."""
+"""Trace variants of a target for which its own trace had no time, and merge them into its outcome."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from fx_lsp.model import Failure, Outcome, Remark, TargetVariant, Trace, Unreach
 
 
 def untried(outcome: Outcome) -> list[str]:
-    """Return the variants of a target that are known by name alone."""
+    """Return the variants of a target that were not run yet."""
     return [variant.name for variant in outcome.variants if not variant.inputs] if isinstance(outcome, Trace) else []
 
 
 def with_variant_outcome(trace: Trace, name: str, outcome: Outcome) -> Trace:
-    """Return a trace with what tracing one of its variants gave: its inputs, the values of code that it alone reaches,
-    and what is wrong with that code. The lines of both are those of one text."""
+    """Return a trace with the results of tracing one of its variants: its inputs, the values of code that only it
+    reaches, and the problems of that code. The lines of both are those of one text.
+    """
     if isinstance(outcome, Failure):
         wrong = outcome.severity != "information" and outcome.span is not None
         remark = Remark(f"{outcome.message}, with {name}", outcome.span, outcome.severity)
@@ -31,5 +32,5 @@ def with_variant_outcome(trace: Trace, name: str, outcome: Outcome) -> Trace:
 
 
 def _reaches(outcome: Trace, code: Unreached) -> bool:
-    """Return True if nothing that a trace did not reach is around code."""
+    """Return True if no unreached code of a trace contains `code`."""
     return not any(other.span.contains(code.span) for other in outcome.unreached)

@@ -1,1 +1,1 @@
-"""How a project calls a target: in its own file, in tests, in other files, and in what was recorded."""
+"""Find the calls of a target in its project: in its own file, in tests, in other files, and in recordings."""

@@ -1,6 +1,8 @@
-"""Where a project calls a target: its own file, tests, and files that use either, each call with what it needs.
+"""Find the call sites of a target in its project: its own file, tests, and files that use either, with the code that
+each call needs.
 
-Reads syntax only."""
+Reads syntax only.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ from fx_lsp.tracing.source.scopes import loads_of
 from fx_lsp.tracing.source.tensor_code import collect_imports
 
 SITES = 4
-"""How many call sites a request names at most."""
+"""The most call sites in a request."""
 INSTANCES = 2
-"""How many places it names besides that only make an instance of the target's class."""
+"""The most additional places in a request that only create an instance of the target's class."""
 MAX_DEPTH = 3
-"""How many files may stand between the target's and one that calls something which calls the target."""
+"""The most files between the target's and one with an indirect call of the target."""
 MAX_USERS = 24
-"""How many files that use the target, or what leads to it, are looked through."""
+"""The most files that are searched because they use the target, or code that leads to it."""
 ModuleName = Callable[[str], tuple[str, str, str]]
 
 
@@ -45,11 +47,12 @@ def call_sites(
     limit: int = SITES,
     of_other_files: bool = True,
 ) -> tuple[CallSite, ...]:
-    """The calls of a target that a tracer may try, the most direct first, the file's own before those of other files.
+    """Return the calls of a target that a tracer may try, the most direct first, the file's own before those of other
+    files.
 
-    `module` is the file's dotted name; `module_name` gives that of any other, and its package. `overlays` are unsaved
-    texts by path. Of a target that is the function around a step only `part` runs. At most `limit` are given,
-    those of its own file alone unless `of_other_files`.
+    `module` is the file's dotted name; `module_name` returns that of any other, and its package. `overlays` are unsaved
+    texts by path. If the target is the function around a step, only `part` of it runs. Returns at most `limit` calls,
+    and only those of its own file unless `of_other_files`.
     """
     own = _Own(target, graph, module, part)
     calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
@@ -63,7 +66,7 @@ def call_sites(
 
 
 def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterator[CallSite]:
-    """Yield the sites of calls in their order; of those that only lead to the target, one for each file."""
+    """Yield the sites of calls in order; of indirect calls, one for each file."""
     seen: set[tuple[str, int]] = set()
     indirect: set[str] = set()
     for rank, make in calls:
@@ -79,7 +82,9 @@ def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterato
 def _elsewhere(
     own: _Own, roots: Sequence[str], overlays: Mapping[str, str], module_name: ModuleName
 ) -> Iterator[_There]:
-    """Yield the files that use the target's, then those that use what in them leads to the target, and so on."""
+    """Yield the files that use the target's file, then those that use definitions in them that lead to the target, and
+    so on.
+    """
     waiting: list[tuple[int, str, _Leading]] = [(0, own.target.file, own.leading)]
     seen = {(own.target.file, 0, own.module)}
     while waiting and len(seen) <= MAX_USERS:
@@ -97,10 +102,10 @@ def _elsewhere(
 
 @dataclass(frozen=True)
 class _Leading:
-    """What in the file `module` leads to the target.
+    """Hold the names in the file `module` that lead to the target.
 
-    `imported` is the name under which that file, or one on the way to it, imports the target's ("" for that itself),
-    and `taken` what it takes of it.
+    `imported` is the name under which that file, or one between them, imports the target's ("" for the target's file
+    itself), and `taken` are the names that it uses of it.
     """
 
     module: str
@@ -111,7 +116,7 @@ class _Leading:
 
 @dataclass
 class _Own:
-    """The target's own file."""
+    """Find calls in the target's own file."""
 
     target: Target
     graph: SourceGraph
@@ -136,7 +141,7 @@ class _Own:
         )
 
     def _methods(self, definitions: Iterable[ast.stmt]) -> frozenset[str]:
-        """Return the methods of the target's class that call it."""
+        """Return the methods of the target's class that call the target."""
         top, _, method = self.target.name.partition(".")
         name = {"module": "forward", "method": method}.get(self.target.kind, "")
         classes = (node for node in definitions if isinstance(node, ast.ClassDef) and node.name == top)
@@ -159,13 +164,13 @@ class _Own:
 
     @property
     def callee(self) -> _Callee | None:
-        """Return what of its arguments the target needs; None where it needs all of them."""
+        """Return the arguments that the target needs; None if it needs all of them."""
         if self.part is None or self.part.function is None:
             return None
         return _Callee(self.part.function, self.part.read, self.target.kind == "method")
 
     def lines(self, names: Collection[str]) -> Mapping[int, str]:
-        """Return the lines of the target, and of what `names` stand for."""
+        """Return the lines of the target, and of the definitions of `names`."""
         if self.part is None:
             return self.graph.slice(self.target.name, names).kept
         others = {*names, *self.part.names} - {self.target.name.partition(".")[0]}
@@ -173,10 +178,10 @@ class _Own:
 
 
 class _ImportsOf:
-    """What a file imports of a `module` and of the names `leading` in it.
+    """Collect the imports of a `module`, and of the names `leading` in it, in a file.
 
-    `names` are what it calls these, by its own name for each; `aliases` its names of the module, which is `imported` as
-    that; `in_use` what it wants of it.
+    `names` are the file's names for them, mapped to the original ones; `aliases` are its names for the module, which it
+    imports as `imported`; `in_use` are the names that it uses of the module.
     """
 
     def __init__(self, module: str, leading: Collection[str]) -> None:
@@ -188,14 +193,14 @@ class _ImportsOf:
         self._leading = frozenset(leading)
 
     def add(self, node: ast.Import) -> None:
-        """Take note of `import a.b as c`."""
+        """Record `import a.b as c`."""
         for alias in node.names:
             if _is_module(alias.name, self._module) and (alias.asname or "." not in alias.name):
                 self.aliases.add(alias.asname or alias.name)
                 self.imported = alias.name
 
     def add_from(self, node: ast.ImportFrom, start: str) -> None:
-        """Take note of `from a.b import c`, where `start` is `a.b`, absolute."""
+        """Record `from a.b import c`, where `start` is `a.b`, absolute."""
         for alias in node.names:
             name = f"{start}.{alias.name}" if start else alias.name
             if _is_module(name, self._module):
@@ -213,7 +218,7 @@ class _ImportsOf:
 
 @dataclass
 class _There:
-    """Another file, which runs as `module` of `package` and may import what is `lead` to the target."""
+    """Describe another file, which runs as `module` of `package` and may import names of `lead`."""
 
     own: _Own
     lead: _Leading
@@ -223,12 +228,12 @@ class _There:
 
     @property
     def uses(self) -> bool:
-        """Return whether it imports something that leads to the target."""
+        """Return True if the file imports a name that leads to the target."""
         return bool(self._imports[0].names or self._imports[0].aliases)
 
     @property
     def leading(self) -> _Leading | None:
-        """Return what of this file leads to the target, for files that import it; None where nothing does."""
+        """Return the names of this file that lead to the target, for files that import it; None without any."""
         callees, imported, imported_names = self._imports
         functions = callees.names
         if not functions:
@@ -245,7 +250,9 @@ class _There:
 
     @cached_property
     def _imports(self) -> tuple[Known, str, frozenset[str]]:
-        """Return what leads to the target, the name that the file imports the target's by, and its names in use."""
+        """Return the names that lead to the target, the file's name for the target's module, and the used
+        names of it.
+        """
         lead, imports = self.lead.known, _ImportsOf(self.lead.module, self.lead.known.names)
         for node in self.user.graph.index.import_statements:
             if isinstance(node, ast.Import):
@@ -279,7 +286,7 @@ class _There:
         return callees, imports.imported, frozenset(name for name in in_use if self.own.graph.index.binds(name))
 
     def _helpers(self, leading: Collection[str]) -> dict[str, ast.stmt]:
-        """Functions and classes of the file that use what leads to the target."""
+        """Return the functions and classes of the file that use names that lead to the target."""
         helpers = _users(self.user.graph.index, leading)
         return {name: node for name, node in self.user.graph.index.definitions.items() if name in helpers}
 
@@ -312,12 +319,12 @@ class _There:
 
 
 def _programs(definitions: Mapping[str, ast.stmt]) -> set[str]:
-    """Return the functions among some definitions that go on to train."""
+    """Return the names of the functions among some definitions that train."""
     return {name for name, node in definitions.items() if isinstance(node, FUNCTIONS) and trains(node)}
 
 
 def _users(index: ModuleIndex, names: Collection[str]) -> set[str]:
-    """Return what of a file uses some of `names`, the containers that hold them, and what uses those."""
+    """Return the definitions of a file that use some of `names` or their containers, directly or indirectly."""
     users, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
@@ -328,21 +335,21 @@ def _users(index: ModuleIndex, names: Collection[str]) -> set[str]:
 
 
 def _is_command(definitions: Iterable[ast.stmt], name: str) -> bool:
-    """Return True if the decorators of a function are what gives it its arguments."""
+    """Return True if the decorators of a function supply its arguments."""
     return any(decorators_of(node) for node in definitions if getattr(node, "name", "") == name)
 
 
 def _is_module(name: str, module: str) -> bool:
-    """Return whether a dotted name is a module, seen from its directory or from one above."""
+    """Return True if a dotted name is a module, relative to its directory or to one above."""
     return bool(name) and (f".{name}".endswith(f".{module}") or f".{module}".endswith(f".{name}"))
 
 
 @dataclass(frozen=True)
 class _Needed:
-    """The lines of the statements that a call needs, the names of definitions besides, and what to run afterwards.
+    """Hold the lines of the statements that a call needs, further names of definitions, and the code to run afterwards.
 
-    `functions` are where those begin that the call stands in, and that call these. What is called there `is_decorated`
-    where its decorators give it its arguments.
+    `functions` are the first lines of the functions that contain the call, and of their callers. `is_decorated` is True
+    if the decorators of the called function supply its arguments.
     """
 
     lines: Mapping[int, str]
@@ -354,14 +361,14 @@ class _Needed:
 
 @dataclass(frozen=True)
 class _Callee:
-    """A function that is called, and those of its parameters that what runs of it reads."""
+    """Hold a called function, and its parameters that the executed part reads."""
 
     function: FunctionNode
     read: frozenset[str]
     is_method: bool = False
 
     def is_bound_by(self, call: ast.Call) -> bool:
-        """Return True if a call gives everything that the function requires."""
+        """Return True if a call passes all required arguments."""
         arguments = self.function.args
         positional = [*arguments.posonlyargs, *arguments.args][1 if self.is_method else 0 :]
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
@@ -370,7 +377,7 @@ class _Callee:
         return {a.arg for a in required} <= {k.arg for k in call.keywords}
 
     def unread(self, call: ast.Call) -> list[ast.expr]:
-        """Return the arguments of a call that nothing reads."""
+        """Return the arguments of a call that the function does not read."""
         arguments = self.function.args
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             return []
@@ -389,9 +396,9 @@ def _needed(
     depth: int = MAX_DEPTH,
     read: Collection[str] = (),
 ) -> _Needed | None:
-    """Hold what a call needs; where it stands in a function with parameters, what a call of that needs as well.
+    """Return the code that a call needs; inside a function with parameters, also the code of a call of that function.
 
-    What is called reads names of the module, too: of those, functions on the way may assign some that are `global`.
+    The called code also reads names of the module; functions between them may assign some that are `global`.
     """
     body, path = graph.index.body, target_call.path
     unread = _unread(callee, target_call)
@@ -421,7 +428,7 @@ def _needed(
 
 
 def _need_globals(needs: Backwards, function: ast.stmt, read: Collection[str]) -> None:
-    """Have what is `read` of the module be assigned where a function declares it `global`."""
+    """Add the assignments of the names in `read` that a function declares `global`."""
     declared = [node for node in walk(function) if isinstance(node, ast.Global)]
     assigned = {name for node in declared for name in node.names}.intersection(read)
     needs.names |= assigned
@@ -429,21 +436,21 @@ def _need_globals(needs: Backwards, function: ast.stmt, read: Collection[str]) -
 
 
 def _unread(callee: _Callee | None, target_call: TargetCall) -> list[ast.expr]:
-    """Return the arguments of a call that nothing reads."""
+    """Return the arguments of a call that the called function does not read."""
     is_plain = not target_call.whole and not target_call.indirect
     return callee.unread(target_call.call) if callee is not None and is_plain else []
 
 
 def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> set[str]:
-    """Return the names that stand in expressions, `without` some nodes."""
+    """Return the names in expressions, `without` some nodes."""
     return {part.id for part in walk(*nodes) if isinstance(part, ast.Name) and part not in without}
 
 
 def _around(graph: SourceGraph, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
-    """Return what the first call of the function that `path` begins with needs, of which some is needed.
+    """Return the code needed by the first call of the function at the start of `path`, part of which is needed.
 
-    A call that leaves out what the function requires is one of what the decorators make of it: they are kept. So are
-    those of a function that an object registers, `@app.command()`, where that is called.
+    A call that omits required arguments calls the decorated function, so its decorators are kept. So are those of a
+    function that an object registers, `@app.command()`, if that object is called.
     """
     function = path[0]
     if not isinstance(function, FUNCTIONS) or depth == 0:

@@ -1,4 +1,4 @@
-"""Which definitions of a file use a target, so that a tracer may look at what they call it with. Reads syntax only."""
+"""Find the definitions of a file that use a target, so that a tracer may observe their calls. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from fx_lsp.model import Caller, Target, TargetKind
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 
 CALLERS = 3
-"""How many callers a request names at most."""
+"""The most callers in a request."""
 
 
 def callers_of(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> tuple[Caller, ...]:
-    """The callers of the target `name`, the most telling first: what `get_inputs()` is meant for, then the shortest."""
+    """Return the callers of the target `name`, the most informative first: the module of `get_inputs()`, then the
+    shortest.
+    """
     around = _around(name, targets, graph)
     top = name.partition(".")[0]
     users = [user for user in graph.index.users(top) if user in targets and user != top and user not in around]
@@ -28,7 +30,9 @@ def callers_of(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> 
 
 
 def conventional(targets: Mapping[str, Target], graph: SourceGraph) -> str | None:
-    """The module that the file's `get_inputs()` is meant for: the last one that nothing else in the file uses."""
+    """Return the module that the file's `get_inputs()` is meant for: the last one that no other definition in the file
+    uses.
+    """
     if not graph.index.binds("get_inputs"):
         return None
     modules = [name for name, target in targets.items() if target.kind == "module"]
@@ -37,9 +41,10 @@ def conventional(targets: Mapping[str, Target], graph: SourceGraph) -> str | Non
 
 
 def _around(name: str, targets: Mapping[str, Target], graph: SourceGraph) -> dict[str, TargetKind]:
-    """Return what a nested function is in (targets or not), from the outermost on, or the class of a method.
+    """Return the definitions around a nested function (targets or not), from the outermost on, or the class of a
+    method.
 
-    Each with its kind; a class only where it is a target.
+    Each is mapped to its kind; a class is included only if it is a target.
     """
     outer = name.rpartition(".")[0]
     if not outer:

@@ -1,4 +1,4 @@
-"""Which classes of a file may be what a parameter means that is only asked for attributes. Reads syntax only."""
+"""Find the classes of a file that may be the type of a parameter with known attribute reads. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fx_lsp.tracing.source.parsing import walk
 
 
 def fitting_classes(index: ModuleIndex, name: str) -> set[str]:
-    """Return the names of the classes that have every attribute which a parameter of the target `name` is asked for.
+    """Return the names of the classes that have every attribute read of a parameter of the target `name`.
 
-    The parameters are those of the function, of the class's constructor, or of both for a method. Where no class of the
-    file has what a constructor's argument is asked for that is kept, those that it imports may.
+    The parameters are those of the function, of the class's constructor, or of both for a method. If no class of the
+    file has the attributes read of a stored constructor argument, imported classes may.
     """
     first = index.definitions.get(name.partition(".")[0])
     wanted = [
@@ -49,7 +49,7 @@ def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[Function
 
 
 def _attributes_read(function: FunctionNode) -> Iterator[set[str]]:
-    """Yield the attributes that are read of each parameter, of those that any are."""
+    """Yield the attributes that are read of each parameter, for parameters with any."""
     arguments = function.args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     read: dict[str, set[str]] = {name: set() for name in names if name not in ("self", "cls")}
@@ -60,9 +60,10 @@ def _attributes_read(function: FunctionNode) -> Iterator[set[str]]:
 
 
 def _attributes_of_kept(definition: ast.ClassDef) -> list[set[str]]:
-    """The attributes that methods read of the modules that a constructor is given and keeps: `self.encoder.stem(x)`.
+    """Return the attributes that methods read of the modules that a constructor takes and stores:
+    `self.encoder.stem(x)`.
 
-    What every module has says nothing of them.
+    Attributes of every module are ignored.
     """
     read: dict[str, set[str]] = {name: set() for name in _kept_arguments(definition)}
     for node in walk(definition) if read else ():
@@ -75,7 +76,7 @@ def _attributes_of_kept(definition: ast.ClassDef) -> list[set[str]]:
 
 
 def _kept_arguments(definition: ast.ClassDef) -> Iterator[str]:
-    """Yield the attributes under which a constructor keeps what it is given."""
+    """Yield the attributes in which a constructor stores its arguments."""
     methods = (node for node in definition.body if isinstance(node, FUNCTIONS))
     constructor = next((method for method in methods if method.name == "__init__"), None)
     parameters = {a.arg for a in constructor.args.args} if constructor is not None else set[str]()
@@ -93,7 +94,9 @@ _OF_EVERY_MODULE = frozenset(
 
 
 def fields_of(definition: ast.ClassDef) -> set[str]:
-    """Return what instances of a class have: what its body binds, what its constructor takes and assigns to `self`."""
+    """Return the attributes of instances of a class: names bound in its body, and constructor parameters assigned to
+    `self`.
+    """
     fields: set[str] = set()
     for node in definition.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

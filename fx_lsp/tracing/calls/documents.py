@@ -1,4 +1,4 @@
-"""The code in documents of a project: notebooks and the blocks of a README, each line where it was."""
+"""Extract the code in documents of a project: notebooks and the blocks of a README, with line numbers kept."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fx_lsp.model import Failure
 from fx_lsp.tracing.source.parsing import parse, python_of, split_lines
 
 DOCUMENTS = (".ipynb", ".md", ".rst")
-"""What such documents are called."""
+"""The suffixes of such documents."""
 _FENCE = re.compile(r"\s*(```+|~~~+)\s*(\w*)")
 _PYTHON = ("python", "py", "python3", "pycon")
 _IMPORT = re.compile(r"^\s*(import|from)\s+\w", re.MULTILINE)
 
 
 def code_in(path: str, text: str) -> Iterator[str]:
-    """Yield the pieces of code in a document that run by themselves, each with the lines of the others left empty.
+    """Yield the separately executable pieces of code in a document, each with the lines of the others left empty.
 
     A block that imports something begins a new piece; one that does not parse is left out.
     """
@@ -36,7 +36,7 @@ def code_in(path: str, text: str) -> Iterator[str]:
 
 
 def notebook_code(text: str) -> str:
-    """Return the code of a notebook, one cell below the other. Raises ValueError for a text that is no notebook.
+    """Return the code of a notebook, one cell below the other. Raises ValueError for a text that is not a notebook.
 
     A cell in another language (`%%bash`) is left empty.
     """
@@ -44,7 +44,7 @@ def notebook_code(text: str) -> str:
 
 
 def _sources(text: str) -> list[str]:
-    """Return the cells of code of a notebook. Raises ValueError for a text that is no notebook."""
+    """Return the code cells of a notebook. Raises ValueError for a text that is not a notebook."""
     try:
         notebook: Any = json.loads(text)
         return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -61,7 +61,7 @@ def _blank(cell: str) -> str:
 
 
 def _cells(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the cells of code of a notebook, one below the other, without commands of the notebook itself."""
+    """Yield the code cells of a notebook with their first lines, one below the other, without notebook commands."""
     try:
         sources = _sources(text)
     except ValueError:
@@ -73,7 +73,9 @@ def _cells(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _fenced(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the blocks of Python of a text in Markdown; lines that follow a prompt, where there are any."""
+    """Yield the Python blocks of a Markdown text with their first lines; only lines after a prompt, if a block has
+    prompts.
+    """
     fence, first, block = "", 0, list[str]()
     for number, line in enumerate(split_lines(text), 1):
         match = _FENCE.match(line)
@@ -88,7 +90,7 @@ def _fenced(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(block: list[str]) -> str:
-    """Return a block without its indentation, and without prompts and what they answer."""
+    """Return a block without its indentation, and without prompts and their output."""
     prompts = any(line.lstrip().startswith(">>>") for line in block)
     if prompts:
         block = [line.lstrip()[4:] if re.match(r"\s*(>>>|\.\.\.)", line) else "" for line in block]

@@ -1,6 +1,6 @@
-"""Names with values in a project: parsers of arguments, dictionaries, classes of settings, files of configuration.
+"""Find names with values in a project: argument parsers, dictionaries, settings classes, configuration files.
 
-Reads syntax only; what YAML, JSON and TOML say is read by the tracer.
+Reads syntax only; the tracer reads YAML, JSON and TOML.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fx_lsp.tracing.calls.project_files import ProjectFile, configuration_files,
 from fx_lsp.tracing.source.parsing import module_name, walk
 
 MAX_CONFIGURATIONS = 6
-"""How many configurations a request names for one parameter at most."""
+"""The most configurations in a request for one parameter."""
 _DEFAULTS = re.compile(r"^defaults:", re.MULTILINE)
-"""What a file of configuration begins with that is put together from others."""
+"""The first key of a configuration file that is composed of others."""
 
 
 @dataclass(frozen=True)
 class _Offered:
-    """Names with values at a line of a file; `name` is that of a class which has them."""
+    """Hold names with values at a line of a file; `name` is that of their class, if any."""
 
     line: int
     values: Values
@@ -39,7 +39,7 @@ class _Offered:
 def configurations_for(
     reads: Reads, file: str, roots: Sequence[str], overlays: Mapping[str, str]
 ) -> tuple[Configuration, ...]:
-    """Return the configurations of the project that have what is read, the most complete first, then the nearest."""
+    """Return the configurations of the project that have all read names, the most complete first, then the nearest."""
     required = frozenset(reads.required())
     fitting_parts: list[tuple[int, int, Configuration]] = []
     for distance, path in enumerate([file, *source_files(roots, file)]):
@@ -63,7 +63,7 @@ def configurations_for(
 
 
 def _literal(values: Values) -> str:
-    """Return the values as a Python literal, with `...` for those that nobody wrote down."""
+    """Return the values as a Python literal, with `...` for unwritten ones."""
     return repr(values).replace("Ellipsis", "...")
 
 
@@ -72,7 +72,7 @@ def _mentions_all(text: str, names: Collection[str]) -> bool:
 
 
 def _shown(path: str, roots: Sequence[str]) -> str:
-    """Return a file as people say it: relative to the outermost root that it is in."""
+    """Return a file's path for people: relative to the outermost root that contains it."""
     above = [root for root in roots if path.startswith(root + os.sep)]
     return os.path.relpath(path, min(above, key=len)) if above else Path(path).name
 
@@ -99,13 +99,13 @@ def _offered(file: ProjectFile) -> Iterator[_Offered]:
 
 
 def _is_module(node: ast.ClassDef) -> bool:
-    """Return True for a class that computes: it has a `forward`, or it is derived from what is called a module."""
+    """Return True for a class that computes: it has a `forward`, or a base called `Module`."""
     bases = {part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in node.bases}
     return "Module" in bases or any(getattr(member, "name", "") == "forward" for member in node.body)
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a scope in their order, those in blocks among them."""
+    """Yield the statements of a scope in order, including those in blocks."""
     for node in body:
         if isinstance(node, DEFINITIONS):
             continue
@@ -115,7 +115,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _arguments(statements: Sequence[ast.stmt], constants: Values) -> dict[str, Any]:
-    """Return the attributes that the parser of a scope gives, with the values that they have by default."""
+    """Return the attributes that the argument parser of a scope produces, with their default values."""
     arguments: dict[str, Any] = {}
     for node in statements:
         call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
@@ -143,7 +143,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, 
 
 
 def _default(names: Sequence[str], keywords: Mapping[str, ast.expr], constants: Values) -> Any:
-    """Return what an argument is where the command line does not have it."""
+    """Return the value of an argument that is missing on the command line."""
     if "default" in keywords:
         default, kind = _value(keywords["default"], constants), keywords.get("type")
         convert = _CONVERSIONS.get(kind.id) if isinstance(kind, ast.Name) and isinstance(default, str) else None
@@ -163,7 +163,7 @@ def _default(names: Sequence[str], keywords: Mapping[str, ast.expr], constants: 
 
 
 def _added(tree: ast.Module, arguments: Values, constants: Values) -> dict[str, Any]:
-    """Return what a program adds to its arguments: `args.vocab_size = len(words)`."""
+    """Return the attributes that a program adds to its arguments: `args.vocab_size = len(words)`."""
     attributes = [n for n in walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
     holders = {cast("ast.Name", n.value).id for n in attributes if isinstance(n.ctx, ast.Load) and n.attr in arguments}
     added: dict[str, Any] = {}
@@ -175,7 +175,9 @@ def _added(tree: ast.Module, arguments: Values, constants: Values) -> dict[str, 
 
 
 def _settings(statements: Sequence[ast.stmt], constants: Values) -> Iterator[_Offered]:
-    """The dictionaries and objects that a scope fills: `config = {…}`, `config = Config(dim=64)`, `config.dim = 64`."""
+    """Yield the dictionaries and objects that a scope fills: `config = {…}`, `config = Config(dim=64)`, `config.dim =
+    64`.
+    """
     settings: dict[str, dict[str, Any]] = {}
     lines: dict[str, int] = {}
     for node in statements:
@@ -201,7 +203,7 @@ def _is_empty_call(node: ast.expr) -> bool:
 
 
 def _path(node: ast.AST) -> list[str]:
-    """`["cfg", "model", "dim"]` for `cfg.model.dim` and `cfg["model"]["dim"]`; empty for anything else."""
+    """Return `["cfg", "model", "dim"]` for `cfg.model.dim` and `cfg["model"]["dim"]`; empty for anything else."""
     if isinstance(node, ast.Name):
         return [node.id]
     inner = _path(node.value) if isinstance(node, (ast.Attribute, ast.Subscript)) else []
@@ -247,7 +249,7 @@ _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def _value(node: ast.expr, constants: Values) -> Any:
-    """Return the value of an expression that is written out; UNKNOWN for any other."""
+    """Return the value of a literal expression; UNKNOWN for any other."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, (bool, int, float, str, type(None))) else UNKNOWN
     if isinstance(node, ast.Name):
@@ -264,7 +266,7 @@ def _value(node: ast.expr, constants: Values) -> Any:
 
 
 def _computed(node: ast.UnaryOp | ast.BinOp, constants: Values) -> Any:
-    """Return what simple arithmetic on numbers gives: `4 * 48`, `-1`."""
+    """Return the result of simple arithmetic on numbers: `4 * 48`, `-1`; UNKNOWN for any other."""
     operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
     numbers = [_value(operand, constants) for operand in operands]
     if not all(isinstance(number, (int, float)) for number in numbers):
@@ -282,7 +284,7 @@ _CALLED = re.compile(r"dict$|[A-Z]")
 
 
 def _value_of_call(node: ast.Call, constants: Values) -> Any:
-    """Return what is written in a call that makes settings: `dict(dim=64)`, `Config(dim=64)`."""
+    """Return the keyword arguments of a call that creates settings: `dict(dim=64)`, `Config(dim=64)`."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if not _CALLED.match(name) or len(node.args) > 1 or any(k.arg is None for k in node.keywords):
         return UNKNOWN

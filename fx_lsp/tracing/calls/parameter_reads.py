@@ -1,4 +1,4 @@
-"""Names that a target reads of each of its parameters, and of what it passes on. Reads syntax only."""
+"""Collect the names that a target reads of each of its parameters, also where it passes them on. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import mentions_tensor
 
 MAX_DEPTH = 6
-"""How often a configuration is passed on, and followed."""
+"""The most calls through which a configuration is followed."""
 _OF_TENSORS = frozenset({"shape", "ndim", "requires_grad", "is_cuda", "in_features", "out_features"})
-"""What is asked of tensors and layers, and of no configuration."""
+"""Attributes that are read of tensors and layers, and not of configurations."""
 _DICT_METHODS = frozenset({"get", "pop", "setdefault"})
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A function or class and the file that it stands in."""
+    """Hold a function or class with its file."""
 
     file: ProjectFile
     node: FunctionNode | ast.ClassDef
@@ -31,7 +31,7 @@ class Definition:
 def parameter_reads(
     name: str, file: ProjectFile, roots: Sequence[str], overlays: Mapping[str, str]
 ) -> dict[str, Reads]:
-    """Return what is read of the parameters of the target `name` that may be configurations.
+    """Return the names read of the parameters of the target `name` that may be configurations.
 
     Those of a constructor are named `init.config`.
     """
@@ -73,7 +73,7 @@ def _is_bound(function: FunctionNode) -> bool:
 
 @dataclass
 class _ReadCollector:
-    """Collects what is read; `_seen` are the functions that were followed with a configuration."""
+    """Collect reads; `_seen` are the functions that were followed with a configuration."""
 
     roots: Sequence[str]
     overlays: Mapping[str, str]
@@ -81,7 +81,7 @@ class _ReadCollector:
     _depth: int = 0
 
     def of_function(self, definition: Definition, passed: Mapping[str, Reads]) -> dict[str, Reads]:
-        """Return what a function reads of its parameters; to those that are `passed` it is added."""
+        """Return the reads of a function's parameters; reads of `passed` parameters are added to these."""
         function = definition.node
         assert isinstance(function, FUNCTIONS)
         reads: dict[str, Reads] = {}
@@ -94,7 +94,7 @@ class _ReadCollector:
         return reads
 
     def of_class(self, definition: Definition, passed: Mapping[str, Reads] | None = None) -> dict[str, Reads]:
-        """Return what a class reads of its constructor's parameters, in any of its methods."""
+        """Return the reads of a class's constructor parameters, in any of its methods."""
         constructor = self.constructor(definition)
         if constructor is None or not isinstance(constructor.node, FUNCTIONS):
             return {}
@@ -115,7 +115,7 @@ class _ReadCollector:
         return reads
 
     def constructor(self, definition: Definition) -> Definition | None:
-        """Return the `__init__` of a class, or of the first class it inherits it from."""
+        """Return the `__init__` of a class, or the first inherited one; None without any."""
         node = definition.node
         if not isinstance(node, ast.ClassDef):
             return None
@@ -126,7 +126,7 @@ class _ReadCollector:
         return next((init for base in bases if base is not None and (init := self.constructor(base))), None)
 
     def _is_stated(self, parameter: ast.arg, file: ProjectFile) -> bool:
-        """Return True if an annotation says that a parameter is a tensor, or of a class of the project."""
+        """Return True if an annotation declares a parameter as a tensor, or as a class of the project."""
         annotation = parameter.annotation
         if annotation is None:
             return False
@@ -136,7 +136,7 @@ class _ReadCollector:
     def _follow(
         self, file: ProjectFile, functions: Sequence[FunctionNode], names: dict[str, Reads], owner: Definition | None
     ) -> None:
-        """Take in what functions read of `names`; what they assign those to is added to them."""
+        """Add the reads of `names` in functions; variables that these are assigned to are added to `names`."""
         nodes = [node for function in functions for node in walk(*function.body)]
         self._add_variables([node for node in nodes if isinstance(node, ast.Assign)], names)
         stored: list[Reads] = []
@@ -154,7 +154,9 @@ class _ReadCollector:
             reads.needed = False
 
     def _add_variables(self, assignments: list[ast.Assign], names: dict[str, Reads]) -> None:
-        """Add what configurations and parts of them are assigned to: `self.config = config`, `model = config.model`."""
+        """Add the variables that configurations and parts of them are assigned to: `self.config = config`, `model =
+        config.model`.
+        """
         for node in sorted(assignments, key=lambda assignment: assignment.lineno) * 2:
             value = self._reads(node.value, names)
             for target in node.targets if value is not None else ():
@@ -162,7 +164,7 @@ class _ReadCollector:
                     names.setdefault(dotted, value)
 
     def _reads(self, node: ast.expr, names: Mapping[str, Reads]) -> Reads | None:
-        """Return what is read of the value of an expression, where that is a configuration or a part of one."""
+        """Return the reads of an expression's value, if it is a configuration or a part of one; else None."""
         dotted = _dotted(node)
         if dotted in names:
             return names[dotted]
@@ -184,7 +186,7 @@ class _ReadCollector:
         return None
 
     def _call(self, node: ast.Call, file: ProjectFile, names: dict[str, Reads], owner: Definition | None) -> None:
-        """Take in a call: a method of a configuration is none of its names; what is passed on is followed."""
+        """Process a call: a method name of a configuration is not one of its names; passed arguments are followed."""
         if self._reads(node, names) is not None:
             return
         passed_on: list[tuple[int | str | None, Reads]] = []
@@ -223,7 +225,9 @@ class _ReadCollector:
             self.of_function(callee, fresh)
 
     def _callee(self, function: ast.expr, file: ProjectFile, owner: Definition | None) -> Definition | None:
-        """The function or class of the project that is called: by its name, of a module, of `self`, or of a base."""
+        """Return the called function or class of the project: by its name, of a module, of `self`, or of a base; None
+        for any other.
+        """
         if isinstance(function, ast.Attribute) and owner is not None and isinstance(owner.node, ast.ClassDef):
             if _dotted(function.value) in ("self", "cls"):
                 method = _method(owner.node, function.attr)
@@ -234,7 +238,7 @@ class _ReadCollector:
         return self.find(file, function)
 
     def find(self, file: ProjectFile, node: ast.AST) -> Definition | None:
-        """Return the definition in the project that an expression names."""
+        """Return the definition in the project that an expression names, or None."""
         if isinstance(node, ast.Name):
             return self._defined(file, node.id, MAX_DEPTH)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -258,7 +262,7 @@ class _ReadCollector:
         return self._defined(there, original, depth - 1) if there is not None else None
 
     def _module(self, file: ProjectFile, module: str, level: int) -> ProjectFile | None:
-        """Return the file of a module, from the import in `file`."""
+        """Return the file of a module imported in `file`, or None."""
         parts = module.split(".") if module else []
         here = Path(file.file).parent
         starts = [here.parents[level - 2] if level > 1 else here] if level else [*map(Path, self.roots), here]
@@ -272,13 +276,13 @@ class _ReadCollector:
 
 
 def _named_part(whole: Reads, names: Sequence[ast.expr]) -> Reads | None:
-    """Return the part of a configuration that a call names, with a default in its place."""
+    """Return the part of a configuration that a call names, with a default value."""
     name = names[0].value if names and isinstance(names[0], ast.Constant) else None
     return whole.part(name, needed=False) if isinstance(name, str) else None
 
 
 def _spread(function: FunctionNode, parameters: Sequence[ast.arg], reads: Reads) -> None:
-    """Take in `f(**config)`: what the function requires is read."""
+    """Add the reads of `f(**config)`: the required parameters of the function."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = {a.arg for a in positional[len(positional) - len(arguments.defaults) :]}
@@ -289,7 +293,7 @@ def _spread(function: FunctionNode, parameters: Sequence[ast.arg], reads: Reads)
 
 
 def _dotted(node: ast.AST) -> str:
-    """`cfg`, or `self.cfg`; "" for anything else."""
+    """Return `cfg`, or `self.cfg`; "" for anything else."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return f"self.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

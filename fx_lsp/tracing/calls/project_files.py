@@ -1,5 +1,6 @@
-"""The files of a project that use one of its files: its tests, by their names or what they say, and any other file.
-Looks at few directories and reads few files."""
+"""Find the files of a project that use one of its files: tests, by name or content, and any other file. Lists few
+directories and reads few files.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.source.parsing import parse
 
 MAX_NAMES = 200
-"""File names of tests that are looked at for one file."""
+"""The most file names of tests that are checked for one file."""
 MAX_READ = 20
-"""Test files whose names do not fit that are read to see whether they mention the target."""
+"""The most test files without a fitting name that are read to check whether they mention the target."""
 MAX_FILES = 400
-"""Other files of the project that are looked at."""
+"""The most other files of the project that are checked."""
 MAX_BYTES = 200_000
 MAX_DOCUMENT_BYTES = 4_000_000
-"""The same for documents: a notebook has its pictures in it."""
+"""The size limit for documents: a notebook contains its pictures."""
 CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
-"""What files of configuration are called."""
+"""The suffixes of configuration files."""
 _TEST = re.compile(r"(test_.+|.+_test)\.py$")
 _DIRECTORIES = ("tests", "test")
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
@@ -36,7 +37,9 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules", "site-packages", "build"
 
 @dataclass(frozen=True)
 class ProjectFile:
-    """A file of the project whose text parses; of a document with code (a notebook, a README), the `part` of it."""
+    """Hold a file of the project whose text parses; for a document with code (a notebook, a README), the
+    `part` of it.
+    """
 
     file: str
     text: str
@@ -45,7 +48,7 @@ class ProjectFile:
 
     @property
     def tree(self) -> ast.Module:
-        """Its syntax."""
+        """Return its syntax tree."""
         return self.graph.index.tree
 
 
@@ -87,12 +90,12 @@ def source_files(roots: Sequence[str], file: str) -> list[str]:
 
 
 def configuration_files(roots: Sequence[str], file: str) -> list[str]:
-    """Return the files of a project that have configurations, those nearest to `file` first."""
+    """Return the configuration files of a project, those nearest to `file` first."""
     return _files_below(roots, file, _settings_names)
 
 
 def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
-    """Return a file of the project; None where there is none, or none that parses."""
+    """Return a file of the project; None if it is missing or does not parse."""
     text = text_of(path, overlays)
     return parsed_file(path, text) if text is not None else None
 
@@ -108,7 +111,7 @@ def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
 
 
 def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
-    """The files below the roots, those nearest to `file` first, as many as are looked at; of those with `names`."""
+    """Return the files below the roots, those nearest to `file` first, up to the limit; only those of `names`."""
     names = names or _names
     below: dict[str, None] = {}
     for root in roots:
@@ -129,7 +132,7 @@ def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterabl
 
 
 def _directories(file: str, roots: tuple[str, ...]) -> list[str]:
-    """Return where tests of `file` may stand: beside it, or in `tests`, where its directory may be mirrored."""
+    """Return the directories that may contain tests of `file`: its own, or `tests`, which may mirror its directory."""
     here = Path(file).parent
     folders = [here, *(here / name for name in _DIRECTORIES)]
     for root in map(Path, roots):
@@ -148,7 +151,7 @@ def _names(directory: str) -> tuple[str, ...]:
 
 
 def _inner(directory: str) -> tuple[str, ...]:
-    """Return the directories in a directory that may hold sources."""
+    """Return the subdirectories that may hold sources."""
     try:
         return _listed(directory, Path(directory).stat().st_mtime_ns)[1]
     except OSError:
@@ -156,7 +159,7 @@ def _inner(directory: str) -> tuple[str, ...]:
 
 
 def _settings_names(directory: str) -> tuple[str, ...]:
-    """Return the names of files of configuration in a directory."""
+    """Return the names of configuration files in a directory."""
     try:
         return _listed(directory, Path(directory).stat().st_mtime_ns)[2]
     except OSError:
@@ -176,7 +179,7 @@ _Listed = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ..
 
 @lru_cache(maxsize=512)
 def _listed(directory: str, mtime_ns: int) -> _Listed:
-    """Return the names of Python files in a directory, of directories, of files of configuration, and of documents."""
+    """Return the names of Python files, subdirectories, configuration files, and documents in a directory."""
     with os.scandir(directory) as entries:
         listed = [entry for _, entry in zip(range(2 * MAX_NAMES), entries, strict=False)]
         names = [entry.name for entry in listed if entry.is_file()]
@@ -188,13 +191,13 @@ def _listed(directory: str, mtime_ns: int) -> _Listed:
 
 
 def _holds_sources(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory, but not hidden, an environment, or what a build put out."""
+    """Return True for a directory that is not hidden, an environment, or the output of a build."""
     hidden = entry.name.startswith(".") or entry.name in _NOT_SOURCE
     return not hidden and entry.is_dir(follow_symlinks=False) and not Path(entry.path, "pyvenv.cfg").exists()
 
 
 def text_of(path: str, overlays: Mapping[str, str], limit: int = MAX_BYTES) -> str | None:
-    """Return the text of a file, saved or not; None where there is none that is short enough."""
+    """Return the text of a file, saved or not; None if it is missing or exceeds `limit`."""
     unsaved = overlays.get(path)
     if unsaved is not None:
         return unsaved
@@ -212,6 +215,6 @@ def _read(path: str, limit: int, mtime_ns: int, size: int) -> str:
 
 @lru_cache(maxsize=64)
 def parsed_file(path: str, text: str) -> ProjectFile | None:
-    """Return a file with a text; None where that does not parse."""
+    """Return a file with a text; None if it does not parse."""
     tree = parse(path, text)
     return None if isinstance(tree, Failure) else ProjectFile(path, text, SourceGraph(text, tree))

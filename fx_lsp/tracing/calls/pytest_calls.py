@@ -1,4 +1,4 @@
-"""Calls of test functions as pytest would make them: the first set of parameters, and fixtures of the same file."""
+"""Build calls of test functions as pytest would: with the first set of parameters, and fixtures of the same file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SETUPS = ("setUp", "setup_method", "setup")
 
 @dataclass(frozen=True)
 class Case:
-    """One call of a test, as an expression in its module.
+    """Hold one call of a test, as an expression in its module.
 
-    `names` are what it reads there; `fixtures` are to be defined without their decorators.
+    `names` are the names that it reads there; `fixtures` are to be defined without their decorators.
     """
 
     text: str
@@ -29,9 +29,9 @@ class Case:
 
 
 def test_case(path: Sequence[ast.stmt], index: ModuleIndex) -> Case | None:
-    """Return how to call the function at the beginning of `path`, or the method of a test class.
+    """Return a call of the function at the start of `path`, or of the method of a test class.
 
-    The text is empty where there is none. None where a parameter is no fixture of the module.
+    The text is empty without one. None if a parameter is not a fixture of the module.
     """
     fixtures = fixtures_of(index)
     match path[0], path[1] if len(path) > 1 else None:
@@ -45,7 +45,7 @@ def test_case(path: Sequence[ast.stmt], index: ModuleIndex) -> Case | None:
 
 
 def fixtures_of(index: ModuleIndex) -> dict[str, ast.FunctionDef]:
-    """Return the fixtures of a module by the names that tests ask for."""
+    """Return the fixtures of a module by the names that tests use."""
     return {
         _fixture_name(node): node
         for node in index.functions.values()
@@ -54,17 +54,17 @@ def fixtures_of(index: ModuleIndex) -> dict[str, ast.FunctionDef]:
 
 
 def is_test_class(node: ast.ClassDef) -> bool:
-    """Return whether pytest or unittest looks for tests in a class."""
+    """Return True if pytest or unittest collects tests of a class."""
     return node.name.startswith("Test") or _is_unittest(node)
 
 
 def is_setup(node: ast.stmt) -> bool:
-    """Return whether a statement of a test class defines what runs before each of its tests."""
+    """Return True if a statement of a test class defines the set-up of each test."""
     return isinstance(node, ast.FunctionDef) and node.name in _SETUPS
 
 
 def expects_error(node: ast.AST) -> bool:
-    """Return whether an expression is `pytest.raises(…)` or the like: what runs inside is meant to fail."""
+    """Return True for `pytest.raises(…)` or the like: the code inside is meant to fail."""
     return isinstance(node, ast.Call) and _RAISES.fullmatch(_last_name(node)) is not None
 
 
@@ -84,7 +84,7 @@ def _is_unittest(node: ast.ClassDef) -> bool:
 
 
 def _on_instance(owner: ast.ClassDef, name: str, call: str) -> str:
-    """Return a call of a test method after what sets its instance up."""
+    """Return a call of a test method, after the set-up of its instance."""
     steps = [
         f"t.{node.name}({', '.join('None' for _ in required(node)[1:])})"
         for node in owner.body
@@ -118,7 +118,7 @@ def _call(
 
 
 def _parametrized(function: ast.FunctionDef) -> Iterator[tuple[list[str], str]]:
-    """For each `parametrize` its names and the first set of values, a tuple where there are several names."""
+    """Yield for each `parametrize` its names and the first set of values, a tuple if there are several names."""
     for decorator in function.decorator_list:
         if not isinstance(decorator, ast.Call) or _last_name(decorator) != "parametrize" or len(decorator.args) < 2:
             continue
@@ -160,6 +160,6 @@ def _fixture_name(node: ast.FunctionDef) -> str:
 
 
 def _last_name(node: ast.expr) -> str:
-    """`raises` of `pytest.raises(ValueError)`."""
+    """Return `raises` for `pytest.raises(ValueError)`."""
     called = node.func if isinstance(node, ast.Call) else node
     return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""

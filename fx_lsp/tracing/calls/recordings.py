@@ -1,10 +1,8 @@
-"""Calls that `fx-lsp record` has seen, on disk: for each project a directory of files, one JSON object a line.
-
+"""Read the calls recorded by `fx-lsp record`: for each project a directory of files, one JSON object a line.
     <cache>/recorded/<hash of the project's root>/<start of the run>-<process>.jsonl     while a run lasts
     <cache>/recorded/<hash of the project's root>/<start of the run>.jsonl               afterwards
-
-A line says `file` (relative to the root), `name` of the target, `text` of the call (as in a `# fx:` comment) and the
-`command`. Whatever cannot be read counts for nothing: a run may have been killed while it wrote.
+A line has the `file` (relative to the root), the `name` of the target, the `text` of the call (as in a `# fx:` comment)
+and the `command`. Unreadable lines are ignored: a run may have been killed while it wrote.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from fx_lsp.model import WrittenInputs
 from fx_lsp.wire import parse
 
 PER_TARGET = 3
-"""Calls that a tracer is offered for one target."""
+"""The most calls of one target that a tracer gets."""
 KEPT_RUNS = 8
-"""Runs that are kept whole; of older ones only what a tracer would be offered stays."""
+"""The number of runs that are kept whole; of older runs only the calls for tracers stay."""
 MAX_RUN_BYTES = 64 << 20
 """The largest file of a run that is read."""
 _OLD = "0.jsonl"
@@ -44,9 +42,9 @@ class RecordedCall:
 
 
 def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[WrittenInputs, ...]]:
-    """Return what was recorded of a file's targets, by name, from whichever directory above it was the root.
+    """Return the recorded calls of a file's targets, by name, from any root directory above it.
 
-    The newest run comes first. `base` is where recordings are kept. Only changed files are read again.
+    The newest run comes first. `base` is the folder of recordings. Only changed files are read again.
     """
     path, kept = Path(os.path.realpath(file)), base or default_base()
     by_name: dict[str, tuple[WrittenInputs, ...]] = {}
@@ -62,7 +60,7 @@ def recorded_calls(file: str, base: str | None = None) -> Mapping[str, tuple[Wri
 
 
 def recordings(root: str, base: str | None = None) -> Mapping[tuple[str, str], tuple[WrittenInputs, ...]]:
-    """Return what was recorded with `root` as the project's root, by file (relative to it) and name, newest first."""
+    """Return the calls recorded with `root` as the project's root, by file (relative to it) and name, newest first."""
     store = f"{base or default_base()}{os.sep}{_digest(root)}"
     try:
         states = [(entry.name, entry.stat()) for entry in os.scandir(store) if entry.name.endswith(".jsonl")]
@@ -83,7 +81,7 @@ def _recordings(
 
 
 def default_base() -> str:
-    """Return where recordings are stored for this user: `fx-lsp/recorded` in the platform's cache directory."""
+    """Return the folder of this user's recordings: `fx-lsp/recorded` in the platform's cache directory."""
     return str(files.cache_folder() / "recorded")
 
 
@@ -98,12 +96,12 @@ def _digest(root: str) -> str:
 
 
 def new_run() -> str:
-    """Return a name for a run that begins now; names sort as the runs began."""
+    """Return a name for a run that begins now; names sort in order of time."""
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
 
 
 def run_files(store: Path, run: str) -> list[Path]:
-    """Return the files of a run, one for each process that has imported torch, those that started first first."""
+    """Return the files of a run, one for each process that has imported torch, in order of start."""
     files = [path for path in store.glob("*.jsonl") if _run_of(path) == run]
     return sorted(files, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
@@ -114,7 +112,7 @@ def read_calls(files: Iterable[Path]) -> list[RecordedCall]:
 
 
 def settle(store: Path, run: str, root: str) -> None:
-    """End a run: its files become one, and runs beyond `KEPT_RUNS` are thinned out. Raises OSError."""
+    """End a run: merge its files into one, and thin out runs beyond `KEPT_RUNS`. Raises OSError."""
     parts = run_files(store, run)
     _replace(store / f"{run}.jsonl", read_calls(parts), parts)
     runs = sorted({_run_of(path) for path in store.glob("*.jsonl")} - {_run_of(Path(_OLD))})
@@ -124,7 +122,7 @@ def settle(store: Path, run: str, root: str) -> None:
 
 
 def _offered(files: Iterable[Path]) -> Iterator[RecordedCall]:
-    """Yield what tracers are offered, the newest run first."""
+    """Yield the calls for tracers, the newest run first."""
     counts: dict[tuple[str, str], set[str]] = {}
     for path in sorted(files, key=lambda path: (_run_of(path), path.name), reverse=True):
         for call in _read(path):
@@ -135,7 +133,7 @@ def _offered(files: Iterable[Path]) -> Iterator[RecordedCall]:
 
 
 def _replace(path: Path, calls: list[RecordedCall], parts: list[Path]) -> None:
-    """Put `calls` in place of the files `parts`, of which `path` may be one."""
+    """Replace the files `parts`, of which `path` may be one, by `calls`."""
     if calls:
         files.write(path, "".join(f"{json.dumps(asdict(call))}\n" for call in calls))
     for part in parts:

@@ -1,4 +1,4 @@
-"""The calls of a target in straight-line code, by what names and variables stand for it. Reads syntax only."""
+"""Find the calls of a target in straight-line code, by the names and variables that refer to it. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.source.parsing import walk
 
 PER_SCOPE = 2
-"""How many calls of one function count."""
+"""The most calls of one function that count."""
 _LEADS, _BY_HELPER = 2, 3
-"""The rank of a call of what leads to the target, and of a function of the same file that does: all of it would run."""
+"""The ranks of a call of code that leads to the target, and of a function of the same file that does, all of which
+would run.
+"""
 _DOUBTFUL = 4
 MADE = 5
-"""The rank of a call that only makes an instance of the target's class, or of a class that uses it."""
+"""The rank of a call that only creates an instance of the target's class, or of a class that uses it."""
 _REMOTE = 6
-"""The rank of a call of an object that has something to do with the target, and may call it."""
+"""The rank of a call of an object related to the target, which may call it."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a file calls the target and what leads to it: `names` and attributes of the module `aliases`.
+    """Hold a file's names for the target and for code that leads to it: `names`, and attributes of the module
+    `aliases`.
 
     `direct` are the names of the target itself (of its class, for a method), `classes` those that are classes,
-    `programs` functions that do more than call it; `leading` are the attributes of `aliases` that count. Where they are
-    `passed`, what is given one of them is taken to call it: `spawn(worker, args=(…))`. `methods` are those of its class
-    that call the target on their own object, and `helpers` functions of the file that calls.
+    `programs` functions that do more than call it; `leading` are the attributes of `aliases` that count. With `passed`,
+    a function that receives one of them as an argument is assumed to call it: `spawn(worker, args=(…))`. `methods` are
+    those of its class that call the target on their own object, and `helpers` are functions of the calling file.
     """
 
     names: frozenset[str]
@@ -45,7 +48,7 @@ class Known:
     helpers: frozenset[str] = frozenset()
 
     def named(self, node: ast.AST) -> str | None:
-        """Return the name of the target's file that an expression is, if it leads to the target."""
+        """Return the name of the target's file that an expression refers to, if it leads to the target; else None."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.aliases:
             return node.attr if node.attr in self.leading else None
         return node.id if isinstance(node, ast.Name) and node.id in self.names else None
@@ -53,10 +56,10 @@ class Known:
 
 @dataclass(frozen=True)
 class TargetCall:
-    """A call: `rank` 0 is the target itself; `path` leads to its statement, of which all is needed where `whole`.
+    """Hold a call: `rank` 0 is the target itself; `path` leads to its statement, all of which is needed if `whole`.
 
-    Where the call is `indirect`, what is called calls the target, with arguments of its own. `origin` leads to the only
-    statement that makes what is called, if there is one.
+    If the call is `indirect`, the called function calls the target, with other arguments. `origin` leads to the only
+    statement that creates the called object, if there is one.
     """
 
     rank: int
@@ -102,9 +105,9 @@ def calls_in(graph: SourceGraph, callees: Known, target: Target, local_imports: 
 
 
 def calling_methods(definition: ast.ClassDef, name: str) -> frozenset[str]:
-    """Return the methods of a class that call one of them on their own object, directly or by others of them.
+    """Return the methods of a class that call one of them on their own object, directly or indirectly.
 
-    What calls `self(…)` calls `forward`. Those that go on to train are left out.
+    A method that calls `self(…)` calls `forward`. Methods that train are left out.
     """
     methods = [node for node in definition.body if isinstance(node, FUNCTIONS) and not trains(node)]
     called = {method.name: _called_on_self(method) for method in methods}
@@ -118,7 +121,7 @@ def calling_methods(definition: ast.ClassDef, name: str) -> frozenset[str]:
 
 
 def _called_on_self(method: ast.stmt) -> set[str]:
-    """Return the names of what a method calls of its own object."""
+    """Return the names of the methods that a method calls on its own object."""
     calls = [node.func for node in walk(method) if isinstance(node, ast.Call)]
     own = {"forward" for function in calls if isinstance(function, ast.Name) and function.id == "self"}
     attributes = (function for function in calls if isinstance(function, ast.Attribute))
@@ -126,15 +129,16 @@ def _called_on_self(method: ast.stmt) -> set[str]:
 
 
 def trains(node: ast.stmt) -> bool:
-    """Return whether a function goes on to train: it would be run as a whole."""
+    """Return True if a function trains: it would be run as a whole."""
     return any(isinstance(n, ast.Attribute) and n.attr in ("backward", "step", "parse_args") for n in walk(node))
 
 
 @dataclass
 class _TargetVariables:
-    """Variables that hold something made with the target: whether it is the target itself (an instance of it).
+    """Track variables that hold objects created with the target, and whether they are the target itself (an instance of
+    it).
 
-    `origins` are the statements that make what they hold, with those around each.
+    `origins` are the statements that create the objects, with the statements around each.
     """
 
     known: Known
@@ -143,7 +147,7 @@ class _TargetVariables:
     origins: dict[str, list[Path]] = field(default_factory=dict[str, list[Path]])
 
     def leads(self, node: ast.AST) -> bool | None:
-        """Return whether a name, or an attribute of one, is the target itself; None where it does not lead to it."""
+        """Return whether a name or an attribute is the target itself; None if it does not lead to it."""
         direct = self.variables.get(_dotted(node))
         if direct is not None:
             return direct
@@ -151,11 +155,11 @@ class _TargetVariables:
         return None if name is None else name in self.known.direct
 
     def mentions(self, *nodes: ast.AST) -> list[bool]:
-        """Return, for everything in expressions that leads to the target, whether it is the target itself."""
+        """Return, for each part of expressions that leads to the target, whether it is the target itself."""
         return [direct for part in walk(*nodes) if (direct := self.leads(part)) is not None]
 
     def bind(self, path: Path) -> None:
-        """Take note of what the last statement of a path assigns, in `body, head = Body(), Head()` to each."""
+        """Record the assignments of the last statement of a path; `body, head = Body(), Head()` assigns each."""
         match path[-1]:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(
                 values
@@ -166,7 +170,7 @@ class _TargetVariables:
                 self._bind(statement, path)
 
     def _bind(self, statement: ast.stmt, path: Path) -> None:
-        """Take note of what one assignment of the last statement of a path assigns."""
+        """Record one assignment of the last statement of a path."""
         names = [part for part in header_nodes(statement) if isinstance(part, (ast.Name, ast.Attribute))]
         mentioned = [direct for part in names if not _is_store(part) and (direct := self.leads(part)) is not None]
         if mentioned and not isinstance(statement, DEFINITIONS):
@@ -177,12 +181,12 @@ class _TargetVariables:
                 self.origins.setdefault(name, []).append(path)
 
     def origin(self, call: ast.Call) -> Path:
-        """Return the path to the only statement that makes what is called; () where there is none, or several."""
+        """Return the path to the only statement that creates the called object; () without one, or with several."""
         paths = self.origins.get(_dotted(call.func), [])
         return paths[0] if len(paths) == 1 else ()
 
     def rank(self, call: ast.Call) -> int | None:
-        """Return how directly a call enters the target: 0 calls it; None where it does not look like that at all."""
+        """Return how directly a call enters the target: 0 calls it; None if it does not seem to."""
         function, kind, last = call.func, self.target.kind, self.target.name.rpartition(".")[2]
         direct = self.variables.get(_dotted(function))
         if direct is not None:
@@ -204,7 +208,7 @@ class _TargetVariables:
         return _DOUBTFUL if self.variables[root.id] else _REMOTE
 
     def _rank_of_name(self, name: str, arguments: bool) -> int | None:
-        """Return how directly calling `name`, with `arguments` or without any, enters the target."""
+        """Return how directly calling `name`, with or without `arguments`, enters the target."""
         if name in self.known.classes:
             return MADE if self.target.kind != "function" else None
         if name in self.known.direct:
@@ -213,13 +217,13 @@ class _TargetVariables:
         return leads if arguments and name not in self.known.programs else None
 
     def is_passed_to(self, call: ast.Call) -> bool:
-        """Return True if the call is given a function that leads to the target, and may call it."""
+        """Return True if an argument of the call is a function that leads to the target, and may be called."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)] if self.known.passed else []
         return self.known.named(call.func) is None and any(self.known.named(argument) for argument in values)
 
 
 def _held(node: ast.ClassDef, module: _TargetVariables) -> dict[str, bool]:
-    """Return the attributes of `self` that the set-up of a test class makes with the target."""
+    """Return the attributes of `self` that the set-up of a test class creates with the target."""
     scope = _TargetVariables(module.known, module.target, dict(module.variables))
     for method in node.body:
         if is_setup(method):
@@ -228,9 +232,9 @@ def _held(node: ast.ClassDef, module: _TargetVariables) -> dict[str, bool]:
 
 
 def _best(calls_of_scope: Iterable[TargetCall]) -> list[TargetCall]:
-    """Return the most direct calls of a scope; those that may be none of the target only where there are no others.
+    """Return the most direct calls of a scope; doubtful ones only if there are no others.
 
-    Where none is the target itself, one that makes an instance of it counts besides.
+    If none calls the target itself, one that creates an instance of it is added.
     """
     chosen = sorted(calls_of_scope, key=lambda item: item.rank)
     instances = [item for item in chosen if item.rank == MADE and chosen[0].rank][:1]
@@ -260,7 +264,7 @@ def _place(node: ast.Call) -> tuple[int, int]:
 
 
 def _dotted(node: ast.AST) -> str:
-    """`x` or `self.block`; "" for anything else."""
+    """Return `x` or `self.block`; "" for anything else."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return f"{node.value.id}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

@@ -1,1 +1,1 @@
-"""Files of kernels that a user keeps: what they were generated as, and a merge with what is generated now."""
+"""Manage a user's files of kernels: the generated versions, and their merge with newly generated kernels."""

@@ -1,7 +1,6 @@
-"""Files of kernels that a user keeps and edits: what they were generated from, and how they are brought up to date.
+"""Record the sources of files of kernels that a user keeps and edits, and update the files.
 
-Nothing in such a file refers to us. What it was generated as is in the user's cache folder, one file of JSON for each:
-
+Such a file contains no reference to fx-lsp. Its generated version is in the user's cache folder, as JSON:
     <cache>/generated/<hash of the file's path>.json
 """
 
@@ -28,19 +27,19 @@ from fx_lsp.tracing.kernel_files.merge import conflicts_in, merge
 from fx_lsp.wire import parse, to_json
 
 MAX_RECORDS = 1000
-"""How many files of kernels are remembered."""
+"""The most files of kernels with a record."""
 WRONG = "# These kernels do not compute what the original does:\n"
-"""The first line of a file whose comparison failed; what that said follows as comments, up to an empty line."""
+"""The first line of a file whose comparison failed; the result follows as comments, up to an empty line."""
 
 Standing: TypeAlias = Literal["current", "changed", "gone", "unknown"]
-"""Whether kernels are those of the present text of their function. "unknown" where that does not parse."""
+"""The state of kernels relative to the text of their function. "unknown" if the text does not parse."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Kernels as they were generated: of the target `name` in the file `source`, with the choices in `work`.
+    """Hold kernels as generated: for the target `name` in the file `source`, with the choices in `work`.
 
-    `digest` and `dependencies` say what of the source, and of other files, they were made from.
+    `digest` and `dependencies` identify the text of the source, and of other files, that they were generated from.
     """
 
     source: str
@@ -52,18 +51,18 @@ class Generated:
 
     @property
     def title(self) -> str:
-        """`model.py::f`"""
+        """Return `model.py::f`."""
         return f"{Path(self.source).name}::{self.name}"
 
     def is_of(self, source: str, name: str) -> bool:
-        """Return whether these are kernels of that target, by whatever path its file is reached."""
+        """Return True if these are kernels of that target, by any path of its file."""
         return self.name == name and Path(self.source).resolve() == Path(source).resolve()
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a file of kernels was generated as last. `over` is the digest of the text that this was merged into, and
-    `before` what that had been generated as: it is that again once somebody undoes the merge.
+    """Hold the last generated version of a file of kernels. `over` is the digest of the text that this was merged into,
+    and `before` the generated version of that text, which applies again if the merge is undone.
     """
 
     last: Generated
@@ -71,7 +70,7 @@ class Record:
     before: Generated | None = None
 
     def of(self, present: str) -> Generated:
-        """Return what the file is made from, if this is its text."""
+        """Return the generated version that the text `present` is based on."""
         if self.before is None:
             return self.last
         undone = _hash(present) == self.over or present.replace("\r\n", "\n") == self.before.text
@@ -80,8 +79,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Update:
-    """The text of a file of kernels from now on. `kept` counts edits in it, `conflicts` are the lines, from 1, on
-    which something was both edited and generated otherwise.
+    """Hold the new text of a file of kernels. `kept` counts edits in it, `conflicts` are the lines, from 1, that were
+    both edited and generated differently.
     """
 
     text: str
@@ -89,7 +88,7 @@ class Update:
     conflicts: tuple[int, ...] = ()
 
     def said(self, present: str | None) -> str:
-        """Say what happened to the file, whose text was `present`."""
+        """Return a sentence on the changes to the file, whose text was `present`."""
         kept = f"{_count(self.kept, 'edit')} kept" if self.kept else ""
         if self.conflicts:
             both = f"{_count(len(self.conflicts), 'conflict')} of what was edited with what is generated now"
@@ -100,14 +99,16 @@ class Update:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a file is left as it is, as the end of a sentence that its name begins; `conflicts` as in `Update`."""
+    """Hold the reason why a file is left unchanged, as the end of a sentence after its name; `conflicts` is as in
+    `Update`.
+    """
 
     reason: str
     conflicts: tuple[int, ...] = ()
 
 
 async def generate(engine: Engine, file: str, name: str, work: Work) -> Generated | Failure:
-    """Return the kernels of a target of an open file, as it is now."""
+    """Return the kernels of the current text of a target in an open file."""
     while True:
         before = engine.state(file)
         stage = await engine.stage(file, name, TRITON, work)
@@ -120,9 +121,9 @@ async def generate(engine: Engine, file: str, name: str, work: Work) -> Generate
 
 
 def update(record: Record | None, present: str | None, new: Generated) -> Update | Refusal:
-    """Return what becomes of a file with the text `present` (None without a file) when `new` is generated for it.
+    """Return the update of a file with the text `present` (None without a file) when `new` is generated for it.
 
-    Its line ends stay; so does what a comparison said of a text that stays.
+    Line ends are kept; so is the result of a comparison, if its text is kept.
     """
     if present is None or not present.strip():
         return Update(new.text)
@@ -141,13 +142,13 @@ def update(record: Record | None, present: str | None, new: Generated) -> Update
 
 
 def without_failure(text: str) -> tuple[str, str]:
-    """Return what a failed comparison said at the top of a file, or "", and the rest."""
+    """Return the result of a failed comparison at the top of a file, or "", and the rest."""
     head = re.match(rf"{re.escape(WRONG)}(#.*\n)*\n?", text)
     return (head[0], text[head.end() :]) if head else ("", text)
 
 
 def record_of(file: str | Path, base: Path | None = None) -> Record | None:
-    """Return what is known of a file of kernels; None where it was not generated here."""
+    """Return the record of a file of kernels; None if it was not generated here."""
     try:
         return parse(Record, files.read_bytes(_place(file, base)))
     except (OSError, ProtocolError):
@@ -155,14 +156,14 @@ def record_of(file: str | Path, base: Path | None = None) -> Record | None:
 
 
 def is_known(file: str | Path, base: Path | None = None) -> bool:
-    """Return whether a file of kernels was generated here."""
+    """Return True if a file of kernels was generated here."""
     return _place(file, base).exists()
 
 
 def keep(file: str | Path, new: Generated, over: str | None = None, base: Path | None = None) -> None:
-    """Remember that `new` is in a file, whose text was `over` where that has changed. Raises OSError.
+    """Record that `new` is in a file, and its previous text `over`, if that has changed. Raises OSError.
 
-    What is no file (`/dev/stdout`) is not remembered.
+    A path that is not a regular file (`/dev/stdout`) is not recorded.
     """
     former, path, at = record_of(file, base), _place(file, base), Path(file)
     if at.exists() and not at.is_file():
@@ -178,9 +179,9 @@ def keep(file: str | Path, new: Generated, over: str | None = None, base: Path |
 
 
 def undone(file: str | Path, present: str, base: Path | None = None) -> Record | None:
-    """Return what is known of a file of kernels whose text is `present`.
+    """Return the record of a file of kernels whose text is `present`.
 
-    Where that is one from before the last merge, the merge is forgotten.
+    If that text precedes the last merge, the merge is removed from the record.
     """
     record = record_of(file, base)
     if record is None or record.of(present) == record.last:
@@ -192,7 +193,7 @@ def undone(file: str | Path, present: str, base: Path | None = None) -> Record |
 
 
 def standing(kernels: Generated, text: str | None, overlays: Mapping[str, str]) -> Standing:
-    """Return whether kernels are those of `text`, the present one of their source (None without it).
+    """Return whether kernels match `text`, the current one of their source (None if it is missing).
 
     `overlays` are unsaved texts of other files.
     """
@@ -208,12 +209,14 @@ def standing(kernels: Generated, text: str | None, overlays: Mapping[str, str]) 
 
 
 def read(file: str | Path) -> str | None:
-    """Return the text of a file with its line ends, whatever bytes are in it; None without a file. Raises OSError."""
+    """Return the text of a file with its line ends and with undecodable bytes escaped; None without a file. Raises
+    OSError.
+    """
     return files.read_bytes(file).decode("utf-8", "surrogateescape") if Path(file).is_file() else None
 
 
 def write(file: str | Path, text: str) -> None:
-    """Give a file its new text in one step; its permissions stay. Raises OSError."""
+    """Replace the text of a file in one step; its permissions stay. Raises OSError."""
     files.write(file, text.encode("utf-8", "surrogateescape"))
 
 
@@ -223,7 +226,7 @@ def _digest(file: str, text: str, name: str) -> str:
 
 
 def _digest_in(analysis: Analysis, name: str) -> str:
-    """Return a hash of what a target's text and its written inputs say, without blank lines and comments."""
+    """Return a hash of a target's text and its written inputs, without blank lines and comments."""
     plan = analysis.plan(name)
     return _hash("\n".join([name, plan.slice.fingerprint, *(written.text for written in plan.given[:1])]))
 

@@ -1,4 +1,4 @@
-"""A three-way merge of texts: what was generated, what somebody made of it, what is generated now."""
+"""Merge three texts: the generated one, its edited version, and the newly generated one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 EDITED, GENERATED = "edited", "generated"
-"""What the marks of a conflict call its two sides."""
+"""The names of the two sides in the markers of a conflict."""
 
 Owned = tuple[str, str]
-"""A line, after the name of the function or class that it is part of."""
+"""A line, after the name of its function or class."""
 
 _PLACE = re.compile(r"(\s*# [^\s:]+:)(\d+)(  .*\n?)")
-"""A comment that names a line of the user's code, and has its text."""
+"""A comment with a line number of the user's code, and its text."""
 _STATEMENT = re.compile(r"[^\W\d]|[@\"']")
 _DEFINITION = re.compile(r"(?:async )?(?:def|class) (\w+)")
 _MARK = re.compile(r"(<{7}|>{7})( |$)")
@@ -22,8 +22,8 @@ _MARK = re.compile(r"(<{7}|>{7})( |$)")
 
 @dataclass(frozen=True)
 class Merged:
-    """A merged text. `kept` counts the edits in it that were not generated, without those in conflicts; `conflicts`
-    are the lines, from 1, on which one begins.
+    """Hold a merged text. `kept` counts the edits in it that were not generated, without those in conflicts;
+    `conflicts` are the first lines, from 1, of each conflict.
     """
 
     text: str
@@ -32,9 +32,10 @@ class Merged:
 
 
 def merge(base: str, edited: str, generated: str) -> Merged:
-    """`generated` with what was changed from `base` to `edited`. Where both changed the same, each has its part.
+    """Return `generated` with the changes from `base` to `edited`. If both changed the same lines, both sides are kept
+    as a conflict.
 
-    Lines end in a newline. A place in the user's code that has only moved is no change.
+    Lines end in a newline. A place in the user's code that has only moved is not a change.
     """
     if edited in (base, generated):
         return Merged(generated)
@@ -58,7 +59,9 @@ def merge(base: str, edited: str, generated: str) -> Merged:
 
 
 def conflicts_in(text: str) -> tuple[int, ...]:
-    """Return the lines, from 1, with a mark that is left: where a conflict begins, or where its begin is gone."""
+    """Return the lines, from 1, with a remaining marker: the beginning of a conflict, or a marker without a
+    beginning.
+    """
     marks = [(n, match[1][0]) for n, line in enumerate(text.split("\n"), 1) if (match := _MARK.match(line))]
     befores = ["", *(mark for _, mark in marks)]
     return tuple(n for (n, mark), before in zip(marks, befores, strict=False) if mark == "<" or before != "<")
@@ -67,7 +70,7 @@ def conflicts_in(text: str) -> tuple[int, ...]:
 def _parts(
     base: Sequence[Owned], left: Sequence[Owned], right: Sequence[Owned]
 ) -> Iterator[tuple[Sequence[Owned], ...]]:
-    """Yield the three texts in parts: such that all three have, and what each has between them."""
+    """Yield the three texts in parts: stretches common to all three, and those between them."""
     texts, done = (base, left, right), (0, 0, 0)
     for *starts, size in _common(base, left, right):
         ends = tuple(start + size for start in starts)
@@ -79,7 +82,7 @@ def _parts(
 def _common(
     base: Sequence[Owned], left: Sequence[Owned], right: Sequence[Owned]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield where a stretch that all three have begins in each, and its length; at last their ends."""
+    """Yield the start in each text and the length of each stretch common to all three; at last their ends."""
     both = [SequenceMatcher(None, base, other, autojunk=False).get_matching_blocks() for other in (left, right)]
     lefts, rights = map(iter, both)
     ours, theirs = next(lefts), next(rights)
@@ -104,12 +107,14 @@ def _lines(text: str) -> list[str]:
 
 
 def _closed(lines: Sequence[str]) -> list[str]:
-    """Lines of which the last ends, too: a mark comes after it."""
+    """Return lines with a newline after the last one, because a marker follows."""
     return [line if line.endswith("\n") else line + "\n" for line in lines]
 
 
 def _moved(old: Sequence[str], new: Sequence[str]) -> Mapping[tuple[str, str, str], str]:
-    """The places that are elsewhere in `new`: those with the same text, in their order, where they are as many."""
+    """Return the places with another line number in `new`, matched in order by their text, if both have
+    equally many.
+    """
     before, after = _places(old), _places(new)
     return {
         (start, number, rest): now
@@ -140,9 +145,9 @@ def _renumbered(lines: Sequence[str], moved: Mapping[tuple[str, str, str], str])
 
 
 def _owned(lines: Sequence[str]) -> list[Owned]:
-    """Return each line with the name of the function or class that it is part of, "" for none.
+    """Return each line with the name of its function or class, "" without one.
 
-    Kernels of one file are alike; so a line is the same as another only in the one of that name.
+    Kernels of one file are alike, so a line only matches a line in the definition of the same name.
     """
     owned: list[Owned] = []
     block: list[str] = []

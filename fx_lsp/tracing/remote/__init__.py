@@ -1,1 +1,1 @@
-"""Benchmarks on other machines: which hosts there are, how they are reached, and what became of the jobs."""
+"""Run benchmarks on other machines: the hosts, the connections, and the history of jobs."""

@@ -1,4 +1,4 @@
-"""The generated files that a benchmark is about: one, or one for each size of a sweep."""
+"""Generate the files of a benchmark: one, or one for each size of a sweep."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from fx_lsp.tracing.source.parsing import module_name
 
 MAX_CASES = 24
 MAX_TEXT = 8 << 20
-"""How much text of a project goes with a job, in characters."""
+"""The most text of a project that is sent with a job, in characters."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A size by its name, and the numbers that it takes."""
+    """Hold a named size, and its values."""
 
     name: str
     values: tuple[int, ...]
 
 
 def read_sweep(text: str) -> Sweep:
-    """`N=1024..65536` (the powers of two between) or `N=1000,2000`. Raises TargetError."""
+    """Return the sweep for `N=1024..65536` (the powers of two between) or `N=1000,2000`. Raises TargetError."""
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(?:(\d+)\s*\.\.\s*(\d+)|(\d+(?:\s*,\s*\d+)*))\s*", text)
     if match is None:
         raise TargetError(f"`{text}` is no sweep: write it as N=1024..65536 or N=1000,2000,4000")
@@ -55,10 +55,10 @@ def read_sweep(text: str) -> Sweep:
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What to measure: the target `name` in `text`, the present text of `file`, in the workspace `roots`.
+    """Describe what to measure: the target `name` in `text`, the current text of `file`, in the workspace `roots`.
 
-    `inputs` count instead of those that it has, in the language of the `# fx:` comment. `inductor` says whether
-    Inductor's kernels are wanted as well: None where they can be had.
+    `inputs` replace the target's own, in the syntax of the `# fx:` comment. `inductor` is True to require Inductor's
+    kernels as well, None to include them if available.
     """
 
     file: str
@@ -73,14 +73,14 @@ class BenchRequest:
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A job with its cases, and the files of the project that its target imports."""
+    """Hold a job with its cases, and the files of the project that its target imports."""
 
     job: BenchmarkJob
     imports: tuple[Dependency, ...]
 
 
 def analysed(asked: BenchRequest) -> tuple[Analysis, Target | None]:
-    """Return what the target's file says, and the target, if it is there."""
+    """Return the analysis of the target's file, and the target, or None if it is missing."""
     analysis = analyse(asked.file, asked.text, asked.roots)
     return analysis, analysis.targets.get(asked.name)
 
@@ -123,7 +123,7 @@ def _imports(engine: Engine, asked: BenchRequest) -> tuple[Dependency, ...]:
 
 
 def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency]) -> tuple[Module, ...]:
-    """Return what the target imports, as `engine` has it. None of it where that is too much."""
+    """Return the modules that the target imports, in the engine's version; empty if they exceed `MAX_TEXT`."""
     modules: dict[str, Module] = {}
     roots = {*asked.roots, module_name(asked.file)[2]}
     for dependency in imports:
@@ -149,7 +149,7 @@ async def _file(engine: Engine, asked: BenchRequest, choices: Choices) -> str | 
 
 
 def texts_of(asked: BenchRequest, analysis: Analysis, target: Target | None) -> list[tuple[str, str]]:
-    """Return the file's text for each case, its inputs written into it, and the case's label. Raises TargetError."""
+    """Return for each case its label and the file's text with its inputs. Raises TargetError."""
     inputs, sweep = asked.inputs, asked.sweep
     if target is None or (inputs is None and sweep is None):
         return [("", asked.text)]
@@ -170,9 +170,9 @@ def texts_of(asked: BenchRequest, analysis: Analysis, target: Target | None) -> 
 
 
 def with_inputs(text: str, target: Target, inputs: str) -> str:
-    """A file's text with these inputs in the `# fx:` comment of a target, which is put above it where it has none.
+    """Return a file's text with these inputs in the `# fx:` comment of a target; the comment is added if missing.
 
-    Raises TargetError for inputs that cannot be read.
+    Raises TargetError for invalid inputs.
     """
     wrong = parse_comment(inputs)
     if isinstance(wrong, CommentError):
@@ -193,10 +193,10 @@ def with_inputs(text: str, target: Target, inputs: str) -> str:
 
 
 def function_of(file: str) -> str:
-    """Return the function of a generated file that launches its kernels: its first line begins with that name."""
+    """Return the function of a generated file that launches its kernels: the first word of the file's docstring."""
     return (ast.get_docstring(ast.parse(file)) or "").split()[0]
 
 
 def _size(name: str) -> str:
-    """Return what matches a name that stands for a size, and not for an input or in a text."""
+    """Return a pattern that matches a name used as a size, and not as an input or in a text."""
     return rf"(?<![\w.'\"]){re.escape(name)}(?![\w'\"]|\s*=)"

@@ -1,7 +1,7 @@
-"""Jobs on a Ray cluster: each case of a sweep is a task with a GPU of its own, as many at once as the cluster has.
+"""Run jobs on a Ray cluster: each case of a sweep is a task with its own GPU, as many at once as the cluster has.
 
-Ray schedules; what runs for each task is the supervisor that also runs on other hosts. Ray has to be installed beside
-fx-lsp, in the version of the cluster's.
+Ray schedules the tasks; each runs the supervisor that other hosts run, too. Ray has to be installed next to fx-lsp, in
+the cluster's version.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def ran(source, task):
 async def run_on_cluster(
     cluster: Cluster, job: BenchmarkJob, files: Mapping[str, bytes] | None = None, gpus: float = 1
 ) -> AsyncGenerator[Event, None]:
-    """Run each case of a job as a task with `gpus` GPUs; the last event is `Finished`, with all, or `Failed`."""
+    """Run each case of a job as a task with `gpus` GPUs. The last event is `Finished`, with all cases, or `Failed`."""
     if not is_trusted(cluster):
         yield Failed(f"{cluster.name} ({cluster.reached}) was not used before, and nobody has said yes to it")
         return
@@ -85,14 +85,16 @@ async def run_on_cluster(
     except asyncio.TimeoutError:
         message = f"{cluster.reached} does not answer: there was no cluster after {CONNECT_SECONDS:g} s"
         yield Failed(message, _MEND)
-    except Exception as error:  # Ray's own are of a hundred kinds
+    except Exception as error:  # Ray raises many kinds of exceptions
         yield Failed(f"{cluster.reached} failed: {_first_line(error)}", _MEND)
     finally:
         await _ended(ray, tasks[len(reports) :])
 
 
 async def _connected(ray: Any, address: str) -> None:
-    """Connect, in a thread that is left behind where nobody answers: Ray tries for minutes. Raises TimeoutError."""
+    """Connect, in a thread that is abandoned if the cluster does not respond: Ray tries for minutes. Raises
+    TimeoutError.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -114,7 +116,7 @@ async def _connected(ray: Any, address: str) -> None:
 
 
 async def _ended(ray: Any, tasks: Sequence[Any]) -> None:
-    """End tasks. Ray kills its workers at once; their supervisors hear of it and tidy up."""
+    """End tasks. Ray kills its workers at once; their supervisors notice it and clean up."""
     for task in tasks:
         with suppress(Exception):
             ray.cancel(task, force=True)
@@ -154,7 +156,7 @@ def _task(job: BenchmarkJob, files: Mapping[str, bytes] | None) -> dict[str, Any
 
 
 def _end(cluster: Cluster, sent: Sequence[tuple[str, str]], seconds: float) -> Finished | Failed:
-    """Return what became of a task."""
+    """Return the end of a task."""
     host = Host(cluster.name, command="python3")
     last: Finished | Failed | None = None
     for kind, text in sent:

@@ -1,8 +1,8 @@
-"""A Python on a host, started through execnet. Everything here blocks: it is for threads.
+"""Start a Python on a host through execnet. Everything here blocks: call it from threads.
 
-What leads to the host (ssh, a command, a local Python) is a process of this machine, in a group of its own. It is asked
-to end before it is killed, as it may have to end something elsewhere, or to leave a queue. What it prints to standard
-error is kept: it says why something went wrong.
+The connection to the host (ssh, a command, a local Python) is a process of this machine, in its own process group. It
+is asked to end before it is killed, because it may have to end a remote process, or to leave a queue. Its standard
+error is kept to explain failures.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fx_lsp.tracing.workers.processes import kill_group
 END_SECONDS = 3.0
 SSH_OPTIONS = (
     "-T",
-    "-o BatchMode=yes",  # never wait for a password or a yes
+    "-o BatchMode=yes",  # never wait for a password or a confirmation
     "-o ClearAllForwardings=yes",  # another session may hold those ports
     "-o RemoteCommand=none",
     "-o ServerAliveInterval=10",
@@ -40,7 +40,7 @@ SSH_OPTIONS = (
 
 
 class Unreachable(Exception):
-    """There is no Python at the other side, or no longer; `failed` says why."""
+    """There is no Python at the other side, or no longer; `failed` has the reason."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message)
@@ -48,12 +48,14 @@ class Unreachable(Exception):
 
 
 class Connection:
-    """A way to a Python on `host`. `kill` may be called from any thread, at any time; the rest from one alone."""
+    """Connect to a Python on `host`. `kill` may be called from any thread, at any time; the rest from one
+    thread only.
+    """
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self._late: str | None = None
-        # Not a pipe: a shared ssh connection may hold it open for long. What is written is appended, wherever we read.
+        # Not a pipe: a shared ssh connection may hold it open for long. Writes are appended, wherever we read.
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115
         self._reading = threading.Lock()
         self._starting = _Starting(self._errors.fileno())
@@ -61,7 +63,9 @@ class Connection:
         self._gateway: execnet.Gateway | None = None
 
     def open(self, source: str) -> execnet.Channel:
-        """Start a Python there and have it run `source`, whose `channel` is the one returned. Raises Unreachable."""
+        """Start a Python there and run `source` in it, with `channel` as the other end of the returned one. Raises
+        Unreachable.
+        """
         timer = threading.Timer(self.host.connect, self._too_late)
         timer.start()
         try:
@@ -69,7 +73,7 @@ class Connection:
             return self._gateway.remote_exec(source)
         except (HostNotFound, EOFError) as error:
             raise Unreachable(self._why(error)) from None
-        except AssertionError:  # the byte that execnet waits for is another
+        except AssertionError:  # execnet expects another byte here
             self.kill()
             raise Unreachable(talkative(self.host, "")) from None
         except OSError as error:
@@ -79,15 +83,15 @@ class Connection:
             timer.cancel()
 
     def gone(self, silent: float | None = None) -> Failed:
-        """Return why the other side ended the connection."""
+        """Return the reason why the other side ended the connection."""
         return lost(self.host, self._status(), self.said(), silent)
 
     def never_came(self) -> Failed:
-        """Return why nothing was heard of the other side at all."""
+        """Return the reason why the other side never responded."""
         return self._why(None)
 
     def said(self) -> str:
-        """Return what was printed to standard error, here and there: the last 8000 characters."""
+        """Return the last 8000 characters of standard error, of both sides."""
         with self._reading, suppress(ValueError):  # closed
             size = self._errors.seek(0, os.SEEK_END)
             self._errors.seek(max(size - 8000, 0))
@@ -95,11 +99,11 @@ class Connection:
         return ""
 
     def kill(self) -> None:
-        """End what leads to the host. Returns at once; within some seconds it has ended."""
+        """End the process that connects to the host. Returns at once; the process ends within some seconds."""
         self._starting.kill()
 
     def close(self) -> None:
-        """Say goodbye, and wait a little for the other side to end."""
+        """Close the connection, and wait briefly for the other side to end."""
         process = self._starting.process
         if process is not None and process.poll() is None and self._gateway is not None:
             with suppress(OSError):
@@ -132,8 +136,9 @@ class Connection:
 
 
 class _Starting(ThreadExecModel):
-    """How execnet starts its process: in a group of its own, with standard error kept, where no file of the user's
-    shadows a module that execnet imports."""
+    """Start execnet's process: in its own group, with standard error kept, and in a folder in which no user's file
+    shadows a module that execnet imports.
+    """
 
     PIPE = subprocess.PIPE
 
@@ -182,7 +187,9 @@ def _at_home(path: str) -> str:
 
 
 def _spec(host: Host) -> execnet.XSpec:
-    """Return what execnet makes a gateway from. Its fields are set one by one: no user's text is split at "//"."""
+    """Return execnet's specification of a gateway. Its fields are set one by one, so that user text is not split at
+    "//".
+    """
     spec = execnet.XSpec("popen" if not host.ssh else "ssh=")
     if host.ssh:
         spec.ssh = " ".join([*SSH_OPTIONS, f"-o ConnectTimeout={max(round(host.connect), 1)}", host.ssh])

@@ -1,4 +1,4 @@
-"""What was measured before, in one SQLite file of the user's: reports by target."""
+"""Store earlier benchmarks, in one SQLite file of the user: reports by target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fx_lsp.wire import pack, parse, to_json, unpack
 log = logging.getLogger(__name__)
 
 MAX_RUNS = 200
-"""How many runs of one target are kept."""
+"""The most stored runs of one target."""
 RUNS = DatabaseFormat(
     name="benchmarks.sqlite3",
     holds="benchmarks of fx-lsp",
@@ -38,26 +38,27 @@ RUNS = DatabaseFormat(
     ),
     columns={"runs": frozenset({"id", "file", "target", "host", "started", "report"})},
 )
-"""The file that benchmarks are stored in."""
+"""The format of the file of benchmarks."""
 _LOCK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run, and the files of the project that its target imported."""
+    """Hold a run, and the files of the project that its target imported."""
 
     run: BenchmarkRun
     imports: tuple[Dependency, ...] = ()
 
     def as_of(self, plan: Plan | None, texts: Mapping[str, str]) -> BenchmarkRun:
-        """The run, stale where the target or what it imports is not what was measured: `plan` is how the target would
-        be traced now, None where it is gone, and `texts` are those of open files."""
+        """Return the run, marked stale if the target or its imports differ from the measured ones. `plan` is the
+        target's current plan, None if it is gone, and `texts` are those of open files.
+        """
         same = plan is not None and self.run.report.source_hash == source_hash(plan) and is_fresh(self.imports, texts)
         return replace(self.run, stale=not same)
 
 
 def default_history_path() -> Path:
-    """Return where benchmarks are stored for this user: beside the cache of traces."""
+    """Return the path of this user's benchmarks: next to the cache of traces."""
     return files.cache_folder() / RUNS.name
 
 
@@ -67,7 +68,7 @@ def source_hash(plan: Plan) -> str:
 
 
 def keep(run: BenchmarkRun, imports: Sequence[Dependency] = (), path: Path | None = None) -> None:
-    """Add a run of a target that imports these files. Raises OSError or sqlite3.Error where it cannot be kept."""
+    """Store a run of a target that imports these files. Raises OSError or sqlite3.Error on failure."""
     data, imported = pack(run.report), json.dumps(to_json(tuple(imports)))
     row = (run.file, run.target, run.host, run.report.started, data, imported)
     with closing(_opened(path or default_history_path())) as connection, connection:
@@ -85,7 +86,7 @@ def keep(run: BenchmarkRun, imports: Sequence[Dependency] = (), path: Path | Non
 def runs_of(file: str, target: str | None = None, path: Path | None = None) -> list[StoredRun]:
     """Return the runs of a target, or of all targets of a file, the oldest first.
 
-    Nothing where nothing can be read; a report of another version of fx-lsp is left out.
+    Returns nothing if the file is unreadable; reports of another version of fx-lsp are left out.
     """
     where = path or default_history_path()
     if not where.exists():
@@ -104,7 +105,7 @@ def runs_of(file: str, target: str | None = None, path: Path | None = None) -> l
 
 
 def _run(file: str, target: str, host: str, report: bytes, imports: str) -> StoredRun | None:
-    """Return a stored run; None for one that another version has stored, or that is damaged."""
+    """Return a stored run; None if another version stored it, or if it is damaged."""
     try:
         return StoredRun(
             BenchmarkRun(file, target, host, unpack(Report, report)), parse(tuple[Dependency, ...], imports)
@@ -114,7 +115,7 @@ def _run(file: str, target: str, host: str, report: bytes, imports: str) -> Stor
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open the history; one that is damaged is set aside, and another begun. Raises sqlite3.Error and OSError."""
+    """Open the history; a damaged one is set aside and replaced by a new one. Raises sqlite3.Error and OSError."""
     for _ in range(2):
         connection = connect(path, RUNS, _LOCK_SECONDS)
         try:

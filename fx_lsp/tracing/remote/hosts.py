@@ -1,5 +1,4 @@
-"""The machines that benchmarks may run on: the user's own `hosts.toml`, and nothing else.
-
+"""Read the machines for benchmarks from the user's own `hosts.toml`, and nothing else.
     [hosts.h200]
     ssh = "gpu-box"                  # as in ~/.ssh/config
     python = "~/venv/bin/python"
@@ -9,7 +8,6 @@
     hosts = ["h200", "slurm"]
     [ray.cluster]
     address = "auto"
-
 The file is found through the user's environment alone, so that no workspace can name a host.
 """
 
@@ -34,18 +32,17 @@ else:
     import tomli as tomllib
 
 LOCAL = "local"
-"""The name of the host that is there without being named: this machine."""
+"""The name of the predefined host: this machine."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine, and how to reach a Python there: one of `ssh` (a name as in the user's ssh configuration), `command`
-    (whatever ends in a Python) or `local`.
+    """Describe a machine, and the way to a Python there: one of `ssh` (a name as in the user's ssh configuration),
+    `command` (any command that runs a Python) or `local`.
 
-    `python` is the interpreter ("" for python3, and locally for the project's), `folder` where jobs keep their files
-    ("" for the host's temporary folder), `paths` are folders there that modules are found in. `limit` bounds a job
-    and `connect` the way to a running Python, in seconds. `rivals` go by the function that they are rivals of, ""
-    for all.
+    `python` is the interpreter ("" for python3, and locally for the project's), `folder` the place of the files of jobs
+    ("" for the host's temporary folder), `paths` are folders there to import modules from. `limit` bounds a job and
+    `connect` the start of its Python, in seconds. `rivals` are listed by the function that they rival, "" for all.
     """
 
     name: str
@@ -62,7 +59,7 @@ class Host:
 
     @property
     def reached(self) -> str:
-        """Say how the host is reached, for people: "ssh gpu-box", the command, "this machine"."""
+        """Return how the host is reached, for people: "ssh gpu-box", the command, "this machine"."""
         return f"ssh {self.ssh}" if self.ssh else self.command or "this machine"
 
     def rivals_of(self, function: str) -> tuple[Rival, ...]:
@@ -72,7 +69,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Pool:
-    """Hosts that share one queue: each job goes to the first that is free."""
+    """Describe hosts that share one queue: each job goes to the first free one."""
 
     name: str
     hosts: tuple[str, ...]
@@ -80,7 +77,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster at `address`, as `ray.init` takes it."""
+    """Describe a Ray cluster at `address`, as for `ray.init`."""
 
     name: str
     address: str
@@ -88,7 +85,7 @@ class Cluster:
 
     @property
     def reached(self) -> str:
-        """Say how the cluster is reached, for people."""
+        """Return how the cluster is reached, for people."""
         return f"Ray at {self.address}"
 
 
@@ -97,7 +94,9 @@ Place = Host | Pool | Cluster
 
 @dataclass(frozen=True)
 class Hosts:
-    """What the file at `path` says. `problems` are sentences with line numbers; what they are about is left out."""
+    """Hold the content of the file at `path`. `problems` are sentences with line numbers; invalid entries are
+    left out.
+    """
 
     path: str
     places: Mapping[str, Place]
@@ -114,7 +113,7 @@ class Hosts:
 
 
 def config_folder() -> Path:
-    """Return where this user's settings of fx-lsp are, in the platform's way."""
+    """Return the folder of this user's settings of fx-lsp, by the platform's convention."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
@@ -126,12 +125,12 @@ def config_folder() -> Path:
 
 
 def hosts_path() -> Path:
-    """Return where the user names hosts."""
+    """Return the path of the user's file of hosts."""
     return config_folder() / "hosts.toml"
 
 
 def read_hosts(workspace: str | None = None) -> Hosts:
-    """Return the user's hosts, and `local`. A file that lies in `workspace`, or that others may write, is not read."""
+    """Return the user's hosts, and `local`. A file inside `workspace`, or writable by others, is not read."""
     path = hosts_path()
     always: dict[str, Place] = {LOCAL: Host(LOCAL, local=True)}
     try:
@@ -148,7 +147,7 @@ def read_hosts(workspace: str | None = None) -> Hosts:
 
 
 def parse_hosts(text: str) -> tuple[dict[str, Place], list[str]]:
-    """Return the places that a file names, and what is wrong with it: each ":3: …" or ": …"."""
+    """Return the places that a file names, and its errors: each ":3: …" or ": …"."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -173,7 +172,7 @@ def parse_hosts(text: str) -> tuple[dict[str, Place], list[str]]:
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int:
-    """Return the line, from 1, on which a TOML file says the last of the keys `path` that has a line of its own."""
+    """Return the line, from 1, of the last of the keys `path` that a TOML file has on its own line."""
     nearest, depth = 1, 0
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[+([^\]]*)\]", line):
@@ -199,7 +198,7 @@ _KINDS: tuple[Kind, ...] = ("hosts", "pools", "ray")
 
 
 def _refused(path: Path, workspace: str | None) -> str:
-    """Say why a file is not to be believed, or "". Raises OSError."""
+    """Return why a file is not trustworthy, or "". Raises OSError."""
     real = path.resolve(strict=True)
     if workspace is not None and (root := Path(workspace).resolve()) in real.parents and root not in _above_home():
         return f"{path} is not read: it lies in the project {root}, and only you may name hosts"
@@ -281,7 +280,7 @@ _READERS = {"hosts": _host, "pools": _pool, "ray": _cluster}
 
 
 def _check_command(path: tuple[str, ...], command: str, data: Mapping[str, Any]) -> None:
-    """Raise _InvalidSetting for a command that cannot end in a Python which reads programs."""
+    """Raise _InvalidSetting for a command that cannot run a Python that reads programs."""
     if data.get("python"):
         raise _InvalidSetting((*path, "python"), "a command ends in its Python: leave python out")
     try:
@@ -295,7 +294,7 @@ def _check_command(path: tuple[str, ...], command: str, data: Mapping[str, Any])
 
 
 def _rivals(path: tuple[str, ...], data: Any) -> dict[str, tuple[Rival, ...]]:
-    """Read `name = "module:function"` for every function, or a table of such for one."""
+    """Return rivals from `name = "module:function"` for every function, or from a table of these for one."""
     if not isinstance(data, dict):
         raise _InvalidSetting(path, 'rivals are a table: name = "package.module:function"')
     by_function: dict[str, list[Rival]] = {}

@@ -1,9 +1,7 @@
-"""Jobs on a host, from an asyncio loop: what blocks runs in a thread for each job.
-
+"""Run jobs on a host, from an asyncio loop: blocking work runs in a thread for each job.
     async with aclosing(run_job(host, job)) as events:
         async for event in events: ...
-
-Leaving early, or cancelling, ends the job there too.
+Leaving the loop early, or cancelling, also ends the job on the host.
 """
 
 from __future__ import annotations
@@ -33,22 +31,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SILENCE_SECONDS = 30.0
-"""How long either side may say nothing until the other takes the connection for lost."""
+"""The longest silence in seconds before a side considers the connection lost."""
 
 CANCEL_SECONDS = 8.0
 PROBE_SECONDS = 60.0
 RUNNER_ARGUMENTS = ("-m", "fx_lsp.bench", "job.json", "--watch", "--remove", "{folder}")
 _MORE_SECONDS = 20.0
-"""What a runner may take beyond the limit that it keeps itself."""
+"""The seconds that a runner may exceed its own limit."""
 
 
 async def run_job(
     host: Host, job: BenchmarkJob, files: Mapping[str, bytes] | None = None, silence: float = SILENCE_SECONDS
 ) -> AsyncGenerator[Event, None]:
-    """Run a job on a host and say what happens; the last event is `Finished` or `Failed`.
+    """Run a job on a host and yield its events; the last one is `Finished` or `Failed`.
 
     The host's limit, folders and rivals are added to the job. `files` are those of the runner. A host that the user has
-    not said yes to (`trust`) is not reached.
+    not confirmed (`trust`) is not reached.
     """
     seconds = min(job.seconds, host.limit)
     rivals = (*job.rivals, *host.rivals_of(job.name))
@@ -60,12 +58,12 @@ async def run_job(
 
 
 def job_files(job: BenchmarkJob, files: Mapping[str, bytes] | None = None) -> Mapping[str, bytes]:
-    """Return what a job needs there: the files of the runner, and the job itself."""
+    """Return the files for a job: those of the runner, and the job itself."""
     return {"job.json": json.dumps(wire.to_json(job)).encode(), **(files or runner_files())}
 
 
 async def probe_host(host: Host) -> Probe | Failed:
-    """Return what a host has, and what it lacks for benchmarks."""
+    """Return the equipment of a host, and what it lacks for benchmarks."""
     arguments = ("-m", "fx_lsp.tracing.remote.prober")
     task = _Task(arguments, prober_files(), PROBE_SECONDS, SILENCE_SECONDS, torch=False)
     last: Probe | Failed = Failed(f"{host.name} said nothing")
@@ -77,9 +75,9 @@ async def probe_host(host: Host) -> Probe | Failed:
 
 @dataclass(frozen=True)
 class _Task:
-    """A program to run on a host: the arguments of its Python, its files, and the seconds that it may take.
+    """Describe a program to run on a host: the arguments of its Python, its files, and its limit in seconds.
 
-    Each line that it prints is JSON. With `torch`, it is not started where there is none that is new enough.
+    Each line that it prints is JSON. With `torch`, it only starts if a recent enough torch is installed.
     """
 
     arguments: tuple[str, ...]
@@ -124,7 +122,7 @@ async def _run(host: Host, task: _Task, read: Callable[[Any], T]) -> AsyncGenera
 
 
 async def _ended(thread: threading.Thread, seconds: float) -> bool:
-    """Return whether a thread ends within some seconds. It is none of an executor, which Python would wait for."""
+    """Return True if a thread ends within some seconds. It is not from an executor, which Python would wait for."""
     end = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < end:
         await asyncio.sleep(0.02)
@@ -132,7 +130,7 @@ async def _ended(thread: threading.Thread, seconds: float) -> bool:
 
 
 async def _pass_on(session: _Session[T], tell: Callable[[JobProgress], None]) -> None:
-    """Tell what leads to a host says while nothing runs there yet: that it is queued, perhaps."""
+    """Report the output of the connecting command before the job runs: a position in a queue, perhaps."""
     told = ""
     while not session.running:
         await asyncio.sleep(1)
@@ -144,7 +142,7 @@ async def _pass_on(session: _Session[T], tell: Callable[[JobProgress], None]) ->
 
 
 class _Session(Generic[T]):
-    """One task on one host. `run` is for a thread; `stop` may be called from any."""
+    """Run one task on one host. `run` is for a thread; `stop` may be called from any."""
 
     def __init__(
         self,
@@ -164,7 +162,7 @@ class _Session(Generic[T]):
             self.connection.kill()
 
     def run(self) -> None:
-        """Run the task to its end and tell what happens: at last what became of it, then None."""
+        """Run the task to its end and report its events: at last the end, then None."""
         try:
             last = self._last()
             self.connection.close()
@@ -234,7 +232,7 @@ class _Session(Generic[T]):
             if kind == "end":
                 return last or ended(host, json.loads(text), task.seconds, self.connection.said())
             if kind == "line":
-                with suppress(ValueError, ProtocolError):  # a library prints where events stand
+                with suppress(ValueError, ProtocolError):  # a library may print between events
                     event = self._read(json.loads(text))
                     if isinstance(event, JobProgress):
                         self._tell(event)

@@ -1,4 +1,4 @@
-"""Bytes through what may pass on whole lines alone, as the launcher of a scheduler does: they go as lines of base64."""
+"""Send bytes through a channel that only passes whole lines, such as a scheduler's launcher: as lines of base64."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ os.close(write)
 exec(eval(sys.stdin.readline()))
 """
 FIRST = (repr(_PROGRAM) + "\n").encode()
-"""What a Python that evaluates and runs the lines of its standard input is to be sent first."""
+"""The first input of a Python that evaluates and runs the lines of its standard input."""
 
 
 class Lines:
-    """The standard output of that Python, as it wrote it. What something else has printed there is left as it is."""
+    """Decode the standard output of that Python. Output of other programs stays unchanged."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._held = b""
 
     def read(self, most: int) -> bytes:
-        """Return between one and `most` bytes; none at the end."""
+        """Return between one and `most` bytes; empty at the end."""
         if not self._held:
             line = self._file.readline()
             self._held = _decoded(line) if line.startswith(MARK) else line
@@ -55,7 +55,7 @@ class Lines:
 
 
 def _decoded(line: bytes) -> bytes:
-    """Return what a line stands for; nothing where it was cut off."""
+    """Return the bytes of an encoded line; empty if it was cut off."""
     try:
         return binascii.a2b_base64(line[len(MARK) :]) if line.endswith(b"\n") else b""
     except binascii.Error:

@@ -1,4 +1,4 @@
-"""What is sent to a host: the part of fx-lsp that measures, which needs only torch and triton there."""
+"""Pack the part of fx-lsp that measures, which is sent to a host and needs only torch and triton there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = ("bench",)
 
 @cache
 def runner_files() -> Mapping[str, bytes]:
-    """Return the runner, by path: everything that `python -m fx_lsp.bench` imports of ours."""
+    """Return the runner, by path: all modules of fx-lsp that `python -m fx_lsp.bench` imports."""
     home = Path(fx_lsp.__file__).parent
     files = [home / f"{name}.py" for name in MODULES]
     files += [file for part in PARTS for file in sorted((home / part).rglob("*.py"))]
@@ -26,7 +26,7 @@ def runner_files() -> Mapping[str, bytes]:
 
 @cache
 def prober_files() -> Mapping[str, bytes]:
-    """Return the prober, by path: everything that `python -m fx_lsp.tracing.remote.prober` imports of ours."""
+    """Return the prober, by path: all modules of fx-lsp that `python -m fx_lsp.tracing.remote.prober` imports."""
     home = Path(fx_lsp.__file__).parent
     names = [*MODULES, "tracing/remote/supervisor", "tracing/remote/prober"]
     files = {f"fx_lsp/{name}.py": (home / f"{name}.py").read_bytes() for name in names}

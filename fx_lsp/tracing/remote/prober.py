@@ -1,4 +1,4 @@
-"""What a host has for benchmarks, found without importing torch. Runs there, and prints a `measured.Probe` as JSON."""
+"""Describe a host for benchmarks, without importing torch. Runs on the host, and prints a `measured.Probe` as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fx_lsp.wire import to_json
 
 
 def probed(folder: str) -> Probe:
-    """Return what is here; `folder` is where jobs keep their files."""
+    """Return the description of this host; `folder` is the folder of jobs."""
     cards, driver = _cards()
     free = shutil.disk_usage(folder).free
     torch, triton, built_for = version_of("torch"), version_of("triton"), _built_for()
@@ -56,7 +56,7 @@ def _lacks(torch: str, triton: str, built_for: str, cards: tuple[Card, ...], fol
 
 
 def _built_for() -> str:
-    """Return the version of CUDA, or of ROCm, that torch is built for; "" where it is for CPUs, or not there."""
+    """Return the version of CUDA, or of ROCm, that torch is built for; "" for a CPU build, or without torch."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return ""

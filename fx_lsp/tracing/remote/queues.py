@@ -1,4 +1,4 @@
-"""Who runs what: each host runs one job at a time, and the jobs of a pool go to the first host that is free."""
+"""Queue jobs: each host runs one job at a time, and the jobs of a pool go to the first free host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fx_lsp.tracing.remote.jobs import run_job
 
 
 class Queue:
-    """The hosts that are busy with a job of this process. Use it from within one asyncio loop."""
+    """Track the hosts that are busy with a job of this process. Use it from within one asyncio loop."""
 
     def __init__(self) -> None:
         self._busy: set[str] = set()
@@ -21,9 +21,9 @@ class Queue:
     async def run(
         self, hosts: Sequence[Host], job: BenchmarkJob, files: Mapping[str, bytes] | None = None
     ) -> AsyncGenerator[tuple[Host, Event], None]:
-        """Run a job on one of the hosts, the first that is free and works, and say what happens as `run_job` does.
+        """Run a job on the first host that is free and works, and yield events as `run_job` does.
 
-        Where a host fails before anything ran there, the next one is tried.
+        If a host fails before anything ran there, the next one is tried.
         """
         left = list(hosts)
         while True:

@@ -1,4 +1,4 @@
-"""A job on a place that the user named: a host, a pool of hosts or a cluster."""
+"""Run a job on a place that the user named: a host, a pool of hosts or a cluster."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fx_lsp.tracing.remote.trust import is_trusted
 async def run_on(
     place: Place, hosts: Hosts, job: BenchmarkJob, queue: Queue, python: str, roots: Sequence[str]
 ) -> AsyncGenerator[tuple[str, Event], None]:
-    """Run a job and say what happens, each time with the name of the host that it is on; the last is its end.
+    """Run a job and yield its events, each with the name of its host; the last is its end.
 
-    On this machine a target runs as it is traced here: with the project's interpreter `python`, and modules of `roots`.
+    On this machine a target runs as it is traced: with the project's interpreter `python`, and modules of `roots`.
     """
     if isinstance(place, Cluster):
         async with aclosing(run_on_cluster(place, job)) as events:
@@ -41,7 +41,7 @@ def reached(hosts: Hosts, places: Iterable[Place]) -> list[Host | Cluster]:
 
 
 def unknown(places: Iterable[Host | Cluster]) -> list[Host | Cluster]:
-    """Return those that were never used, or are reached in another way now: the user has to say yes to each."""
+    """Return the places that were never used, or are reached in a new way: the user has to confirm each."""
     return [place for place in places if not is_trusted(place)]
 
 

@@ -1,10 +1,9 @@
-"""What runs in the Python of a host for as long as a job does. Its text is sent there, and needs nothing but a Python.
+"""Supervise a job in the Python of a host. This source is sent there, and needs nothing but a Python.
 
-It unpacks the job into a folder of its own, starts the runner, and passes on what that prints. When the job ends, is
-cancelled, takes too long, or nobody listens any more, or when a scheduler asks this process to end, every process of
-the job is ended and the folder removed. What a supervisor that was killed has left behind is removed by the next one: a
-lock on the folder says who is alive.
-It has to be understood by Python 3.7, to say that this is too old.
+It unpacks the job into a new folder, starts the runner, and forwards its output. It ends every process of the job and
+removes the folder when the job ends, is cancelled, takes too long, when nobody listens any more, or when a scheduler
+asks this process to end. The next supervisor removes the files of one that was killed: a lock on the folder shows which
+are alive. Python 3.7 has to parse this file, to report that it is too old.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from typing import Any
 
 try:
     import fcntl
-except ImportError:  # Windows, where an open folder cannot be removed: nothing has to be locked
+except ImportError:  # Windows, on which an open folder cannot be removed: no lock is needed
     fcntl = None  # type: ignore[assignment]
 
 OLDEST, OLDEST_TORCH = (3, 10), (2, 6)
@@ -40,9 +39,9 @@ GRACE_SECONDS = 5.0
 DISK_NEEDED = 256 << 20
 PREFIX, UNLOCKED = "fx-lsp-job-", "fx-lsp-new-"
 UNLOCKED_SECONDS = 60.0
-"""How long a folder may be without its lock."""
+"""The most seconds that a folder may be without its lock."""
 MARK = "FX_LSP_JOB"
-"""The environment variable by which every process of a job is known; it names the job's folder."""
+"""The environment variable that marks every process of a job; its value is the job's folder."""
 CACHES = {
     "TMPDIR": ".files/tmp",
     "TRITON_HOME": ".files/triton",
@@ -52,14 +51,16 @@ CACHES = {
     "PYTORCH_KERNEL_CACHE_PATH": ".files/kernels",
     "CUDA_CACHE_PATH": ".files/cuda",
 }
-"""What writes files, and where in the job's folder: nowhere that Python imports from."""
+"""Environment variables of programs that write files, and folders of the job for them, from which Python does not
+import.
+"""
 
 
 def supervise(channel: Any) -> None:
-    """Run one job. It is received as a dict, where "{folder}" in an argument stands for the job's folder.
+    """Run one job. It is received as a dict, in which "{folder}" in an argument means the job's folder.
 
-    Pairs are sent: ("beat", ""), ("line", a line that the runner printed), and at last ("end", JSON), or
-    ("refused", JSON) with why nothing was started.
+    Pairs are sent: ("beat", ""), ("line", a line that the runner printed), and at last ("end", JSON), or ("refused",
+    JSON) with the reason why nothing was started.
     """
     if sys.version_info[:2] < OLDEST:
         refuse(channel, "python", version=sys.version.split()[0], executable=sys.executable)
@@ -99,16 +100,16 @@ def supervise(channel: Any) -> None:
 
 
 def supervise_apart() -> None:
-    """Run one job, told over this process's input, in a process that is nobody's child.
+    """Run one job, received over this process's input, in a detached process.
 
-    Whatever becomes of the one that started it, a killed one too: the input ends then, and the job with it.
+    If the starting process ends or is killed, the input ends, and the job with it.
     """
     if not hasattr(os, "fork") or os.fork() == 0:
         supervise(Pipes())
 
 
 class Pipes:
-    """A channel over this process's input and output."""
+    """Provide a channel over this process's input and output."""
 
     def receive(self) -> Any:
         return pickle.load(sys.stdin.buffer)
@@ -132,7 +133,7 @@ def refuse(channel: Any, kind: str, **facts: Any) -> None:
 
 
 def version_of(package: str) -> str:
-    """Return a package's version, without importing it: "" if it is not installed, "unknown" if it says none."""
+    """Return a package's version, without importing it: "" if it is not installed, "unknown" if it has none."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         return ""
@@ -146,18 +147,18 @@ def version_of(package: str) -> str:
 
 
 def is_older(version: str, than: tuple[int, ...]) -> bool:
-    """Return whether a version is one before `than`; one that is not known is not."""
+    """Return True if a version precedes `than`; False for an unknown one."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[: len(than)])
     return bool(numbers) and numbers < than
 
 
 def new_folder(base: str) -> tuple[str, int]:
-    """Make a folder that nobody else can read, and a lock on it that is held until the process ends."""
+    """Create a private folder, and a lock on it that is held until the process ends."""
     unlocked = Path(tempfile.mkdtemp(prefix=UNLOCKED, dir=base))
     if fcntl is None:
         return str(unlocked), -1
     lock = os.open(unlocked, os.O_RDONLY)
-    with contextlib.suppress(OSError):  # a file system without locks, where nobody sweeps either
+    with contextlib.suppress(OSError):  # a file system without locks, on which nobody sweeps either
         fcntl.flock(lock, fcntl.LOCK_EX)
     folder = unlocked.with_name(PREFIX + unlocked.name[len(UNLOCKED) :])
     unlocked.rename(folder)
@@ -165,7 +166,7 @@ def new_folder(base: str) -> tuple[str, int]:
 
 
 def with_home(file: Path) -> None:
-    """Have the folders that a job imports from begin with this home where they begin with "~"."""
+    """Replace a leading "~" in the folders that a job imports from by this home."""
     if file.exists():
         job = json.loads(file.read_text("utf-8"))
         job["paths"] = [str(Path(path).expanduser()) for path in job["paths"]]
@@ -173,7 +174,7 @@ def with_home(file: Path) -> None:
 
 
 def sweep(base: str) -> None:
-    """Remove what jobs have left whose supervisor and runner are both gone, and end what is left of them."""
+    """Remove the files of jobs whose supervisor and runner are both gone, and end their remaining processes."""
     if fcntl is None:
         return
     for entry in os.scandir(base):
@@ -194,7 +195,7 @@ def sweep(base: str) -> None:
 
 
 def end_processes(folder: str) -> None:
-    """End every process that carries the job's mark, also those that left its group."""
+    """End every process that carries the job's mark, also outside of its process group."""
     mark = (MARK + "=" + folder + "\0").encode()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -203,9 +204,9 @@ def end_processes(folder: str) -> None:
 
 
 class Ear:
-    """When the other side was last heard of, and why the job has to end, once it has to.
+    """Record when the other side last sent something, and the reason to end the job, if any.
 
-    Where nothing has been heard for too long, the job and this process end: nobody would take what is sent.
+    If nothing arrives for too long, the job and this process end, because nobody receives the results.
     """
 
     def __init__(self) -> None:
@@ -216,13 +217,13 @@ class Ear:
         threading.Thread(target=self.guard, daemon=True).start()
 
     def told(self, word: str) -> None:
-        """Note what the other side says: that it is there ("beat"), or a reason to end the job."""
+        """Record a message of the other side: a sign of life ("beat"), or a reason to end the job."""
         self.heard = time.monotonic()
         if word != "beat":
             self.why = self.why or word
 
     def signalled(self, number: int, frame: Any) -> None:
-        """A scheduler wants the job to end, and kills it if it does not soon."""
+        """Handle a scheduler's signal to end the job; the scheduler kills it soon after."""
         self.told("terminated")
 
     def guard(self) -> None:
@@ -235,7 +236,7 @@ class Ear:
 
 
 class Running:
-    """A runner that was started, and the threads that watch it."""
+    """Manage a started runner, and the threads that watch it."""
 
     def __init__(self, channel: Any, ear: Ear, task: dict[str, Any], folder: str, lock: int) -> None:
         self.channel, self.ear, self.folder = channel, ear, folder
@@ -260,7 +261,7 @@ class Running:
             threading.Thread(target=work, daemon=True).start()
 
     def result(self) -> dict[str, Any]:
-        """Passes on what the runner prints until it ends."""
+        """Forward the output of the runner until it ends, and return its result."""
         while True:
             try:
                 line = self.lines.get(timeout=BEAT_SECONDS)
@@ -286,12 +287,12 @@ class Running:
             self.errors = (self.errors + line.decode("utf-8", "replace"))[-8000:]
 
     def watch(self) -> None:
-        """Ends the job when there is a reason to; never waits for the other side."""
+        """End the job when there is a reason to; never waits for the other side."""
         while not self.ear.why:
             if self.ended.wait(0.2):
                 return
             if self.process.poll() is not None:
-                end_processes(self.folder)  # what it started may hold its output open
+                end_processes(self.folder)  # its child processes may hold its output open
             if time.monotonic() > self.deadline:
                 self.ear.why = self.ear.why or "limit"
         if os.name == "nt":

@@ -1,4 +1,4 @@
-"""What can go wrong between here and a host, each as one clear sentence and what to do about it."""
+"""Describe failures between this machine and a host, each as one clear sentence and a remedy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SSH: tuple[tuple[str, str, str], ...] = (
 
 
 def not_started(host: Host, error: OSError) -> Failed:
-    """Say that the program that leads to the host cannot be started on this machine."""
+    """Return the failure to start the program that connects to the host."""
     program = error.filename or (host.command.split() or ["ssh"])[0]
     if isinstance(error, FileNotFoundError):
         return Failed(f"there is no command {program} on this machine, which {host.name} is reached with", _mend(host))
@@ -64,8 +64,9 @@ def not_started(host: Host, error: OSError) -> Failed:
 
 
 def not_connected(host: Host, status: int | None, said: str, late: bool) -> Failed:
-    """No Python answered. `status` is the code of what leads there, `said` what it printed; `late` if it was waited for
-    long enough."""
+    """Return the failure to reach a Python. `status` is the exit code of the connecting program, `said` its output;
+    `late` is True after the time limit.
+    """
     said = said.strip()
     if late:
         last = said.splitlines()[-1] if said else ""
@@ -100,7 +101,7 @@ def not_connected(host: Host, status: int | None, said: str, late: bool) -> Fail
 
 
 def talkative(host: Host, text: str) -> Failed:
-    """Something printed text where only the protocol may."""
+    """Return the failure of a host that prints text among the protocol's data."""
     return Failed(
         f"{host.name} prints text before its Python starts" + (f": {text[:80]!r}" if text else ""),
         "whatever prints there, a line of ~/.bashrc perhaps, must do so for interactive shells alone",
@@ -108,7 +109,7 @@ def talkative(host: Host, text: str) -> Failed:
 
 
 def lost(host: Host, status: int | None, said: str, silent: float | None = None) -> Failed:
-    """Say that the connection ended in the middle of a job, or nothing was heard for `silent` seconds."""
+    """Return the failure of a connection that ended during a job, or was silent for `silent` seconds."""
     hint = "the job is ended there, at the latest when you next run one on that host"
     if silent is not None:
         return Failed(f"{host.name} has not been heard of for {silent:g} s: the connection hangs", hint)
@@ -123,7 +124,7 @@ def lost(host: Host, status: int | None, said: str, silent: float | None = None)
 
 
 def refused(host: Host, facts: dict[str, Any]) -> Failed:
-    """Pass on why the supervisor there starts no job."""
+    """Return the supervisor's reason not to start a job."""
     kind = facts.get("kind")
     if kind == "python":
         python = facts["executable"] or _python(host)
@@ -140,7 +141,7 @@ def refused(host: Host, facts: dict[str, Any]) -> Failed:
 
 
 def ended(host: Host, result: dict[str, Any], seconds: float, said: str = "") -> Failed:
-    """Say that the runner ended without a report. `said` is what was printed by what leads to the host."""
+    """Return the failure of a runner that ended without a report. `said` is the output of the connecting program."""
     why, status, errors = result.get("why"), int(result.get("status", 0)), str(result.get("errors", ""))
     if why == "limit":
         return Failed(
@@ -170,7 +171,7 @@ def _python(host: Host) -> str:
 
 
 def _try(host: Host) -> str:
-    """Return what shows the trouble in a terminal."""
+    """Return a command that shows the failure in a terminal."""
     if host.ssh:
         config = f"-F {host.ssh_config} " if host.ssh_config else ""
         return f"ssh {config}{host.ssh} {host.python or 'python3'} --version"
@@ -182,7 +183,7 @@ def _mend(host: Host) -> str:
 
 
 def at(host: Host) -> str:
-    """Say where a host is, in a sentence: "on h200", "here"."""
+    """Return the place of a host in a sentence: "on h200", "here"."""
     return "here" if host.name == LOCAL else f"on {host.name}"
 
 
@@ -200,7 +201,7 @@ def _last(said: str) -> str:
 
 
 def _line_with(pattern: str, said: str) -> str:
-    """Return the first line that has it: what is said of a queue may stand before, and what follows from it after."""
+    """Return the first line that matches: messages on a queue may precede it, and consequences follow it."""
     return next((line.strip()[:200] for line in said.splitlines() if re.search(pattern, line)), "")
 
 

@@ -1,4 +1,4 @@
-"""Which hosts the user has said yes to: a file beside hosts.toml, written by fx-lsp alone."""
+"""Store which hosts the user has confirmed: a file next to hosts.toml, written by fx-lsp alone."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fx_lsp.wire import to_json
 
 
 def trust_path() -> Path:
-    """Return where it is stored."""
+    """Return the path of that file."""
     return config_folder() / "trusted.json"
 
 
 def fingerprint(place: Host | Cluster) -> str:
-    """Return a hash of everything that decides what is reached, and what runs there."""
+    """Return a hash of everything that determines which machine is reached, and what runs there."""
     same = replace(place, limit=0.0, connect=0.0) if isinstance(place, Host) else replace(place, limit=0.0)
     return hashlib.sha256(json.dumps([type(place).__name__, to_json(same)], sort_keys=True).encode()).hexdigest()
 
 
 def is_trusted(place: Host | Cluster) -> bool:
-    """Return whether the user has said yes to this place as it is reached now. This machine needs no yes."""
+    """Return True if the user has confirmed this place and its connection. This machine needs no confirmation."""
     return (isinstance(place, Host) and place.local) or _read().get(place.name) == fingerprint(place)
 
 
 def trust(place: Host | Cluster) -> None:
-    """Remember that the user said yes. Raises OSError where that cannot be kept."""
+    """Record the user's confirmation. Raises OSError on failure."""
     path = trust_path()
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     files.write(path, json.dumps({**_read(), place.name: fingerprint(place)}, indent=1), 0o600)

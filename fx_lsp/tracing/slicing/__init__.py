@@ -1,1 +1,1 @@
-"""The part of a file that a target needs, with every position kept."""
+"""Slice a file to the part that a target needs, with every position kept."""

@@ -1,4 +1,4 @@
-"""The statements that one call needs, found backwards from it, and the text in which only they are left."""
+"""Find the statements that one call needs, backwards from the call, and render a text with only those."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fx_lsp.tracing.source.parsing import end_of, push_children, split_lines, st
 from fx_lsp.tracing.source.scopes import alters, binds_of, changes_of, loads_of
 
 Path = tuple[ast.stmt, ...]
-"""A statement with those around it, the outermost first."""
+"""A statement after those around it, the outermost first."""
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _SCOPED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NOT_CONFIGURING = re.compile(r"(load|save)(_\w+)?$|backward$|step$|zero_grad$|share_memory_?$")
 _SETTING_UP = re.compile(r"_?(init|initiali[sz]e|set_?up|configure|prepare|freeze|unfreeze)(_|$)")
-"""Functions that are called for what they do to their arguments."""
+"""Functions that are called for their effect on their arguments."""
 _FORCED = {True: b"True", False: b"False"}
 
 
@@ -32,13 +32,13 @@ def _none(node: ast.stmt, names: set[str]) -> bool:
 
 @dataclass
 class Backwards:
-    """What a call needs: the statements `kept`, and `names` that are still to be bound.
+    """Collect the statements that a call needs: `kept`, and the `names` that are still to be bound.
 
-    `imported` names stand for no object that a method call configures. What is `skipped` binds nothing; a statement
-    that has a result is kept with the names that are `wanted` for it. `read` are the parameters that the last function
-    reads. Where that is `strict`, a method call counts only if it works in place or switches between training and
-    evaluation. `wholes` are the variables for objects by those for parts that were added to them, `choices` the
-    expressions that choose branches on the way, where what is needed would choose another.
+    Objects of `imported` names are not configured by method calls. `skipped` statements bind nothing; a statement that
+    has a result is kept with the names that are `wanted` for it. `read` are the parameters that the last function
+    reads. If that is `strict`, a method call counts only if it works in place or switches between training and
+    evaluation. `wholes` map variables of parts to those of the objects that have the parts, `choices` are the
+    expressions that select the branches to the call, if the needed code would select others.
     """
 
     imported: Collection[str]
@@ -52,9 +52,10 @@ class Backwards:
     choices: dict[ast.stmt, bytes] = field(default_factory=dict[ast.stmt, bytes])
 
     def follow(self, body: Sequence[ast.stmt], path: Path, idle: Callable[[ast.stmt, set[str]], bool] = _none) -> None:
-        """Keep what `path` needs of the blocks around its last statement and, at last, of the module's `body`.
+        """Keep the statements that `path` needs of the blocks around its last statement and, at last, of the module's
+        `body`.
 
-        Heads that are `idle`, where some names are needed, do not run.
+        The heads of `idle` statements are left out; `idle` gets the needed names.
         """
         self.kept.update(path)
         for number in range(len(path) - 1, -1, -1):
@@ -75,23 +76,23 @@ class Backwards:
                 self.names = (self.names - _loop_targets(holder)) | header_names(holder)
 
     def choose(self, path: Path) -> None:
-        """Have the branches around the last statement of a path be those that run."""
+        """Select the branches around the last statement of a path."""
         for holder, inner in pairwise(path):
             if isinstance(holder, ast.If):
                 self._choose(holder, inner, header_names(holder))
 
     def _choose(self, holder: ast.If, inner: ast.stmt, names: Collection[str]) -> None:
-        """Have the branch run that a statement is in: what `names` stand for gets the value that chooses it."""
+        """Select the branch with a statement: objects of `names` get the value that selects it."""
         is_taken = inner in holder.body
         chosen = chosen_values(holder.test, names) if is_taken else None
         self.choices[holder] = chosen.encode() if chosen is not None else _FORCED[is_taken]
 
     def bind(self, block: Sequence[ast.stmt]) -> None:
-        """Keep what binds `names` in a block that runs whole, and what that needs of it."""
+        """Keep the statements of a completely executed block that bind `names`, with the statements that these need."""
         self._block(block, straight=True)
 
     def leave(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Go on outside of a function, whose parameters are bound by its call."""
+        """Continue outside of a function; its call binds its parameters."""
         parameters = {part.arg for part in walk(function.args) if isinstance(part, ast.arg)}
         self.read = self.names & parameters
         self.names -= parameters
@@ -99,19 +100,19 @@ class Backwards:
         self.names |= {part.id for mode in filter(is_mode, function.decorator_list) for part in _names_in(mode)}
 
     def _class(self, holder: ast.ClassDef) -> None:
-        """Keep what a test of a class may use of it: everything but its other tests."""
+        """Keep the parts of a class that one test may use: everything except its other tests."""
         others = [node for node in holder.body if not getattr(node, "name", "").startswith("test")]
         self.kept.update(others)
         self.names.update(header_names(holder), *(loads_of(node) for node in others))
 
     def _block(self, block: Sequence[ast.stmt], top: bool = False, straight: bool = False) -> bool:
-        """Go through a block from its end. `straight`: it runs once and whole, so that what binds a name settles it."""
+        """Process a block from its end. If `straight`, it runs once and completely, so a binding of a name is final."""
         for node in block:
             self._note_part(node)
         return any([self._statement(node, top, straight) for node in reversed(block)])
 
     def _note_part(self, node: ast.stmt) -> None:
-        """Take note of a variable for a part of an object: `group = parser.add_argument_group("model")`."""
+        """Record a variable for a part of an object: `group = parser.add_argument_group("model")`."""
         match node:
             case ast.Assign([ast.Name(part)], ast.Call(ast.Attribute(ast.Name(whole), method))):
                 if method.startswith("add_") and part != whole:
@@ -128,7 +129,7 @@ class Backwards:
         if inner:
             times = (
                 2 if isinstance(node, (ast.For, ast.While)) else 1
-            )  # a later turn may need what an earlier one binds
+            )  # a later iteration may need names that an earlier one binds
             once = straight and isinstance(node, (ast.With, ast.AsyncWith))
             needed = any([self._block(block, straight=once) for _ in range(times) for block in reversed(inner)])
             if needed or _loop_targets(node) & self.names:
@@ -148,7 +149,7 @@ class Backwards:
         return True
 
     def _configured(self, node: ast.stmt) -> set[str]:
-        """Return the object that a statement such as `model.eval()` or `parser.add_argument(…)` is about."""
+        """Return the object that a statement such as `model.eval()` or `parser.add_argument(…)` configures."""
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
             return set()
         called = node.value.func
@@ -163,7 +164,7 @@ class Backwards:
         return self._with_wholes(root.id) - set(self.imported) if isinstance(root, ast.Name) else set()
 
     def _with_wholes(self, name: str) -> set[str]:
-        """Return a variable with those for the objects that its own is a part of."""
+        """Return a variable with the variables of the objects that its own is a part of."""
         names = {name}
         while (name := self.wholes.get(name, name)) not in names:
             names.add(name)
@@ -171,7 +172,7 @@ class Backwards:
 
 
 def blocks(node: ast.AST) -> list[list[ast.stmt]]:
-    """Return the blocks of a compound statement or a definition, in order; none for simple statements."""
+    """Return the blocks of a compound statement or a definition, in order; empty for simple statements."""
     inside = [part.body for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))]
     blocks_there = [getattr(node, "body", []), *inside, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
     return [block for block in blocks_there if block]
@@ -183,7 +184,7 @@ def decorators_of(node: ast.stmt) -> list[ast.expr]:
 
 
 def header_nodes(node: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement that are not in a statement inside it."""
+    """Yield the nodes of a statement outside of its nested statements."""
     stack: list[ast.AST] = []
     push_children(node, stack)
     while stack:
@@ -209,14 +210,14 @@ def _signature_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def root_of(node: ast.AST) -> ast.AST:
-    """Return what attributes, subscripts and calls begin with: `model` of `model.blocks[0].to(device)`."""
+    """Return the first node of attributes, subscripts and calls: `model` of `model.blocks[0].to(device)`."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node
 
 
 def in_inner_scope(statement: ast.stmt, call: ast.Call) -> bool:
-    """Return whether a call stands in a lambda or a comprehension of its statement."""
+    """Return True if a call is in a lambda or a comprehension of its statement."""
     return any(call in walk(part) for part in header_nodes(statement) if isinstance(part, _SCOPED))
 
 
@@ -230,8 +231,9 @@ def _loop_targets(node: ast.stmt) -> set[str]:
 
 
 def chosen_values(test: ast.expr, names: Collection[str]) -> str | None:
-    """Return an expression that is true and gives what some of `names` stand for a value with which a test is: sets
-    `args.model` for `args.model == "unet"`; None where the test says no value."""
+    """Return a true expression that sets objects of `names` so that a test is true: it sets `args.model` for
+    `args.model == "unet"`. None if the test does not compare with a value.
+    """
     match test:
         case ast.BoolOp(ast.Or(), values):
             return next((chosen for value in values if (chosen := chosen_values(value, names)) is not None), None)
@@ -248,7 +250,7 @@ def chosen_values(test: ast.expr, names: Collection[str]) -> str | None:
 
 
 def _assigned(place: ast.expr, value: Any, names: Collection[str]) -> str | None:
-    """Return a true expression that assigns a value to an attribute or an item of what one of `names` stands for."""
+    """Return a true expression that assigns a value to an attribute or an item of an object of `names`."""
     root = root_of(place)
     if not isinstance(root, ast.Name) or root.id not in names:
         return None
@@ -276,12 +278,12 @@ def render(
     decorated: Collection[ast.stmt] = (),
     choices: Mapping[ast.stmt, bytes] = MappingProxyType({}),
 ) -> dict[int, str]:
-    """Return the lines of the kept statements, by number, each where it was.
+    """Return the lines of the kept statements by number, with positions kept.
 
-    On the way to the last statement of `path` branches are taken and loops run once; of that statement only `call` is
-    left, or all of it where that is None, or with `inside` what is kept in it. Functions on the way, and those in
-    `plain`, lose their decorators but for modes of autograd, unless they are `decorated`. None stands for the `unread`
-    arguments of the call; `choices` are what chooses branches in place of their tests.
+    On the way to the last statement of `path`, branches are taken and loops run once. Only `call` remains of that
+    statement; all of it if `call` is None, or with `inside` its kept part. Functions on the way, and those in `plain`,
+    lose their decorators except for autograd modes, unless they are `decorated`. None replaces the `unread` arguments
+    of the call; `choices` replace the tests of branches.
     """
     lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
     text_by_line: dict[int, str] = {}
@@ -334,7 +336,7 @@ def _edits(
 
 
 def _choice(node: ast.stmt, path: Path, choices: Mapping[ast.stmt, bytes]) -> Iterator[_Edit]:
-    """Yield what chooses a branch in place of its test; a loop on the way runs once."""
+    """Yield the edit that selects a branch in place of its test; a loop on the way runs once."""
     if isinstance(node, ast.If) and node in choices:
         test, chosen = node.test, choices[node]
     elif isinstance(node, ast.While) and node in path[:-1]:
@@ -346,14 +348,14 @@ def _choice(node: ast.stmt, path: Path, choices: Mapping[ast.stmt, bytes]) -> It
 
 
 def _nothing(node: ast.stmt, path: Path, unread: Collection[ast.expr]) -> Iterator[_Edit]:
-    """None in place of arguments that nobody reads, in the statement that `path` begins with."""
+    """Yield the edits that replace unread arguments by None, in the first statement of `path`."""
     for argument in unread if path and node is path[0] else ():
         end = (argument.end_lineno or argument.lineno, argument.end_col_offset or 0)
         yield (argument.lineno, argument.col_offset), end, b"None"
 
 
 def _replace(lines: list[bytes], start: tuple[int, int], stop: tuple[int, int], replacement: bytes) -> None:
-    """Put `replacement` where `start` to `stop` was; the number of lines stays."""
+    """Replace the text from `start` to `stop`; the number of lines stays."""
     (first, col), (last, end) = start, stop
     rest = lines[last][end:]
     if first == last:

@@ -1,5 +1,6 @@
-"""What a program binds where it begins: under its `if __name__ == "__main__":`, and in functions that are called there
-and declare names `global`. Reads syntax only."""
+"""Find the names that a program binds at its start: under its `if __name__ == "__main__":`, and in functions called
+there that declare names `global`. Reads syntax only.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import binds_of, loads_of
 
 MAX_DEPTH = 3
-"""How many functions may stand between the guard and one that declares a name `global`."""
+"""The most functions between the guard and a function that declares a name `global`."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 class Entry:
-    """The guards of a module, and the functions that lead from them to assignments of globals."""
+    """Hold the guards of a module, and the functions that lead from them to assignments of globals."""
 
     def __init__(self, text: str, index: ModuleIndex) -> None:
         self._text, self._body, self._imported = text, index.body, index.imports
@@ -33,7 +34,7 @@ class Entry:
 
     @cached_property
     def _declared(self) -> Mapping[str, str]:
-        """Return the function that assigns each name which it declares `global`."""
+        """Return the assigning function of each name that it declares `global`."""
         declared: dict[str, str] = {}
         for function in self._functions.values():
             for name in _globals_of(function):
@@ -41,9 +42,10 @@ class Entry:
         return declared
 
     def slice(self, names: Collection[str], without: Collection[str]) -> tuple[Mapping[int, str], set[str]]:
-        """Return the lines that bind those of `names` that are bound here, each where it was, and what else they read.
+        """Return the lines that bind those of `names` that the entry binds, with positions kept, and the other names
+        that they read.
 
-        The functions `without` are needed as they are, so that nothing is left out of them.
+        The functions `without` are needed completely, so nothing is left out of them.
         """
         needs = Backwards(self._imported, set(self._bound.intersection(names)), skipped=runs_long)
         paths: list[Path] = []
@@ -65,7 +67,9 @@ class Entry:
         yield from (self._functions[name] for name in sorted(declaring) if name not in without)
 
     def _followed(self, function: FunctionNode, needs: Backwards) -> Iterator[Path]:
-        """Add to `needs` what the globals of a function need, in it and where it is called; a path for each place."""
+        """Add to `needs` the code that the globals of a function need, in it and at its call sites. Return a path for
+        each place.
+        """
         calls = self._way_to(function.name, MAX_DEPTH)
         if calls is None:
             return
@@ -84,7 +88,9 @@ class Entry:
         needs.names |= inner.names
 
     def _way_to(self, name: str, depth: int) -> list[Path] | None:
-        """The statements that call the function `name`, and what calls the function that such a one stands in."""
+        """Return the statements that call the function `name`, and the calls of their enclosing functions; None without
+        any.
+        """
         for guard in self._guards:
             path = _call_in(guard, name)
             if path is not None:
@@ -98,7 +104,7 @@ class Entry:
 
 
 def runs_long(node: ast.stmt) -> bool:
-    """Return True for a loop that goes through data: it trains, or it binds nothing that counts afterwards."""
+    """Return True for a loop over data: it trains, or it binds nothing that counts afterwards."""
     return isinstance(node, _LOOPS) and any(
         isinstance(part, ast.Attribute) and part.attr in ("backward", "step", "eval", "train") for part in walk(node)
     )

@@ -1,4 +1,4 @@
-"""The part of a file that a target needs, with every position kept: what is not reached is blanked."""
+"""Slice a file to the part that a target needs: unreached lines are blanked, and every position is kept."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from fx_lsp.tracing.source.parsing import end_of, parse, python_of, split_lines,
 from fx_lsp.tracing.source.scopes import binds_of
 
 CONVENTIONS = ("get_inputs", "get_init_inputs", "example_inputs")
-"""Names that a file may bind to say what its targets are called with."""
+"""Names that a file may bind to provide inputs of its targets."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A hash of a slice's significant lines, and their 1-based numbers; `kept` are all lines in it, out of `height`."""
+    """Hold a hash of a slice's significant lines, and their 1-based numbers; `kept` are all lines in it, out of
+    `height`.
+    """
 
     fingerprint: str
     lines: tuple[int, ...]
@@ -29,14 +31,14 @@ class Slice:
 
     @cached_property
     def text(self) -> str:
-        """Return the slice at the positions of the text that it is part of."""
+        """Return the slice at the positions of the whole text."""
         return "\n".join(self.kept.get(n, "") for n in range(1, self.height + 1))
 
 
 def slice_source(text: str, name: str) -> str:
-    """`text` with as many lines, of which only the statements remain that the target `name` reaches.
+    """Return `text` with the same number of lines, but only the statements that the target `name` reaches.
 
-    A text that does not parse comes back as it is.
+    A text that does not parse is returned unchanged.
     """
     tree = parse("<slice>", text)
     return text if isinstance(tree, Failure) else SourceGraph(text, tree).slice(name).text
@@ -49,14 +51,14 @@ def fingerprint(sliced: str) -> str:
 
 
 def significant_lines(sliced: str) -> tuple[int, ...]:
-    """1-based numbers of the lines that `fingerprint` hashes."""
+    """Return the 1-based numbers of the lines that `fingerprint` hashes."""
     tree = parse("<slice>", sliced)
     literal = set[int]() if isinstance(tree, Failure) else _literal_lines(tree)
     return tuple(n for n, line in enumerate(split_lines(sliced), 1) if n in literal or _is_code(line))
 
 
 class SourceGraph:
-    """One text, indexed once, and sliced for every target."""
+    """Index one text once, and slice it for every target."""
 
     def __init__(self, text: str, tree: ast.Module) -> None:
         self.text = python_of(text)
@@ -65,12 +67,14 @@ class SourceGraph:
         self.index = ModuleIndex(tree)
 
     def slice(self, name: str, also: Collection[str] = ()) -> Slice:
-        """The slice for the target `name` (`f`, `Block` or `Block.extra`), and what the names `also` stand for."""
+        """Return the slice for the target `name` (`f`, `Block` or `Block.extra`), and for the definitions of the names
+        `also`.
+        """
         kept, entry = self._reach_all(name.partition(".")[0], also)
         return self.slice_of({**self._render(sorted(kept)), **entry})
 
     def slice_of(self, lines: Mapping[int, str]) -> Slice:
-        """Return the slice that consists of some lines, each with its number."""
+        """Return the slice of some lines, each with its number."""
         numbers = tuple(n for n, line in sorted(lines.items()) if n in self._literals or _is_code(line))
         return Slice(_digest(lines[n] for n in numbers), numbers, lines, len(self._lines))
 
@@ -91,7 +95,7 @@ class SourceGraph:
         return Entry(self.text, self.index)
 
     def _reach_all(self, name: str, also: Collection[str]) -> tuple[set[int], Mapping[int, str]]:
-        """Return the statements in the slice, and the lines of what the program's entry binds for them."""
+        """Return the statements in the slice, and the lines of the program's entry that bind names for them."""
         names = set(also)
         while True:
             kept = self._reach(name, names)
@@ -124,7 +128,9 @@ class SourceGraph:
         return kept
 
     def _lent_to(self, name: str) -> set[str]:
-        """Return what annotates parameters of the same names as those that the definition `name` does not annotate."""
+        """Return the names in annotations of equally named parameters, for unannotated parameters of the definition
+        `name`.
+        """
         nodes = [self._statements[i] for i in self.index.binders.get(name, [])]
         bare = {n.arg for n in walk(*nodes) if isinstance(n, ast.arg) and n.annotation is None}
         return {lent for parameter in bare for lent in self.index.annotations.get(parameter, frozenset())}
@@ -178,7 +184,7 @@ def _is_code(line: str) -> bool:
 
 
 def _literal_lines(tree: ast.Module) -> set[int]:
-    """Lines that a string literal begun on an earlier line reaches."""
+    """Return the lines that a string literal from an earlier line reaches."""
     lines: set[int] = set()
     for node in walk(tree):
         if isinstance(node, (ast.Constant, ast.JoinedStr)) and node.end_lineno and node.end_lineno > node.lineno:
@@ -200,14 +206,16 @@ def _always_runs(node: ast.stmt) -> bool:
 
 
 def _taken_of(node: ast.stmt) -> str:
-    """`flags` for `FLAGS = flags.FLAGS`."""
+    """Return `flags` for `FLAGS = flags.FLAGS`."""
     value = node.value if isinstance(node, ast.Assign) else None
     owner = value.value if isinstance(value, ast.Attribute) else None
     return owner.id if isinstance(owner, ast.Name) else ""
 
 
 def _makes_object(node: ast.stmt) -> bool:
-    """Return True if a statement binds what may be altered later: a container, or what a call or a decorator gives."""
+    """Return True if a statement binds an object that may be altered later: a container, or the result of a call or a
+    decorator.
+    """
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return bool(node.decorator_list)
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None

@@ -1,4 +1,4 @@
-"""Find the passes in a file: what rewrites graph modules, or looks for parts of them. Reads syntax only."""
+"""Find the passes in a file: definitions that rewrite graph modules, or match parts of them. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REPLACE = frozenset({"replace_pattern", "replace_pattern_with_filters"})
 
 
 def find_passes(file: str, text: str, index: ModuleIndex) -> tuple[Pass, ...]:
-    """Return the passes at the top level of a file, in source order; none where it imports nothing of torch.fx."""
+    """Return the passes at the top level of a file, in source order; empty if it imports nothing of torch.fx."""
     names = set(index.all_imports.values())
     if not any(_FX.match(name) for name in names) and not ("torch" in names and _FX.search(text)):
         return ()
@@ -79,7 +79,9 @@ def _candidates(index: ModuleIndex) -> Iterator[_Candidate]:
 
 
 def _made(call: ast.Call, functions: Mapping[str, FunctionNode], classes: Mapping[str, PassKind]) -> PassKind | None:
-    """Return what a call makes: an object of a class of the file, a pass with some arguments, or what torch.fx has."""
+    """Return the kind of pass that a call creates: an object of a class of the file, a partial pass, or one of
+    torch.fx.
+    """
     maker = _last(call.func)
     if maker in classes:
         return "function" if classes[maker] == "transformer" else classes[maker]
@@ -90,15 +92,15 @@ def _made(call: ast.Call, functions: Mapping[str, FunctionNode], classes: Mappin
 
 
 def _checks(tree: ast.Module) -> set[str]:
-    """Return the functions that are given to a pass manager as checks."""
+    """Return the functions that are passed to a pass manager as checks."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _last(n.func) == "add_checks"]
     return {_last(argument) for call in calls for argument in call.args}
 
 
 def _takes_graph(node: FunctionNode, bound: Collection[str | None] = ()) -> bool:
-    """Return whether a function rewrites the graph module that it is called with, as its type or its body says.
+    """Return True if a function rewrites the graph module that it receives, by its annotations or its body.
 
-    It needs nothing else but the arguments that are `bound`, and answers what a pass does.
+    All its other required arguments are `bound`, and it returns the result of a pass.
     """
     arguments = [*node.args.posonlyargs, *node.args.args]
     required = arguments[1 : max(1, len(arguments) - len(node.args.defaults))]
@@ -130,7 +132,7 @@ def _is_rewriting(value: ast.Tuple, functions: Mapping[str, FunctionNode]) -> bo
 
 
 def _pairs(tree: ast.Module, functions: Mapping[str, FunctionNode]) -> Iterator[_Candidate]:
-    """Patterns with their replacements: as a call of the rewriter names them, or by their own names."""
+    """Return patterns with their replacements: named by a call of the rewriter, or by their own names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _last(node.func) in _REPLACE and len(node.args) >= 3:
             names = [a.id for a in node.args[1:3] if isinstance(a, ast.Name) and a.id in functions]
@@ -179,9 +181,9 @@ def _name_span(file: str, lines: list[str], line: int, name: str) -> Span:
 def with_passes(
     request: TraceRequest, configured: Sequence[str], overlays: Mapping[str, str]
 ) -> TraceRequest | Failure:
-    """Return a request with the passes that its work needs: the one that is named, or the `configured` ones.
+    """Return a request with the passes for its work: the named one, or the `configured` ones.
 
-    A `Failure` for one that is not there. `overlays` are unsaved texts by file.
+    Returns a `Failure` for a missing one. `overlays` are unsaved texts by file.
     """
     work = read_work(request.work)
     wanted = [work["pass"]] if "pass" in work else list(configured) if "passes" in work else []

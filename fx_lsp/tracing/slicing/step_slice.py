@@ -1,5 +1,6 @@
-"""The part of a file that the step of a loop needs: what its result needs of the loop's body, of what comes before the
-loop, and of the module; and the calls of the function around the loop that get there. Reads syntax only."""
+"""Slice a file to the part that the step of a loop needs: of the loop's body, of the code before the loop, and of the
+module; and to the calls of the function around the loop. Reads syntax only.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import collect_imports
 
 CALLS = 2
-"""How many calls of the function around a step are tried, each with what its loop goes through and without."""
+"""The most calls of the function around a step that are tried, each with its loop's batches and without."""
 
 
 @dataclass(frozen=True)
 class StepPart:
-    """The lines of the statements around a step, by number, the names that they read of the module, and those that the
-    step itself reads of the function around it (`function`, None for one at the top level) as its parameters."""
+    """Hold the lines of the statements around a step, by number, the module's names that they read, and the names of
+    the function around it (`function`, None at the top level) that the step reads as its parameters.
+    """
 
     lines: Mapping[int, str]
     names: frozenset[str]
@@ -33,7 +35,7 @@ class StepPart:
 
 
 def step_part(step: Step, graph: SourceGraph, batches: bool) -> StepPart:
-    """Return what the step needs; with `batches` also what its loop goes through."""
+    """Return the code that the step needs; with `batches` also that of its loop's iterable."""
     region, path, index = step.region, step.path, graph.index
     functions = [node for node in path if isinstance(node, ast.FunctionDef)]
     imported = {*index.imports, *collect_imports(walk(functions[0]) if functions else ())}
@@ -53,20 +55,20 @@ def step_part(step: Step, graph: SourceGraph, batches: bool) -> StepPart:
 
 
 class Sites(Protocol):
-    """Finds the calls of a target, of which only a part runs."""
+    """Find the calls of a target of which only a part runs."""
 
     def __call__(self, target: Target, *, part: StepPart | None = None, limit: int = CALLS) -> tuple[CallSite, ...]: ...
 
 
 def step_slice(step: Step, graph: SourceGraph, also: Collection[str] = (), batches: bool = False) -> Slice:
-    """The part of a file that a step needs, and what the names `also` stand for; with `batches` also its batches."""
+    """Return the part of a file that a step and the names `also` need; with `batches` also its batches."""
     part = step_part(step, graph, batches)
     others = {*part.names, *also} - {getattr(step.path[0], "name", "") if step.path else ""}
     return graph.slice_of({**graph.slice("", others).kept, **part.lines})
 
 
 def step_sites(step: Step, file: str, graph: SourceGraph, sites: Sites) -> tuple[CallSite, ...]:
-    """Return what gets to a step with the batches of its loop, then what gets there without."""
+    """Return the call sites that reach a step with the batches of its loop, then those without."""
     part = step_part(step, graph, batches=True)
     if part.function is None:
         return (CallSite(file, step.region.lineno, step_slice(step, graph, batches=True).text),)

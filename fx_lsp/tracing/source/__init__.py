@@ -1,1 +1,1 @@
-"""What a text says, read and never run: definitions, targets, names, and the project that it is part of."""
+"""Analyse texts without running them: definitions, targets, names, and the project around them."""

@@ -1,4 +1,4 @@
-"""Parameters that are no tensors: arrays, images, text, as what the code does with them shows. Reads syntax only."""
+"""Find parameters that are not tensors: arrays, images, text, by their uses. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ ATTRIBUTES_OF_TENSORS = frozenset({
     "unsafe_split_with_sizes", "untyped_storage", "values", "vdot", "volatile", "vsplit", "xlogy", "xpu",
 })
 # fmt: on
-"""What a tensor has besides the methods that show one (`evidence.TENSOR_METHODS`)."""
+"""Attributes of tensors, besides the methods that show one (`evidence.TENSOR_METHODS`)."""
 
 
 @dataclass(frozen=True)
 class Strangers:
-    """The parameters of a function that are no tensors.
+    """Hold the parameters of a function that are not tensors.
 
-    `certain` are arrays, images or text, whatever is made of them. With `doubtful` ones something is done that is done
-    with no tensor, so that what arrays have as well as tensors (`x.shape`, `x.mean(0)`) shows nothing. `images` have a
-    width and a height (`w, h = image.size`), so that neither a tensor nor an array can stand for them.
+    `certain` are arrays, images or text, whatever is computed from them. `doubtful` ones have uses that no tensor has,
+    so that uses common to arrays and tensors (`x.shape`, `x.mean(0)`) show nothing. `images` have a width and a height
+    (`w, h = image.size`), so they are neither a tensor nor an array.
     """
 
     certain: frozenset[str]
@@ -75,7 +75,7 @@ class Strangers:
 
 
 def strangers(function: FunctionNode, params: Iterable[ast.arg], imports: Mapping[str, str]) -> Strangers:
-    """Find the parameters that the text of `function` shows to be no tensors."""
+    """Return the parameters that the text of `function` shows not to be tensors."""
     nodes = list(walk(*function.body))
     sources = _aliases(nodes, {p.arg for p in params})
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
@@ -96,7 +96,9 @@ def strangers(function: FunctionNode, params: Iterable[ast.arg], imports: Mappin
 def _shown_by_calls(
     nodes: Iterable[ast.AST], sources: Mapping[str, str], imports: Mapping[str, str]
 ) -> tuple[set[str], set[str], set[str]]:
-    """Return the parameters that are certainly no tensors, perhaps none, and tensors, as calls that they go to show."""
+    """Return the parameters that are certainly not, possibly not, and certainly tensors, by the calls that receive
+    them.
+    """
     certain, doubtful, tensors = set[str](), set[str](), set[str]()
     for node in nodes:
         if not isinstance(node, ast.Call):
@@ -113,7 +115,7 @@ def _shown_by_calls(
 
 
 def _is_strange(node: ast.Attribute, called: Collection[int]) -> bool:
-    """Return whether an attribute is one that tensors do not have: `size` is a method of theirs, which is `called`."""
+    """Return True for an attribute that tensors do not have. `size` is a method of tensors, which is `called`."""
     return (node.attr == "size" and id(node) not in called) or not _tensors_have(node.attr)
 
 
@@ -129,7 +131,7 @@ def _names_arrays(annotation: ast.expr | None, imports: Mapping[str, str]) -> bo
 
 
 def _aliases(nodes: Iterable[ast.AST], names: Collection[str]) -> dict[str, str]:
-    """Return which parameter each name holds, or a part of it: `image = batch["image"]`, `for box in boxes`."""
+    """Return the parameter that each name holds, or a part of: `image = batch["image"]`, `for box in boxes`."""
     sources = {name: name for name in names}
     for node in sorted((n for n in nodes if isinstance(n, (ast.Assign, ast.For))), key=lambda n: n.lineno):
         value = node.iter if isinstance(node, ast.For) else node.value
@@ -142,7 +144,7 @@ def _aliases(nodes: Iterable[ast.AST], names: Collection[str]) -> dict[str, str]
 
 
 def _parts(node: ast.expr) -> Iterator[str]:
-    """Yield the names that an expression is one of, or a part of one."""
+    """Yield the names that an expression evaluates to, or to a part of."""
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Name):
@@ -153,8 +155,9 @@ def _parts(node: ast.expr) -> Iterator[str]:
 
 
 def _roots(node: ast.AST) -> Iterator[str]:
-    """The names whose values an expression is made of, as arrays are made of each other; not those that it measures
-    (`len(x)`, `x.shape`) or that it takes out of PyTorch (`x.numpy()`)."""
+    """Yield the names whose values an array expression is computed from; not those that it measures (`len(x)`,
+    `x.shape`) or converts from PyTorch (`x.numpy()`).
+    """
     if isinstance(node, ast.Name):
         yield node.id
     elif isinstance(node, (ast.Subscript, ast.Starred)) or (isinstance(node, ast.Attribute) and node.attr == "T"):
@@ -174,7 +177,7 @@ def _gives_array(method: str) -> bool:
 
 
 def _asserted_text(test: ast.expr) -> str:
-    """Return the name that a check `isinstance(name, str)` is about, or ""."""
+    """Return the name in a check `isinstance(name, str)`, or ""."""
     if not isinstance(test, ast.Call) or dotted(test.func, {}) != "isinstance" or len(test.args) != 2:
         return ""
     return (dotted(test.args[0], {}) or "") if dotted(test.args[1], {}) in ("str", "bytes") else ""
@@ -185,7 +188,7 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _asks_what_it_is(call: ast.Call, name: str, imports: Mapping[str, str]) -> bool:
-    """Return True if a call is there because tensors and arrays are taken alike: `isinstance(x, np.ndarray)`."""
+    """Return True if a call shows that both tensors and arrays are accepted: `isinstance(x, np.ndarray)`."""
     if name == "torch.is_tensor":
         return True
     kinds = (
@@ -211,7 +214,7 @@ def _asked_for_two_sizes(node: ast.AST, called: Collection[int]) -> Iterator[str
 
 
 def _is_of_another_library(name: str, imports: Mapping[str, str]) -> bool:
-    """Return True if a dotted name is in an installed package that by its name has nothing to do with PyTorch."""
+    """Return True if a dotted name is in an installed package whose name is unrelated to PyTorch."""
     package = name.partition(".")[0]
     imported = any(full.partition(".")[0] == package for full in imports.values())
     return imported and bool(package) and "torch" not in package and not is_stdlib(name)

@@ -1,4 +1,6 @@
-"""Functions that only calculate (`return a + (b - a) * t`) and are handed tensors in their file. Reads syntax only."""
+"""Find functions that only calculate (`return a + (b - a) * t`) and receive tensors in their file. Reads
+syntax only.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,10 @@ from fx_lsp.tracing.source.tensor_code import (
 
 
 def handed_tensors(outline: Outline, tree: ast.Module, candidates: Collection[str]) -> set[str]:
-    """Return those of the functions named `candidates` that only calculate and take tensors.
+    """Return the functions among `candidates` that only calculate and take tensors.
 
-    That they do is shown by a call that hands them something which is evidently a tensor, or by a parameter whose name
-    (of more than three letters) stands for a tensor elsewhere in the file, or wherever PyTorch is used, and for nothing
-    else in the file.
+    A function takes tensors if a call passes it an evident tensor, or if the name of a parameter (of more than three
+    letters) means a tensor elsewhere in the file, or in PyTorch code in general, and nothing else in the file.
     """
     if not outline.uses_torch:
         return set()
@@ -45,7 +46,7 @@ def handed_tensors(outline: Outline, tree: ast.Module, candidates: Collection[st
         return set()
     calls = _Calls(outline)
     size = -1
-    while len(calls.tensors) > size:  # what is handed a tensor may hand it on
+    while len(calls.tensors) > size:  # a function that receives a tensor may pass it on
         size = len(calls.tensors)
         calls.follow(tree)
     named = _names_of_tensors(outline)
@@ -68,7 +69,7 @@ _CALCULATING = (
 
 
 def _state(node: ast.ClassDef) -> frozenset[str]:
-    """Return the attributes of `self` that methods besides the constructor assign."""
+    """Return the attributes of `self` that methods other than the constructor assign."""
     methods = [method for method in node.body if isinstance(method, FUNCTIONS) and method.name != "__init__"]
     return frozenset(
         part.attr
@@ -78,9 +79,9 @@ def _state(node: ast.ClassDef) -> frozenset[str]:
 
 
 def _only_calculates(function: Function, state: Collection[str]) -> bool:
-    """Return whether a function does nothing but arithmetic on its parameters, and gives back no plain number.
+    """Return True if a function does nothing but arithmetic on its parameters, and does not return a plain number.
 
-    A method that reads `state` of its object, which others leave there, does more.
+    A method that reads attributes in `state`, which other methods assign, does more.
     """
     node, body = function.node, body_of(function.node)
     nodes = list(walk(*body))
@@ -97,7 +98,9 @@ def _only_calculates(function: Function, state: Collection[str]) -> bool:
 
 
 def _is_harmless(call: ast.Call, derived: Collection[str]) -> bool:
-    """`abs(x)` and calls of functions of the file go with tensors; others only as long as they see no parameter."""
+    """Return True for `abs(x)` and calls of the file's functions, which accept tensors, and for other calls without a
+    parameter.
+    """
     plain = isinstance(call.func, ast.Name) and call.func.id not in _CONVERSIONS
     return plain or not mentions_any([call], derived)
 
@@ -110,12 +113,13 @@ def _is_negated(node: ast.AST, derived: Collection[str]) -> bool:
 
 
 _USUAL = {"x", "input", "inputs", "tensor", "hidden_states", "logits", "pred", "preds", "prediction", "predictions"}
-"""What a tensor is called where nothing else is known of it."""
+"""Usual names of tensors."""
 
 
 def _names_of_tensors(outline: Outline) -> set[str]:
-    """Parameters' names that stand for tensors wherever the file says what they stand for: usual ones, and those of
-    more than three letters that stand for one somewhere."""
+    """Return parameter names that mean tensors wherever the file shows their type: usual ones, and those of more than
+    three letters that are a tensor somewhere.
+    """
     tensors: set[str] = set()
     others: set[str] = set()
     for function in [*outline.functions.values(), *outline.forwards().values()]:
@@ -132,10 +136,10 @@ def _names_of_tensors(outline: Outline) -> set[str]:
 
 @dataclass
 class _Calls:
-    """What the calls of a file hand to its functions.
+    """Collect the arguments of a file's calls to its functions.
 
-    `tensors` are pairs of a function and a parameter that is given a tensor; `numbers` functions that are given
-    nothing but literals.
+    `tensors` are pairs of a function and a parameter that receives a tensor; `numbers` are functions that receive only
+    literals.
     """
 
     outline: Outline
@@ -143,7 +147,7 @@ class _Calls:
     numbers: set[str] = field(default_factory=set[str])
 
     def follow(self, tree: ast.Module) -> None:
-        """Look at every call once, with what is known by now."""
+        """Process every call once, with the current results."""
         functions = {id(f.node): (name, f) for name, f in self.outline.functions.items()}
         functions |= {id(f.node): (name, f) for name, f in self.outline.forwards().items()}
         self._scope(tree.body, _TensorVariables(self.outline.imports), "", functions)
@@ -179,7 +183,7 @@ class _Calls:
             self.numbers.add(callee)
 
     def _called(self, called: ast.expr, around: str) -> str | None:
-        """Return the name of the function of the file that a call inside the function `around` enters."""
+        """Return the function of the file that a call inside the function `around` enters, or None."""
         if isinstance(called, ast.Name):
             while around:
                 if f"{around}.{called.id}" in self.outline.functions:
@@ -194,7 +198,7 @@ class _Calls:
 
 @dataclass
 class _TensorVariables:
-    """The variables of a function that hold tensors, as far as the text shows; `layers` are modules of `self`."""
+    """Hold the variables of a function that evidently hold tensors; `layers` are modules of `self`."""
 
     imports: Mapping[str, str]
     layers: Collection[str] = ()
@@ -203,7 +207,7 @@ class _TensorVariables:
     def inside(
         self, node: FunctionNode, params: Iterable[ast.arg], layers: Collection[str], handed: Collection[str]
     ) -> _TensorVariables:
-        """Return the scope of a function in this one; `handed` are parameters that are known to be given tensors."""
+        """Return the scope of a function in this one; `handed` are parameters that are known to receive tensors."""
         nodes = [n for n in walk(*node.body) if isinstance(n, USES)]
         names = {p.arg: p for p in params}
         tensors = self.tensors - names.keys()
@@ -222,7 +226,7 @@ class _TensorVariables:
         return _is_layer(called, layers) or (is_tensor_function(name) and not _MAKES.search(name))
 
     def learn(self, nodes: list[ast.AST]) -> None:
-        """Follow the assignments among the nodes of this scope."""
+        """Process the assignments among the nodes of this scope."""
         assigned = sorted((n for n in nodes if isinstance(n, (ast.Assign, ast.AnnAssign))), key=lambda n: n.lineno)
         for node in assigned:
             if node.value is not None and self.is_tensor(node.value):
@@ -231,7 +235,7 @@ class _TensorVariables:
                 self.tensors.update(n.id for n in names)
 
     def is_tensor(self, node: ast.expr) -> bool:
-        """Return whether an expression is evidently a tensor (or several)."""
+        """Return True if an expression is evidently a tensor (or several)."""
         if isinstance(node, ast.Name):
             return node.id in self.tensors
         if isinstance(node, ast.BinOp):
@@ -273,7 +277,7 @@ def _is_layer(called: ast.expr, layers: Collection[str]) -> bool:
 
 
 def _own_nodes(body: list[ast.stmt]) -> tuple[list[ast.AST], list[FunctionNode | ast.ClassDef]]:
-    """Return the nodes of a scope, and the definitions that open scopes of their own."""
+    """Return the nodes of a scope, and the definitions in it that have their own scope."""
     own: list[ast.AST] = []
     inner: list[FunctionNode | ast.ClassDef] = []
     stack: list[ast.AST] = [*body]

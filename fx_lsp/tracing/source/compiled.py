@@ -1,4 +1,6 @@
-"""Functions and modules that a file hands to `torch.compile`: by a decorator, in a call, or with `module.compile()`."""
+"""Find functions and modules that a file passes to `torch.compile`: by a decorator, in a call, or with
+`module.compile()`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from fx_lsp.tracing.source.tensor_code import dotted
 
 _COMPILE = "torch.compile"
 _CALLS = frozenset({"forward", "__call__"})
-"""Methods that are the module itself."""
+"""Methods that are equivalent to calling the module."""
 _SAME = frozenset(
     {"to", "cuda", "cpu", "xpu", "type", "float", "double", "half", "bfloat16", "to_empty"}
     | {"train", "eval", "requires_grad_", "apply"}
@@ -43,7 +45,7 @@ def compiled_targets(index: ModuleIndex) -> Mapping[str, Compiled]:
 
 
 def _has_compile(definition: ast.ClassDef) -> bool:
-    """Return whether a class has a method `compile` of its own."""
+    """Return True if a class defines a method `compile`."""
     return any(isinstance(node, FUNCTIONS) and node.name == "compile" for node in definition.body)
 
 
@@ -58,7 +60,7 @@ def _decorated(index: ModuleIndex) -> Iterator[tuple[str, Compiled]]:
 
 
 def _compiles(decorator: ast.expr, imports: Mapping[str, str]) -> bool:
-    """Return whether a decorator is `torch.compile`, a call of it, or a `partial` of it."""
+    """Return True if a decorator is `torch.compile`, a call of it, or a `partial` of it."""
     if not isinstance(decorator, ast.Call):
         return dotted(decorator, imports) == _COMPILE
     called = dotted(decorator.func, imports)
@@ -73,8 +75,9 @@ def _how(node: ast.expr) -> Compiled:
 
 
 def _held(index: ModuleIndex) -> Mapping[str, str]:
-    """Return the classes of the file that variables and attributes hold an instance of; none for one that is assigned
-    instances of several."""
+    """Return the classes of the file whose instances variables and attributes hold; variables of several classes are
+    left out.
+    """
     held: dict[str, set[str]] = {}
     for node in walk(index.tree):
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
@@ -87,7 +90,9 @@ def _held(index: ModuleIndex) -> Mapping[str, str]:
 
 
 def _target(node: ast.expr, index: ModuleIndex, held: Mapping[str, str]) -> str:
-    """Return the target that an expression gives: `f`, `Net(8).cuda()`, `model` or `model.loss`; "" for none."""
+    """Return the target that an expression evaluates to: `f`, `Net(8).cuda()`, `model` or `model.loss`; "" for any
+    other.
+    """
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
         node = node.func.value
     if (text := ast.unparse(node)) in held:

@@ -1,4 +1,4 @@
-"""Tell whether a file runs as a program, as it does something at its top level besides defining. Reads syntax alone."""
+"""Detect whether a file runs as a program: its top level does something besides defining. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ SCRIPT = "__main__"
 
 
 def driver_of(index: ModuleIndex) -> ast.stmt | None:
-    """Return the first statement of a file that is there to be run: under its guard, or a loop or a call of what it
-    defines. None for a file that is imported, or run by a tool for tests."""
+    """Return the first statement of a file that shows it to be a program: its guard, a loop, or a call of its
+    definitions. None for a file that is imported, or run by a test tool.
+    """
     if any(name.startswith("test_") for name in index.functions):
         return None
     return next((node for node in index.body if _drives(node, index)), None)

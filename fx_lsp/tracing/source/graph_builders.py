@@ -1,4 +1,4 @@
-"""Find what builds a graph of torch.fx by hand: functions that can be called with nothing, and names that hold one.
+"""Find hand-built graphs of torch.fx: functions without required parameters that build one, and names that hold one.
 
 Reads syntax only.
 """
@@ -27,7 +27,8 @@ _SAME = frozenset({"module", "run_decompositions"})
 
 def find_builders(outline: Outline, tree: ast.Module, text: str) -> dict[str, ast.stmt]:
     """Return the functions that build a graph and have no required parameter, and the names that hold one, with their
-    definitions. None where the text mentions nothing of torch.fx or torch.export."""
+    definitions. Empty if the text does not mention torch.fx or torch.export.
+    """
     if not outline.uses_torch or not _MENTIONED.search(text):
         return {}
     makers: set[str] = set()
@@ -50,7 +51,7 @@ def find_builders(outline: Outline, tree: ast.Module, text: str) -> dict[str, as
 
 
 class _Look:
-    """`makers` are the functions of the file that are known to return graphs."""
+    """Classify expressions; `makers` are the functions of the file that are known to return graphs."""
 
     def __init__(self, outline: Outline, makers: Collection[str]) -> None:
         self._imports, self._makers = outline.imports, makers
@@ -61,7 +62,7 @@ class _Look:
         }
 
     def builds(self, node: FunctionNode) -> bool:
-        """Return whether a function says that it returns a graph, or returns one that it makes."""
+        """Return True if a function is annotated to return a graph, or returns one that it builds."""
         if isinstance(node, ast.AsyncFunctionDef):
             return False
         if node.returns is not None and _GRAPHS.match(self._annotation(node.returns)):
@@ -79,11 +80,11 @@ class _Look:
         return any(self.is_graph(value, held) for value in returned)
 
     def is_graph(self, value: ast.expr, held: Mapping[str, str]) -> bool:
-        """Return whether an expression is a graph, or holds one; `held` says what names hold."""
+        """Return True if an expression is a graph, or holds one; `held` are the kinds of names."""
         return self._kind(value, held) not in ("", "tracer")
 
     def _kind(self, value: ast.expr, held: Mapping[str, str]) -> str:
-        """ "graph", "tracer", or "" for anything else."""
+        """Return "graph", "tracer", or "" for anything else."""
         if isinstance(value, ast.Name):
             return held.get(value.id, "")
         if isinstance(value, ast.IfExp):
@@ -102,7 +103,7 @@ class _Look:
         return self._kind_of_method(value.func, held) if isinstance(value.func, ast.Attribute) else ""
 
     def _kind_of_method(self, method: ast.Attribute, held: Mapping[str, str]) -> str:
-        """Return "graph" where a method of a tracer traces, or one of a graph returns that again; "" for others."""
+        """Return "graph" if a method of a tracer traces, or if one of a graph returns that graph; "" for others."""
         owner = self._kind(method.value, held)
         traced = owner == "tracer" and method.attr == "trace"
         return "graph" if traced or (owner == "graph" and method.attr in _SAME) else ""
@@ -117,7 +118,7 @@ class _Look:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a function, those of its blocks among them, and none of a definition inside it."""
+    """Yield the statements of a function, including those of its blocks, without those of nested definitions."""
     for node in body:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -130,6 +131,6 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 def _requires(node: FunctionNode) -> bool:
     arguments = node.args
     if arguments.vararg or arguments.kwarg:
-        return True  # it hands on what others say
+        return True  # it returns the result of another function
     positional = len(arguments.posonlyargs) + len(arguments.args)
     return positional > len(arguments.defaults) or any(default is None for default in arguments.kw_defaults)

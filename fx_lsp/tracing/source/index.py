@@ -1,4 +1,4 @@
-"""An index of what the top level of a module defines, imports, binds, reads and changes, made once, by name."""
+"""Index the names that the top level of a module defines, imports, binds, reads and changes, once, by name."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from fx_lsp.tracing.source.scopes import (
 from fx_lsp.tracing.source.tensor_code import collect_imports
 
 Numbers: TypeAlias = Mapping[str, Sequence[int]]
-"""Statements by names that they have to do with, each by its place in the module's body, in order.
+"""Statements by their names, each as its index in the module's body, in order.
 
-Those that do not run when the module is imported, or only train, are none of them.
+Statements that do not run on import, or that only train, are left out.
 """
 
 
 class ModuleIndex:
-    """The statements of a module by the names in them. What stands in blocks at the top level counts as theirs."""
+    """Index the statements of a module by their names. Blocks at the top level count as part of it."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
@@ -37,7 +37,7 @@ class ModuleIndex:
 
     @cached_property
     def definitions(self) -> Mapping[str, FunctionNode | ast.ClassDef]:
-        """Return the functions and classes that are statements of the module; of two with a name the last."""
+        """Return the functions and classes that are statements of the module; the last one of each name."""
         return {node.name: node for node in self.body if isinstance(node, DEFINITIONS)}
 
     @cached_property
@@ -52,22 +52,22 @@ class ModuleIndex:
 
     @cached_property
     def imports(self) -> Mapping[str, str]:
-        """Return what the names mean that the module itself imports."""
+        """Return the full names of the module's own imports."""
         return collect_imports(self.body)
 
     @cached_property
     def import_statements(self) -> Sequence[ast.Import | ast.ImportFrom]:
-        """Return every import in the file, those in functions among them."""
+        """Return every import in the file, including those in functions."""
         return [node for node in walk(self.tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
 
     @cached_property
     def all_imports(self) -> Mapping[str, str]:
-        """Return what the names mean that are imported anywhere in the file."""
+        """Return the full names of all imports anywhere in the file."""
         return collect_imports(self.import_statements)
 
     @cached_property
     def origins(self) -> Mapping[str, tuple[str, str, int]]:
-        """Return the module, the name in it ("" for the module itself) and the level of all that the file imports."""
+        """Return the module, the name in it ("" for the module itself) and the level of each imported name."""
         origins: dict[str, tuple[str, str, int]] = {}
         for node in self.import_statements:
             for alias in node.names:
@@ -106,7 +106,9 @@ class ModuleIndex:
         return [n.name for i, n in enumerate(self.body) if isinstance(n, DEFINITIONS) and name in self.loads(i)]
 
     def holders(self, name: str) -> set[str]:
-        """The containers at the top level that hold `name`: `NETS = {"small": Small}`, `@register class Small`."""
+        """Return the containers at the top level that hold `name`: `NETS = {"small": Small}`, `@register class
+        Small`.
+        """
         held: set[str] = set()
         for number, node in enumerate(self.body):
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in self.loads(number):
@@ -131,17 +133,19 @@ class ModuleIndex:
 
     @cached_property
     def changers(self) -> Numbers:
-        """Return the statements that alter the object of a name."""
+        """Return the statements that change the object of a name."""
         return self._numbers(changes_of)
 
     @cached_property
     def method_callers(self) -> Numbers:
-        """Return the statements that make a call for its effect which may alter a name."""
+        """Return the statements that make a call for its effect which may change an object, by its name."""
         return self._numbers(lambda statement: effects_of(statement, self.imports.keys()))
 
     @cached_property
     def module_callers(self) -> Numbers:
-        """The statements that call something of a module for what it does: `flags.DEFINE_integer("width", 64, "")`."""
+        """Return the statements that call a function of a module for its effect: `flags.DEFINE_integer("width", 64,
+        "")`.
+        """
         return self._numbers(lambda node: frozenset({_called_of(node)} & self.imports.keys()))
 
     @cached_property
@@ -151,13 +155,13 @@ class ModuleIndex:
 
     @cached_property
     def alterations(self) -> Mapping[int, frozenset[str]]:
-        """Return what the functions of the module alter when they are called, by the place of each."""
+        """Return the names that the functions of the module change when called, by the index of each function."""
         altered = {number: alterations_of(node) for number, node in enumerate(self.body)}
         return {number: names for number, names in altered.items() if names}
 
     @cached_property
     def registrations(self) -> Numbers:
-        """Return the statements that call a function which alters a name: `register("gelu", nn.GELU)`, `@register`."""
+        """Return the statements that call a function which changes a name: `register("gelu", nn.GELU)`, `@register`."""
         altered: dict[str, set[str]] = {}
         for number, names in self.alterations.items():
             for function in binds_of(self.body[number]):
@@ -178,7 +182,9 @@ class ModuleIndex:
 
 
 def _called_of(node: ast.stmt) -> str:
-    """`flags` for `flags.DEFINE_integer("width", 64, "")`: a call, for what it does, that begins with a name."""
+    """Return `flags` for `flags.DEFINE_integer("width", 64, "")`: a call for its effect whose first argument is a
+    literal.
+    """
     call = node.value if isinstance(node, ast.Expr) else None
     owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
     is_named = isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)

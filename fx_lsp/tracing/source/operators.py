@@ -1,4 +1,4 @@
-"""Which statements register custom operators, and which use them: `torch.ops.mine.scale` names no name of the file."""
+"""Find statements that register or use custom operators: `torch.ops.mine.scale` contains no name of the file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def libraries_of(statements: Iterable[ast.stmt]) -> dict[str, str]:
 
 
 def registered(statement: ast.stmt, libraries: dict[str, str]) -> frozenset[str]:
-    """Return the namespaces in which a statement registers something, each as `mine::`."""
+    """Return the namespaces in which a statement registers operators, each as `mine::`."""
     return frozenset(f"{namespace}::" for namespace in _registered(statement, libraries))
 
 
 def used(statement: ast.stmt) -> frozenset[str]:
-    """Return the namespaces whose operators a statement uses: `torch.ops.mine.scale` is one of `mine::`."""
+    """Return the namespaces whose operators a statement uses: `mine::` for `torch.ops.mine.scale`."""
     nodes = (node for node in walk(statement) if isinstance(node, ast.Attribute))
     return frozenset(f"{node.attr}::" for node in nodes if _last_name(node.value) == "ops")
 

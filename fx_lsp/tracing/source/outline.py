@@ -1,4 +1,4 @@
-"""The definitions of a file by qualified name, before anything is said of what they do. Reads syntax only."""
+"""List the definitions of a file by qualified name, without judging what they do. Reads syntax only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from fx_lsp.tracing.source.tensor_code import dotted, is_stdlib, parameters
 
 @dataclass(frozen=True)
 class Function:
-    """`owner` is the class of a method; `outer` the qualified name of the function around a nested one."""
+    """Describe a function: `owner` is the class of a method; `outer` the qualified name of the function around a nested
+    one.
+    """
 
     node: FunctionNode
     owner: str | None
@@ -25,7 +27,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Class:
-    """A class: `layers` are the attributes that its constructor fills with something built by a class, and by which."""
+    """Describe a class: `layers` maps attributes that its constructor fills with an instance to the instance's
+    class.
+    """
 
     node: ast.ClassDef
     bases: tuple[str, ...]
@@ -35,21 +39,23 @@ class Class:
 
 @dataclass(frozen=True)
 class Partial:
-    """`name = functools.partial(of, …)`: the statement `node` with its call."""
+    """Describe `name = functools.partial(of, …)`: the statement `node` with its call."""
 
     node: ast.stmt
     of: str
     call: ast.Call
 
     def left(self, params: list[ast.arg]) -> list[ast.arg]:
-        """Return those of the parameters of `of` that are still to be given."""
+        """Return the parameters of `of` that are not yet bound."""
         named = {keyword.arg for keyword in self.call.keywords}
         return [param for param in params[len(self.call.args) - 1 :] if param.arg not in named]
 
 
 @dataclass
 class Outline:
-    """What a file defines. `modules` are classes of `nn.Module`s, `excluded` functions that are never targets."""
+    """Hold the definitions of a file. `modules` are classes of `nn.Module`s, `excluded` functions that are never
+    targets.
+    """
 
     imports: Mapping[str, str]
     classes: dict[str, Class] = field(default_factory=dict[str, Class])
@@ -61,14 +67,14 @@ class Outline:
 
     @property
     def uses_torch(self) -> bool:
-        """Return whether the file imports torch."""
+        """Return True if the file imports torch."""
         return any(name.partition(".")[0] == "torch" for name in self.imports.values())
 
     def layers_of(self, function: Function) -> frozenset[str]:
         """Return the attributes of `self` that hold modules, for a method.
 
-        In a module, that is what classes make; elsewhere, what is made by a class of torch, by one of the file that is
-        a module, or by one that is imported by its name, as models are.
+        In a module, these are all instances of classes; elsewhere, those of a class of torch, of a module class of the
+        file, or of a class that is imported by its name, as models are.
         """
         if function.owner is None:
             return frozenset()
@@ -89,7 +95,7 @@ class Outline:
         return {name: frozenset({*names, *self.classes[name].layers}) for name, names in methods.items()}
 
     def forwards(self) -> dict[str, Function]:
-        """Return the `forward` of each module, which is no target by itself."""
+        """Return the `forward` of each module, which is not a separate target."""
         methods = ((f"{name}.forward", name, self.classes[name].forward) for name in self.modules)
         return {name: Function(node, owner, parameters(node, skip_first=True)) for name, owner, node in methods if node}
 
@@ -104,7 +110,7 @@ _NO_FORWARD = re.compile(r"torch\.nn\.(modules\.\w+\.)*(Module|ModuleList|Module
 
 
 def outline_of(index: ModuleIndex) -> Outline:
-    """Return the definitions at the top level of a file, those of its classes, and those inside its functions."""
+    """Return the definitions at the top level of a file, in its classes, and inside its functions."""
     outline = Outline(index.all_imports)
     for node in _statements(index.tree.body):
         if isinstance(node, ast.ClassDef):
@@ -156,7 +162,7 @@ def body_of(node: FunctionNode) -> list[ast.stmt]:
 
 
 def _add_nested(outline: Outline, outer: str, node: FunctionNode) -> None:
-    """The functions inside a function, `outer.inner`, and those inside these."""
+    """Add the functions inside a function, `outer.inner`, and those nested deeper."""
     for inner in _statements(node.body):
         if isinstance(inner, FUNCTIONS):
             name = f"{outer}.{inner.name}"
@@ -167,7 +173,7 @@ def _add_nested(outline: Outline, outer: str, node: FunctionNode) -> None:
 
 
 def _add_partial(outline: Outline, node: ast.stmt) -> None:
-    """Take note of `name = functools.partial(function, …)`."""
+    """Record `name = functools.partial(function, …)`."""
     for name, call in assigned(node):
         if not isinstance(call, ast.Call) or not call.args or not isinstance(first := call.args[0], ast.Name):
             continue
@@ -192,7 +198,7 @@ def _describe_class(node: ast.ClassDef, imports: Mapping[str, str]) -> Class:
 
 
 def _layers(constructor: FunctionNode, imports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Attributes that a constructor fills with something built by a class: `self.up = nn.Linear(dim, dim)`."""
+    """Return the attributes that a constructor fills with an instance of a class: `self.up = nn.Linear(dim, dim)`."""
     for node in walk(*constructor.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             name = dotted(node.value.func, imports)
@@ -246,7 +252,7 @@ def _holds_no_code(class_: Class) -> bool:
 
 
 def _is_autograd_function(class_: Class) -> bool:
-    """Return whether a class is a `torch.autograd.Function`, which runs when its `apply` is called."""
+    """Return True if a class is a `torch.autograd.Function`, which runs when its `apply` is called."""
     bases = {base.replace("torch.autograd.function.", "torch.autograd.") for base in class_.bases}
     return "torch.autograd.Function" in bases
 
@@ -269,7 +275,7 @@ def _add_function(outline: Outline, node: FunctionNode, owner: str | None) -> No
 
 
 def has_skipped_decorator(node: FunctionNode) -> bool:
-    """Return whether a decorator makes something else of a function: a property, a context, a fixture."""
+    """Return True if a decorator turns a function into something else: a property, a context, a fixture."""
     return bool(_decorators(node) & _SKIPPED_DECORATORS)
 
 
@@ -284,7 +290,7 @@ def _is_no_target(node: FunctionNode, params: list[ast.arg], imports: Mapping[st
 
 
 def _is_foreign_kernel(node: FunctionNode, imports: Mapping[str, str]) -> bool:
-    """Return whether another compiler's `jit` decorates the function, so that it is not Python that PyTorch runs."""
+    """Return True if another compiler's `jit` decorates the function, so that PyTorch does not run it as Python."""
     for decorator in node.decorator_list:
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator, imports) or ""
         if name.rpartition(".")[2] in ("jit", "njit") and not name.startswith("torch."):

@@ -1,4 +1,4 @@
-"""Reading Python text that may be broken: one parse, its lines as UTF-8 bytes, and a walk that does not recurse."""
+"""Read Python text that may be broken: one parse, its lines as UTF-8 bytes, and a walk without recursion."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def parse(file: str, text: str) -> ast.Module | Failure:
-    """Return the syntax tree of `text`, or a `Failure` of kind "syntax" that says where it does not parse.
+    """Return the syntax tree of `text`, or a `Failure` of kind "syntax" at the place of the error.
 
-    Commands of IPython are skipped. A text that is longer than people write is not parsed.
+    IPython commands are skipped. A text longer than `MAX_TEXT` is not parsed.
     """
     if len(text) > MAX_TEXT:
         message = f"the file has {len(text):,} characters, and no more than {MAX_TEXT:,} are parsed"
@@ -45,15 +45,15 @@ def parse(file: str, text: str) -> ast.Module | Failure:
 
 
 _COMMAND = re.compile(r"([ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?)[%!].*")
-"""A line that is a command of IPython (`%matplotlib inline`, `!pip install x`), or assigns what one returns."""
+"""A line that is an IPython command (`%matplotlib inline`, `!pip install x`), or assigns the result of one."""
 MAX_COMMANDS = 200
 
 
 @lru_cache(maxsize=8)
 def python_of(text: str) -> str:
-    """Return the text without its commands of IPython, each line where it was; a text without any as it is.
+    """Return the text without its IPython commands, with line numbers kept; a text without any is unchanged.
 
-    A line is a command only if Python's parser stops there: one that begins with `%` may go on with an expression.
+    A line is a command only if Python's parser stops there: a line that begins with `%` may continue an expression.
     """
     lines = split_lines(text)
     if not any(_COMMAND.fullmatch(line) for line in lines):
@@ -76,7 +76,9 @@ def python_of(text: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of `text` without their ends, as Python counts them (`str.splitlines` also splits at form feeds)."""
+    """Return the lines of `text` without their ends, as Python counts them (`str.splitlines` also splits at form
+    feeds).
+    """
     return _NEWLINE.split(text)
 
 
@@ -90,7 +92,7 @@ def walk(*roots: ast.AST) -> Iterator[ast.AST]:
 
 
 def push_children(node: ast.AST, stack: list[ast.AST]) -> None:
-    """Append the direct children of `node` to `stack`, without those that only say "load" or "store"."""
+    """Append the direct children of `node` to `stack`, without the contexts "load" and "store"."""
     for name in node._fields:
         if name == "ctx":
             continue
@@ -102,24 +104,25 @@ def push_children(node: ast.AST, stack: list[ast.AST]) -> None:
 
 
 def start_of(node: ast.stmt) -> tuple[int, int]:
-    """Line and column at which a statement begins, with its decorators."""
+    """Return the line and column at which a statement begins, including its decorators."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.decorator_list:
         return min(node.lineno, node.decorator_list[0].lineno), node.col_offset
     return node.lineno, node.col_offset
 
 
 def end_of(node: ast.stmt) -> tuple[int, int]:
-    """Line and column at which a statement ends."""
+    """Return the line and column at which a statement ends."""
     line, col = node.end_lineno, node.end_col_offset
     assert line is not None and col is not None, "ast.parse sets every end position"
     return line, col
 
 
 def module_name(file: str, text: str | None = None) -> tuple[str, str, str]:
-    """`__name__` and `__package__` of a file, and the directory to import it from: above the outermost `__init__.py`.
+    """Return `__name__` and `__package__` of a file, and the directory to import it from: above the outermost
+    `__init__.py`.
 
-    So many directories as its relative imports go up are packages without one. The name is never `__main__`. Without
-    a `text`, that of the file on disk counts.
+    As many directories as its relative imports go up are packages, even without an `__init__.py`. The name is never
+    `__main__`. Without a `text`, the file on disk is read.
     """
     path = Path(file)
     directory = path.parent

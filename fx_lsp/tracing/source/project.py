@@ -1,12 +1,9 @@
-"""Which project a file is part of, and what that writes down: `[tool.fx-lsp]` in the nearest pyproject.toml.
-
+"""Read the settings of a file's project: `[tool.fx-lsp]` in the nearest pyproject.toml.
     [tool.fx-lsp]
     passes = ["compiler/passes.py::fuse_bias"]
-
     [tool.fx-lsp.inputs]
     "model.py::Block" = "init(dim=64), x=f32[8, 64]"
-
-Targets and passes have paths relative to the pyproject.toml; the value of an input is what a `# fx:` comment would say.
+Targets and passes have paths relative to the pyproject.toml; the value of an input has the syntax of a `# fx:` comment.
 """
 
 from __future__ import annotations
@@ -39,29 +36,31 @@ _ROOT_MARKERS = (PYPROJECT, "setup.py", "setup.cfg", ".git")
 
 @dataclass(frozen=True)
 class Project:
-    """What a project says of one file: inputs by the target's name, and the passes to show on everything, by their ids;
-    `trouble` is why it cannot be read, or ""."""
+    """Hold a project's settings for one file: inputs by the target's name, and the ids of the passes to show on
+    everything; `trouble` is an error in the settings, or "".
+    """
 
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     passes: tuple[str, ...] = ()
     trouble: str = ""
 
     def given(self, name: str) -> tuple[WrittenInputs, ...]:
-        """Return what is written down for the target `name` of the file."""
+        """Return the written inputs of the target `name` of the file."""
         text = self.inputs.get(name)
         return () if text is None else (WrittenInputs(text, "settings", detail=PYPROJECT),)
 
 
 def project_root(file: str, folder: str = "") -> str:
-    """Return the directory of the project that a file is part of: the nearest with a project marker, else the `folder`
-    that a user names, else the one to import the file from."""
+    """Return the directory of a file's project: the nearest with a project marker, else the user's `folder`, else the
+    one to import the file from.
+    """
     return _marked(Path(file).parent) or folder or module_name(file)[2]
 
 
 def import_roots(file: str, index: ModuleIndex, roots: Sequence[str]) -> list[str]:
-    """Return the directories between a file and its project's that have what it imports, which none of `roots` has.
+    """Return the directories between a file and its project's that contain its imports, if none of `roots` does.
 
-    A program that is started elsewhere than it stands, or that changes `sys.path`, imports from there.
+    A program that is started in another directory, or that changes `sys.path`, imports from there.
     """
     outermost = [root for root in (_marked(Path(file).parent), *roots) if root is not None]
     above = [path for path in Path(file).parents if any(path.is_relative_to(root) for root in outermost)]
@@ -74,18 +73,18 @@ def import_roots(file: str, index: ModuleIndex, roots: Sequence[str]) -> list[st
 
 
 def imports_from(index: ModuleIndex, roots: Sequence[str]) -> bool:
-    """Return True if a file imports something that lies in one of `roots`."""
+    """Return True if a file imports a module in one of `roots`."""
     return any(_has_module(Path(root), name) for name in _imported(index) for root in roots)
 
 
 def _imported(index: ModuleIndex) -> list[str]:
-    """Return the dotted names of the modules that a file imports, those in its own package left out."""
+    """Return the dotted names of the modules that a file imports, except relative imports."""
     names = {n.module for n in index.import_statements if isinstance(n, ast.ImportFrom) and n.module and not n.level}
     return sorted(names | {a.name for n in index.import_statements if isinstance(n, ast.Import) for a in n.names})
 
 
 def _has_module(directory: Path, name: str) -> bool:
-    """Return True if a module of a dotted name is in a directory, or a package with sources in it."""
+    """Return True if a directory has a module of a dotted name, or a package with sources."""
     path = directory.joinpath(*name.split("."))
     try:
         return path.with_name(f"{path.name}.py").is_file() or (path.is_dir() and any(path.glob("*.py")))
@@ -94,7 +93,9 @@ def _has_module(directory: Path, name: str) -> bool:
 
 
 def read_project(file: str) -> Project:
-    """Return what the nearest pyproject.toml above `file` says; read it again only if its time or size has changed."""
+    """Return the settings in the nearest pyproject.toml above `file`; it is read again only if its time or size has
+    changed.
+    """
     for directory in Path(file).parents:
         path = directory / PYPROJECT
         try:
@@ -109,7 +110,7 @@ def read_project(file: str) -> Project:
 
 
 def concerns(changed: Collection[str], file: str) -> bool:
-    """Return whether one of the files that have changed is a pyproject.toml above `file`."""
+    """Return True if one of the changed files is a pyproject.toml above `file`."""
     return any(path.name == PYPROJECT and path.parent in Path(file).parents for path in map(Path, changed))
 
 
@@ -125,7 +126,7 @@ _Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]
 
 @lru_cache(maxsize=64)
 def _read(path: str, mtime_ns: int, size: int) -> _Read:
-    """Return the inputs as (path, name, text), the ids of the passes, and what is wrong with the file as a whole."""
+    """Return the inputs as (path, name, text), the ids of the passes, and an error of the file as a whole."""
     try:
         table: Any = tomllib.loads(files.read_text(path))
         for key in ("tool", "fx-lsp"):
@@ -142,7 +143,7 @@ def _read(path: str, mtime_ns: int, size: int) -> _Read:
     entries: list[tuple[str, str, str]] = []
     for key, value in inputs.items():
         where, _, name = key.partition("::")
-        # What is no text is no list of inputs either: the tracer says so, at the target's name.
+        # A value that is not text is not a valid input either: the tracer reports it at the target's name.
         text = value if isinstance(value, str) else repr(value)
         entries.append((os.path.normpath(where).replace(os.sep, "/"), name, text))
     passes = tuple(os.path.normpath(Path(path).parent / item) for item in items)

@@ -1,4 +1,4 @@
-"""Which module-level names a top-level statement reads, binds and changes, by Python's scoping rules."""
+"""Find the module-level names that a top-level statement reads, binds and changes, by Python's scoping rules."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from fx_lsp.tracing.source.parsing import push_children, walk
 
 
 def loads_of(statement: ast.stmt) -> frozenset[str]:
-    """Module-level names that the statement, or any function in it, may read."""
+    """Return the module-level names that the statement, or any function in it, may read."""
     return frozenset(name for scope in _scopes(statement) for name in scope.loads if scope.is_global(name))
 
 
 def binds_of(statement: ast.stmt) -> frozenset[str]:
-    """Module-level names that the statement binds when it runs."""
+    """Return the module-level names that the statement binds when it runs."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return frozenset({statement.name})
     return frozenset(_scopes(statement)[0].bound)
 
 
 def changes_of(statement: ast.stmt) -> frozenset[str]:
-    """Names whose object the statement alters without binding it: `NAME.attr = …`, `NAME[k] = …`, `@NAME.register`."""
+    """Return the names whose object the statement changes without binding it: `NAME.attr = …`, `NAME[k] = …`,
+    `@NAME.register`.
+    """
     return frozenset(_changed(statement))
 
 
 def effects_of(statement: ast.stmt, imported: Collection[str]) -> frozenset[str]:
-    """Return the names whose objects a statement may alter with a call that it makes for its effect.
+    """Return the names whose objects a statement may change with a call that it makes for its effect.
 
-    `NAME.eval()`, `nn.init.zeros_(NAME.weight)`; of functions that are called by a name, with those `imported`.
+    For example `NAME.eval()`, `nn.init.zeros_(NAME.weight)`. Functions called by a plain name count if they are
+    `imported`.
     """
     names: set[str] = set()
     for node in _own_statements(statement):
@@ -42,7 +45,9 @@ def effects_of(statement: ast.stmt, imported: Collection[str]) -> frozenset[str]
 
 
 def alterations_of(definition: ast.stmt) -> frozenset[str]:
-    """Module-level names whose object a call of the function alters: `def register(key, f): LAYERS[key] = f`."""
+    """Return the module-level names whose object a call of the function changes: `def register(key, f): LAYERS[key] =
+    f`.
+    """
     altered: set[str] = set()
     for node in walk(definition) if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
         if isinstance(node, ast.Global):
@@ -53,7 +58,7 @@ def alterations_of(definition: ast.stmt) -> frozenset[str]:
 
 
 def calls_of(statement: ast.stmt) -> frozenset[str]:
-    """Names that the statement calls for what the call does: `NAME(…)` on its own, `@NAME`, `@NAME(…)`."""
+    """Return the names that the statement calls for their effect: `NAME(…)` on its own, `@NAME`, `@NAME(…)`."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         called = [node.func if isinstance(node, ast.Call) else node for node in statement.decorator_list]
     else:
@@ -178,7 +183,7 @@ def _enter(
 
 
 def _global_names(body: list[ast.stmt]) -> Iterator[str]:
-    """Names declared `global` in a function itself, not in functions inside it."""
+    """Return the names declared `global` in a function itself, not in functions inside it."""
     stack: list[ast.AST] = list(body)
     while stack:
         node = stack.pop()
@@ -205,7 +210,7 @@ def _note_binding(node: ast.AST, scope: _Scope) -> None:
 
 
 def _quoted(annotation: ast.expr) -> Iterator[ast.AST]:
-    """Expressions in the strings of an annotation, where they parse."""
+    """Yield the expressions in the strings of an annotation, if they parse."""
     stack: list[ast.AST] = [annotation]
     while stack:
         node = stack.pop()
@@ -223,9 +228,9 @@ def _root(node: ast.expr, last: str) -> bool:
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:
-    """Roots of `NAME.attr = …` and `NAME[k] = …` at module level, and of decorators such as `@NAME.register`.
+    """Yield the roots of `NAME.attr = …` and `NAME[k] = …` at module level, and of decorators such as `@NAME.register`.
 
-    Also what `torch.fx.wrap("NAME")` names.
+    Also yields the names in `torch.fx.wrap("NAME")`.
     """
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         for decorator in statement.decorator_list:

@@ -1,4 +1,4 @@
-"""Find what can be traced in a file: functions, methods and `nn.Module` classes. Reads syntax only, runs nothing."""
+"""Find the targets in a file: functions, methods and `nn.Module` classes. Reads syntax only, runs nothing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fx_lsp.tracing.source.tensor_code import Look, is_number, look_at, receives
 from fx_lsp.tracing.source.torch_values import TorchValues
 
 MAX_SUGGESTIONS = 8
-"""How many names are suggested in place of one that is no target."""
+"""The most names that are suggested in place of an unknown target."""
 _WORD = re.compile(rb"[\w\x80-\xff]+")
 _COLLATE = re.compile(r"(^|[._])collate(_|\d|$)[^.]*$|Collat(e|or|ion)\w*\.__call__$")
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The targets of a file in source order; `failure` (kind "syntax") says why there are none.
+    """Hold the targets of a file in source order; `failure` (kind "syntax") explains why there are none.
 
     `steps` are those of kind "step" by their names.
     """
@@ -41,10 +41,10 @@ class Discovery:
 
 
 def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Collection[str] = frozenset()) -> Discovery:
-    """Find the targets in `text`. Pass its `index` when it is parsed already.
+    """Return the targets in `text`. Pass its `index` if it is parsed already.
 
-    `asked` names functions that are targets whatever they look like. A guess that is wrong runs somebody's script, so
-    that other functions which look like programs are left out.
+    `asked` names functions that are targets by request. A wrong guess runs somebody's script, so other functions that
+    look like programs are left out.
     """
     if index is None:
         parsed = parse(file, text)
@@ -72,7 +72,7 @@ def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Coll
 
 
 def names_like(name: str, names: Sequence[str]) -> str:
-    """Return a sentence that suggests names of targets in place of one that is none: the closest first."""
+    """Return a sentence that suggests names of targets in place of an unknown one: the closest first."""
     inside = [other for other in names if other.startswith(f"{name}.") or name.startswith(f"{other}.")]
     close = [*inside, *get_close_matches(name, names, MAX_SUGGESTIONS, 0.5)]
     ordered = list(dict.fromkeys([*close, *names]))
@@ -84,7 +84,7 @@ def names_like(name: str, names: Sequence[str]) -> str:
 
 
 def stages_like(name: str, names: Sequence[str]) -> str:
-    """Return a text that suggests names of stages in place of one that is none: the closest, then all, in lines."""
+    """Return a text that suggests names of stages in place of an unknown one: the closest, then all, in lines."""
     close = get_close_matches(name, names, 3, 0.5)
     first = f"Did you mean {' or '.join(f'`{other}`' for other in close)}? " if close else ""
     lines = textwrap.wrap(", ".join(names) or "none", 100, break_long_words=False, break_on_hyphens=False)
@@ -117,7 +117,7 @@ def _targets(
 
 
 def _asked_for(outline: Outline, lines: list[str]) -> set[str]:
-    """Functions with a `# fx:` comment: what they look like does not matter, their author wants them traced."""
+    """Return the functions with a `# fx:` comment, whose author wants them traced."""
     marked = [number for number, line in enumerate(lines, 1) if FX_COMMENT.search(line)]
     asked: set[str] = set()
     places = {name: (function.node, function.node.body[0].lineno) for name, function in outline.functions.items()}
@@ -153,7 +153,7 @@ def _looks(outline: Outline, tree: ast.Module) -> dict[str, Look]:
 
 
 def _values_around(function: Function, outline: Outline, values: TorchValues) -> TorchValues:
-    """Return the values from torch that a function sees by name, those of the functions around it among them."""
+    """Return the values from torch that a function can refer to, including those of the functions around it."""
     outer = {**outline.forwards(), **outline.functions}.get(function.outer or "")
     if outer is None:
         return values
@@ -183,7 +183,7 @@ def _with_callers(
     looks: Mapping[str, Look],
     joins: Callable[[str, set[str]], bool] = lambda name, reached: True,
 ) -> set[str]:
-    """Return `start` with those of `names` that call one of what is reached so far, and join it."""
+    """Return `start` with those of `names` that call a reached function and satisfy `joins`."""
     callers: dict[str, list[str]] = {}
     for name in names:
         for callee in _callees(name, outline, looks):
@@ -198,13 +198,13 @@ def _with_callers(
 
 
 def _evident(outline: Outline, looks: Mapping[str, Look], accepted: Collection[str]) -> set[str]:
-    """Return those of the accepted functions that evidently handle tensors, or call one that does."""
+    """Return the accepted functions that evidently handle tensors, or call one that does."""
     evident = {name for name in accepted if looks[name].evident}
     return _with_callers(evident, accepted, outline, looks)
 
 
 def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> set[str]:
-    """Return what looks like a program, takes images or makes batches for one, is inside of such, or calls one."""
+    """Return the functions that look like programs, take images or make batches, are inside of such, or call one."""
     programs = {name for name, look in looks.items() if look.program} | _collating(outline, tree)
     for name, function in outline.functions.items():
         if function.outer in programs:
@@ -213,7 +213,7 @@ def _programs(outline: Outline, tree: ast.Module, looks: Mapping[str, Look]) -> 
 
 
 def _collating(outline: Outline, tree: ast.Module) -> set[str]:
-    """Return the functions that make a batch of samples, as a `DataLoader` wants them: by name, or given to one."""
+    """Return the functions that collate samples for a `DataLoader`: by name, or passed to one."""
     passed = {
         keyword.value.id
         for node in walk(tree)
@@ -262,7 +262,9 @@ def _script_target(file: str, driver: ast.stmt) -> Target:
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:
-    """Return the identifier after `def` or `class`, which may stand on a continuation line, or what is assigned."""
+    """Return the span of the identifier after `def` or `class`, which may be on a continuation line, or of the assigned
+    name.
+    """
     col = node.col_offset
     for line in range(node.lineno, min(node.lineno + 3, len(lines) + 1)):
         for word in _WORD.finditer(lines[line - 1].encode("utf-8", "surrogatepass"), col):

@@ -1,4 +1,4 @@
-"""Does a function look like tensor code, or like a program that must not be run on a guess? Decided on syntax alone."""
+"""Decide by syntax alone whether a function looks like tensor code, or like a program that must not run on a guess."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _TENSOR_WORD = re.compile(r"\b\w*Tensor\b")
 _TENSOR_NAMESPACES = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.ops")
 _NOT_ON_TENSORS = re.compile(r"torch\.(load|save|compile|device|manual_seed|seed|no_grad|(set|get|is|use)_\w+)$")
 _CONVERTS = re.compile(r"torch\.(tensor|as_tensor|asarray|from_numpy|frombuffer)$")
-"""What makes a tensor of something that may be none."""
+"""Functions that convert other values to a tensor."""
 _OF_ARRAYS = re.compile(r"torch\.(from_numpy|frombuffer)$|numpy\.")
-"""What takes arrays, so that a tensor made with it says nothing of what the function is given."""
+"""Functions that take arrays, so that their result does not show the function to receive tensors."""
 _MAKES = re.compile(r"torch\.(zeros|ones|empty|full|arange|linspace|logspace|eye|rand\w*|\w+_window|tri[lu]_indices)$")
-"""What makes a tensor of sizes and numbers."""
+"""Functions that create a tensor from sizes and numbers."""
 _DTYPE = re.compile(r"torch\.(b?float|int|uint|bool|complex|half|double|long|short)\d*$")
 
 _TENSOR_ATTRIBUTES = frozenset({"mT", "mH", "requires_grad", "is_cuda"})
@@ -44,7 +44,7 @@ ARRAY_METHODS = frozenset({
     "std", "sum", "swapaxes", "transpose", "var", "where",
 })
 # fmt: on
-"""Those of them that arrays, tables and the like have, too."""
+"""Methods of tensors that arrays, tables and the like also have."""
 
 _PROGRAM_PARAMETERS = re.compile(
     r"(^|_)(optim|optimizer|(data)?loader|dataset|scheduler|tokenizer|logger|writer|argv|args|path|dir|directory|file"
@@ -62,11 +62,11 @@ _HARMLESS_CALLS = re.compile(r"os\.(getenv|environ|path|cpu_count)\b")
 
 @dataclass(frozen=True)
 class Look:
-    """What a function's text says: `tensors` it handles tensors, `program` it must not be run on a guess.
+    """Hold the classification of a function: `tensors` if it handles tensors, `program` if it must not run on a guess.
 
-    `foreign`: all that it has to be given is no tensor, but arrays, text and the like. `evident`: it does what is done
-    with tensors alone, not with arrays and numbers as well.
-    `calls` are the plain names it calls, `self_calls` the methods of its own instance; both lead to further looks.
+    `foreign` is True if all its required arguments are arrays, text and other non-tensors. `evident` is True if it has
+    uses that only tensors have, not arrays and numbers. `calls` are the plain names it calls, `self_calls` the methods
+    of its own instance; both lead to further functions.
     """
 
     tensors: bool
@@ -86,7 +86,9 @@ def parameters(function: FunctionNode, skip_first: bool) -> list[ast.arg]:
 
 
 def dotted(node: ast.AST, imports: Mapping[str, str]) -> str | None:
-    """`torch.nn.Linear` for the expression `nn.Linear` when `nn` is imported so; None for what is no dotted name."""
+    """Return `torch.nn.Linear` for the expression `nn.Linear` if `nn` is imported so; None if it is not a
+    dotted name.
+    """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -97,7 +99,7 @@ def dotted(node: ast.AST, imports: Mapping[str, str]) -> str | None:
 
 
 def collect_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """Return what each imported name means: `{"F": "torch.nn.functional"}`; relative imports keep their dots."""
+    """Return the full name of each imported name: `{"F": "torch.nn.functional"}`; relative imports keep their dots."""
     imports: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -113,7 +115,7 @@ def collect_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
 
 
 def is_stdlib(name: str) -> bool:
-    """Return whether a dotted name begins in Python's standard library."""
+    """Return True if a dotted name is in Python's standard library."""
     return name.partition(".")[0] in sys.stdlib_module_names
 
 
@@ -126,9 +128,9 @@ def look_at(
     arrays: Collection[str] = (),
     doubtful: Collection[str] = (),
 ) -> Look:
-    """Judge one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch.
+    """Classify one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch.
 
-    `arrays` are parameters that are no tensors; with `doubtful` ones something is done that is done with no tensor.
+    `arrays` are parameters that are not tensors; `doubtful` ones have uses that no tensor has.
     """
     nodes = list(walk(*function.body))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
@@ -155,14 +157,16 @@ def look_at(
 
 
 def _self_calls(calls: Iterable[ast.Call], names: Collection[str]) -> frozenset[str]:
-    """Return the methods of its own instance that a function hands some of `names` to."""
+    """Return the methods of its own instance to which a function passes some of `names`."""
     handing = (call for call in calls if mentions_any([*call.args, *(k.value for k in call.keywords)], names))
     return frozenset(name for call in handing if (name := _self_attribute(call.func)))
 
 
 @dataclass(frozen=True)
 class _Holding:
-    """The names of a function that hold something of its parameters, but for arrays, doubtful ones and numbers."""
+    """Hold the names of a function with values derived from its parameters, without arrays, doubtful ones and
+    numbers.
+    """
 
     parameters: set[str]
     no_arrays: set[str]
@@ -186,13 +190,13 @@ def _holding(
 
 
 def _mentions_tensors(function: FunctionNode, params: list[ast.arg], texts: bool) -> bool:
-    """Return whether annotations say that a function takes tensors or, if it takes no `texts`, that it returns one."""
+    """Return True if annotations show that a function takes tensors or, if it takes no `texts`, that it returns one."""
     takes = any(mentions_tensor(param.annotation) for param in params)
     return takes or (not texts and mentions_tensor(function.returns))
 
 
 def _is_likely(function: FunctionNode, nodes: Sequence[ast.AST], holding: _Holding, imports: Mapping[str, str]) -> bool:
-    """Return whether a function of a file that imports torch does what is done with tensors, and arrays as well."""
+    """Return True if a function of a file that imports torch has uses that tensors and arrays share."""
     if any(is_array_use(node, holding.no_doubtful) for node in nodes):
         return True
     if _uses_tensors(nodes, imports) and any(is_arithmetic(node, holding.no_arrays) for node in nodes):
@@ -214,7 +218,7 @@ def _is_program(
 
 
 def receives_parameter(function: FunctionNode, params: list[ast.arg], callees: Collection[str]) -> bool:
-    """Return whether `function` passes something made of its parameters to one of the functions named `callees`."""
+    """Return True if `function` passes a value derived from its parameters to one of the functions named `callees`."""
     nodes = list(walk(*function.body))
     derived = derived_from(nodes, {param.arg for param in params})
     return any(
@@ -227,7 +231,7 @@ def receives_parameter(function: FunctionNode, params: list[ast.arg], callees: C
 
 
 def _modules_among(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> set[str]:
-    """Names that the code itself takes for modules: `isinstance(module, nn.Linear)`."""
+    """Return the names that the code itself checks to be modules: `isinstance(module, nn.Linear)`."""
     return {
         node.args[0].id
         for node in nodes
@@ -264,7 +268,7 @@ _NUMBERS = frozenset({"int", "float", "bool", "str", "complex", "None"})
 
 
 def is_number(annotation: ast.expr | None) -> bool:
-    """Return whether an annotation says that a value is a number, a string or None."""
+    """Return True if an annotation is a number, a string or None."""
     text = annotation.value if isinstance(annotation, ast.Constant) else annotation
     name = text.id if isinstance(text, ast.Name) else str(text)
     return name in _NUMBERS if annotation is not None else False
@@ -274,7 +278,7 @@ _TEXTS = frozenset({"str", "List", "list", "Sequence", "Iterable", "Tuple", "tup
 
 
 def is_text(annotation: ast.expr | None) -> bool:
-    """Return True if an annotation says that a value is text, or several: `str | list[str]`."""
+    """Return True if an annotation is text, or several: `str | list[str]`."""
     words = {n.id for n in walk(annotation) if isinstance(n, ast.Name)} if annotation is not None else set[str]()
     return "str" in words and words <= _TEXTS
 
@@ -358,13 +362,13 @@ def _is_tensor_call(
 
 
 def _makes_tensor(call: ast.Call, imports: Mapping[str, str], derived: Collection[str]) -> bool:
-    """Return True if a call makes a tensor of sizes: `torch.arange(n)`."""
+    """Return True if a call creates a tensor from sizes: `torch.arange(n)`."""
     name = dotted(call.func, imports) or ""
     return bool(_MAKES.match(name)) and mentions_any([*call.args, *(k.value for k in call.keywords)], derived)
 
 
 def is_tensor_function(name: str) -> bool:
-    """Return whether a dotted name is that of a function of torch on tensors."""
+    """Return True if a dotted name is a function of torch on tensors."""
     namespace, _, function = name.rpartition(".")
     if namespace.startswith("torch.distributions"):
         return True
@@ -381,11 +385,11 @@ def is_tensor_method(name: str) -> bool:
 
 
 USES = (ast.Attribute, ast.BinOp, ast.Call, ast.Subscript)
-"""The nodes that `is_tensor_use` and `is_array_use` may be about."""
+"""The nodes that `is_tensor_use` and `is_array_use` may classify."""
 
 
 def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
-    """Return True if an expression does with one of the names `derived` what is done with tensors alone."""
+    """Return True if an expression uses one of the names `derived` as only tensors are used."""
     if isinstance(node, ast.Attribute) and node.attr in _TENSOR_ATTRIBUTES:
         return isinstance(node.value, ast.Name) and node.value.id in derived
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -400,7 +404,7 @@ def is_tensor_use(node: ast.AST, derived: Collection[str]) -> bool:
 
 
 def is_array_use(node: ast.AST, derived: Collection[str]) -> bool:
-    """Return True if an expression does with one of the names `derived` what is done with tensors and arrays."""
+    """Return True if an expression uses one of the names `derived` as both tensors and arrays are used."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return mentions_any([node.left, node.right], derived)
     if isinstance(node, ast.Attribute) and node.attr in _ARRAY_ATTRIBUTES:
@@ -423,7 +427,7 @@ def _mentions_torch(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> boo
 
 
 def _uses_tensors(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
-    """Return True if functions of torch on tensors are called, or its dtypes named."""
+    """Return True if the nodes call functions of torch on tensors, or name its dtypes."""
     for node in nodes:
         name = dotted(node.func if isinstance(node, ast.Call) else node, imports) or ""
         if _DTYPE.match(name) or (isinstance(node, ast.Call) and is_tensor_function(name)):
@@ -432,7 +436,9 @@ def _uses_tensors(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> bool:
 
 
 def is_arithmetic(node: ast.AST, derived: Collection[str]) -> bool:
-    """Tell whether an expression calculates with one of the names `derived`; text and paths are not calculated with."""
+    """Return True if an expression calculates with one of the names `derived`; text and paths are not
+    calculated with.
+    """
     if not isinstance(node, (ast.BinOp, ast.AugAssign)) or isinstance(node.op, (ast.FloorDiv, ast.Mod)):
         return False
     sides = list(ast.iter_child_nodes(node))

@@ -1,6 +1,7 @@
-"""Values that come from torch: modules that a file builds, functions that a transformation returns.
+"""Track values that come from torch: modules that a file builds, functions that a transformation returns.
 
-Reads syntax only."""
+Reads syntax only.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from fx_lsp.tracing.source.parsing import push_children, walk
 from fx_lsp.tracing.source.tensor_code import derived_from, dotted, is_tensor_method, mentions_any
 
 _OF_FUNCTIONS = ("torch.func", "torch.autograd", "torch.autograd.functional", "torch.utils.checkpoint")
-"""The namespaces whose functions are passed functions and tensors: `jvp(f, (x,), (v,))`."""
+"""The namespaces whose functions take functions and tensors: `jvp(f, (x,), (v,))`."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)
 class TorchValues:
-    """The names that hold values from torch in a scope of a file.
+    """Hold the names with values from torch in a scope of a file.
 
-    `modules` are the classes of the file that are modules, with the names of their methods and layers; `functions` are
-    its functions, `bound` the names that the scope and those around it bind, which hide an import of the same name.
+    `modules` are the module classes of the file, with the names of their methods and layers; `functions` are its
+    functions, `bound` the names that the scope and its outer scopes bind, which hide an import of the same name.
     """
 
     imports: Mapping[str, str]
@@ -33,7 +34,7 @@ class TorchValues:
     entered: frozenset[str] = field(default=frozenset())
 
     def inside(self, body: Iterable[ast.stmt], parameters: Collection[str] = ()) -> TorchValues:
-        """Return the values in a scope with this body, in this one; `parameters` hide the names around it."""
+        """Return the values in a nested scope with this body; `parameters` hide the outer names."""
         nodes = list(_own_nodes(body))
         bindings = sorted(((n.lineno, n) for n in nodes if isinstance(n, _BINDING)), key=lambda pair: pair[0])
         stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {*parameters}
@@ -61,8 +62,9 @@ class TorchValues:
         return isinstance(node, _COMPREHENSIONS) and self.has(node.elt)
 
     def applied_in(self, function: FunctionNode, names: Collection[str]) -> bool:
-        """Return True if a function passes something of its parameters `names` to a value from torch, and uses what
-        that returns."""
+        """Return True if a function passes a value derived from its parameters `names` to a value from torch, and uses
+        the result.
+        """
         parameters = {node.arg for node in walk(function.args) if isinstance(node, ast.arg)}
         scope = self.inside(function.body, parameters)
         nodes = list(walk(*function.body))
@@ -77,7 +79,7 @@ class TorchValues:
         )
 
     def _may_compute(self, called: ast.expr) -> bool:
-        """Return True if a call of `called` may compute with tensors: it is what torch returned, or takes functions."""
+        """Return True if a call of `called` may compute with tensors: torch returned it, or it takes functions."""
         if self._is_imported(called):
             namespace, _, name = (dotted(called, self.imports) or "").rpartition(".")
             return namespace in _OF_FUNCTIONS and name[:1].islower()
@@ -110,7 +112,7 @@ _BINDING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.With)
 
 
 def _bound_values(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets that a node binds, each with the value that it holds, or holds a part of."""
+    """Yield the targets that a node binds, each with its value, or with the value that it is a part of."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _pairs(target, node.value)
@@ -123,7 +125,7 @@ def _bound_values(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterable[tuple[ast.expr, ast.expr]]:
-    """Return the variables of `a, b = x, y` with what each is assigned, or the whole."""
+    """Return the variables of `a, b = x, y` with the value of each, or the whole."""
     match target, value:
         case ast.Tuple(targets), ast.Tuple(values) if len(targets) == len(values):
             return zip(targets, values, strict=True)

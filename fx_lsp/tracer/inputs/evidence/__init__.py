@@ -1,1 +1,1 @@
-"""Gather evidence about the inputs of a target from its code and from the program."""
+"""Collect evidence on the inputs of a target from its code and from the program."""

@@ -1,4 +1,4 @@
-"""Read a function's body for facts about its parameters: ranks, dtypes, and what is no tensor."""
+"""Read a function's body for facts on its parameters: ranks, dtypes, and non-tensors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Of: TypeAlias = "Callable[[ast.expr], Facts | None]"
-"""Finds the facts of the parameter that an expression is."""
+"""Returns the facts of the parameter that an expression refers to, or None."""
 _Named: TypeAlias = "Callable[[str, int], Facts | None]"
-"""Finds the facts of the parameter that a name means on a line."""
+"""Returns the facts of the parameter that a name means on a line, or None."""
 
 
 def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
-    """Facts by parameter name; variables that only rename a parameter are not followed."""
+    """Return facts by parameter name; variables that only rename a parameter are not followed."""
     if function is None:
         return {}
     arguments = function.args
@@ -54,8 +54,10 @@ def body_facts(function: FunctionNode | None) -> dict[str, Facts]:
 
 
 def _item_taken(node: ast.Assign, facts: Mapping[str, Facts]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield `starts`, `start` of `start = starts[i]`, where `i` is no parameter, or a number, and `edges` with each of
-    `rows` and `columns` of `rows, columns = edges` and of `rows, columns = edges[0], edges[1]`."""
+    """Yield pairs of a sequence and its element: `starts`, `start` for `start = starts[i]`, unless `i` is a parameter
+    or a number, and `edges` with each of `rows` and `columns` for `rows, columns = edges` and `rows, columns =
+    edges[0], edges[1]`.
+    """
     match node:
         case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
             pairs = list(zip(values, targets, strict=False))
@@ -75,10 +77,10 @@ def _item_taken(node: ast.Assign, facts: Mapping[str, Facts]) -> Iterator[tuple[
 
 
 def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, Facts]:
-    """Return what is known of the elements of parameters, by the variables that loops over them bind.
+    """Return the facts on elements of parameters, by the variables that are bound to them.
 
-    So is it in `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs, targets)`, in
-    `start = starts[i]`, and in `rows, columns = edges`.
+    These are bound by `for target in targets`, `for i, target in enumerate(targets)`, `for x, target in zip(xs,
+    targets)`, by `start = starts[i]`, and by `rows, columns = edges`.
     """
     elements: dict[str, Facts] = {}
     for node in ast.walk(function):
@@ -95,7 +97,7 @@ def _elements(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, F
 
 
 def _visit_items_by_number(function: FunctionNode, of: _Of) -> None:
-    """Take in `widths[i]` where a loop counts `i`: there are several."""
+    """Record that `widths[i]`, with a loop counter `i`, shows `widths` to have several items."""
     loops = (node for node in ast.walk(function) if isinstance(node, (ast.For, ast.comprehension)))
     counters = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
     for node in ast.walk(function) if counters else ():
@@ -108,7 +110,7 @@ def _visit_items_by_number(function: FunctionNode, of: _Of) -> None:
 
 
 def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
-    """Facts by parameter of a class's constructor, also those that methods show of `self.name = name`."""
+    """Return facts by parameter of a class's constructor, including those that methods show of `self.name = name`."""
     methods = [n for n in definition.body if isinstance(n, FUNCTIONS)] if definition is not None else []
     constructor = next((m for m in methods if m.name == "__init__"), None)
     facts = body_facts(constructor)
@@ -127,15 +129,14 @@ def constructor_facts(definition: ast.ClassDef | None) -> dict[str, Facts]:
 
 
 def _kept_by_objects(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, str]:
-    """Return the parameter that each attribute keeps which a function assigns: `self.name = name`, as it is or in a
-    container of modules."""
+    """Return the parameter that each attribute stores: `self.name = name`, directly or in a container of modules."""
     assigned = (n for n in ast.walk(function) if isinstance(n, ast.Assign))
     pairs = ((t, _held_name(n.value)) for n in assigned for t in n.targets)
     return {ast.unparse(t): name for t, name in pairs if isinstance(t, ast.Attribute) and name in facts}
 
 
 def _held_name(expression: ast.expr) -> str:
-    """Return the name of what an expression is or contains: `layers` of `nn.ModuleList(layers) if layers else None`."""
+    """Return the name of the stored or contained object: `layers` of `nn.ModuleList(layers) if layers else None`."""
     if isinstance(expression, ast.IfExp):
         return _held_name(expression.body)
     held = held_by(expression) if isinstance(expression, ast.Call) else [expression]
@@ -143,7 +144,9 @@ def _held_name(expression: ast.expr) -> str:
 
 
 def _held_by_variables(method: FunctionNode, kept: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameter that each variable of a method holds that is bound once, to an attribute that keeps it."""
+    """Return the parameter of each variable of a method that is bound once, to an attribute that stores the
+    parameter.
+    """
     stored = [n.id for n in ast.walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     bound = (n for n in ast.walk(method) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Attribute))
     pairs = ((target.id, ast.unparse(n.value)) for n in bound for target in n.targets if isinstance(target, ast.Name))
@@ -153,9 +156,10 @@ def _held_by_variables(method: FunctionNode, kept: Mapping[str, str]) -> dict[st
 def methods_that_set(
     definition: ast.ClassDef, target: str, missing: str, instance: Any
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the methods of a class that assign what a `target` reads of its object, the most of it first, and what.
+    """Yield the methods of a class that assign attributes that `target` reads of its object, the most attributes first,
+    with those.
 
-    That is what is `missing`, or where nothing is, what a constructor has left at a plain value.
+    The attributes are the `missing` one, or without one, those that the constructor leaves at a plain value.
     """
     methods = {node.name: node for node in definition.body if isinstance(node, FUNCTIONS)}
     read = _own_attributes(methods[target], ast.Load) if target in methods else set[str]()
@@ -168,7 +172,7 @@ def methods_that_set(
 
 
 MAX_SETTERS = 2
-"""The most methods that are tried for the state which another reads."""
+"""The most methods that are tried to set the state that another one reads."""
 _PLAIN = (type(None), bool, int, float, list, dict)
 
 
@@ -179,9 +183,9 @@ def _own_attributes(method: FunctionNode, context: type[ast.expr_context]) -> se
 
 
 def lend_facts(tree: ast.Module, facts: dict[str, Facts], methods: bool) -> None:
-    """Likely ranks of parameters that are only handed on, from those of the same name elsewhere in the file.
+    """Add likely ranks of parameters that are only passed on, from equally named parameters elsewhere in the file.
 
-    Methods lend to methods and functions to functions; names of up to three letters stand for anything.
+    Methods use those of methods, and functions those of functions; names of up to three letters are too ambiguous.
     """
     poor = {n for n, f in facts.items() if len(n) > 3 and f.rank is None and f.shape is None}
     for function in _definitions(tree.body) if poor else ():
@@ -204,7 +208,7 @@ def _demand(facts: Facts, demand: Requirement) -> None:
 
 
 def rebound_lines(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[str, int]:
-    """The first line on which each parameter is assigned anew: what follows says nothing of the argument."""
+    """Return the first line on which each parameter is rebound: later uses say nothing about the argument."""
     same = {target for node in ast.walk(function) if isinstance(node, ast.Assign) for target in _still_shaped(node)}
     lines: dict[str, int] = {}
     for node in ast.walk(function):
@@ -214,7 +218,7 @@ def rebound_lines(function: FunctionNode, facts: Mapping[str, Facts]) -> dict[st
 
 
 def _still_shaped(assignment: ast.Assign) -> Iterator[ast.AST]:
-    """The targets that are given what has their own shape: `x = x.float()`, `q, k = q.contiguous(), k.contiguous()`."""
+    """Yield the targets whose value has their own shape: `x = x.float()`, `q, k = q.contiguous(), k.contiguous()`."""
     for target in assignment.targets:
         both = isinstance(target, ast.Tuple) and isinstance(assignment.value, ast.Tuple)
         targets = target.elts if both and isinstance(target, ast.Tuple) else [target]
@@ -225,7 +229,7 @@ def _still_shaped(assignment: ast.Assign) -> Iterator[ast.AST]:
 
 
 def shaped_like(expression: ast.expr) -> str:
-    """Return the name of the variable whose shape an expression has, as `x` of `Variable(x.float())`, or ""."""
+    """Return the name of the variable whose shape an expression has: `x` for `Variable(x.float())`; "" without one."""
     while isinstance(expression, ast.Call):
         called = expression.func
         if expression.args and ast.unparse(called).rpartition(".")[2] == "Variable":
@@ -259,7 +263,7 @@ def _by_name(
 
 
 def _by_attribute(facts: Mapping[str, Facts], kept: Mapping[str, str]) -> tuple[_Of, _Named]:
-    """Return a lookup of the facts of a parameter by an expression that keeps it: `self.blocks`."""
+    """Return a lookup of the facts of a parameter by an attribute that stores it: `self.blocks`."""
 
     def of(expression: ast.expr) -> Facts | None:
         return _kept(expression, facts, kept) or _part(expression, of)
@@ -268,9 +272,9 @@ def _by_attribute(facts: Mapping[str, Facts], kept: Mapping[str, str]) -> tuple[
 
 
 def _masks(function: FunctionNode) -> Set[ast.AST]:
-    """Return the comparisons whose truth decides nothing: `x[keep > 0.5]` selects elements, `if keep > 0.5` does not.
+    """Return the comparisons that are masks: `x[keep > 0.5]` selects elements, `if keep > 0.5` does not.
 
-    What a variable holds decides where the variable does.
+    A comparison in a variable decides if the variable does.
     """
     compared = {node for node in ast.walk(function) if isinstance(node, ast.Compare) and not _compares_words(node)}
     deciding = [test for node in ast.walk(function) for test in _tests(node)]
@@ -281,7 +285,7 @@ def _masks(function: FunctionNode) -> Set[ast.AST]:
 
 
 def _tests(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions of which a node takes the truth."""
+    """Yield the expressions whose truth a node tests."""
     match node:
         case ast.If() | ast.IfExp() | ast.While() | ast.Assert():
             yield node.test
@@ -296,14 +300,14 @@ def _tests(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _compares_words(node: ast.Compare) -> bool:
-    """Return True if something is compared with a word, None, True or False, or looked for in several things."""
+    """Return True if a value is compared with a word, None, True or False, or searched for in several values."""
     constants = (side.value for side in (node.left, *node.comparators) if isinstance(side, ast.Constant))
     is_membership = any(isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot) for operator in node.ops)
     return is_membership or any(type(constant) not in (int, float) for constant in constants)
 
 
 def _visit(node: ast.AST, of: _Of, named: _Named, masks: Set[ast.AST] = frozenset()) -> None:
-    """Take in what one node shows."""
+    """Record the facts that one node shows."""
     visit_loop(node, of)
     match node:
         case ast.Assert():
@@ -333,7 +337,7 @@ def _visit(node: ast.AST, of: _Of, named: _Named, masks: Set[ast.AST] = frozense
 
 
 def _visit_iterated(node: ast.For | ast.comprehension, of: _Of) -> None:
-    """Take in what a loop goes over."""
+    """Record that a loop iterates over a parameter."""
     for whole, _ in gone_over(node):
         _note_use(of(whole), "iterated")
 
@@ -344,7 +348,7 @@ def _note_use(facts: Facts | None, use: Use) -> None:
 
 
 def _visit_unpacking(value: ast.expr, elements: Sequence[ast.expr], of: _Of, named: _Named) -> None:
-    """Take in `b, t, c = x.shape`, `first, second = pair` and `x1, y1 = boxes.unbind(-1)`."""
+    """Record `b, t, c = x.shape`, `first, second = pair` and `x1, y1 = boxes.unbind(-1)`."""
     shaped = shape_of(value)
     subject = named(shaped, value.lineno) if shaped is not None else None
     if isinstance(value, ast.Attribute) and value.attr == "shape":
@@ -366,7 +370,7 @@ def _visit_unpacking(value: ast.expr, elements: Sequence[ast.expr], of: _Of, nam
 
 
 def _visit_branch(node: ast.If | ast.IfExp, named: _Named) -> None:
-    """Take in the rank that a branch is written for."""
+    """Record the rank that a branch is written for."""
     for expected in expected_ranks(node):
         if (facts := named(expected.name, node.lineno)) is not None:
             facts.uses.add("tensor")
@@ -374,7 +378,7 @@ def _visit_branch(node: ast.If | ast.IfExp, named: _Named) -> None:
 
 
 def _visit_comparison(node: ast.Compare, of: _Of) -> None:
-    """Take in what something is compared with."""
+    """Record the values that a parameter is compared with."""
     _visit_membership(node, of)
     facts = of(node.left)
     if facts is None:
@@ -386,7 +390,7 @@ def _visit_comparison(node: ast.Compare, of: _Of) -> None:
 
 
 def _visit_operand(operator: ast.operator, facts: Facts | None, other: ast.expr) -> None:
-    """Take in that something is added to another, multiplied with it or the like."""
+    """Record that a parameter is an operand of an arithmetic operation."""
     if isinstance(operator, ast.MatMult) and facts is not None:
         facts.uses.add("tensor")
         facts.min_rank = max(facts.min_rank, 2)
@@ -398,8 +402,9 @@ def _visit_operand(operator: ast.operator, facts: Facts | None, other: ast.expr)
 
 
 def _stretched_rank(expression: ast.expr) -> int | None:
-    """Return the rank of what is stretched over several dimensions of another tensor: 4 of `scale[t, None, None, None]`
-    and of `scale.view(-1, 1, 1, 1)`."""
+    """Return the rank of an expression that broadcasts over several dimensions: 4 for `scale[t, None, None, None]` and
+    `scale.view(-1, 1, 1, 1)`; None for any other.
+    """
     match expression:
         case ast.Subscript(_, ast.Tuple(parts)) if not any(_is_constant(part, ...) for part in parts):
             stretched: object = None
@@ -418,7 +423,7 @@ def _is_constant(expression: ast.expr, value: object) -> bool:
 
 
 def _kept(expression: ast.expr, facts: Mapping[str, Facts], kept: Mapping[str, str]) -> Facts | None:
-    """Return what is known of the parameter that an attribute or a variable keeps."""
+    """Return the facts on the parameter that an attribute or a variable stores, or None."""
     is_name = isinstance(expression, (ast.Attribute, ast.Name))
     return facts.get(kept.get(ast.unparse(expression), "")) if is_name else None
 
@@ -431,7 +436,7 @@ def _visit_attribute(node: ast.Attribute, owner: Facts | None) -> None:
 
 
 def _visit_assertion(node: ast.Assert, of: Callable[[ast.expr], Facts | None]) -> None:
-    """Take in `assert isinstance(layers, Layers)`, `assert model.learned` and `assert not model.conditional`."""
+    """Record `assert isinstance(layers, Layers)`, `assert model.learned` and `assert not model.conditional`."""
     match node:
         case ast.Assert(ast.Call(ast.Name("isinstance"), [argument, kind])):
             if (asserted := of(argument)) is not None:
@@ -444,7 +449,7 @@ def _visit_assertion(node: ast.Assert, of: Callable[[ast.expr], Facts | None]) -
 
 
 def _visit_membership(node: ast.Compare, of: Callable[[ast.expr], Facts | None]) -> None:
-    """Take in `"mask" in batch`."""
+    """Record `"mask" in batch`."""
     if isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(node.left, ast.Constant):
         whole = of(node.comparators[0])
         if whole is not None and isinstance(node.left.value, str):
@@ -452,7 +457,7 @@ def _visit_membership(node: ast.Compare, of: Callable[[ast.expr], Facts | None])
 
 
 def _part(expression: ast.expr, of: Callable[[ast.expr], Facts | None]) -> Facts | None:
-    """Return what is known of `batch["image"]` and of `batch.image`, where that is no attribute of tensors."""
+    """Return the facts on `batch["image"]` and on `batch.image`, unless that is an attribute of tensors; else None."""
     if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Constant):
         whole, name = of(expression.value), expression.slice.value
         return whole.part(name) if whole is not None and isinstance(name, str) else None
@@ -466,7 +471,7 @@ def _part(expression: ast.expr, of: Callable[[ast.expr], Facts | None]) -> Facts
 
 
 def _unbound(call: ast.Call, facts: Facts | None, count: int) -> None:
-    """Take in `x1, y1, x2, y2 = boxes.unbind(-1)`."""
+    """Record `x1, y1, x2, y2 = boxes.unbind(-1)`."""
     first = next((argument for argument in (*call.args, *(k.value for k in call.keywords))), ast.Constant(0))
     with suppress(ValueError):
         axis = ast.literal_eval(first)
@@ -477,7 +482,7 @@ def _unbound(call: ast.Call, facts: Facts | None, count: int) -> None:
 
 
 def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:
-    """The definition of a class at the top level, or None."""
+    """Return the definition of a class at the top level, or None."""
     return next((n for n in reversed(_definitions(tree.body)) if n.name == name and isinstance(n, ast.ClassDef)), None)
 
 

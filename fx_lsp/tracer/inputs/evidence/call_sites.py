@@ -1,4 +1,6 @@
-"""Observe calls of a target in straight-line code: run what one call needs, and stop where the target is entered."""
+"""Observe calls of a target in straight-line code: run the code that one call needs, and stop at the entry of the
+target.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,15 @@ from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 
 SHARE, KEPT = 0.6, 0.5
-"""The share of the time left that one call site may use, and that of all which is kept for what comes after them."""
+"""The share of the remaining time that one call site may use, and of the whole time that is reserved for later work."""
 
 
 def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[str, Any]) -> Iterator[Offer]:
-    """The arguments at each call site of the request that gets as far as the target; call it inside the fake mode.
+    """Yield the arguments at each call site of the request that reaches the target; call it inside the fake mode.
 
-    Where a site raises before it gets there, it runs once more without what raised. Whatever else it does (it ends the
-    process, writes files, takes too long) it is no offer. What an annotation spells out is tried before what the site
-    has in its place. Where the world of this process has seen a call, that is the only one.
+    If a site raises before the call, it runs again without the statements that raised. A site that fails in another way
+    (it ends the process, writes files, takes too long) yields nothing. A shape in an annotation is tried before the
+    site's value. If the world of this process has seen a call, only that one is used.
     """
     request = task.request
     for offer in task.seen:
@@ -80,7 +82,7 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
 
 
 def _as_stated(offer: Offer, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> Iterator[Offer]:
-    """Yield an offer without the arguments that annotations spell out, where there are any, and the whole of it."""
+    """Yield an offer without the arguments whose shapes are annotated, if any, and the whole offer."""
     rest = {name: plan for name, plan in offer.args.items() if not _is_stated(name, signature, hints, task)}
     if len(rest) < len(offer.args):
         yield replace(offer, args=rest)
@@ -88,7 +90,7 @@ def _as_stated(offer: Offer, signature: inspect.Signature, hints: Mapping[str, A
 
 
 def _key_instead(raised: Offer | BaseException | None, task: Task) -> Mapping[str, str]:
-    """Return a key of a dictionary for a word that it does not have, where that is why a site raised."""
+    """Return a key of a dictionary in place of a word that it lacks, if that is why a site raised."""
     frame, node = next(
         expressions_raising(raised, task.sources) if isinstance(raised, KeyError) else iter(()), (None, None)
     )
@@ -99,18 +101,20 @@ def _key_instead(raised: Offer | BaseException | None, task: Task) -> Mapping[st
 
 
 _UNFOLLOWED: list[str] = []
-"""Calls that could not be followed although they may be right, and why."""
+"""Calls that may be right but could not be followed, and the reasons."""
 
 
 def unfollowed_notes() -> list[str]:
-    """Return a sentence for each call that could not be followed since the last time for want of time or a package."""
+    """Return a sentence for each call that could not be followed since the last call, because of time or a missing
+    package.
+    """
     notes = list(dict.fromkeys(_UNFOLLOWED))
     _UNFOLLOWED.clear()
     return notes
 
 
 def _note_unfollowed(site: CallSite, request: TraceRequest, raised: Sequence[Offer | BaseException | None]) -> None:
-    """Note that a call was not followed, where that is no fault of the program's."""
+    """Record that a call was not followed, unless that is a fault of the program."""
     place = _place(site, request)
     missing = next((e for e in raised if isinstance(e, ModuleNotFoundError) and e.name), None)
     if any(isinstance(error, TimeUp) for error in raised):
@@ -125,12 +129,12 @@ def _place(site: CallSite, request: TraceRequest) -> str:
 
 
 def _time_after(task: Task) -> float:
-    """Return how many seconds have to be left when a call site ends."""
+    """Return how many seconds have to remain when a call site ends."""
     return min(max(task.program_seconds * (1 - SHARE), task.request.seconds * KEPT), task.program_seconds - MIN_SECONDS)
 
 
 def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any], task: Task) -> bool:
-    """Tell whether the annotation of a parameter says its shape."""
+    """Return True if the annotation of a parameter states its shape."""
     parameter = signature.parameters.get(name)
     if parameter is None or name not in hints:
         return False
@@ -147,7 +151,9 @@ def _seen_at(
     is_tolerant: bool = False,
     instead: Mapping[str, str] | None = None,
 ) -> Offer | BaseException | None:
-    """Return what a site gives the target; what it raised where it does not get there. `instead` as in `started_as`."""
+    """Return the arguments that a site passes to the target, or the exception that prevented it. `instead` is as in
+    `started_as`.
+    """
     own = site.file == request.file
     watch: Watcher | None = None
     line, absences = CommandLine(), Absences()
@@ -161,7 +167,7 @@ def _seen_at(
         target = None if own else target_module(request, site, mode, is_tolerant=is_tolerant)
         if target is not None:
             stack.enter_context(project_anew(request, (request.module, site.imported)))
-            if site.module and site.package:  # which may import more of the site's file than runs of it
+            if site.module and site.package:  # which may import more of the site's file than it runs
                 import_package(site.package)
         module = site_module(request, site)
         vars(module).update(namespace)
@@ -188,7 +194,7 @@ def _seen_at(
 
 @contextmanager
 def _kept(raised: list[BaseException]) -> Generator[None, None, None]:
-    """Keep what is raised inside, of whatever kind."""
+    """Catch every exception raised inside, of any kind."""
     try:
         yield
     except BaseException as error:
@@ -196,7 +202,7 @@ def _kept(raised: list[BaseException]) -> Generator[None, None, None]:
 
 
 def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tolerant: bool) -> Offer:
-    """Return an offer without what is absent; it is a guess where the way to it was not complete."""
+    """Return an offer without absent values; it is a guess if the code before the call was incomplete."""
     args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
     if not is_tolerant:
         return replace(offer, args=args, guessed=bool(line.invented), unset=bool(line.unset))
@@ -208,19 +214,19 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
 
 
 def is_absent(plan: Plan) -> bool:
-    """Return True for what is absent, and for a list that has something absent in it: how long it is says nothing."""
+    """Return True for an absent value, and for a list that contains one: its length is meaningless."""
     if isinstance(plan, SequencePlan) and plan.keys is None:
         return any(map(is_absent, plan.items))
     return isinstance(plan, ValuePlan) and isinstance(plan.make(), Absent)
 
 
 def has_absent(plan: Plan) -> bool:
-    """Return True for what is absent, and for a list or a dictionary that has something absent in it."""
+    """Return True for an absent value, and for a list or a dictionary that contains one."""
     return any(map(has_absent, plan.items)) if isinstance(plan, SequencePlan) else is_absent(plan)
 
 
 def _with_guesses(offer: Offer, task: Task) -> Offer:
-    """Return an offer with guesses for what is absent of its dictionaries: their keys are known."""
+    """Return an offer with guesses for absent values in its dictionaries: their keys are known."""
 
     def guessed(name: str, plan: Plan) -> Plan:
         if isinstance(plan, SequencePlan):
@@ -236,9 +242,9 @@ def _with_guesses(offer: Offer, task: Task) -> Offer:
 def statements_of(
     request: TraceRequest, site: CallSite, inputs: Collection[str] = (), is_tolerant: bool = False
 ) -> Iterator[tuple[Any, bool]]:
-    """The code of each statement of the site's text, and whether it is an import.
+    """Yield the code of each statement of the site's text, and whether it is an import.
 
-    What leads to a step, or `is_tolerant`, goes on after statements that raise; of what that reads, `inputs` are
+    Code that leads to a step, or is `is_tolerant`, continues after statements that raise; its reads of `inputs` become
     parameters.
     """
     own = site.file == request.file
@@ -259,9 +265,10 @@ def target_module(
     inputs: Collection[str] = (),
     is_tolerant: bool = False,
 ) -> ModuleType:
-    """The target's file as other files import it, whole where that runs, under its name and under a site's for it.
+    """Return the target's file as other files import it, complete if it runs, under its name and under a site's for it.
 
-    Of the file of a step there is only what the site uses of it. What raises in it is left out where `is_tolerant`.
+    Of the file of a step, it has only the part that the site uses. If `is_tolerant`, statements that raise are left
+    out.
     """
     asked = replace(request, sliced=site.sliced, overlays={})
     if inputs:
@@ -281,7 +288,7 @@ def target_module(
 
 
 def site_module(request: TraceRequest, site: CallSite) -> ModuleType:
-    """Return an empty module for a site to run in, under the name that its file has."""
+    """Return an empty module for a site to run in, under its file's module name."""
     linecache.cache[site.file] = (len(site.text), None, site.text.splitlines(keepends=True), site.file)
     if site.module:
         return new_module(site.module, site.package, site.file)
@@ -289,7 +296,7 @@ def site_module(request: TraceRequest, site: CallSite) -> ModuleType:
 
 
 def prefer(target: ModuleType, module: ModuleType) -> None:
-    """Replace what `module` has imported of the target's file on disk by that of its unsaved text."""
+    """Replace objects that `module` imported from the target's file on disk by those of its unsaved text."""
     for name, value in list(vars(module).items()):
         called = getattr(value, "__name__", None)
         if isinstance(called, str) and getattr(value, "__module__", None) == target.__name__:
@@ -297,7 +304,7 @@ def prefer(target: ModuleType, module: ModuleType) -> None:
 
 
 def _watcher(request: TraceRequest, module: ModuleType, tree: ast.Module, site: CallSite) -> Watcher | None:
-    """A watcher that stops at the target; None as long as the module has none."""
+    """Return a watcher that stops at the target; None while the module does not have it."""
     try:
         find(module, request.name.partition(".")[0])
     except AttributeError:
@@ -306,7 +313,9 @@ def _watcher(request: TraceRequest, module: ModuleType, tree: ast.Module, site: 
 
 
 def _shown(file: str, request: TraceRequest) -> str:
-    """A test file as people say it: relative to the outermost root that it is in; "" for the target's own."""
+    """Return the path of a test file for people: relative to the outermost root that contains it; "" for the target's
+    own.
+    """
     if file == request.file:
         return ""
     roots = [root for root in request.roots if file.startswith(root + os.sep)]
@@ -315,7 +324,7 @@ def _shown(file: str, request: TraceRequest) -> str:
 
 @contextmanager
 def modules_kept(names: Collection[str]) -> Generator[None, None, None]:
-    """Put `sys.modules` back as it was, as far as these names go."""
+    """Restore the entries of these names in `sys.modules`."""
     before = {name: sys.modules.get(name) for name in names if name}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Observe calls of a target in the code around it: run a caller on inputs of its own, and watch the target's frame."""
+"""Observe calls of a target in the code around it: run a caller on its own inputs, and watch the target's frame."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fx_lsp.tracer.run.state import variables_around
 
 @dataclass(frozen=True)
 class Observed:
-    """The target as a caller showed it: its function (None for classes), and how it was called, if it was.
+    """Hold the target as a caller showed it: its function (None for classes), and its call, if any.
 
     `guessed` names the arguments of the caller that were guessed.
     """
@@ -42,9 +42,9 @@ class Observed:
 
 @dataclass
 class Seen:
-    """The target's first call: its arguments, its receiver (`self`, None for functions) and the function that ran.
+    """Hold the target's first call: its arguments, its receiver (`self`, None for functions) and the function that ran.
 
-    `mode` is the receiver's `training` where that is a module in evaluation mode.
+    `mode` is the receiver's `training` if it is a module in evaluation mode.
     """
 
     args: dict[str, Plan]
@@ -55,9 +55,9 @@ class Seen:
 
 @dataclass
 class Instance:
-    """An instance of the target's class with its constructor's arguments, made by the program or by a search.
+    """Hold an instance of the target's class with its constructor's arguments, created by the program or by a search.
 
-    It is `is_whole` once every constructor that runs on it has come to its end, those of subclasses, too.
+    It is `is_whole` once every constructor that runs on it has ended, including those of subclasses.
     """
 
     receiver: Any
@@ -67,15 +67,17 @@ class Instance:
 
 
 class Reached(BaseException):
-    """Unwinds what runs once the target was entered: there is nothing more to see. No `except Exception` stops it."""
+    """Unwinds the stack once the target was entered: there is nothing more to observe. No `except Exception`
+    stops it.
+    """
 
 
 @dataclass
 class Watcher:
-    """Looks at every Python call for that of the target.
+    """Watch every Python call for that of the target.
 
-    `code` is the target's where it is known beforehand; `constructed` are instances of its `owner` by their ids.
-    `site` is the file whose line is told where that is not the target's `file`, and `shown` how it reads; with `stop`,
+    `code` is the target's if it is known beforehand; `constructed` are instances of its `owner` by their ids. `site` is
+    the file whose line is reported if that is not the target's `file`, and `shown` its displayed path; with `stop`,
     Reached is raised instead of running the target.
     """
 
@@ -92,7 +94,7 @@ class Watcher:
 
     @contextmanager
     def watching(self) -> Generator[None, None, None]:
-        """Watch what runs inside."""
+        """Watch the calls inside."""
         before = sys.getprofile()
         sys.setprofile(self._event)
         try:
@@ -101,7 +103,7 @@ class Watcher:
             sys.setprofile(before)
 
     def look_inside(self, function: Callable[..., Any]) -> None:
-        """Take the code of a nested target from that of the function around it which really ran."""
+        """Take the code of a nested target from that of its enclosing function, as it really ran."""
         if self.is_nested is not None:
             self.code = _inner_code(code_of(function), self.is_nested) or self.code
 
@@ -124,7 +126,7 @@ class Watcher:
                 raise Reached
 
     def _leave(self, frame: FrameType) -> None:
-        """Take note of whether a constructor came to its end or raised."""
+        """Record whether a constructor ended or raised."""
         receiver = frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
         instance = self.constructed.get(id(receiver))
         if instance is not None and instance.receiver is receiver:
@@ -135,7 +137,7 @@ class Watcher:
         return self.owner.__init__ if self.owner is not None else None
 
     def _caller(self, frame: FrameType) -> FrameType | None:
-        """Return the frame of the program's that a call comes from; None for one that the search makes."""
+        """Return the frame of the program that a call comes from; None for a call that the search makes."""
         caller = frame.f_back
         while caller is not None and caller.f_code.co_filename != (self.site or self.file):
             caller = caller.f_back
@@ -148,7 +150,7 @@ class Watcher:
         return f"{self.shown}:{self._line(frame)}" if self.shown else f"line {self._line(frame)}"
 
     def observed(self, result: Any) -> Observed:
-        """Return what was seen; `result` is what the caller returned, which may be the target or hold it."""
+        """Return the observation; `result` is the caller's return value, which may be the target or contain it."""
         if self.seen is None:
             function = function_of(self.code, result=result) if self.code is not None else None
             return Observed(function, self._made())
@@ -161,14 +163,14 @@ class Watcher:
         return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
 
     def made(self, failure: Failure) -> Observed | Failure:
-        """Return what a caller that failed had made of the target's class by then; the failure where it made none."""
+        """Return the constructor call of the target's class by a failed caller; the failure if there was none."""
         offer = self._made()
         return failure if offer is None else Observed(None, offer)
 
     def _made(self) -> Offer | None:
-        """Return what the program made the last instance of the target's class with, where none was called.
+        """Return the last constructor call of the target's class by the program, if no instance was called.
 
-        A module is made anew with that. Any other object counts as the program has it.
+        A module is constructed again with the arguments. Any other object is used as it is.
         """
         for instance in reversed(self.constructed.values()):
             if instance.by_program:
@@ -179,7 +181,7 @@ class Watcher:
 
 
 def beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
-    """Return the same plans, of which those that say what the parameter's default says are of that source."""
+    """Return the same plans; those equal to the parameter's default get that source."""
     signature = signature_of(function) if function is not None else None
     plans_by_name = dict(plans)
     for name, parameter in signature.parameters.items() if signature is not None else ():
@@ -192,12 +194,12 @@ def beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None)
 
 
 def has_symbols(frame: FrameType) -> bool:
-    """Return True for a call with symbols, with which a search asks for sizes."""
+    """Return True for a call with symbols, which a search makes to infer sizes."""
     return any(isinstance(value, torch.SymInt) for value in frame.f_locals.values())
 
 
 def is_symbolic_trace(frame: FrameType) -> bool:
-    """Return True for a call with proxies, with which a transformation of graphs records what would be called."""
+    """Return True for a call with proxies, with which a symbolic trace records calls."""
     return any(isinstance(value, torch.fx.Proxy) for value in frame.f_locals.values())
 
 
@@ -219,7 +221,7 @@ def arguments_of(frame: FrameType, detail: str, method: bool) -> tuple[Any, dict
 
 
 def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watcher:
-    """A watcher for the request's target in a module that has run a caller's slice."""
+    """Return a watcher for the request's target in a module that has run a caller's slice."""
     try:
         target = find(module, request.name)
     except AttributeError:
@@ -238,7 +240,9 @@ def watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watc
 
 
 def _bound(target: Any) -> Mapping[str, Any]:
-    """The arguments that a `functools.partial` gives, by which its calls differ from others of the same function."""
+    """Return the arguments that a `functools.partial` binds, which distinguish its calls from others of the same
+    function.
+    """
     signature = signature_of(target.func) if isinstance(target, partial) else None
     return signature.bind_partial(*target.args, **target.keywords).arguments if signature is not None else {}
 
@@ -248,7 +252,7 @@ def _given(frame: FrameType, arguments: Mapping[str, Any]) -> bool:
 
 
 def _nested_watcher(request: TraceRequest, module: ModuleType, tree: ast.Module) -> Watcher:
-    """A watcher for a function that is made anew whenever the one around it runs; its code is the same every time."""
+    """Return a watcher for a function that its enclosing function creates at each run; its code is always the same."""
     node = find_function(tree, request.name)
     lines = {node.lineno, *(d.lineno for d in node.decorator_list)} if node is not None else set[int]()
     name = request.name.rpartition(".")[2]
@@ -264,7 +268,7 @@ def _nested_watcher(request: TraceRequest, module: ModuleType, tree: ast.Module)
 
 
 def code_of(function: Any) -> CodeType | None:
-    """Return the code of what a function runs below its decorators, None where it has none."""
+    """Return the code of the function below its decorators; None without any."""
     return getattr(innermost(function), "__code__", None)
 
 
@@ -278,7 +282,7 @@ def _inner_code(code: CodeType | None, is_it: Callable[[CodeType], bool]) -> Cod
 
 
 def caller_request(request: TraceRequest, caller: Caller, seconds: float) -> TraceRequest:
-    """The request to resolve a caller's own inputs. One that is a nested function keeps what is around it."""
+    """Return the request to resolve a caller's own inputs. A nested function keeps its enclosing ones."""
     return replace(
         request,
         name=caller.name,
@@ -294,10 +298,10 @@ def caller_request(request: TraceRequest, caller: Caller, seconds: float) -> Tra
 
 
 def function_of(code: CodeType, variables: Mapping[str, Any] | None = None, result: Any = None) -> FunctionType | None:
-    """The function that runs a code object.
+    """Return the function that runs a code object, or None.
 
-    Where there are several, made by several runs of what is around it: the one that sees these `variables`, or the one
-    that is `result` or in it.
+    If several runs of the enclosing code created several: the one that closes over these `variables`, or the one that
+    is `result` or inside of it.
     """
     functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
     returned = {id(result), *(id(item) for _, item in children(result))}

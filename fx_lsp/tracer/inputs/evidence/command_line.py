@@ -1,4 +1,4 @@
-"""The command line that a script finds while it is traced: its own name and nothing else, which is enough for it."""
+"""Provide a command line for a traced script: its own name, and values for required arguments."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fx_lsp.tracer.source.likely_numbers import number_named
 
 @dataclass
 class CommandLine:
-    """Values that a program required and that were made up: the names of their arguments; the `file` of the program.
+    """Hold the names of required arguments whose values were made up; the `file` of the program.
 
-    `instead` are keys for made-up words that a dictionary of the program turned out not to have; `unset` are options
-    that nobody gave a value and that have none by default.
+    `instead` are keys in place of made-up words that a dictionary of the program lacks; `unset` are options without a
+    value and without a default.
     """
 
     invented: list[str] = field(default_factory=list[str])
@@ -36,28 +36,29 @@ class CommandLine:
 
     @property
     def launchers(self) -> Launchers:
-        """Return what replaces functions that start others of the program."""
+        """Return the replacement of functions that launch others of the program."""
         if self._launchers is None:
             self._launchers = Launchers(self.invent)
         return self._launchers
 
     def invent(self, name: str, kind: Any, choices: Sequence[Any]) -> Any:
-        """Make up a value for an argument that is required."""
+        """Return a made-up value for a required argument."""
         self.invented.append(name)
         made_up = _value(name, kind if kind is not inspect.Parameter.empty else None, choices, self.file)
         return self.instead.get(made_up, made_up) if isinstance(made_up, str) else made_up
 
     def imported(self) -> None:
-        """Prepare what a program has imported by now."""
+        """Prepare the modules that a program has imported by now."""
         self.launchers.replace()
         flags_parsed()
 
 
 @contextmanager
 def started_as(file: str, instead: Mapping[str, str] | None = None) -> Generator[CommandLine, None, None]:
-    """Inside, the arguments and the import path are those that Python gives the script `file`, a parser of arguments
-    has a value for everything that it requires (`instead` of some words others), and what is written goes to a scratch
-    folder."""
+    """Set the arguments and the import path inside to those that Python gives the script `file`. An argument parser
+    gets a value for everything that it requires (with words replaced by `instead`), and files are written to a
+    scratch folder.
+    """
     line = CommandLine(file=file, instead=instead or {})
     before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
     directory = os.getcwd()
@@ -77,7 +78,9 @@ def started_as(file: str, instead: Mapping[str, str] | None = None) -> Generator
 
 
 def _parse_known_args(original: Any, line: CommandLine) -> Any:
-    """`parse_known_args` for a command line of the process: what is required has a value by type, choices or name."""
+    """Return a `parse_known_args` for the process's command line: required arguments get a value by type, choices or
+    name.
+    """
 
     def parse_known_args(self: argparse.ArgumentParser, args: Any = None, namespace: Any = None, **options: Any) -> Any:
         if args is None:
@@ -88,7 +91,7 @@ def _parse_known_args(original: Any, line: CommandLine) -> Any:
 
 
 def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
-    """Give each required argument a default; return the subcommand to parse, where one has to be."""
+    """Give each required argument a default; return the subcommand to parse, if one is required."""
     commands: list[str] = []
     for group in parser._mutually_exclusive_groups:
         group.required = False
@@ -114,7 +117,7 @@ def _satisfied(parser: argparse.ArgumentParser, line: CommandLine) -> list[str]:
 
 
 def _set_by_file(action: argparse.Action, line: CommandLine) -> None:
-    """Give an option that has no default the file of configuration that it names, if there is one."""
+    """Set an option without a default to the configuration file that it names, if there is one."""
     file = _configuration_named(action.dest, line.file)
     if file is None:
         line.unset.append(action.dest)
@@ -124,8 +127,9 @@ def _set_by_file(action: argparse.Action, line: CommandLine) -> None:
 
 
 def _value(name: str, kind: Any, choices: Sequence[Any], file: str) -> Any:
-    """A value for an argument: the first of its choices, of the words that the program compares it with, a file of
-    configuration that is there, or one of its type that its name suggests."""
+    """Return a value for an argument: the first of its choices, of the words that the program compares it with, an
+    existing configuration file, or a value of its type that its name suggests.
+    """
     if choices:
         return choices[0]
     if kind is None or kind is str:
@@ -142,13 +146,13 @@ def _value(name: str, kind: Any, choices: Sequence[Any], file: str) -> Any:
 _NAMES_FILE = re.compile(r"(^|_)(conf|config|configuration|cfg|settings|options?|opt|yaml|yml|json|toml)s?(_|$)")
 _SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_FOLDERS = 60
-"""The most folders beside a script that are looked through for files of configuration."""
+"""The most folders next to a script that are searched for configuration files."""
 MAX_CONFIGURATION = 100_000
-"""The size in bytes of the largest of those files that is read."""
+"""The size in bytes of the largest such file that is read."""
 
 
 def _configuration_named(name: str, file: str) -> str | None:
-    """The file of configuration below the script's folder that has the most of the names which the script reads."""
+    """Return the configuration file below the script's folder that has the most names in the script, or None."""
     if not _NAMES_FILE.search(name):
         return None
     try:
@@ -175,7 +179,7 @@ def _keys(path: str) -> list[str]:
 
 
 def _started_in(file: str) -> str:
-    """The folder to start a script in: the nearest above it that has a file which the script names, or its own."""
+    """Return the folder to start a script in: the nearest above it with a file that the script names, or its own."""
     folder = os.path.dirname(file) or "."
     try:
         text = files.read_python(file)
@@ -187,7 +191,9 @@ def _started_in(file: str) -> str:
 
 
 def _compared_with(name: str, file: str) -> Iterator[str]:
-    """The words that a program compares an attribute with: `args.task == "train"`, `args.task in ("train", "test")`."""
+    """Yield the words that a program compares an attribute with: `args.task == "train"`, `args.task in ("train",
+    "test")`.
+    """
     try:
         tree = ast.parse(files.read_python(file))
     except (OSError, SyntaxError, ValueError):
@@ -201,7 +207,7 @@ def _compared_with(name: str, file: str) -> Iterator[str]:
 
 
 def flags_parsed() -> None:
-    """Have flags of `absl`, if it was imported, answer with their defaults before a program has parsed them."""
+    """Make flags of `absl`, if it was imported, return their defaults before a program has parsed them."""
     for name, module in list(sys.modules.items()):
         holder = getattr(module, "FLAGS", None) if name.endswith("flags") else None
         parsed = inspect.getattr_static(holder, "mark_as_parsed", None) if holder is not None else None

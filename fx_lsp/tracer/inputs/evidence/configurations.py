@@ -1,4 +1,4 @@
-"""The configurations of the project that a parameter may mean, as plans."""
+"""Plan the configurations of the project that a parameter may mean."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fx_lsp.tracer.inputs.plan.values import needs_nothing
 def fitting_plans(
     request: TraceRequest, module: ModuleType, construct: Callable[[type], Any]
 ) -> Callable[[str], Sequence[Plan]]:
-    """Gives the plans for a parameter that may mean a configuration of the project, the likeliest first."""
+    """Return the plans for a parameter that may mean a configuration of the project, the most plausible first."""
 
     def plans(parameter: str) -> Iterator[Plan]:
         for fit in request.fits:
@@ -40,7 +40,7 @@ def fitting_plans(
 def _plans(
     place: Configuration, reads: Reads, module: ModuleType, construct: Callable[[type], Any], is_only: bool
 ) -> Iterator[Plan]:
-    """The plan for a configuration; it is certain where it is the only one that fits and nobody has to guess."""
+    """Yield the plan for a configuration; it is certain if it is the only one that fits and has no guesses."""
     if place.name:
         cls: type = getattr(importlib.import_module(place.module), place.name)
         construct(cls)
@@ -62,7 +62,7 @@ def _plans(
 
 
 def _filled(values: Values, reads: Reads, module: ModuleType) -> dict[str, Any]:
-    """The values with guesses for those that nobody wrote down and that are read."""
+    """Return the values, with guesses for unwritten ones that are read."""
     filled: dict[str, Any] = {}
     for name, value in values.items():
         inner = reads.parts.get(name, Reads())
@@ -76,7 +76,7 @@ def _filled(values: Values, reads: Reads, module: ModuleType) -> dict[str, Any]:
 
 
 class _Namespace:
-    """Makes the arguments of a command line anew."""
+    """Create the arguments of a command line at each call."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -86,7 +86,7 @@ class _Namespace:
 
 
 class _Settings:
-    """Makes a dictionary anew, of which items are read as attributes where they are."""
+    """Create a dictionary at each call; its items are also attributes if they are read as such."""
 
     def __init__(self, values: Values, reads: Reads) -> None:
         self._values, self._is_plain = values, _is_plain(reads)
@@ -100,7 +100,7 @@ def _is_plain(reads: Reads) -> bool:
 
 
 def _attributes(values: Any) -> Any:
-    """The values with every dictionary among them read as an object is, too."""
+    """Return the values with every dictionary among them also readable by attribute."""
     if isinstance(values, Mapping):
         return AttributeDict({name: _attributes(inner) for name, inner in values.items()})
     if isinstance(values, (list, tuple)):
@@ -109,7 +109,7 @@ def _attributes(values: Any) -> Any:
 
 
 def _shown(values: Values, reads: Reads) -> str:
-    """Return what is read of a configuration, as people would write it."""
+    """Return the read part of a configuration as source text."""
     parts: dict[str, str] = {}
     for name in sorted(reads.parts.keys() & values.keys()):
         inner, value = reads.parts[name], values[name]
@@ -120,7 +120,7 @@ def _shown(values: Values, reads: Reads) -> str:
 
 
 def read_configuration(file: str) -> Any:
-    """Return what a file of configuration says, with those that its defaults name; None where it cannot be read."""
+    """Return the content of a configuration file, merged with those that its defaults name; None if unreadable."""
     path = Path(file)
     values = _parsed(path)
     defaults = values.get("defaults") if isinstance(values, dict) else None
@@ -151,7 +151,7 @@ def _merge(values: dict[str, Any], others: Any) -> None:
 
 
 def _parsed(path: Path) -> Any:
-    """A file as data, by the parser that the user's interpreter has for it."""
+    """Return a file as data, parsed by the user's interpreter; None if unreadable."""
     try:
         text = files.read_text(path)
         if path.suffix == ".json":
@@ -164,7 +164,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _resolved(values: Any) -> Any:
-    """The values with `${model.dim}` replaced by what that is, as far as it is there."""
+    """Return the values with each `${model.dim}` replaced by its value, if it exists."""
 
     def look_up(path: str) -> Any:
         part: Any = values

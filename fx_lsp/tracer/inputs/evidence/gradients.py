@@ -1,4 +1,4 @@
-"""Find functions that a program calls only where it records no gradients, as an optimizer does."""
+"""Find functions that a program only calls without recording gradients, as an optimizer does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _MODES = ("no_grad", "inference_mode")
 
 
 def runs_without_gradients(tree: ast.Module, name: str, around: frozenset[str] = frozenset()) -> bool:
-    """Return True if a file calls a function, and only under `torch.no_grad()`; `around` are callees of that."""
+    """Return True if a file calls a function, and only under `torch.no_grad()`; `around` are the functions already
+    visited.
+    """
     calls = list(_calls(tree, name, "", False))
     if not calls or name in around:
         return False
@@ -17,7 +19,7 @@ def runs_without_gradients(tree: ast.Module, name: str, around: frozenset[str] =
 
 
 def _calls(node: ast.AST, name: str, caller: str, is_off: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the function around each call, and whether gradients are off there."""
+    """Yield the enclosing function of each call, and whether gradients are off there."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         caller, is_off = node.name, _switches(node.decorator_list)
     elif isinstance(node, (ast.With, ast.AsyncWith)):

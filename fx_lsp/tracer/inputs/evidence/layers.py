@@ -1,4 +1,4 @@
-"""Read facts about the parameters of `forward` from the layers that it hands them to."""
+"""Read facts on the parameters of `forward` from the layers that receive them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.program.paths import is_installed
 
 MAX_DEPTH = 4
-"""Into how many modules inside of each other a parameter is followed."""
+"""The depth of nested modules to which a parameter is followed."""
 
 
 def add_layer_facts(
     function: FunctionNode | None, facts: Mapping[str, Facts], names: Mapping[str, Any], depth: int = MAX_DEPTH
 ) -> None:
-    """Take in what parameters have to be that go into a layer as they are: `self.conv(images)` wants images.
+    """Record the requirements of layers on parameters that they receive unchanged: `self.conv(images)` needs images.
 
-    So do parts of the module that hand them to a layer of their own. `names` are the objects that the function sees:
-    itself as `self`, or the models and losses around a training step.
+    Submodules that pass them to their own layers are followed. `names` are the objects that the function refers to: its
+    module as `self`, or the models and losses around a training step.
     """
     if function is None:
         return
@@ -49,7 +49,7 @@ def add_layer_facts(
 
 
 def _add_of_spread(call: ast.Call, layer: Any, facts: Mapping[str, Facts]) -> None:
-    """Take in how many things are in a parameter that is spread over the arguments of a module: `model(*batch)`."""
+    """Record the number of items in a parameter that is spread over the arguments of a module: `model(*batch)`."""
     spread = [argument.value for argument in call.args if isinstance(argument, ast.Starred)]
     name = spread[0].id if len(spread) == 1 and isinstance(spread[0], ast.Name) else ""
     if name in facts and isinstance(layer, nn.Module):
@@ -59,8 +59,9 @@ def _add_of_spread(call: ast.Call, layer: Any, facts: Mapping[str, Facts]) -> No
 
 
 def add_documented_images(definition: ast.ClassDef | None, facts: Mapping[str, Facts]) -> None:
-    """Take in the size of the images that the docstring of a class speaks of, `(3 x 32 x 32)`, where it takes one input
-    of as many channels."""
+    """Record the size of images in the docstring of a class, `(3 x 32 x 32)`, if it takes one input with that many
+    channels.
+    """
     images = [held for held in facts.values() if held.spatial]
     docstring = ast.get_docstring(definition) if definition is not None else None
     if len(images) != 1 or images[0].shape is not None:
@@ -74,8 +75,9 @@ def add_documented_images(definition: ast.ClassDef | None, facts: Mapping[str, F
 
 
 def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth: int = MAX_DEPTH) -> None:
-    """Take in what functions and constructors of the program need of parameters, or of elements of them, that they are
-    handed as they are."""
+    """Record the requirements of the program's functions and constructors on parameters, or on their elements, that
+    they receive unchanged.
+    """
     for held in [part for whole in facts.values() for part in (whole, whole.element) if part is not None]:
         for path, place in held.handed if depth > 0 else ():
             function: Any = module
@@ -94,7 +96,7 @@ def add_facts_of_functions(facts: Mapping[str, Facts], module: ModuleType, depth
 
 
 def definition_of(function: Callable[..., Any]) -> FunctionNode | None:
-    """Return the syntax of a function, None where its source is not there."""
+    """Return the syntax of a function, None if its source is unavailable."""
     try:
         node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     except (OSError, TypeError, SyntaxError):
@@ -109,7 +111,7 @@ def _arguments(call: ast.Call) -> Iterator[tuple[int | str, ast.expr]]:
 
 
 def _layer(called: ast.expr, function: FunctionNode, names: Mapping[str, Any]) -> Any:
-    """Return the layer that is called, or the first that a loop goes over."""
+    """Return the called layer, or the first one that a loop iterates over; None for any other."""
     name = called.id if isinstance(called, ast.Name) else ""
     for node in ast.walk(function) if name else ():
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == name:
@@ -119,8 +121,9 @@ def _layer(called: ast.expr, function: FunctionNode, names: Mapping[str, Any]) -
 
 
 def object_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the object that a name or an attribute of one is, and of layers in a list the one of a number, or the
-    first; None for any other expression."""
+    """Return the object of a name or an attribute, and of layers in a list the one at a number, or the first; None for
+    any other expression.
+    """
     match expression:
         case ast.Name(name):
             return names.get(name)
@@ -136,7 +139,7 @@ def object_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _method(called: ast.expr, names: Mapping[str, Any]) -> tuple[nn.Module, Callable[..., Any]] | None:
-    """Return the method that is called and what it is of: `self.attend`, `self.cache.update`."""
+    """Return the called method and its owner: `self.attend`, `self.cache.update`; None for any other."""
     if not isinstance(called, ast.Attribute):
         return None
     owner = _unwrapped(object_of(called.value, names))
@@ -166,7 +169,7 @@ def _add(facts: Facts, layer: Any, place: int | str, depth: int) -> None:
 
 
 def _add_features(facts: Facts, layer: nn.RNNBase | nn.Linear | nn.LayerNorm) -> None:
-    """Take in how wide the features are that a layer is made for, and that a recurrent layer goes over sequences."""
+    """Record the width of the features that a layer accepts, and that a recurrent layer takes sequences."""
     if isinstance(layer, nn.RNNBase):
         facts.likely_rank = facts.likely_rank or 3
         sizes: tuple[int, ...] = (layer.input_size,)
@@ -178,24 +181,24 @@ def _add_features(facts: Facts, layer: nn.RNNBase | nn.Linear | nn.LayerNorm) ->
 
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
-"""Modules that call the one module that they hold."""
+"""Modules that call the single module that they contain."""
 
 
 def _unwrapped(layer: Any) -> Any:
-    """Return the module that a wrapper calls."""
+    """Return the module inside of wrappers."""
     while isinstance(layer, _WRAPPERS):
         layer = layer.module
     return layer
 
 
 def _parameter(function: Callable[..., Any], place: int | str) -> str:
-    """Return the name of the parameter of a method that an argument is for, "" for none."""
+    """Return the name of a method's parameter for an argument, "" without one."""
     names = list(inspect.signature(function).parameters)[1:]
     return place if isinstance(place, str) else names[place] if place < len(names) else ""
 
 
 def _add_besides(facts: Facts, layer: nn.Module, parameter: str) -> None:
-    """Take in what PyTorch's layers take besides their input: states, one or two of them, and masks."""
+    """Record the further arguments of PyTorch's layers: one or two states, and masks."""
     if isinstance(layer, nn.RNNBase) and parameter == "hx":
         state = facts
         if isinstance(layer, nn.LSTM):
@@ -210,11 +213,11 @@ def _add_besides(facts: Facts, layer: nn.Module, parameter: str) -> None:
 
 
 def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
-    """Take in that a layer goes over images, signals or volumes."""
+    """Record that a layer takes images, signals or volumes."""
     facts.spatial, rank = spatial, spatial + 2
     if type(layer).__module__.startswith("torch.") and "Pad" not in type(layer).__name__:
         facts.rank = facts.rank or rank
-    else:  # it may bring a forward of its own, and padding is for the last dimensions of anything
+    else:  # it may have its own forward, and padding applies to the last dimensions of any tensor
         facts.likely_rank = facts.likely_rank or rank
     channels = getattr(layer, "in_channels", None)
     if type(channels) is int and channels and facts.rank in (None, rank):
@@ -222,7 +225,7 @@ def _add_images(facts: Facts, layer: nn.Module, spatial: int) -> None:
 
 
 def _add_of_method(facts: Facts, part: nn.Module, method: Callable[..., Any], place: int | str, depth: int) -> None:
-    """Take in what a method of the module, or of a part of it, does with a parameter that it is handed."""
+    """Record the uses of a parameter in a method of the module, or of a submodule, that receives it."""
     if depth > 0 and not method.__module__.startswith("torch."):
         _add_of_body(facts, part, method, place, depth)
 
@@ -237,7 +240,7 @@ def _add_of_body(facts: Facts, part: nn.Module, method: Callable[..., Any], plac
 
 
 def _add_pattern(facts: Facts, layer: nn.Module) -> None:
-    """A pattern of axes that a layer was made with, and the lengths of axes that it keeps."""
+    """Record a pattern of axes that a layer was constructed with, and the lengths of axes that it stores."""
     kept = list(vars(layer).values())
     terms = next((axes for text in kept if isinstance(text, str) and (axes := axis_terms(text))), None)
     entries = [entry for held in kept if isinstance(held, dict) for entry in held.items()]

@@ -1,4 +1,4 @@
-"""Sizes that names tell: a network with an `obs_dim` gets an `obs` of that width, images are `image_size` wide."""
+"""Infer sizes from names: a network with an `obs_dim` gets an `obs` of that width, images are `image_size` wide."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, Sizes, TensorPlan, Valu
 
 _WIDTHS = ("dim", "dims", "features", "channels")
 _OF_THE_INPUT = (*(f"{word}_{width}" for word in ("in", "input") for width in _WIDTHS), "input_size")
-"""Names that PyTorch's layers, and modules like them, have for the width of their one input."""
+"""Names for the width of the single input, as in PyTorch's layers and similar modules."""
 IMAGE_SIZE = re.compile(r"(^|_)(image|img|input)_?(size|resolution)$|^resolution$")
 """Names of numbers that are the height and width of images."""
 
 
 @dataclass(frozen=True)
 class NamedSize:
-    """A number of the constructor, or of an object that it takes, and the dimension of an input that has that size.
+    """Hold a number of the constructor, or of an object that it takes, and the dimension of an input with that size.
 
-    `index` counts from the end where it is negative.
+    A negative `index` counts from the end.
     """
 
     path: str
@@ -32,7 +32,9 @@ class NamedSize:
     name: str
 
     def is_met(self, sizes: Sizes) -> bool:
-        """Return True if a tensor of some sizes has that one there, or as its channels, or has no such dimension."""
+        """Return True if a tensor of some sizes has the size at that dimension, or as its channels, or has no such
+        dimension.
+        """
         there = [sizes[index] for index in (self.index, 1) if -len(sizes) <= index < len(sizes)]
         return not there or self.size in there
 
@@ -40,7 +42,7 @@ class NamedSize:
 def sizes_by_name(
     start: Plans, facts: Mapping[str, Facts], constructor: Iterable[tuple[str, Plan]], is_layer: bool
 ) -> list[NamedSize]:
-    """Return the sizes of guessed tensors that the names of numbers tell; of a layer, its input's as well."""
+    """Return the sizes of guessed tensors that the names of numbers reveal; of a layer, its input's as well."""
     numbers: dict[str, int] = {}
     for name, plan in constructor:
         numbers |= dict(_numbers(name, plan))
@@ -51,8 +53,9 @@ def sizes_by_name(
 
 
 def unlike_docstring(plans: Plans, facts: Mapping[str, Facts]) -> list[NamedSize]:
-    """Return the sizes that dimensions do not have though a docstring says them, or calls them as it does one that has
-    it."""
+    """Return the named sizes of a docstring that dimensions lack, including those named like a dimension of
+    that size.
+    """
     named: dict[str, int] = {}
     unlike: list[NamedSize] = []
     for path, plan in plans.tensors():
@@ -67,7 +70,9 @@ def unlike_docstring(plans: Plans, facts: Mapping[str, Facts]) -> list[NamedSize
 
 
 def met_halfway(plans: Plans, unlike: Iterable[NamedSize]) -> list[NamedSize]:
-    """Return the same sizes as far between those that there are as lets as much be joined: 16 and 112 are both 64."""
+    """Return the same sizes, halfway to the current ones if that makes the same dimensions equal: 16 and 112 are both
+    64.
+    """
     sizes = {path: plan.spec.sizes for path, plan in plans.tensors()}
     pairs = [(named, sizes[named.path][named.index]) for named in unlike]
     halves = [(named, (named.size + size) // 2) for named, size in pairs if isinstance(size, int)]
@@ -82,7 +87,7 @@ def met_halfway(plans: Plans, unlike: Iterable[NamedSize]) -> list[NamedSize]:
 
 
 def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
-    """Return plans with the dimensions that have a named size."""
+    """Return plans with the named sizes in their dimensions."""
     named = list(sizes)
 
     def change(path: str, plan: TensorPlan) -> TensorPlan:
@@ -95,8 +100,9 @@ def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
 
 
 def _numbers(name: str, plan: Plan) -> Iterator[tuple[str, int]]:
-    """Yield the whole numbers that a constructor is given under their names, alone or as attributes of an object; those
-    of a module are about what that is called with."""
+    """Yield the whole numbers among a constructor's arguments with their names, directly or as attributes of an object;
+    those of a module describe that module's input.
+    """
     if not isinstance(plan, ValuePlan):
         return
     try:
@@ -130,5 +136,5 @@ def _of_tensor(
 
 
 def _is_width_of_image(name: str, others: Sequence[str]) -> bool:
-    """Return True if a number is how many channels images have, not how wide they are."""
+    """Return True if a number is the channels of images, not their width."""
     return "channels" in name or (name in others and not IMAGE_SIZE.search(name))

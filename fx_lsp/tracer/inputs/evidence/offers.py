@@ -1,4 +1,4 @@
-"""Turn what is written down about a target's inputs into plans: comments, settings, recorded calls, conventions."""
+"""Convert written inputs to plans: comments, settings, recorded calls, conventions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize,
 Evaluate = Callable[[str], Any]
 
 HINTS = (16, 24, 40, 48, 56, 72, 80, 88, 104)
-"""The numbers for named sizes where one is needed: sizes that a search tries late, and that divide well."""
+"""The numbers for named sizes: a search tries them late, and they divide well."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """Plans by parameter, and by constructor parameter (None: nothing is said of the constructor).
+    """Hold plans by parameter, and by constructor parameter (None: the constructor is not mentioned).
 
-    `instance` is the object itself where the source has made one, `mode` a plan for its `training` where it is a module
-    and the source speaks of that. An offer that is `final` says all there is to say: where the target does not run with
-    it, nothing else is tried. It is `guessed` where what called the target was itself called with guesses, and `unset`
-    where options of its command line have no value.
+    `instance` is the object itself if the source has created one, `mode` a plan for its `training` if it is a module
+    with a stated mode. An offer that is `final` is complete: if the target does not run with it, nothing else is tried.
+    It is `guessed` if the target's caller was itself called with guesses, and `unset` if options of its command line
+    have no value.
     """
 
     args: Mapping[str, Plan]
@@ -41,13 +41,13 @@ class Offer:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether it leaves everything to the search."""
+        """Return True if the offer leaves everything to the search."""
         return not self.args and self.init is None and self.instance is None and self.mode is None
 
     def over(self, other: Offer) -> Offer:
-        """Both offers as one; where they speak of the same parameter this one counts.
+        """Return both offers as one; this one takes precedence for common parameters.
 
-        An object that was made with other constructor arguments than this offer's does not stand.
+        An object that was constructed with other arguments than this offer's is dropped.
         """
         init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}
         instance = self.instance if self.init is not None or self.instance is not None else other.instance
@@ -58,10 +58,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Written:
-    """The offer that the author wrote (it holds, whatever else is known), and those recorded (tried in turn).
+    """Hold the author's offer, which always applies, and recorded ones, which are tried one by one.
 
-    `named` are the dynamic dimensions: the name of each with a size for it; `spans` where each parameter is written
-    (those of a constructor as `init.name`).
+    `named` are the dynamic dimensions: the name of each with a size for it; `spans` are the places of the written
+    parameters (those of a constructor as `init.name`).
     """
 
     author: Offer
@@ -71,7 +71,7 @@ class Written:
 
 
 def written_offers(inputs: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Written | Failure:
-    """Read everything that is given; a `Failure` (kind "comment") for what cannot be understood."""
+    """Return the parsed written inputs; a `Failure` (kind "comment") for malformed ones."""
     author, recorded = Offer({}), list[Offer]()
     named: dict[str, int] = {}
     spans: dict[str, Span | None] = {}
@@ -96,7 +96,7 @@ def written_offers(inputs: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Wri
 
 
 def unmakable(written: Written) -> Failure | None:
-    """The first value of the author's that cannot be made; call it inside the fake mode."""
+    """Return the failure of the author's first value that cannot be created; call it inside the fake mode."""
     init = ((f"init.{name}", plan) for name, plan in (written.author.init or {}).items())
     for name, plan in (*init, *written.author.args.items()):
         try:
@@ -137,9 +137,9 @@ def _collect_names(specs: Any, named: dict[str, int]) -> None:
 def conventions(
     module: ModuleType, forward: inspect.Signature, constructor: inspect.Signature | None
 ) -> Iterator[Offer]:
-    """Yield what `get_inputs()`, `get_init_inputs()` (both for modules) and `example_inputs` of the file offer.
+    """Yield offers from `get_inputs()`, `get_init_inputs()` (both for modules) and `example_inputs` of the file.
 
-    `constructor` is None for functions. What raises or does not bind to the signatures is no offer.
+    `constructor` is None for functions. Values that raise or do not bind to the signatures are skipped.
     """
     if constructor is not None:
         args = _called(module, "get_inputs", forward)
@@ -166,9 +166,9 @@ def _called(module: ModuleType, name: str, signature: inspect.Signature) -> dict
 def bound_plans(
     signature: inspect.Signature, arguments: Any, source: InputSource, detail: str
 ) -> dict[str, Plan] | None:
-    """Plans for arguments (a sequence, a dict by name, or both) by the parameters they bind to.
+    """Return plans for arguments (a sequence, a dict by name, or both) by the parameters they bind to.
 
-    None where they do not.
+    None if they do not bind.
     """
     if isinstance(arguments, dict):
         bound = _bound(signature, (), arguments)
@@ -195,9 +195,9 @@ def _bound(signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> i
 
 
 def _is_call(signature: inspect.Signature, arguments: Sequence[Any], *, fits: bool) -> bool:
-    """Tell whether `arguments` is `[args, kwargs]`, as some files have it, and not two arguments, a list and a dict.
+    """Return True if `arguments` is `[args, kwargs]`, as in some files, and not two arguments, a list and a dict.
 
-    `fits` says whether it can be two arguments.
+    `fits` is True if it can be two arguments.
     """
     match arguments:
         case [list() | tuple() as args, dict() as kwargs] if all(isinstance(key, str) for key in kwargs):
@@ -208,7 +208,7 @@ def _is_call(signature: inspect.Signature, arguments: Sequence[Any], *, fits: bo
 
 
 def _only_module(module: ModuleType) -> bool:
-    """Tell whether the file defines one nn.Module class, so that its `get_inputs()` can only be meant for that."""
+    """Return True if the file defines exactly one nn.Module class, to which its `get_inputs()` must belong."""
     classes = [
         v
         for v in vars(module).values()

@@ -1,4 +1,4 @@
-"""Read facts about tensors from the patterns of axes that come with them: `"b (h d) n -> b h n d"`, `"ij,jk->ik"`."""
+"""Read facts on tensors from patterns of axes in calls: `"b (h d) n -> b h n d"`, `"ij,jk->ik"`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def visit_pattern(node: ast.Call, of: Any) -> None:
-    """Take in what a call with a pattern among its arguments shows of the others.
+    """Record the facts that a call with a pattern among its arguments shows of the others.
 
-    Its keyword arguments are lengths of axes. `of` gives the facts of the parameter that an expression is, or None.
+    Its keyword arguments are lengths of axes. `of` returns the facts of the parameter that an expression refers to, or
+    None.
     """
     texts = [text for argument in node.args if (text := _text(argument)) is not None]
     text = next((text for text in texts if axis_terms(text)), None)
@@ -37,12 +38,12 @@ def visit_pattern(node: ast.Call, of: Any) -> None:
 
 
 def _text(node: ast.expr) -> str | None:
-    """Return the string that an expression is, if it is one."""
+    """Return the value of a string literal, or None."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def take_term(facts: Facts, term: Term, lengths: Mapping[str, int]) -> None:
-    """Take in what a term says of a tensor; `lengths` are those of axes, by name."""
+    """Record the facts in a term on its tensor; `lengths` are those of axes, by name."""
     open_ended = [position for position, axes in enumerate(term) if "..." in axes or axes == ("*",)]
     facts.uses.add("tensor")
     if open_ended:
@@ -61,7 +62,7 @@ def take_term(facts: Facts, term: Term, lengths: Mapping[str, int]) -> None:
 
 
 def _visit_letters(node: ast.Call, texts: list[str], operands: list[ast.expr], of: Any) -> None:
-    """The equation of an `einsum`, in which every letter is an axis."""
+    """Record the equation of an `einsum`, in which every letter is an axis."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name != "einsum" or not texts:
         return

@@ -1,6 +1,6 @@
-"""Products of matrices whose axes are counted from the end: something stands before them.
+"""Infer ranks from products of matrices whose axes are counted from the end, which have leading dimensions.
 
-`q @ k.transpose(-2, -1)` has a batch. Where a softmax is taken of it there are heads as well: attention is written for
+`q @ k.transpose(-2, -1)` has a batch. With a softmax of the product there are heads as well: attention is written for
 batch × heads × length × width.
 """
 
@@ -19,7 +19,7 @@ BATCH_RANK, HEADS_RANK = 3, 4
 
 @dataclass
 class _Dataflow:
-    """Tell what expressions are, in the order of statements: `lines` are those from which a parameter is another value.
+    """Classify expressions in the order of statements. `lines` are those after which a parameter is rebound.
 
     `scores` and `weights` are variables with the parameters whose products they hold, before and after a softmax.
     """
@@ -30,9 +30,9 @@ class _Dataflow:
 
 
 def ranks_of_products(function: FunctionNode, names: Mapping[str, object], lines: Mapping[str, int]) -> dict[str, int]:
-    """Find the ranks that parameters most likely have because of the products of matrices that they are in.
+    """Return the ranks that parameters most likely have because of the products of matrices that they are in.
 
-    `names` are the parameters, `lines` those on which they are assigned anew.
+    `names` are the parameters, `lines` those on which they are rebound.
     """
     flow = _Dataflow({name: lines.get(name, 1 << 30) for name in names})
     ranks: dict[str, int] = {}
@@ -49,11 +49,11 @@ def ranks_of_products(function: FunctionNode, names: Mapping[str, object], lines
 
 
 def _ranks(part: ast.AST, flow: _Dataflow) -> Iterator[tuple[str, int]]:
-    """Give the ranks that a product or a softmax shows."""
+    """Yield the ranks that a product or a softmax shows."""
     if not isinstance(part, ast.expr):
         return
     weighing = _softmaxed(part, flow)
-    rank = BATCH_RANK if len(weighing) == 1 else HEADS_RANK  # of one tensor with itself: there are no heads yet
+    rank = BATCH_RANK if len(weighing) == 1 else HEADS_RANK  # of a tensor with itself: there are no heads yet
     yield from ((name, rank) for name in weighing)
     product = _operands(part)
     if product is None:
@@ -66,7 +66,7 @@ def _ranks(part: ast.AST, flow: _Dataflow) -> Iterator[tuple[str, int]]:
 
 
 def _scores(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
-    """Return the parameters whose product an expression has in it, unless a softmax has made weights of it."""
+    """Return the parameters whose product an expression contains, without a softmax."""
     if _softmax(expression) is not None:
         return frozenset()
     if isinstance(expression, ast.Name):
@@ -76,7 +76,7 @@ def _scores(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
 
 
 def _weights(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
-    """Return the parameters whose product an expression has a softmax of."""
+    """Return the parameters of whose product an expression contains the softmax."""
     if isinstance(expression, ast.Name):
         return flow.weights.get(expression.id, frozenset())
     within = (_weights(child, flow) for child in ast.iter_child_nodes(expression) if isinstance(child, ast.expr))
@@ -89,7 +89,7 @@ def _softmaxed(expression: ast.expr, flow: _Dataflow) -> frozenset[str]:
 
 
 def _softmax(expression: ast.expr) -> ast.expr | None:
-    """Return what `softmax(x)`, `F.softmax(x)` or `x.softmax(…)` is taken of."""
+    """Return the argument of `softmax(x)`, `F.softmax(x)` or `x.softmax(…)`."""
     if not isinstance(expression, ast.Call) or _name(expression) != "softmax":
         return None
     return _subject(expression)
@@ -115,7 +115,7 @@ def _operands(expression: ast.expr) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _swapped(expression: ast.expr) -> ast.expr | None:
-    """Return what the last two axes are swapped of, counted from the end: `x.transpose(-2, -1)`, `x.mT`."""
+    """Return the tensor whose last two axes are swapped, counted from the end: `x.transpose(-2, -1)`, `x.mT`."""
     if isinstance(expression, ast.Attribute) and expression.attr == "mT":
         return expression.value
     if isinstance(expression, ast.Call) and _name(expression) in _SWAPS and len(expression.args) >= 2:
@@ -125,7 +125,7 @@ def _swapped(expression: ast.expr) -> ast.expr | None:
 
 
 def _parameter(expression: ast.expr, flow: _Dataflow) -> str:
-    """Return the parameter that an expression is; "" for any other."""
+    """Return the parameter that an expression refers to; "" for any other."""
     if isinstance(expression, ast.Name) and expression.lineno <= flow.lines.get(expression.id, 0):
         return expression.id
     return ""
@@ -136,7 +136,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _subject(call: ast.Call) -> ast.expr | None:
-    """Return the tensor that a method or a function of torch is about."""
+    """Return the tensor that a method or a function of torch operates on."""
     of_module = isinstance(call.func, ast.Name) or (
         isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in _MODULES
     )

@@ -1,4 +1,4 @@
-"""Find the demands that code makes on its tensors: `assert x.dim() == 4`, `if x.shape[-1] != 3: raise …`."""
+"""Find the requirements of code on its tensors: `assert x.dim() == 4`, `if x.shape[-1] != 3: raise …`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Requirement:
-    """A demand on the tensor that a variable holds: its `rank`, at least `min_rank`, or the size at `index`."""
+    """Hold a requirement on the tensor in a variable: its `rank`, its `min_rank`, or the size at `index`."""
 
     name: str
     rank: int | None = None
@@ -19,7 +19,7 @@ class Requirement:
 
 
 def requirements(node: ast.AST) -> Iterator[Requirement]:
-    """The demands of every assertion and every `if` that raises below `node`."""
+    """Yield the requirements of every assertion and every `if` that raises below `node`."""
     for statement in ast.walk(node):
         if isinstance(statement, ast.Assert):
             yield from demanded(statement.test, True)
@@ -28,12 +28,12 @@ def requirements(node: ast.AST) -> Iterator[Requirement]:
 
 
 def demanded(test: ast.expr, truth: bool) -> Iterator[Requirement]:
-    """The demands of a condition that has to have this truth."""
+    """Yield the requirements of a condition that has to have this truth."""
     yield from _true(test) if truth else _false(test)
 
 
 def expected_ranks(statement: ast.AST) -> Iterator[Requirement]:
-    """The ranks that a branch is written for: 4 of `if x.dim() == 4:`, unless it raises."""
+    """Yield the ranks that a branch is written for: 4 for `if x.dim() == 4:`, unless it raises."""
     if isinstance(statement, (ast.If, ast.IfExp)):
         raises = isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise)
         yield from (demand for demand in _true(statement.test) if demand.rank is not None and not raises)
@@ -110,7 +110,7 @@ def _constant(node: ast.expr) -> int | tuple[int, ...] | list[int] | None:
 
 
 def _rank_of(node: ast.expr) -> str | None:
-    """`x` of `x.dim()`, `x.ndim`, `len(x.shape)` and their like."""
+    """Return `x` for `x.dim()`, `x.ndim`, `len(x.shape)` and the like."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
         return shape_of(node.args[0])
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("dim", "ndimension"):
@@ -119,7 +119,7 @@ def _rank_of(node: ast.expr) -> str | None:
 
 
 def _size_of(node: ast.expr) -> tuple[str, int] | None:
-    """`x` and the index of `x.shape[i]` and `x.size(i)`."""
+    """Return `x` and the index for `x.shape[i]` and `x.size(i)`."""
     if isinstance(node, ast.Subscript):
         name, index = shape_of(node.value), _constant(node.slice)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size" and node.args:
@@ -130,14 +130,14 @@ def _size_of(node: ast.expr) -> tuple[str, int] | None:
 
 
 def _last_sizes_of(node: ast.expr) -> str | None:
-    """`x` of `x.shape[-2:]` and of `x.shape` itself."""
+    """Return `x` for `x.shape[-2:]` and for `x.shape` itself."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.upper is None:
         node = node.value
     return shape_of(node)
 
 
 def shape_of(node: ast.expr) -> str | None:
-    """`x` of `x.shape` and `x.size()`."""
+    """Return `x` for `x.shape` and `x.size()`."""
     if isinstance(node, ast.Attribute) and node.attr == "shape":
         return _name(node.value)
     if (

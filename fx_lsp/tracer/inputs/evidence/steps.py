@@ -1,6 +1,7 @@
-"""Get to a training step: run what comes before its loop, and take the function that the loop's body amounts to.
+"""Reach a training step: run the code before its loop, and take the function for the loop's body.
 
-What the loop goes through says what it is called with, as far as that can be had on fake tensors."""
+The loop's iterable provides the inputs, if it can be evaluated on fake tensors.
+"""
 
 from __future__ import annotations
 
@@ -47,25 +48,27 @@ from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import names_seen_by, unchanged
 
 ALL_SITES_SECONDS = 12.0
-"""The time by the clock after which no other call is tried."""
+"""The seconds of wall-clock time after which no further call is tried."""
 SITE_SECONDS = 3.0
-"""The time limit of what comes before a loop."""
+"""The time limit of the code before a loop, in seconds."""
 MODEL_SECONDS = 3.0
-"""The time limit of the search for images that a model runs with."""
+"""The time limit of the search for images that a model accepts, in seconds."""
 IMAGE_SIZES = (32, 224, 28, 64, 128, 96, 256, 299, 84)
 BATCH = 4
 UNMAKABLE = "unmakable"
-"""The attribute of a step's function that holds what was raised in place of its first batch."""
+"""The attribute of a step's function with the exception raised in place of its first batch."""
 IMAGES = "images"
-"""The attribute of a step's function that says what its model runs with."""
+"""The attribute of a step's function with images that its model accepts."""
 FROM_MODEL = "the model runs with it"
 BATCH_SECONDS = 1.5
-"""The time limit of the first batch."""
+"""The time limit of the first batch, in seconds."""
 
 
 @dataclass
 class _Search:
-    """The way to a step: `troubles` are what stopped statements on it, `inputs` what it reads that is not there."""
+    """Hold the search for a step: `troubles` are the errors of statements before it, `inputs` are names that it reads
+    but nothing binds.
+    """
 
     request: TraceRequest
     module: ModuleType
@@ -77,10 +80,10 @@ class _Search:
 def step_function(
     request: TraceRequest, module: ModuleType, mode: FakeTensorMode, inputs: tuple[str, ...] = ()
 ) -> FunctionType | Failure:
-    """The function that the step of a request amounts to; call it inside the fake mode.
+    """Return the function for the step of a request; call it inside the fake mode.
 
-    `module` has run what the step needs of its file. What cannot be had is a parameter, if it is no module or function,
-    and so are `inputs`.
+    `module` has run the code that the step needs of its file. Absent values become parameters, except modules and
+    functions, and so do `inputs`.
     """
     search = _Search(request, _again(request, inputs, mode) if inputs else module, mode, inputs=inputs)
     function = _found(search)
@@ -102,8 +105,9 @@ def step_function(
 
 
 def _with_draws(search: _Search, function: FunctionType) -> FunctionType:
-    """Return a step with what it draws from iterators of the program's as parameters: each can be gone through once
-    only, and what it gives is the batch."""
+    """Return a step whose draws from the program's iterators are parameters: each iterator can only be consumed once,
+    and its items are the batch.
+    """
     request, seen = search.request, {**names_seen_by(function), **(function.__kwdefaults__ or {})}
     draws = draws_of(ast.parse(request.sliced, request.file), request.step)
     draws = [draw for draw in draws if _is_iterator(draw.iterator, seen)]
@@ -128,7 +132,7 @@ def _with_draws(search: _Search, function: FunctionType) -> FunctionType:
 
 
 def _is_iterator(expression: ast.expr, names: Mapping[str, Any]) -> bool:
-    """Return True for an iterator of the program's, and for `iter(batches)` of its data."""
+    """Return True for an iterator of the program, and for `iter(batches)` of its data."""
     match expression:
         case ast.Call(ast.Name("iter"), [source]):
             return isinstance(object_of(source, names), (DataLoader, list))
@@ -137,15 +141,15 @@ def _is_iterator(expression: ast.expr, names: Mapping[str, Any]) -> bool:
 
 
 def _again(request: TraceRequest, inputs: tuple[str, ...], mode: FakeTensorMode) -> ModuleType:
-    """Return the module of a step that has run once more, of what that reads `inputs` are parameters."""
+    """Return the module of a step after another run, in which reads of `inputs` become parameters."""
     with started_as(request.file):
         return with_inputs(request, inputs, mode)
 
 
 def inputs_from_data(request: TraceRequest, error: BaseException | None) -> tuple[str, ...]:
-    """Return the names that a step was to get from data that is not here where it stopped with an error, if it was so.
+    """Return the names that a step was about to get from missing data when it stopped with an error.
 
-    They are inputs of the step, as what its loop binds is.
+    They become inputs of the step, like names that its loop binds.
     """
     if not isinstance(error, (AbsentError, OSError, EffectBlocked)):
         return ()
@@ -159,13 +163,13 @@ def inputs_from_data(request: TraceRequest, error: BaseException | None) -> tupl
 
 
 def _bound_from(request: TraceRequest, name: str) -> tuple[str, ...]:
-    """Return what a step draws from what a variable holds: `x`, `y` of `x, y = next(batches)`."""
+    """Return the names that a step draws from the object of a variable: `x`, `y` of `x, y = next(batches)`."""
     tree = ast.parse(request.sliced, request.file)
     return bound_from_data(tree, request.step, lambda node: any(_draws(part, name) for part in ast.walk(node)))
 
 
 def _draws(node: ast.AST, name: str) -> bool:
-    """Return True for `next(batches)`, and for a call of a method of `batches` that no tensor has."""
+    """Return True for `next(batches)`, and for a call of a method of `batches` that tensors do not have."""
     if not isinstance(node, ast.Call):
         return False
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr not in TENSOR_ATTRIBUTES
@@ -175,7 +179,7 @@ def _draws(node: ast.AST, name: str) -> bool:
 
 
 def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
-    """Return why a function that is a step by itself cannot run: what it reads could not be had."""
+    """Return the failure of a function that is a step by itself, if a value that it reads is absent; else None."""
     plain = innermost(function)
     absent = absent_names(plain) if isinstance(plain, FunctionType) else ()
     missing = next((value for _, value in absent), None)
@@ -183,7 +187,7 @@ def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
 
 
 def _with_images(function: FunctionType, request: TraceRequest) -> FunctionType:
-    """The function with images that its model runs with, where there is no batch."""
+    """Return the function with images that its model accepts, if there is no batch."""
     offers = _images_for_models(function, _definition(request)) if _first_batch(function) is None else ()
     vars(function)[IMAGES] = tuple(offers)
     return function
@@ -206,7 +210,7 @@ def _not_reached(search: _Search) -> Failure:
 
 
 def _found(search: _Search) -> FunctionType | None:
-    """The function from where its loop is reached, the first with a batch before any other, or one of the module."""
+    """Return the function at its loop, preferably with a batch, or one of the module."""
     fallback = _made_in(search.module, search.request)
     if search.request.kind == "function":
         return fallback
@@ -227,27 +231,27 @@ def _found(search: _Search) -> FunctionType | None:
 
 
 def _made_in(module: ModuleType, request: TraceRequest) -> FunctionType | None:
-    """The function where a module has it at its top level."""
+    """Return the function if a module has it at its top level, else None."""
     names = (STEP.format(request.name), request.name)
     functions = (vars(module).get(name) for name in names)
     return next((_renamed(f) for f in functions if isinstance(f, FunctionType) and _is_step(f, request)), None)
 
 
 def _is_step(function: FunctionType, request: TraceRequest) -> bool:
-    """Return True if a function is the step of a request, whatever variable holds it."""
+    """Return True if a function is the step of a request, in any variable."""
     code, name = function.__code__, request.name.rpartition(".")[2]
     is_named = code.co_name in (name, STEP.format(name))
     return is_named and code.co_filename == request.file and code.co_firstlineno == request.step
 
 
 def _renamed(function: FunctionType) -> FunctionType:
-    """Return the function of a step, named as users see it."""
+    """Return the function of a step, renamed for users."""
     function.__name__, function.__qualname__ = function.__name__.strip(), function.__qualname__.replace(" ", "")
     return function
 
 
 def _made_at(search: _Search, site: CallSite, absences: Absences) -> FunctionType | None:
-    """The function as it is made where a call site gets to its loop, with what was absent on the way."""
+    """Return the function created when a call site reaches its loop, with the values that were absent before."""
     request, seen = search.request, list[FunctionType]()
 
     def look(frame: FrameType, event: str, value: Any) -> None:
@@ -296,7 +300,7 @@ def _profiled(look: Callable[[FrameType, str, Any], None]) -> Generator[None, No
 
 
 def offers_of_step(function: Any) -> Iterator[Offer]:
-    """The first batch of the loop that a function was the body of, where it can be had, or what its model runs with."""
+    """Yield the first batch of a function's loop, if available, or else images that its model accepts."""
     batch, defaults = _first_batch(function), function.__kwdefaults__ or {}
     detail = f"line {function.__code__.co_firstlineno}"
     before = {n: plan_of_made(v, "call site", detail) for n, v in defaults.items() if any(tensors_in(v, n))}
@@ -310,7 +314,7 @@ def offers_of_step(function: Any) -> Iterator[Offer]:
 
 
 def _first_batch(function: Any) -> Mapping[str, Any] | None:
-    """Return what the first turn of a loop binds; None where that needs data which is not there. Computed once."""
+    """Return the variables of a loop's first iteration; None if that needs missing data. Cached."""
     batches: Any = getattr(function, BATCHES, None)
     if not isinstance(batches, FunctionType):
         return batches
@@ -327,7 +331,7 @@ def _first_batch(function: Any) -> Mapping[str, Any] | None:
 
 
 def wrong_batch(function: Any, task: Task) -> Failure | None:
-    """Return why the samples of a step's data set make no batch, if their sizes or dtypes do not fit each other."""
+    """Return the failure of a batch whose samples do not fit together in sizes or dtypes, or None."""
     error = getattr(function, UNMAKABLE, None)
     if error is None or kind_of(error) not in ("shape", "dtype"):
         return None
@@ -336,7 +340,7 @@ def wrong_batch(function: Any, task: Task) -> Failure | None:
 
 
 def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
-    """Images of a size that the models run with that a step gives them to."""
+    """Yield images of a size that the models called by a step accept."""
     parameters, images = inspect.signature(function).parameters, dict[str, Plan]()
     renamed = {name: name for name in parameters}
     seen = names_seen_by(function)
@@ -361,7 +365,7 @@ def _images_for_models(function: Any, definition: ast.AST) -> Iterator[Offer]:
 
 @dataclass(frozen=True)
 class _ImageNumbers:
-    """Hold what a program says of its images: their channels, and heights with widths."""
+    """Hold a program's numbers for its images: their channels, and heights with widths."""
 
     channels: tuple[int, ...]
     sizes: tuple[tuple[int, int], ...]
@@ -371,11 +375,11 @@ _CHANNELS = re.compile(r"^(n_?)?((image|img|input|in)_?)?channels$|^nc$")
 _SIZE = re.compile(rf"{IMAGE_SIZE.pattern}|^((image|img|input)_?)?height$|^size$")
 _WIDTH = ("height", "width")
 _SHAPE = re.compile(r"^(image|img|input)_?(shape|dims?)$")
-"""Names that programs have for channels, heights (with widths of the same name) and both together."""
+"""Names for channels, heights (with widths of the same name) and both together."""
 
 
 def _image_numbers(values_by_name: Mapping[str, Any]) -> _ImageNumbers:
-    """Return what the names say that a function sees, and the options of its program."""
+    """Return the image numbers among the names that a function refers to, and the options of its program."""
     named = [{n: v for n, v in values_by_name.items() if type(v) in (int, tuple)}]
     named += [vars(value) for value in values_by_name.values() if isinstance(value, argparse.Namespace)]
     channels, sizes = list[int](), list[tuple[int, int]]()
@@ -393,7 +397,7 @@ def _image_numbers(values_by_name: Mapping[str, Any]) -> _ImageNumbers:
 
 
 def _first_layer(model: nn.Module) -> nn.Module | None:
-    """Return the layer with weights that comes first in a module: what it is given goes through that."""
+    """Return the first layer with weights in a module, which receives its input; None without one."""
     layers = (layer for layer in model.modules() if next(layer.children(), None) is None)
     return next((layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear, nn.Embedding))), None)
 
@@ -403,9 +407,9 @@ def _is_module(value: Any) -> bool:
 
 
 def _shapes_for(layer: nn.Module | None, numbers: _ImageNumbers, count: int) -> Iterator[tuple[int, int, int]]:
-    """Yield images that may go through a layer: those that the program has numbers for before any other.
+    """Yield image shapes that a layer may accept: those with numbers from the program first.
 
-    Where there are `count` of them they may go through it one upon the other.
+    If there are `count` inputs, they may be stacked on top of each other.
     """
     if isinstance(layer, nn.Conv2d):
         sizes = dict.fromkeys((*numbers.sizes, *((size, size) for size in IMAGE_SIZES)))
@@ -417,7 +421,7 @@ def _shapes_for(layer: nn.Module | None, numbers: _ImageNumbers, count: int) -> 
 
 
 def _shape_for(model: nn.Module, numbers: _ImageNumbers, count: int) -> tuple[int, int, int] | None:
-    """Return the channels, height and width that a model runs with, given `count` batches of them."""
+    """Return the channels, height and width that a model accepts for `count` inputs, or None."""
     with unchanged([model]), torch.no_grad(), suppress(TimeUp), time_limit(MODEL_SECONDS):
         for shape in _shapes_for(_first_layer(model), numbers, count):
             with suppress(Exception):

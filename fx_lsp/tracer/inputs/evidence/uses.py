@@ -1,6 +1,6 @@
-"""Take in what a single call or subscript shows of the parameters in it.
+"""Record the facts that a single call or subscript shows of its parameters.
 
-`of` gives the facts of the parameter that an expression is, or None.
+`of` returns the facts of the parameter that an expression refers to, or None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 
 
 def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
-    """Take in what `x[…]` shows of `x`, and of what stands in the brackets."""
+    """Record the facts that `x[…]` shows of `x`, and of the indices."""
     shaped = shape_of(node.value)
     if shaped is not None:
         tensor = named(shaped, node.lineno)
@@ -34,7 +34,7 @@ def visit_subscript(node: ast.Subscript, of: Any, named: Any) -> None:
 
 
 def _visit_items(index: ast.expr, facts: Facts) -> None:
-    """Take in what the brackets behind a parameter show of it."""
+    """Record the facts that the indices of a parameter show of it."""
     if (number := _integer(index)) is not None:
         facts.uses.add("indexed")
         facts.indexed = max(facts.indexed, number + 1 if number >= 0 else -number)
@@ -55,13 +55,13 @@ def _visit_items(index: ast.expr, facts: Facts) -> None:
 
 
 def _is_backwards(index: ast.expr) -> bool:
-    """Return True for a slice whose step is a number below zero."""
+    """Return True for a slice with a negative step."""
     step = _integer(index.step) if isinstance(index, ast.Slice) and index.step is not None else None
     return step is not None and step < 0
 
 
 def _visit_index(index: ast.expr, of: Any) -> None:
-    """Take in what stands in brackets: indices and masks (`x[i]`, `x[:, ~mask]`), and numbers that bound a slice."""
+    """Record indices and masks (`x[i]`, `x[:, ~mask]`), and numbers that bound a slice."""
     for part in index.elts if isinstance(index, ast.Tuple) else [index]:
         inverted = isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert)
         if (facts := of(part.operand if isinstance(part, ast.UnaryOp) and inverted else part)) is not None:
@@ -79,7 +79,7 @@ def _visit_count(expression: ast.expr, of: Any) -> None:
 
 
 def _visit_called(node: ast.Call, called: Facts | None) -> None:
-    """Take in what is called, and with how many arguments."""
+    """Record a called parameter, with its number of arguments."""
     if called is not None:
         is_plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
         called.uses |= {"called"} if is_plain else {"called", "keywords"}
@@ -87,7 +87,7 @@ def _visit_called(node: ast.Call, called: Facts | None) -> None:
 
 
 def visit_call(node: ast.Call, of: Any) -> None:
-    """Take in what a call shows of what is called and of its arguments."""
+    """Record the facts that a call shows of the called object and of its arguments."""
     _visit_called(node, of(node.func))
     _visit_handed(node, of)
     name = _called_name(node)
@@ -105,7 +105,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
 
 
 def _visit_axes(node: ast.Call, name: str, subject: Facts) -> None:
-    """Take in the axes that a method of a tensor names: `x.permute(0, 2, 1)`, `x.transpose(1, 2)`."""
+    """Record the axes in a call of a tensor's method: `x.permute(0, 2, 1)`, `x.transpose(1, 2)`."""
     axes = [axis for axis in map(_integer, node.args) if axis is not None]
     if name == "permute" and len(axes) == len(node.args) > 1:
         subject.rank = len(axes)
@@ -115,7 +115,7 @@ def _visit_axes(node: ast.Call, name: str, subject: Facts) -> None:
 
 
 def _visit_operands(node: ast.Call, name: str, of: Any) -> None:
-    """Take in how many dimensions a torch function takes of its operands: `F.conv2d(x, weight)`, `torch.bmm(a, b)`."""
+    """Record the ranks of the operands of a torch function: `F.conv2d(x, weight)`, `torch.bmm(a, b)`."""
     convolution = re.fullmatch(r"conv(_transpose)?([123])d", name)
     ranks: dict[int | str, int] = dict(_OPERAND_RANKS.get(name, {}))
     if convolution is not None:
@@ -132,7 +132,7 @@ def _visit_operands(node: ast.Call, name: str, of: Any) -> None:
 
 
 def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
-    """Take in what is an index, and what a mask: `x.gather(1, index)`, `torch.gather(x, 1, index)`."""
+    """Record indices and masks: `x.gather(1, index)`, `torch.gather(x, 1, index)`."""
     is_method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in _MODULES
     name = name.removesuffix("_")
     for position in _LENGTHS.get(name, ()):
@@ -141,7 +141,7 @@ def _visit_positions(node: ast.Call, name: str, of: Any) -> None:
     for argument, dtype in _positions(node, name, is_method):
         if (facts := of(_before_views(argument))) is not None:
             facts.dtype = dtype
-            if of(argument) is None:  # what is flattened had more dimensions, and what is unsqueezed had fewer
+            if of(argument) is None:  # a flattened tensor had more dimensions, and an unsqueezed one had fewer
                 facts.likely_rank = facts.likely_rank or (1 if _is_unsqueezed(argument) else 2)
             elif name.startswith("index_"):
                 facts.rank = 1
@@ -161,7 +161,7 @@ def _positions(node: ast.Call, name: str, is_method: bool) -> Iterator[tuple[ast
 
 
 def visit_views(function: FunctionNode, facts: Mapping[str, Facts]) -> None:
-    """Take in what is an index or a label once it is viewed: `y = y.view(-1)`, then `F.cross_entropy(x, y)`."""
+    """Record indices and labels that are viewed first: `y = y.view(-1)`, then `F.cross_entropy(x, y)`."""
     names = _viewed_once(function) & facts.keys()
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call)) if names else ()
     for argument, dtype in (position for call in calls for position in _positions(call, _called_name(call), False)):
@@ -171,7 +171,7 @@ def visit_views(function: FunctionNode, facts: Mapping[str, Facts]) -> None:
 
 
 def _viewed_once(function: FunctionNode) -> set[str]:
-    """Return the variables that a function assigns once: a view of what they were."""
+    """Return the variables that a function assigns once, to a view of themselves."""
     nodes = list(ast.walk(function))
     stored = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     assignments = (
@@ -183,17 +183,19 @@ def _viewed_once(function: FunctionNode) -> set[str]:
 
 
 def _named(expression: ast.expr) -> str:
-    """Return the name that an expression is, or ""."""
+    """Return the name of a name expression, or ""."""
     return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _called_name(node: ast.Call) -> str:
-    """Return the last name of what is called: `view` of `x.view(-1)`."""
+    """Return the last name of the called function: `view` for `x.view(-1)`."""
     return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
 def _before_views(expression: ast.expr) -> ast.expr:
-    """Return what is viewed, of the same dtype: `targets` of `targets.view(-1)` or `targets[:, 1:].reshape(-1)`."""
+    """Return the tensor before its views, of the same dtype: `targets` for `targets.view(-1)` or `targets[:,
+    1:].reshape(-1)`.
+    """
     while True:
         if isinstance(expression, ast.Subscript):
             expression = expression.value
@@ -206,7 +208,7 @@ def _before_views(expression: ast.expr) -> ast.expr:
 
 
 def gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield what a loop goes over with the variables that it binds, also in `enumerate`, `zip` and `reversed`."""
+    """Yield the iterables of a loop with the variables that it binds, also in `enumerate`, `zip` and `reversed`."""
     called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
     whole, targets = [node.iter], [node.target]
     if isinstance(node.iter, ast.Call) and called in ("enumerate", "zip") and isinstance(node.target, ast.Tuple):
@@ -217,7 +219,7 @@ def gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast
 
 
 def visit_loop(node: ast.AST, of: Any) -> None:
-    """Take in modules that a loop calls one after the other: `for layer in layers: x = layer(x)`."""
+    """Record modules that a loop calls one after the other: `for layer in layers: x = layer(x)`."""
     loops: list[tuple[ast.For | ast.comprehension, Sequence[ast.AST]]] = []
     if isinstance(node, ast.For):
         loops.append((node, node.body))
@@ -230,7 +232,7 @@ def visit_loop(node: ast.AST, of: Any) -> None:
 
 
 def _visit_called_in_turn(name: str, body: Sequence[ast.AST], facts: Facts) -> None:
-    """Take in the calls of a variable that stands for each of several modules, as of one of them."""
+    """Record calls of a variable that iterates over modules as calls of one of them."""
     for node in (node for part in body for node in ast.walk(part)):
         match node:
             case ast.Call(ast.Name(called)) if called == name:
@@ -243,7 +245,7 @@ def _visit_called_in_turn(name: str, body: Sequence[ast.AST], facts: Facts) -> N
 
 
 def _visit_layers(node: ast.Call, of: Any) -> None:
-    """Take in what holds several modules: `nn.ModuleList(layers)`, `nn.Sequential(*layers)`, `layers[0](x)`."""
+    """Record containers of modules: `nn.ModuleList(layers)`, `nn.Sequential(*layers)`, `layers[0](x)`."""
     holders = held_by(node)
     if isinstance(node.func, ast.Subscript):
         holders = [node.func.value]
@@ -253,7 +255,7 @@ def _visit_layers(node: ast.Call, of: Any) -> None:
 
 
 def held_by(call: ast.Call) -> list[ast.expr]:
-    """Return what is given to a container of modules: `layers` of `nn.ModuleList(layers)`, `nn.Sequential(*layers)`."""
+    """Return the argument of a container of modules: `layers` for `nn.ModuleList(layers)`, `nn.Sequential(*layers)`."""
     name = _called_name(call)
     if name == "Sequential":
         return [argument.value for argument in call.args if isinstance(argument, ast.Starred)]
@@ -261,7 +263,7 @@ def held_by(call: ast.Call) -> list[ast.expr]:
 
 
 def _visit_handed(node: ast.Call, of: Any) -> None:
-    """Take in which arguments of a function are parameters as they are, and which are spread as its keywords."""
+    """Record which arguments of a function are unchanged parameters, and which are spread as its keywords."""
     positional = node.args if not any(isinstance(a, ast.Starred) for a in node.args) else []
     arguments = [*enumerate(positional), *((k.arg, k.value) for k in node.keywords if k.arg is not None)]
     for place, argument in arguments:
@@ -276,7 +278,7 @@ def _visit_handed(node: ast.Call, of: Any) -> None:
 
 
 def _inside_call(expression: ast.expr, name: ast.Name) -> bool:
-    """Tell whether a name stands in a call, an attribute or a subscript below `expression`: it does not count then."""
+    """Return True if a name is in a call, an attribute or a subscript below `expression`, where it does not count."""
     nodes = [n for n in ast.walk(expression) if isinstance(n, (ast.Call, ast.Attribute, ast.Subscript))]
     return any(name in ast.walk(node) for node in nodes)
 
@@ -325,7 +327,7 @@ _OF_IMAGES = frozenset(
 
 
 def _visit_images(node: ast.Call, name: str, of: Any) -> None:
-    """Take in a function that counts spatial dimensions in its name, `F.max_pool2d`, or is one of images."""
+    """Record calls that count spatial dimensions in their name, `F.max_pool2d`, or are for images."""
     spatial = re.fullmatch(r"[a-z_]*[a-z]([123])d", name)
     image = of(node.args[0]) if node.args else None
     if image is not None and (spatial or name in _OF_IMAGES):
@@ -339,7 +341,7 @@ _INDEXING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("take", "take_along_dim"), (0, "i64")),
     **dict.fromkeys(("masked_fill", "masked_select", "masked_scatter"), (0, "b8")),
 }
-"""The position of the index, or the mask, among the arguments of a tensor's method, and its dtype."""
+"""The position of the index or mask among the arguments of a tensor's method, and its dtype."""
 _LENGTHS: dict[str, tuple[int, ...]] = {"ctc_loss": (2, 3), "pack_padded_sequence": (1,)}
 """The positions of arguments that are lengths, one for each example."""
 _VIEWS = frozenset(
@@ -365,7 +367,7 @@ _LABELING: dict[str, tuple[int, str]] = {
     **dict.fromkeys(("cross_entropy", "nll_loss", "ctc_loss"), (1, "i64")),
     "where": (0, "b8"),
 }
-"""The same of functions."""
+"""The position of the index among the arguments of functions, and its dtype."""
 
 
 _AXES: dict[str, slice] = {
@@ -377,11 +379,11 @@ _AXES: dict[str, slice] = {
     **dict.fromkeys(("index_select", "gather", "scatter", "scatter_add", "index_add", "unflatten", "unfold"), slice(1)),
     **dict.fromkeys(("chunk", "split", "tensor_split"), slice(1, 2)),
 }
-"""The positions of arguments of a method that are axes of its tensor."""
+"""The positions of a method's arguments that are axes of its tensor."""
 
 
 def _counts(node: ast.Call, name: str) -> list[ast.expr]:
-    """The arguments that a call counts with."""
+    """Return the arguments that a call uses as counts."""
     if name in _COUNT_ALONE:
         return node.args
     if name not in _COUNT_ON_A_TENSOR:
@@ -398,4 +400,4 @@ _COUNT_ON_A_TENSOR = frozenset(
     {"view", "reshape", "expand", "repeat", "tile", "unflatten", "new_zeros", "new_ones", "new_empty", "topk", "chunk"}
     | {"split", "tensor_split", "unfold", "repeat_interleave", "roll", "narrow"}
 )
-"""Functions and methods that count with what follows the tensor."""
+"""Functions and methods whose arguments after the tensor are counts."""

@@ -1,1 +1,1 @@
-"""Plan the call of a target: its values and tensors, and what they begin as."""
+"""Plan the call of a target: its values and tensors, and their initial choice."""

@@ -1,4 +1,6 @@
-"""Arrays of NumPy for parameters that code uses as such: their values are real, as those of a schedule or a table."""
+"""Plan NumPy arrays for parameters that code uses as such. Their values are real, like those of a schedule or
+a table.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,13 @@ from fx_lsp.tracer.inputs.plan.plans import ValuePlan
 LENGTH = 64
 """The number of items of an array."""
 _TAKE_ARRAYS = ("append", "array", "asarray", "ascontiguousarray", "cumprod", "cumsum", "diff", "flip", "from_numpy")
-"""Functions that are given arrays, or what becomes one, and no single number."""
+"""Functions that take arrays, or values that become one, and no single number."""
 
 
 def array_plans(annotation: Any, facts: Facts, module: ModuleType) -> list[ValuePlan]:
-    """Return the plan for a parameter that is annotated as an array, given to what takes arrays, or whose dimensions
-    are taken backwards, which no tensor's can be; else none."""
+    """Return the plan for a parameter that is annotated as an array, passed to a function that takes arrays, or sliced
+    with a negative step, which tensors do not support; else none.
+    """
     is_annotated = annotation is not inspect.Parameter.empty and annotation is _of_numpy("ndarray")
     is_array = is_annotated or ("reversed" in facts.uses and _of_numpy("ndarray") is not None)
     if not is_array and not any(_takes_arrays(path, place, module) for path, place in facts.handed):
@@ -39,7 +42,7 @@ def array_plans(annotation: Any, facts: Facts, module: ModuleType) -> list[Value
 
 
 def _of_numpy(name: str) -> Any:
-    """Return what NumPy has under a name; None where no code imported it."""
+    """Return an attribute of NumPy; None if no code imported NumPy, or it has none."""
     return getattr(sys.modules.get("numpy"), name, None)
 
 

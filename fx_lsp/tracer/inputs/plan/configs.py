@@ -1,4 +1,4 @@
-"""Objects that parameters ask for: by their class, made from defaults, or by the attributes that are read from them."""
+"""Propose objects for parameters: by their class, with defaults, or by the attributes that are read from them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def constructor(module: ModuleType) -> Callable[[type], Any]:
-    """Makes one instance of a class from its defaults and the first proposals for the rest; the same one every time."""
+    """Return a function that constructs one instance of a class from its defaults and the first proposals for the rest;
+    cached.
+    """
     instances: dict[type, Any] = {}
 
     def construct(cls: type) -> Any:
@@ -59,14 +61,14 @@ def constructor(module: ModuleType) -> Callable[[type], Any]:
 
 Namespace: TypeAlias = Callable[[Facts], ValuePlan]
 LENGTH = 64
-"""How long what has a shape is, of which only that is read."""
+"""The length of objects with a shape, if only the shape is read."""
 
 
 def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespace:
-    """Makes the plan for an object that has the attributes and keys which are read of it.
+    """Return a function that plans an object with the attributes and keys that are read of it.
 
-    An instance of a class that the file knows where one has them all; otherwise values by their names, modules for
-    those that are called, and such objects for those of which something is read; one module where there are no others.
+    It is an instance of a class in the file that has them all; otherwise values by their names, with modules for those
+    that are called, and nested objects for those with reads; a single module if only calls are read.
     """
 
     def namespace(facts: Facts) -> ValuePlan:
@@ -93,7 +95,7 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
 
 
 def _module_of(parts: Collection[str]) -> ValuePlan:
-    """Return the plan for a module that has modules of those names, and what every module has."""
+    """Return the plan for a module that has submodules of those names."""
     shown = ", ".join(f"{part!r}: nn.Identity()" for part in parts)
     return ValuePlan(
         lambda: nn.ModuleDict({part: nn.Identity() for part in parts}), f"nn.ModuleDict({{{shown}}})", "search"
@@ -101,17 +103,17 @@ def _module_of(parts: Collection[str]) -> ValuePlan:
 
 
 def completed(cls: type) -> list[Plan]:
-    """Plans for an instance with likely numbers in place of those that its class leaves open; none where it leaves
-    none."""
+    """Return plans for an instance with likely numbers for the values that its class leaves open; empty if it leaves
+    none.
+    """
     numbers = {name: number_named(name) for name in open_numbers(cls)}
     shown = ", ".join(f"{name}={number}" for name, number in numbers.items())
     return [ValuePlan(lambda: cls(**numbers), f"{cls.__name__}({shown})", "search")] if numbers else []
 
 
 def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callable[[Collection[str]], list[Plan]]:
-    """Give plans for the modules that a file knows and that have certain attributes; for no attributes none.
-
-    A class whose constructor raises with guessed arguments gives no plan.
+    """Return a function that plans instances of the file's modules with certain attributes; no plans for no
+    attributes. A class whose constructor raises with guessed arguments gets no plan.
     """
 
     def is_constructed(cls: type) -> bool:
@@ -135,7 +137,7 @@ def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callab
 
 
 class AttributeDict(dict[str, Any]):
-    """A dict whose items can be read as attributes too, as many configurations are."""
+    """A dict whose items are also attributes, as in many configurations."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self:
@@ -147,7 +149,7 @@ class AttributeDict(dict[str, Any]):
 
 
 def settings_plan(settings: dict[str, Any] | SimpleNamespace) -> ValuePlan:
-    """The plan for such an object; every run has a copy of its own."""
+    """Return the plan for such an object; every run gets a copy."""
     shown = repr(settings)
     if isinstance(settings, SimpleNamespace):
         shown = f"SimpleNamespace({shown.partition('(')[2]}"
@@ -155,12 +157,12 @@ def settings_plan(settings: dict[str, Any] | SimpleNamespace) -> ValuePlan:
 
 
 def with_value(plan: ValuePlan, name: str, module: ModuleType, called: nn.Module | None = None) -> ValuePlan | None:
-    """The plan for the same object with one more value, or what is `called`; None where the object cannot have any."""
+    """Return the plan for the same object with one more value, or with `called`; None if the object cannot have any."""
     return with_attribute(plan, name, called or value_for(name, module))
 
 
 def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
-    """The plan for the same object with that value; None where the object cannot have any."""
+    """Return the plan for the same object with that value; None if the object cannot have any."""
     holder = plan.make()
     if isinstance(holder, dict):
         return settings_plan(type(holder)({**holder, name: added}))
@@ -179,7 +181,7 @@ def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
 
 
 def value_for(name: str, module: ModuleType) -> Any:
-    """Propose a value for that name: a number, a flag, a rate."""
+    """Return a value for that name: a number, a flag, a rate."""
     spelled = re.sub(r"\W|^(?=\d)", "_", name) + "_" * iskeyword(name)  # a key may be any text
     parameter = inspect.Parameter(spelled, inspect.Parameter.KEYWORD_ONLY)
 
@@ -189,8 +191,9 @@ def value_for(name: str, module: ModuleType) -> Any:
 
 
 def _attributes(cls: type) -> set[str]:
-    """The attributes that instances of a class have: fields, constructor parameters, what the constructor assigns and
-    what the class itself has."""
+    """Return the attributes of instances of a class: fields, constructor parameters, the constructor's assignments and
+    class attributes.
+    """
     fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set[str]()
     signature = signature_of(cls) if cls.__init__ is not object.__init__ else None
     code = getattr(cls.__init__, "__code__", None)

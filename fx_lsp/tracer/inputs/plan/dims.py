@@ -1,4 +1,4 @@
-"""Shapes as people write them, in docstrings, annotations and error messages: `(B, 3, H, W)`, `BxCxHxW`, `"b t d"`."""
+"""Parse shapes in docstrings, annotations and error messages: `(B, 3, H, W)`, `BxCxHxW`, `"b t d"`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 from fx_lsp.tracer.inputs.plan.plans import fresh_sizes
 
 Shape: TypeAlias = tuple[int | str, ...]
-"""Dimensions by size or name, `...` for any number of them. The same name is the same size."""
+"""Dimensions by size or name, `...` for any number of them. Equal names are equal sizes."""
 
 _LISTED = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _CROSSED = re.compile(r"(?<![\w*])((?:[A-Z]\w*?|\d+|\*)(?:\s?[x×]\s?(?:[A-Z]\w*?|\d+)){1,5})(?![\w])")
@@ -27,7 +27,7 @@ _NOT_A_DIMENSION = frozenset({
 
 
 def shapes_in(text: str) -> list[Shape]:
-    """The shapes that a text mentions, in their order; concrete ones (`torch.Size([4, 8])`) among them."""
+    """Return the shapes that a text mentions, in order, including concrete ones (`torch.Size([4, 8])`)."""
     text = re.sub(r":math:|`|\$|\\(?:times|text|mathrm|ldots|dots)", " ", text.replace("\\times", " x "))
     shapes: list[tuple[int, Shape]] = []
     for match in _LISTED.finditer(text):
@@ -41,7 +41,7 @@ def shapes_in(text: str) -> list[Shape]:
 
 
 def _crossed(text: str) -> list[tuple[int, Shape]]:
-    """Shapes such as `BxCxHxW`; two numbers alone (`2x2`) are no shape but an extent."""
+    """Yield shapes such as `BxCxHxW`; two numbers alone (`2x2`) are an extent, not a shape."""
     parts = [(match.start(), re.split(r"\s?[x×]\s?", match[1])) for match in _CROSSED.finditer(text)]
     return [
         (start, tuple(map(_dimension, dimensions)))
@@ -75,12 +75,12 @@ def _dimension(text: str) -> int | str:
 
 
 def words(text: str) -> Shape:
-    """A shape written as words, as jaxtyping and einops have it: `"b t 3"`, `"*batch h w"`, `"... c"`."""
+    """Return a shape written as words, as in jaxtyping and einops: `"b t 3"`, `"*batch h w"`, `"... c"`."""
     return tuple("..." if w == "..." or w.startswith("*") else _dimension(w) for w in text.replace("#", "").split())
 
 
 def sizes_of(shape: Shape, named: MutableMapping[str, int], used_sizes: Set[int]) -> tuple[int, ...]:
-    """Sizes for a shape: of names that are `named` already their sizes, for others fresh ones, which are noted there.
+    """Return sizes for a shape: those of names in `named`, and fresh ones for new names, which are added there.
 
     `...` becomes one dimension in front of others, none behind them.
     """
@@ -93,8 +93,9 @@ def sizes_of(shape: Shape, named: MutableMapping[str, int], used_sizes: Set[int]
 
 
 def parameter_shape(docstring: str, name: str) -> Shape | None:
-    """The shape that a docstring gives for a parameter, in Google's, NumPy's or Sphinx' style, or anywhere in a
-    sentence: `query: (batch, width)`."""
+    """Return the shape of a parameter in a docstring, in Google's, NumPy's or Sphinx' style, or anywhere in a sentence:
+    `query: (batch, width)`. None without one.
+    """
     lines = docstring.splitlines()
     start = re.compile(rf"^(\s*)(?::param\s+(?:\w+\s+)?|[-*]\s+)?[`*]*{re.escape(name)}[`*]*\s*(?=[:(\s-]|$)(.*)")
     for number, line in enumerate(lines):

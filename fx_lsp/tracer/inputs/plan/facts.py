@@ -1,4 +1,4 @@
-"""Hold what is known of one parameter before anything runs."""
+"""Hold the facts on one parameter before anything runs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ Use = Literal[
 
 @dataclass
 class Facts:
-    """The facts that a body shows of one parameter.
+    """Hold the facts that a body shows of one parameter.
 
-    `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` those that the code demands, by index, and
-    `multiples` what others have to be multiples of; `shape` is what the docstring says; `spatial` is over
-    how many dimensions convolutions go; `dtype` a short name; `uses`
-    what it is used as; `length` how many items it is unpacked into, and `indexed` how many those have at least that are
-    taken by number; `literals` what it is compared with; `attributes` are read from it or `assigned`, and `keys` looked
-    up in it; `handed` says which functions it is given as it is, by the dotted name of each, and as which of their
-    arguments; `arguments` how many it is called with, and `results` into how many its result is unpacked. What a
-    constructor only keeps and methods call is "applied", and "modules" are several of them; what has a dimension taken
-    backwards (`x[:, ::-1]`) is "reversed". `parts` say the same of its
-    attributes and of what is looked up in it, by name, and `element` of each of the things that it is gone over for.
-    An assertion demands that it is `instance_of` a class.
+    `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` are required sizes, by index, and
+    `multiples` the factors of others; `shape` is that of the docstring; `spatial` is the number of dimensions of
+    convolutions; `dtype` is a short name.
+
+    `uses` are the kinds of its uses. "applied" is a constructor argument that is stored and called by methods,
+    "modules" are several of them, and "reversed" has a dimension sliced backwards (`x[:, ::-1]`). `length` is the
+    number of items that it is unpacked into, and `indexed` their least number by index; `literals` are values that it
+    is compared with; `attributes` are read from it or `assigned`, and `keys` are looked up in it. `handed` are the
+    functions that receive it unchanged, by dotted name, with the argument's position or name; `arguments` is the number
+    of arguments that it is called with, and `results` the number of values that its result is unpacked into. `parts`
+    are the facts on its attributes and items, by name, and `element` those on each item of an iteration. An assertion
+    requires it to be `instance_of` a class.
     """
 
     rank: int | None = None
@@ -66,16 +67,16 @@ class Facts:
     instance_of: str = ""
 
     def each(self) -> Facts:
-        """Return what is known of each of the things that it has."""
+        """Return the facts on each of its items."""
         self.element = self.element or Facts()
         return self.element
 
     def part(self, name: str) -> Facts:
-        """Return what is known of one of its parts."""
+        """Return the facts on one of its parts."""
         return self.parts.setdefault(name, Facts())
 
     def take(self, other: Facts) -> None:
-        """Add what another function, which is handed the same thing, shows that it needs of it."""
+        """Add the facts on the parameter of another function that receives the same value."""
         self.rank = self.rank if self.rank is not None else other.rank
         self.min_rank, self.indexed = max(self.min_rank, other.min_rank), max(self.indexed, other.indexed)
         self.dtype, self.length = self.dtype or other.dtype, self.length or other.length
@@ -89,28 +90,29 @@ class Facts:
 
     @property
     def item_count(self) -> int | None:
-        """Return how many items a sequence has, where the body says so."""
+        """Return the number of items of a sequence, if the body shows it, else None."""
         return self.length or self.indexed or None
 
     @property
     def called_parts(self) -> frozenset[str]:
-        """Return the names of its parts that are called, and are no methods of tensors, modules and the like."""
+        """Return the names of its called parts, without methods of tensors, modules and the like."""
         return frozenset(name for name, part in self.parts.items() if "called" in part.uses) - _METHODS
 
     @property
     def holds_others(self) -> bool:
-        """Tell whether it is an object or a dictionary that something is read of, as `env.space` in `env.space.shape`
-        and `config["net"]` in `config["net"]["width"]`."""
+        """Return True if it is an object or a dictionary with reads, such as `env.space` in `env.space.shape` and
+        `config["net"]` in `config["net"]["width"]`.
+        """
         return bool(self.keys or self.attributes & {"shape"} or self.attributes - _METHODS)
 
     @property
     def may_be_several(self) -> bool:
-        """Tell whether it may be a list or a tuple of things: it is gone over."""
+        """Return True if it may be a list or a tuple: a loop iterates over it."""
         return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)
 
 
 _NEEDS: frozenset[Use] = frozenset({"tensor", "modules", "iterated", "count", "indexed", "index"})
-"""Uses that say what a thing is, whoever has it."""
+"""Uses that show the kind of a value in any function."""
 _METHODS = frozenset(name for kind in (torch.Tensor, nn.Module, dict, list, str) for name in dir(kind))
 _OVER = frozenset(
     {"zip", "enumerate", "reversed", "sorted", "list", "tuple", "map", "iter", "len", "torch.cat", "torch.stack"}

@@ -1,7 +1,7 @@
 """Plan a call of a target, in immutable plans that a search can change piece by piece.
 
-Two dimensions of the same size count as tied: unrelated dimensions start with different sizes, and changing a size
-changes every dimension that has it.
+Dimensions of equal size count as tied: unrelated dimensions start with different sizes, and changing a size changes
+every dimension with it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """A tensor to make.
+    """Describe a tensor to create.
 
-    `grad` asks for a gradient (floating point only); `dtype_known` says that its use fixes the dtype, and `rank_known`
-    that the code fixes how many dimensions it has. A tensor whose values are asked for has those, again and again, or
-    the `numbers` that the program gave it.
+    `grad` requires a gradient (floating point only). `dtype_known` is True if its use fixes the dtype, and `rank_known`
+    if the code fixes its number of dimensions. If the code needs its values, they are `values`, repeated, or the
+    `numbers` that the program gave it.
     """
 
     spec: TensorSpec
@@ -52,10 +52,10 @@ class TensorPlan:
 
 @dataclass(frozen=True)
 class ValuePlan:
-    """Any other value: `make()` gives it anew for every run, `shown` is how it reads.
+    """Describe any other value: `make()` creates it for every run, `shown` is its text.
 
-    It is `certain` where its source may be wrong about what is meant, and nothing in it was guessed. `cls` is the class
-    of an object that is made of its constructor's defaults.
+    It is `certain` if nothing in it was guessed, although its source may not be the intended one. `cls` is the class of
+    an object that is constructed from defaults.
     """
 
     make: Callable[[], Any]
@@ -67,7 +67,7 @@ class ValuePlan:
 
     @property
     def kind(self) -> str:
-        """The name of its type; "" where the user's code that makes it raises."""
+        """Return the name of its type; "" if creating it raises."""
         try:
             return type(self.make()).__name__
         except Exception:
@@ -76,7 +76,9 @@ class ValuePlan:
 
 @dataclass(frozen=True)
 class SequencePlan:
-    """A tuple or list of plans; with `keys` a dict, or an object of a `kind` that is made with them as arguments."""
+    """Describe a tuple or list of plans; with `keys` a dict, or an object of a `kind` that is constructed with them as
+    arguments.
+    """
 
     items: tuple[Plan, ...]
     kind: Callable[..., Any] = tuple
@@ -88,7 +90,7 @@ class SequencePlan:
         return self.keys is not None and self.kind not in (dict, tuple)
 
     def paths(self, path: str) -> list[str]:
-        """The path of each item, in a container at `path`."""
+        """Return the path of each item, in a container at `path`."""
         if self.is_object and self.keys is not None:
             return [f"{path}.{key}" for key in self.keys]
         return [f"{path}[{key!r}]" for key in (self.keys if self.keys is not None else range(len(self.items)))]
@@ -100,11 +102,11 @@ Plan: TypeAlias = TensorPlan | ValuePlan | SequencePlan
 
 @dataclass(frozen=True)
 class Plans:
-    """A plan for each parameter that is passed, in the order of the signature.
+    """Hold a plan for each passed parameter, in the order of the signature.
 
-    `positional` names those that are passed by position; `starred` is the one (a sequence) that is spread, as `*args`;
-    with `takes_more`, others may be passed by keyword, as `**kwargs`. `init` are the plans for the constructor of the
-    object whose method is called, where it is made for the call.
+    `positional` names those that are passed by position; `starred` is the sequence that is spread, as `*args`; with
+    `takes_more`, others may be passed by keyword, as `**kwargs`. `init` are the plans for the constructor of the
+    method's object, if it is constructed for the call.
     """
 
     items: tuple[tuple[str, Plan], ...]
@@ -117,35 +119,35 @@ class Plans:
         return next(p for n, p in self.items if n == name)
 
     def with_plan(self, name: str, plan: Plan) -> Plans:
-        """The same plans with another one for `name`."""
+        """Return the same plans with another one for `name`."""
         return replace(self, items=tuple((n, plan if n == name else p) for n, p in self.items))
 
     def with_init(self, changed: Mapping[str, Plan]) -> Plans:
-        """The same plans with other arguments for the constructor."""
+        """Return the same plans with other arguments for the constructor."""
         assert self.init is not None, "an object that was given is not made anew"
         items = tuple((name, changed.get(name, plan)) for name, plan in self.init.items)
         return replace(self, init=replace(self.init, items=items))
 
     def with_keyword(self, name: str, plan: Plan) -> Plans:
-        """The same plans with one more, which `**kwargs` takes."""
+        """Return the same plans with one more, which `**kwargs` takes."""
         return replace(self, items=(*self.items, (name, plan)))
 
     def map_tensors(self, change: Callable[[str, TensorPlan], TensorPlan]) -> Plans:
-        """The same plans with every tensor plan changed; `change` gets the path of each (`x`, `xs[0]`)."""
+        """Return the same plans with every tensor plan changed; `change` gets the path of each (`x`, `xs[0]`)."""
         return replace(self, items=tuple((n, _map(p, n, change)) for n, p in self.items))
 
     def tensors(self) -> Iterator[tuple[str, TensorPlan]]:
-        """Every tensor plan with its path."""
+        """Yield every tensor plan with its path."""
         for name, plan in self.items:
             yield from _tensors(plan, name)
 
     def sizes(self) -> set[int]:
-        """All sizes in use."""
+        """Return all sizes in use."""
         return {s for _, t in self.tensors() for s in t.spec.sizes if isinstance(s, int)}
 
 
 def at(plan: Plan, home: TensorSpec) -> Plan:
-    """Return a plan whose tensors are on the device of another, and of its dtype where they may be of any floating."""
+    """Return a plan whose tensors are on another's device, and of its dtype if they may be of any floating dtype."""
 
     def moved(_: str, tensor: TensorPlan) -> TensorPlan:
         is_free = not tensor.dtype_known and tensor.spec.dtype == "f32"
@@ -156,19 +158,19 @@ def at(plan: Plan, home: TensorSpec) -> Plan:
 
 
 def located(plan: Plan, detail: str) -> Plan:
-    """Return a plan for what a program passes, with the place where it does."""
+    """Return the plan of a value that a program passes, with the place of the call."""
     if isinstance(plan, SequencePlan):
         return replace(plan, items=tuple(located(item, detail) for item in plan.items))
     return replace(plan, detail=detail) if plan.source == "call site" else plan
 
 
 def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
-    """A plan for a value that every run may share."""
+    """Return a plan for a value that all runs may share."""
     return ValuePlan(lambda: constant, readable(constant), source, detail)
 
 
 def has_made_up_values(plans: Plans) -> bool:
-    """Return True if a tensor has values that nobody gave."""
+    """Return True if a tensor has made-up values."""
     return any(plan.values for _, plan in plans.tensors())
 
 
@@ -178,7 +180,7 @@ def is_single_batch(plan: TensorPlan) -> bool:
 
 
 def readable(constant: Any) -> str:
-    """A value as the user would write it, if that is short: `4`, `torch.nn.functional.relu`, `LlamaConfig(…)`."""
+    """Return a value as source text, if that is short: `4`, `torch.nn.functional.relu`, `LlamaConfig(…)`."""
     if isinstance(constant, torch.Tensor):
         return str(spec_of(constant))
     if isinstance(constant, (type, FunctionType, BuiltinFunctionType)):
@@ -192,12 +194,14 @@ def readable(constant: Any) -> str:
 
 
 def tensor(dtype: str, sizes: tuple[int, ...], source: InputSource = "search", detail: str = "") -> TensorPlan:
-    """A plan for a contiguous CPU tensor."""
+    """Return a plan for a contiguous CPU tensor."""
     return TensorPlan(TensorSpec(dtype, sizes), source, detail)
 
 
 def fresh_sizes(rank: int, used_sizes: set[int], features: bool = True) -> tuple[int, ...]:
-    """`rank` sizes that differ from each other and from those in use; with `features` the last is a larger one."""
+    """Return `rank` sizes that differ from each other and from those in use; with `features` the last is a
+    larger one.
+    """
     sizes: list[int] = []
     for position in range(rank):
         palette = LAST if features and position == rank - 1 else LEADING
@@ -207,18 +211,18 @@ def fresh_sizes(rank: int, used_sizes: set[int], features: bool = True) -> tuple
 
 
 def reranked(sizes: Sizes, rank: int, used_sizes: set[int]) -> Sizes:
-    """The last `rank` of the sizes; where there are fewer, fresh ones stand in front."""
+    """Return the last `rank` sizes, with fresh ones in front if there are fewer."""
     added = fresh_sizes(rank, used_sizes)[: max(rank - len(sizes), 0)]
     return (*added, *sizes[max(len(sizes) - rank, 0) :])
 
 
 def with_size(plans: Plans, old: int, new: int, detail: str = FROM_ERROR) -> Plans:
-    """The plans with every searched dimension of size `old` made `new`; `detail` says why."""
+    """Return the plans with every searched dimension of size `old` changed to `new`; `detail` is the reason."""
     return resized(plans, lambda sizes: tuple(new if s == old else s for s in sizes), detail)
 
 
 def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: str | None = None) -> Plans:
-    """The plans with other sizes for every searched tensor, or for the one at `path`; `detail` says why."""
+    """Return the plans with other sizes for every searched tensor, or for the one at `path`; `detail` is the reason."""
 
     def changed(where: str, plan: TensorPlan) -> TensorPlan:
         if plan.source != "search" or path not in (None, where):
@@ -233,7 +237,7 @@ def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: s
 
 @dataclass
 class Materialized:
-    """Arguments made from plans, which input each tensor is (by identity), and the modules among them by name."""
+    """Hold created arguments, the input of each tensor (by identity), and the modules among them by name."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -242,9 +246,9 @@ class Materialized:
 
 
 def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> Materialized:
-    """Make the arguments; call it inside the fake mode. Raises what making a tensor or value raises.
+    """Create the arguments; call it inside the fake mode. Raises the errors of creating a tensor or value.
 
-    Defaults are left to the function, unless they are tensors or a `*args` follows; what follows one is passed by
+    Defaults are omitted, unless they are tensors or a `*args` follows; arguments after an omitted one are passed by
     keyword.
     """
     paths: dict[int, str] = {}
@@ -271,7 +275,7 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
 
 
 def _is_left_out(plan: Plan) -> bool:
-    """Tell whether it is a default that a call need not give; a tensor is an input of the graph only if it is given."""
+    """Return True for a default that a call can omit; a tensor is only an input of the graph if it is passed."""
     return isinstance(plan, ValuePlan) and plan.source == "default" and not any(tensors_in(plan.make(), ""))
 
 
@@ -297,7 +301,7 @@ def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str
 
 
 def input_specs(plans: Plans, prefix: str = "") -> tuple[InputSpec, ...]:
-    """Return the plans as a user reads them: one line for each argument and each tensor inside one."""
+    """Return the plans for the user: one line for each argument and each tensor inside one."""
     specs: list[InputSpec] = []
     for name, plan in plans.items:
         _describe(plan, f"{prefix}{name}", specs)
@@ -332,9 +336,9 @@ def _tensors(plan: Plan, path: str) -> Iterator[tuple[str, TensorPlan]]:
 
 
 def plan_of(written: Any, source: InputSource, evaluate: Callable[[str], Any], detail: str = "") -> Plan:
-    """The plan for a value written down: a spec, an expression, a literal or a container of them.
+    """Return the plan for a written value: a spec, an expression, a literal or a container of them.
 
-    `evaluate` gives the value of an expression in the user's module.
+    `evaluate` returns the value of an expression in the user's module.
     """
     if isinstance(written, TensorSpec):
         return TensorPlan(written, source, detail)
@@ -352,7 +356,7 @@ def plan_of(written: Any, source: InputSource, evaluate: Callable[[str], Any], d
 
 
 def plan_of_made(original: Any, source: InputSource, detail: str = "") -> Plan:
-    """The plan for a value that user code made: its tensors are described and made anew."""
+    """Return the plan for a value from user code: its tensors are described and created again."""
     if isinstance(original, torch.Tensor):
         return TensorPlan(spec_of(original), source, detail, numbers=known_numbers(original))
     if type(original) in (list, tuple):
@@ -365,7 +369,7 @@ def plan_of_made(original: Any, source: InputSource, detail: str = "") -> Plan:
 
 
 def _snapshot(original: Any) -> Any:
-    """Return a copy of an object that a call may change, such as its settings; the object itself where it is shared.
+    """Return a copy of an object that a call may change, such as settings; the object itself if it is shared.
 
     Modules in it are shared, too: every run has to find the same parameters.
     """
@@ -383,7 +387,7 @@ def _snapshot(original: Any) -> Any:
 
 @contextmanager
 def _modules_shared() -> Generator[None, None, None]:
-    """Have copies of objects refer to the same modules."""
+    """Make copies of objects refer to the same modules."""
 
     def shared(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
         return module

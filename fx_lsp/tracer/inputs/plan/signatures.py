@@ -1,4 +1,4 @@
-"""Read a callable's parameters as Python itself has them."""
+"""Read a callable's parameters with `inspect`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fx_lsp.tracer.run.functions import innermost, is_operator
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of a callable, or None where Python cannot read one."""
+    """Return the signature of a callable, or None if Python cannot read one."""
     try:
         return inspect.signature(innermost(function) if is_operator(function) else function)
     except (TypeError, ValueError):
@@ -27,7 +27,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def hints_of(function: Any, module: ModuleType) -> dict[str, Any]:
-    """Evaluated annotations; those that cannot be evaluated stay as text."""
+    """Return evaluated annotations; those that cannot be evaluated stay text."""
     function = innermost(function)
     raw: dict[str, Any] = dict(getattr(function, "__annotations__", {}))
     namespace = getattr(function, "__globals__", None) or vars(sys.modules.get(module.__name__, module))
@@ -48,7 +48,7 @@ def _evaluated(annotation: Any, namespace: dict[str, Any]) -> Any:
 
 
 def _with_imports_for_types(namespace: dict[str, Any]) -> dict[str, Any]:
-    """Return the names of a module with what it imports under `if TYPE_CHECKING:`, which annotations mean."""
+    """Return the names of a module with its imports under `if TYPE_CHECKING:`, which annotations use."""
     text = "".join(linecache.getlines(namespace.get("__file__") or ""))
     if "TYPE_CHECKING" not in text:
         return namespace
@@ -62,9 +62,9 @@ def _with_imports_for_types(namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`function.apply` with the parameters of its `forward`, which may be given by name.
+    """Return `function.apply` with the parameters of its `forward`, which may be passed by name.
 
-    Defaults are given, too: its `backward` may ask for what each argument needs.
+    Defaults are passed explicitly, because `backward` may query `needs_input_grad` of each argument.
     """
     signature = inspect.signature(function.forward)
     if function.setup_context is torch.autograd.Function.setup_context:
@@ -81,7 +81,7 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 
 
 def takes_any(signature: inspect.Signature) -> bool:
-    """Tell whether there is a `**kwargs`."""
+    """Return True if there is a `**kwargs`."""
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
 
 

@@ -1,4 +1,4 @@
-"""Choose the plans that a search starts from: for each parameter what is given, or the first of its proposals."""
+"""Choose the plans that a search starts from: for each parameter its given plan, or the first proposal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fx_lsp.tracer.inputs.plan.values import Context, modules_called, proposals,
 
 Alternatives = dict[str, list[Plan]]
 _NO_TENSORS = (int, float, bool, str)
-"""Annotations of what has no attributes of tensors, whatever another of the name is."""
+"""Annotations of values without attributes of tensors, whatever an equally named parameter is."""
 _SEVERAL: frozenset[Use] = frozenset({"indexed", "iterated", "modules"})
-"""Uses of what is no single number, whatever another of the name is."""
+"""Uses that exclude a single number, whatever an equally named parameter is."""
 
 
 def start_plans(
@@ -32,7 +32,7 @@ def start_plans(
     context: Context,
     tree: ast.Module,
 ) -> tuple[Plans, Alternatives]:
-    """The first plans for a call, and the alternatives for each parameter that nobody gave a value."""
+    """Return the first plans for a call, and the alternatives for each parameter without a given value."""
     items: list[tuple[str, Plan]] = []
     alternatives: Alternatives = {}
     positional: set[str] = set()
@@ -66,7 +66,7 @@ def start_plans(
 
 
 def passed(signature: inspect.Signature, arguments: Mapping[str, Plan]) -> Plans:
-    """Return the plans for the arguments that a program passed, by position and by name as the signature wants it."""
+    """Return the plans for the arguments that a program passed, by position and by name as the signature requires."""
     parameters = [p for p in signature.parameters.values() if p.name in arguments]
     items = {p.name: arguments[p.name] for p in parameters} | dict(arguments)
     starred = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
@@ -75,8 +75,9 @@ def passed(signature: inspect.Signature, arguments: Mapping[str, Plan]) -> Plans
 
 
 def _spread(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
-    """Return what `*args` may be: as many tensors as the body takes, two or modules where it looks at them, nothing
-    where it hands them on."""
+    """Return proposals for `*args`: as many tensors as the body unpacks, two or modules if it uses them, none if it
+    only passes them on.
+    """
     if context.constructing:
         return [SequencePlan(modules_called(facts) if "modules" in facts.uses else ())]
     first = tensors(name, Facts(), used_sizes, context)
@@ -86,9 +87,9 @@ def _spread(name: str, facts: Facts, used_sizes: set[int], context: Context) -> 
 
 
 def resumed(start: Plans, alternatives: Alternatives, previous: Sequence[InputSpec], prefix: str = "") -> Plans:
-    """The plans with what an earlier search found, as far as it is among the alternatives still.
+    """Return the plans with the results of an earlier search, if they are still among the alternatives.
 
-    Of `previous` those count whose names begin with `prefix`.
+    Only the inputs in `previous` whose names begin with `prefix` count.
     """
     specs_by_path = {i.name.removeprefix(prefix): i for i in previous if i.name.startswith(prefix)}
     plans = start
@@ -100,7 +101,7 @@ def resumed(start: Plans, alternatives: Alternatives, previous: Sequence[InputSp
 
 
 def _as_before(plan: Plan, path: str, specs_by_path: Mapping[str, InputSpec]) -> Plan | None:
-    """`plan` with the tensors that were at its paths; None where something else was there."""
+    """Return `plan` with the earlier tensors at its paths; None if other values were there."""
     if isinstance(plan, SequencePlan):
         items = [_as_before(p, where, specs_by_path) for where, p in zip(plan.paths(path), plan.items, strict=True)]
         complete = [p for p in items if p is not None]
@@ -122,14 +123,14 @@ def _as_before(plan: Plan, path: str, specs_by_path: Mapping[str, InputSpec]) ->
 
 
 def is_given(plans: Plans) -> bool:
-    """Tell whether no argument was guessed, and at least one comes neither from a default nor from an annotation."""
+    """Return True if no argument was guessed, and at least one comes neither from a default nor from an annotation."""
     return all(i.source != "search" for i in input_specs(plans)) and any(
         i.source not in ("default", "annotation") for i in input_specs(plans)
     )
 
 
 def needs_objects(signature: inspect.Signature, hints: Mapping[str, Any]) -> bool:
-    """Tell whether a parameter without default is a module, which a caller has and nobody can guess."""
+    """Return True if a parameter without default is a module, which a caller has and which cannot be guessed."""
     return any(
         isinstance(hint := hints.get(name), type) and issubclass(hint, nn.Module)
         for name, parameter in signature.parameters.items()
@@ -138,14 +139,13 @@ def needs_objects(signature: inspect.Signature, hints: Mapping[str, Any]) -> boo
 
 
 def says_little(signature: inspect.Signature, hints: Mapping[str, Any]) -> bool:
-    """Return True if several parameters are required of which nothing is written: what passes them knows how they
-    belong together."""
+    """Return True if several parameters are required and unannotated: only a caller knows how they belong together."""
     required = (n for n, p in signature.parameters.items() if p.default is p.empty and n not in hints)
     return len(list(required)) > 1
 
 
 def _lent_annotations(tree: ast.Module, context: Context, names: list[str]) -> dict[str, Any]:
-    """Annotations for parameters without one, from parameters of the same name elsewhere in the file."""
+    """Return annotations for parameters without one, from equally named parameters elsewhere in the file."""
     lent: dict[str, Any] = {}
     for node in ast.walk(tree) if names else ():
         if isinstance(node, ast.arg) and node.arg in names and node.arg not in lent and node.annotation is not None:
@@ -155,7 +155,7 @@ def _lent_annotations(tree: ast.Module, context: Context, names: list[str]) -> d
 
 
 def _evaluated(text: str, context: Context) -> Any:
-    """Return what an expression is in the user's module; None where it raises there."""
+    """Return the value of an expression in the user's module; None if it raises."""
     try:
         return eval(text, context.module.__dict__) if text else None
     except Exception:

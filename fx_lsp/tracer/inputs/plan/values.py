@@ -1,4 +1,4 @@
-"""First guesses for parameters that nobody gave a value: from their annotation, their use, and their name."""
+"""Guess values for parameters that nobody gave: from their annotation, their use, and their name."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ LENGTH_NAME = re.compile(r"(^|_)(lengths?|lens?)$")
 CLASS_NAME = re.compile(r"(^|_)(idx|index|indices|labels?|targets?|lengths|lens)$")
 VECTOR_NAME = re.compile(r"(^|_)(b|bias|beta|gamma|weight|scale|shift)$")
 _ONE_INDEX = re.compile(r"^[a-z]$|(^|_)(idx|index|axis|dim|layer|level|step|stage|head|pos)\d?$")
-"""Names of what selects one item, a number as soon as a tensor."""
+"""Names of parameters that select one item, which may be a number or a tensor."""
 MASK_NAME = re.compile(r"mask")
 SIDES = (64, 32, 128, 96)
-"""Sides of images and lengths of signals, which strides halve as often as they like."""
+"""Sides of images and lengths of signals, which strides can halve often."""
 IMAGE_NAME = re.compile(r"(^|_)(images?|imgs?|pixels?)(_values)?\d?$")
 _FLAG = re.compile(r"^(use|is|has|with|do|no|return|add|apply|enable)_|bias$|affine$|causal|bidirectional|inplace")
 TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
@@ -50,7 +50,7 @@ TENSOR_ATTRIBUTES = frozenset(dir(torch.Tensor))
 MODULE_ATTRIBUTES = frozenset(name for name in dir(nn.Module) if name[0] != "_") - TENSOR_ATTRIBUTES
 """The attributes that a module has and no tensor: its parameters, its children, its mode."""
 OF_MODULES_ALONE = MODULE_ATTRIBUTES - frozenset(dir(Optimizer))
-"""Those that no optimizer is asked for either."""
+"""Attributes of modules that are not read of optimizers either."""
 LAYER = ValuePlan(lambda: nn.Linear(64, 64), "nn.Linear(64, 64)", "search")
 """A module with parameters."""
 IDENTITY = ValuePlan(nn.Identity, "nn.Identity()", "search")
@@ -60,8 +60,9 @@ RELU = value(torch.nn.functional.relu, "search")
 
 
 class FirstOfSeveral(nn.Module):
-    """Gives back the first of its arguments, so many times: a module to call with a tensor and what it is told
-    besides."""
+    """A module that returns the first of its arguments, `results` times: it accepts a tensor and any further
+    arguments.
+    """
 
     def __init__(self, results: int = 1) -> None:
         super().__init__()
@@ -72,13 +73,13 @@ class FirstOfSeveral(nn.Module):
         return x if self.results == 1 else (x,) * self.results
 
     def __repr__(self) -> str:
-        """Return how it is written."""
+        """Return its source text."""
         return f"lambda x, *others, **named: {'x' if self.results == 1 else '(' + ', '.join('x' * self.results) + ')'}"
 
 
 @dataclass
 class Gives:
-    """Gives a tensor, whatever it is called with: a model of which nobody knows what it computes."""
+    """A callable that returns a tensor for any arguments: a model with unknown computations."""
 
     result: torch.Tensor
 
@@ -92,7 +93,7 @@ def _first_of(results: int) -> ValuePlan:
 
 
 def modules_called(facts: Facts) -> tuple[Plan, ...]:
-    """Return two modules that do nothing, and can be called as the code calls those of a parameter."""
+    """Return two identity modules that can be called as the code calls those of a parameter."""
     called = facts.element or Facts()
     is_plain = called.arguments < 2 and "keywords" not in called.uses and called.results == 1
     return (IDENTITY if is_plain else _first_of(called.results),) * 2
@@ -112,11 +113,11 @@ _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Hold what proposals may look at besides the parameter; `named` are sizes by the name that people gave them.
+    """Hold the context of proposals besides the parameter; `named` are sizes by their written name.
 
-    `fits` gives the configurations that a parameter may mean (`init.config`: a constructor's), `complete` an instance
-    of a class with numbers in place of those that its author left open, and `modules` the modules of the project that
-    have certain attributes.
+    `fits` returns the configurations that a parameter may mean (`init.config` for a constructor), `complete` an
+    instance of a class with numbers for the values that its author left open, and `modules` the modules of the project
+    with certain attributes.
     """
 
     module: ModuleType
@@ -133,7 +134,7 @@ class Context:
 def proposals(
     parameter: inspect.Parameter, annotation: Any, facts: Facts, used_sizes: set[int], context: Context
 ) -> list[Plan]:
-    """Plans for one parameter, the most plausible first; never empty.
+    """Return plans for one parameter, the most plausible first; never empty.
 
     A parameter with a default starts with it. `used_sizes` are those of other parameters.
     """
@@ -157,12 +158,12 @@ def proposals(
 
 
 def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
-    """Return the defaults of the functions that a parameter is handed to, where nothing else is done with it."""
+    """Return the defaults of the functions that receive a parameter, if it has no other use."""
     plans: list[Plan] = []
     for path, place in facts.handed:
         try:
             parameters = inspect.signature(operator.attrgetter(path)(module)).parameters
-        except (AttributeError, TypeError, ValueError):  # not there, no function, or without a signature
+        except (AttributeError, TypeError, ValueError):  # missing, not a function, or without a signature
             continue
         names = [n for n, p in parameters.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
         name = place if isinstance(place, str) else names[place] if place < len(names) else ""
@@ -200,8 +201,9 @@ def tensors(name: str, facts: Facts, used_sizes: set[int], context: Context) -> 
 
 
 def _as_rows(facts: Facts) -> Facts:
-    """Return the facts of a tensor whose rows are indices, if it is unpacked into such, or they are read by number:
-    `rows, columns = edges`, `rows = edges[0]`."""
+    """Return the facts of a tensor whose rows are indices, if it is unpacked into such, or read by number: `rows,
+    columns = edges`, `rows = edges[0]`.
+    """
     are_indices = facts.element is not None and ("index" in facts.element.uses or facts.element.dtype == "i64")
     if not facts.item_count or not are_indices:
         return facts
@@ -209,7 +211,7 @@ def _as_rows(facts: Facts) -> Facts:
 
 
 def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list[int]:
-    """Return the ranks that a tensor may have, the most likely first."""
+    """Return the possible ranks of a tensor, the most likely first."""
     is_vector = "index" in facts.uses or (facts.element is not None and "count" in facts.element.uses)
     ranks = [r for r in context.ranks if r >= facts.min_rank] or [facts.min_rank]
     by_name = CLASS_NAME.search(name) or (VECTOR_NAME.search(name) and "operand" in facts.uses)
@@ -223,19 +225,19 @@ def _likely_ranks(name: str, facts: Facts, dtype: str, context: Context) -> list
 
 
 def _are_images(name: str, facts: Facts) -> bool:
-    """Return True if a tensor is called images, and no layer says how wide its features are."""
+    """Return True if a tensor is named like images, and no layer fixes the width of its features."""
     return IMAGE_NAME.search(name) is not None and -1 not in facts.sizes
 
 
 def _image_sizes(channels: int | None, spatial: int, used_sizes: set[int]) -> tuple[int, ...]:
-    """Return the sizes of a batch of images or signals, whose sides are like no size in use."""
+    """Return the sizes of a batch of images or signals, with sides unlike any size in use."""
     batch, any_channels = fresh_sizes(2, used_sizes, features=False)
     side = next((side for side in SIDES if side not in used_sizes), SIDES[0])
     return batch, channels or any_channels, *[side] * spatial
 
 
 def _demanded(sizes: tuple[int, ...], facts: Facts, is_mask: bool) -> tuple[int, ...]:
-    """Return the sizes with those that the code demands. A mask is the same for all channels and heads: [B, 1, T]."""
+    """Return the sizes with those that the code requires. A mask is the same for all channels and heads: [B, 1, T]."""
     changed = list(sizes)
     if is_mask and len(sizes) > 2:
         changed[1] = 1
@@ -276,7 +278,7 @@ def _from_dict(annotation: Any, name: str, facts: Facts, used_sizes: set[int], c
 
 
 def _written_shape(annotation: Any) -> tuple[str, str | None] | None:
-    """The dimensions and the kind of dtype that an annotation spells out, as jaxtyping's or `Annotated` ones do."""
+    """Return the dimensions and the kind of dtype in an annotation of jaxtyping or `Annotated`; None without them."""
     dimensions = getattr(annotation, "dim_str", None)
     if isinstance(dimensions, str):
         return dimensions, getattr(annotation, "__name__", "").partition("[")[0]
@@ -348,7 +350,7 @@ def _instance(cls: type, context: Context) -> ValuePlan:
 
 
 def _concrete(annotation: type) -> list[type]:
-    """Return the class, or of one that leaves methods to others the first that have them."""
+    """Return the class; for an abstract one, the first concrete subclasses."""
     if not _is_abstract(annotation):
         return [annotation]
     waiting, kinds = list(annotation.__subclasses__()), list[type]()
@@ -360,18 +362,18 @@ def _concrete(annotation: type) -> list[type]:
 
 
 _MOST_KINDS = 3
-"""The most classes that are tried for an abstract one."""
+"""The most subclasses that are tried for an abstract class."""
 
 
 def _is_abstract(cls: type) -> bool:
-    """Return True if a method is declared that subclasses have to write, whether Python checks that or not."""
+    """Return True if a method is declared abstract, whether Python enforces that or not."""
     return any(getattr(getattr(cls, name, None), "__isabstractmethod__", False) for name in dir(cls))
 
 
 def needs_nothing(cls: type) -> bool:
-    """Return True if an instance is made without arguments, so that everything in it is a default of its author's.
+    """Return True if an instance can be constructed without arguments, so that its author chose everything in it.
 
-    A number that is left open is none.
+    False if a number is left open.
     """
     signature = signature_of(cls)
     parameters = signature.parameters.values() if signature is not None else ()
@@ -380,7 +382,7 @@ def needs_nothing(cls: type) -> bool:
 
 
 def open_numbers(cls: type) -> tuple[str, ...]:
-    """Return the parameters of a constructor that are whole numbers to be told later: None or negative by default."""
+    """Return the whole-number parameters of a constructor that are left open: None or negative by default."""
     signature = signature_of(cls)
     hints = getattr(cls.__init__, "__annotations__", {})
     numbers = (p for p in (signature.parameters.values() if signature else ()) if hints.get(p.name) in (int, "int"))
@@ -393,7 +395,7 @@ _CONTAINERS: dict[type, tuple[Callable[[], nn.Module], str]] = {
     nn.ModuleDict: (lambda: nn.ModuleDict({"a": nn.Identity()}), "nn.ModuleDict({'a': nn.Identity()})"),
     nn.Sequential: (lambda: nn.Sequential(nn.Identity()), "nn.Sequential(nn.Identity())"),
 }
-"""Modules of any kind, and containers of them, with something in them."""
+"""Modules of any kind, and containers of them, with an item."""
 
 
 def _from_sequence(annotation: Any, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
@@ -422,11 +424,11 @@ _OF_GENERICS: tuple[tuple[Any, Callable[[Any, str, Facts, set[int], Context], li
         for kind in (typing.Callable, Callable)
     ),
 )
-"""The rules for annotations, by what they are of."""
+"""The rules for generic annotations, by their origin."""
 
 
 def _from_text(annotation: str, name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
-    """An annotation that could not be evaluated: whether it names a tensor or a number."""
+    """Return plans for an annotation that could not be evaluated: a tensor's or a number's, by its words."""
     words = set(re.findall(r"\w+", annotation))
     if words & {"Tensor", "FloatTensor", "tensor"}:
         return tensors(name, facts, used_sizes, context)
@@ -442,7 +444,7 @@ def _is_precise(annotation: Any) -> bool:
         return False
     if not typing.get_args(annotation) and (typing.get_origin(annotation) or annotation) in (tuple, list, Sequence):
         return False
-    return not _is_sequence_of_tensors(annotation)  # people write `tuple[Tensor]` where a tensor is meant
+    return not _is_sequence_of_tensors(annotation)  # people write `tuple[Tensor]` and mean a tensor
 
 
 def _is_sequence_of_tensors(annotation: Any) -> bool:
@@ -467,7 +469,7 @@ def _from_use(name: str, facts: Facts, used_sizes: set[int], context: Context) -
 
 
 def _from_use_of_values(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
-    """Return what is compared with literals, and what is gone over."""
+    """Return plans for a parameter that is compared with literals, or iterated over."""
     if "compared" in facts.uses and facts.literals:
         return [value(literal, "search") for literal in facts.literals]
     if "iterated" not in facts.uses:
@@ -479,7 +481,7 @@ def _from_use_of_values(name: str, facts: Facts, used_sizes: set[int], context: 
 
 
 def _several_numbers(name: str, facts: Facts, context: Context) -> list[Plan]:
-    """Return several numbers of that name, or lists of them, where the elements of a parameter are gone over."""
+    """Return several numbers for that name, or lists of them if the elements are iterated over."""
     count = facts.item_count or 2
     numbers: list[Any] = integers(name, facts, context)[:2]
     if facts.element is not None and "iterated" in facts.element.uses:
@@ -489,7 +491,7 @@ def _several_numbers(name: str, facts: Facts, context: Context) -> list[Plan]:
 
 
 def _modules(facts: Facts, context: Context) -> list[Plan]:
-    """Return several modules, the one that has the parts that are called, or any where it is asked what all have."""
+    """Return several modules, the one with the called parts, or any if only common attributes are read."""
     if "modules" in facts.uses:
         return [SequencePlan(modules_called(facts), list)]
     with_parts = list(context.modules(facts.attributes)) if facts.called_parts else []
@@ -500,7 +502,7 @@ def _modules(facts: Facts, context: Context) -> list[Plan]:
 
 
 def _asked_for(attributes: Collection[str], facts: Facts, context: Context) -> ValuePlan:
-    """Return the plan for a module with a parameter that has attributes of its class besides what all modules have."""
+    """Return the plan for a module with a parameter and with the read attributes that not all modules have."""
     settings = context.namespace(Facts(attributes={*attributes}))
     held: dict[str, Any] = vars(settings.make()) if isinstance(settings, ValuePlan) else {}
     held |= {name: part.literals[0] for name, part in facts.parts.items() if name in held and part.literals}
@@ -517,8 +519,9 @@ def _asked_for(attributes: Collection[str], facts: Facts, context: Context) -> V
 
 
 def _objects(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
-    """Return what is more than a tensor or a number: so many tensors of a known rank, or objects and dictionaries, or
-    lists of them, where names are read of a parameter or of its elements."""
+    """Return composite plans: a sequence of tensors of a known rank, or objects and dictionaries, or lists of them, if
+    names are read of a parameter or of its elements.
+    """
     if facts.length and facts.element is not None and _is_tensor_part(facts.element):
         if "tensor" in facts.uses:
             return []
@@ -535,7 +538,7 @@ def _is_named(facts: Facts) -> bool:
 
 
 def _named(name: str, facts: Facts, in_use: set[int], context: Context) -> list[Plan]:
-    """Return what has the attributes or keys that are read of a parameter: settings, or tensors by their names."""
+    """Return objects with the attributes or keys that are read of a parameter: settings, or tensors by their names."""
     settings = context.namespace(facts)
     complete = context.complete(settings.cls) if isinstance(settings, ValuePlan) and settings.cls is not None else ()
     if context.constructing or _SETTINGS.search(name):
@@ -554,7 +557,7 @@ def _named(name: str, facts: Facts, in_use: set[int], context: Context) -> list[
 
 
 def _is_tensor_part(facts: Facts) -> bool:
-    """Return True if what is done with a part of a parameter is done with tensors."""
+    """Return True if a part of a parameter is used like a tensor."""
     counted = facts.uses & {"count", "compared"}
     return bool(
         facts.dtype or facts.rank or facts.min_rank or facts.attributes & TENSOR_ATTRIBUTES or facts.handed
@@ -564,7 +567,7 @@ def _is_tensor_part(facts: Facts) -> bool:
 def _of_tensors(
     names: Sequence[str], kind: Callable[..., Any], facts: Facts, in_use: set[int], context: Context
 ) -> SequencePlan:
-    """An object or a dictionary with a tensor for each name, or what else is evident of it."""
+    """Return an object or a dictionary with a tensor for each name, or another value if its use shows that."""
     items: list[Plan] = []
     used = set(in_use)
     for name in names:
@@ -577,7 +580,9 @@ def _of_tensors(
 
 
 def _holder(cls: type, facts: Facts, in_use: set[int], context: Context) -> Plan | None:
-    """An instance of a class that holds tensors, with one for each that it is made of; None for any other class."""
+    """Return an instance of a class that holds tensors, with one for each of its arguments; None for any other
+    class.
+    """
     signature = signature_of(cls)
     if signature is None or context.constructing:
         return None
@@ -595,14 +600,14 @@ def _holder(cls: type, facts: Facts, in_use: set[int], context: Context) -> Plan
 
 
 def _holder_of_tensors(cls: type, facts: Facts, in_use: set[int], context: Context) -> Plan | None:
-    """Return the same for a class whose constructor says that it takes tensors; None for any other."""
+    """Return an instance of a class whose constructor is annotated to take tensors; None for any other."""
     hints = hints_of(cls.__init__, context.module) or hints_of(cls, context.module)
     holds = any(map(_mentions_tensor, hints.values())) and not issubclass(cls, nn.Module)
     return _holder(cls, facts, in_use, context) if holds else None
 
 
 def _mentions_tensor(annotation: Any) -> bool:
-    """Return True for a tensor, and for one that may be None."""
+    """Return True for a tensor type, or an optional one."""
     arguments = typing.get_args(annotation)
     if typing.get_origin(annotation) in (typing.Union, UnionType):
         return any(map(_mentions_tensor, arguments))
@@ -612,18 +617,18 @@ def _mentions_tensor(annotation: Any) -> bool:
 _SETTINGS = re.compile(r"(^|_)(cfg|conf|config|configs|configuration|settings|args|opts?|options|hparams|params)$")
 """Names of objects of settings."""
 DICT_METHODS = frozenset({"get", "items", "keys", "pop", "setdefault", "update", "values"})
-"""The methods that dictionaries are asked for, besides their items."""
+"""Methods of dictionaries, besides their items."""
 
 
 def _is_module(facts: Facts) -> bool:
-    """Return True if what is read of a parameter is what modules have and tensors have not, or nothing else has."""
+    """Return True if the read attributes of a parameter are those of modules and not of tensors."""
     attributes = facts.attributes - TENSOR_ATTRIBUTES - facts.assigned
     is_asked = bool(attributes & OF_MODULES_ALONE) and not facts.called_parts
     return bool(attributes) and (attributes <= MODULE_ATTRIBUTES or is_asked)
 
 
 def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
-    """Functions and modules; to a constructor that calls them, to make layers, classes of layers."""
+    """Return functions and modules; for a constructor that calls them to build layers, classes of layers."""
     if context.constructing and "applied" not in facts.uses:
         layer = nn.LayerNorm if "norm" in name else nn.GELU if "act" in name else nn.Identity
         return [value(layer, "search"), value(nn.Identity, "search"), value(nn.Linear, "search")]
@@ -635,11 +640,11 @@ def _callables(name: str, facts: Facts, context: Context) -> list[Plan]:
 
 
 _OF_SEVERAL: dict[int, Callable[..., Any]] = {2: torch.add, 3: torch.addcmul}
-"""Functions of as many tensors."""
+"""Functions by their number of tensors."""
 
 
 def makes(plan: Plan, thing: Any) -> bool:
-    """Return True if a thing is what a plan makes, or one of several that it makes."""
+    """Return True if a value is the one that a plan creates, or one of several."""
     if not isinstance(plan, ValuePlan):
         return False
     several = plan.make()
@@ -648,8 +653,7 @@ def makes(plan: Plan, thing: Any) -> bool:
 
 
 def functions_for(plan: Plan, more: bool = False) -> list[Plan]:
-    """Return plans for something to call in place of a guess, or for as many things as it has; with `more` than one
-    argument."""
+    """Return plans for callables in place of a guess, as many as it has items; with `more` than one argument."""
     several = plan.make() if isinstance(plan, ValuePlan) else None
     count = len(several) if isinstance(several, list | tuple) else 0
     return [
@@ -659,7 +663,7 @@ def functions_for(plan: Plan, more: bool = False) -> list[Plan]:
 
 
 def giving(result: Plan) -> Plan:
-    """Return a plan for something to call that gives a tensor of its own."""
+    """Return a plan for a callable that returns its own tensor."""
     return SequencePlan((result,), Gives, ("result",))
 
 
@@ -685,9 +689,9 @@ def _anything(name: str, facts: Facts, used_sizes: set[int], context: Context) -
 
 
 def integers(name: str, facts: Facts, context: Context) -> list[int]:
-    """Whole numbers that a parameter of that name may well be, the most plausible first.
+    """Return plausible whole numbers for a parameter of that name, the most plausible first.
 
-    `dim` is a size to a constructor and an axis to a function.
+    `dim` is a size in a constructor and an axis in a function.
     """
     first = number_named(name)
     if not context.constructing and _AXIS.search(name):

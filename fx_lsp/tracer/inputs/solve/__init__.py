@@ -1,1 +1,1 @@
-"""From a failed run to plans that may run: constraints of operations, and what messages say."""
+"""Derive new plans from a failed run: by constraints of operations, and by error messages."""

@@ -1,4 +1,4 @@
-"""One run of a set of plans, and which inputs its error is about."""
+"""Run plans once, and find the inputs that an error involves."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from fx_lsp.tracer.source.provenance import Chain, Sources
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run of a set of plans: which input each tensor was, and the source lines for looking at expressions.
+    """Hold one run of plans: the input of each tensor, and the source lines for expressions.
 
-    `created` names the parameters that a module had only once it ran; `conditions` are those that it ran under.
+    `created` names the parameters that a module only had after the run; `conditions` are those of the run.
     """
 
     plans: Plans
@@ -41,19 +41,19 @@ class Attempt:
 
     @cached_property
     def chain(self) -> Chain:
-        """Return the user's expressions that were running when it ended, the innermost first."""
+        """Return the user's expressions that were running at the end, the innermost first."""
         return self.sources.traceback_chain(self.run.error.__traceback__ if self.run.error is not None else None)
 
     @cached_property
     def question(self) -> Question | None:
-        """Return what asks the torch call that failed, where one did, and where its arguments are why."""
+        """Return the question to the failing torch call, if there is one and its arguments are the cause; else None."""
         failed = self.run.failed or refused_call(self.run.error, self.sources)
         question = Question(failed, self.run.error) if failed is not None and failed.is_repeatable else None
         return question if question is not None and question.refused is not None else None
 
     @cached_property
     def is_of_gradients(self) -> bool:
-        """Return True if it ended only because a tensor was made to want a gradient: without one the call runs."""
+        """Return True if it only failed because a tensor requires a gradient: without one, the call runs."""
         error, failed = self.run.error, self.run.failed
         return isinstance(error, RuntimeError) and failed is not None and is_of_gradients(failed, error)
 
@@ -65,7 +65,7 @@ def attempt(
     make: Callable[[], tuple[Call, dict[int, str]]],
     run: Run | None = None,
 ) -> Attempt:
-    """Watch one run (`run` is filled in, where it is given); arguments that cannot be made count as the shortest."""
+    """Observe one run (filled into `run`, if passed); arguments that cannot be created count as the shortest run."""
     try:
         call, paths = make()
     except Exception as error:
@@ -79,7 +79,7 @@ def attempt(
 
 
 def involved(attempt: Attempt) -> list[str]:
-    """Paths of the inputs that the failing torch call was given as they are, or as views."""
+    """Return the paths of the inputs that the failing torch call received directly, or as views."""
     failed = attempt.run.failed
     if failed is None:
         return []
@@ -93,7 +93,7 @@ def involved(attempt: Attempt) -> list[str]:
 
 
 def mentioned_names(attempt: Attempt) -> dict[str, int]:
-    """The names in the user's expressions that were running when the error was raised, by depth of the innermost."""
+    """Return the names in the user's running expressions at the error, by the depth of the innermost."""
     error = attempt.run.error
     names: dict[str, int] = {}
     for depth, span in enumerate(attempt.sources.traceback_chain(error.__traceback__ if error else None)):
@@ -108,19 +108,19 @@ def mentioned_names(attempt: Attempt) -> dict[str, int]:
 
 
 def by_relevance(attempt: Attempt, names: Iterable[str]) -> list[str]:
-    """Names in the order in which those expressions mention them, the innermost first; others after them."""
+    """Return names in the order in which those expressions mention them, the innermost first; others after them."""
     mentioned = mentioned_names(attempt)
     return sorted(names, key=lambda n: mentioned.get(n, len(mentioned) + 99))
 
 
 def is_data_dependent(attempt: Attempt) -> bool:
-    """Tell whether it ended at code that needs the value of a tensor."""
+    """Return True if it ended at code that needs the value of a tensor."""
     error = attempt.run.error
     return error is not None and kind_of(error, attempt.run.failed) == "data-dependent"
 
 
 def is_of_sizes(attempt: Attempt) -> bool:
-    """Tell whether it may have ended because sizes do not fit, as operations and checks say it."""
+    """Return True if it may have ended because sizes do not fit, by an operation or a check."""
     error = attempt.run.error
     if not isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)):
         return False
@@ -128,18 +128,18 @@ def is_of_sizes(attempt: Attempt) -> bool:
 
 
 def place_of(attempt: Attempt) -> object:
-    """The expression at which an attempt ended, None where it is none of the user's."""
+    """Return the expression at which an attempt ended, None if it is not in the user's code."""
     return attempt.chain[0] if attempt.chain else None
 
 
 def mentioned_tensors(attempt: Attempt) -> list[str]:
-    """Paths of the tensors that those expressions mention by name."""
+    """Return the paths of the tensors that those expressions mention by name."""
     names = mentioned_names(attempt)
     return [p for p, _ in attempt.plans.tensors() if re.split(r"\W", p)[0] in names]
 
 
 def lacks_state(attempt: Attempt) -> bool:
-    """Return True if it ended at an attribute that a method reads of its own object, which has none of that name."""
+    """Return True if it ended at an attribute that a method reads of its own object, which lacks it."""
     error = attempt.run.error
     if not isinstance(error, AttributeError) or error.obj is None:
         return False
@@ -149,14 +149,14 @@ def lacks_state(attempt: Attempt) -> bool:
 
 @dataclass(frozen=True)
 class Missing:
-    """An attribute that an object of type `kind` lacks, or a key that some dict does."""
+    """Name an attribute that an object of type `kind` lacks, or a key that a dict lacks."""
 
     name: str
     kind: str = ""
 
 
 def missing_name(error: BaseException | None) -> Missing | None:
-    """Return what an object lacks, if that is why an attempt failed."""
+    """Return the attribute or key that an object lacks, if that is why an attempt failed."""
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         return Missing(error.name, type(error.obj).__name__)
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):

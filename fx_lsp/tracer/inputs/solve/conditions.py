@@ -1,5 +1,6 @@
-"""The conditions on which code raised: of the `assert`, of the `if`s around the `raise`, of the call of a function that
-checks what it is given."""
+"""Find the conditions under which code raised: of an `assert`, of the `if`s around a `raise`, of the call of a function
+that checks its arguments.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from fx_lsp.tracer.inputs.solve.frames import expression_at, tracebacks
 
 @dataclass(frozen=True)
 class RaisingCondition:
-    """A condition in a frame, and the truth of it with which the code would not have raised."""
+    """Hold a condition in a frame, and the truth value with which the code would not have raised."""
 
     frame: FrameType
     test: ast.expr
@@ -23,7 +24,7 @@ class RaisingCondition:
 
 
 def guards(attempt: Attempt) -> Iterator[RaisingCondition]:
-    """The conditions that led to a statement which raised, the innermost first."""
+    """Yield the conditions that led to a statement which raised, the innermost first."""
     tracebacks = raising(attempt)
     if tracebacks is None:
         return
@@ -36,8 +37,9 @@ def guards(attempt: Attempt) -> Iterator[RaisingCondition]:
 
 
 def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | None:
-    """Return the traceback of the statement that raised the error, if it is the user's or of a library other than
-    PyTorch, and that of the call of its function."""
+    """Return the traceback of the statement that raised the error, if it is in the user's code or in a library other
+    than PyTorch, and that of the call of its function; None for any other.
+    """
     traceback = attempt.run.error.__traceback__ if attempt.run.error else None
     caller: TracebackType | None = None
     while traceback is not None and traceback.tb_next is not None:
@@ -48,13 +50,13 @@ def raising(attempt: Attempt) -> tuple[TracebackType, TracebackType | None] | No
 
 
 def is_check(attempt: Attempt) -> bool:
-    """Return True if a statement of the user's raised the error: `raise`, or `assert`."""
+    """Return True if a statement of the user raised the error: `raise`, or `assert`."""
     statement = next((statement for _, statement in statements_raising(attempt)), None)
     return isinstance(statement, ast.Raise | ast.Assert)
 
 
 def statements_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.stmt]]:
-    """Yield the simple statements that were running when the error was raised, the innermost first, with frames."""
+    """Yield the simple statements that were running at the error, the innermost first, with frames."""
     for traceback in tracebacks(attempt.run.error, attempt.sources):
         frame, line = traceback.tb_frame, traceback.tb_lineno
         tree = code_of(frame)
@@ -66,7 +68,9 @@ def statements_raising(attempt: Attempt) -> Iterator[tuple[FrameType, ast.stmt]]
 
 
 def conditions_at(tree: ast.AST, line: int) -> list[tuple[ast.expr, bool]]:
-    """The assertion at a line, or the branches that it is in, innermost first, with the truth that leads elsewhere."""
+    """Return the assertion at a line, or the branches around it, innermost first, with the truth value that
+    avoids it.
+    """
     conditions: list[tuple[int, ast.expr, bool]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or node.lineno):
@@ -85,7 +89,9 @@ def _within(statements: Sequence[ast.stmt], line: int) -> bool:
 
 
 def _handed(guard: RaisingCondition, attempt: Attempt, caller: TracebackType | None) -> RaisingCondition | None:
-    """The same condition where it was handed down from: `check(x.dim() == 4, "…")` for `if not condition: raise`."""
+    """Return the same condition at the call that passed it: `check(x.dim() == 4, "…")` for `if not condition:
+    raise`.
+    """
     test, truth = guard.test, guard.truth
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, truth = test.operand, not truth
@@ -104,7 +110,7 @@ def _handed(guard: RaisingCondition, attempt: Attempt, caller: TracebackType | N
 
 
 def code_of(frame: FrameType) -> ast.AST | None:
-    """Return the function that a frame runs, or the module; None where its text is not there."""
+    """Return the syntax of the function or module that a frame runs; None if its text is unavailable."""
     text, line = "".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno
     try:
         tree = ast.parse(text)

@@ -1,4 +1,4 @@
-"""Change tensors to what the code itself asks for: in the check that raised, and in the words that it raised."""
+"""Change tensors to meet the requirements of the code itself: in the check that raised, and in its message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fx_lsp.tracer.inputs.solve.sizes import SINGLE, path_of
 
 
 def guarded(attempt: Attempt) -> Iterator[Plans]:
-    """The innermost condition of those that led to a `raise` which says something of sizes."""
+    """Yield plans for the innermost condition before a `raise` that concerns sizes."""
     for guard in guards(attempt):
         kept = list(_kept_from(guard, attempt))
         yield from kept
@@ -39,7 +39,7 @@ def _kept_from(guard: RaisingCondition, attempt: Attempt) -> Iterator[Plans]:
 
 
 def of_one_shape(attempt: Attempt) -> Iterator[Plans]:
-    """The shape of one tensor for another, where a check that raised compares both: `x.size() == y.size()`."""
+    """Yield plans with the shape of one tensor for another, if a failed check compares them: `x.size() == y.size()`."""
     tensors = dict(attempt.plans.tensors())
     for guard in guards(attempt):
         for node in (node for node in ast.walk(guard.test) if isinstance(node, ast.Compare)):
@@ -65,8 +65,9 @@ def _of_compared_shape(guard: RaisingCondition, attempt: Attempt) -> Iterator[Pl
 
 
 def _compared_numbers(guard: RaisingCondition) -> Iterator[tuple[int, int]]:
-    """Numbers that the condition compares, each with what it would have to be: `L == H * W`, `C % groups == 0`,
-    `x.shape[-2:] == y.shape[-2:]`."""
+    """Yield numbers that the condition compares, each with its required value: `L == H * W`, `C % groups == 0`,
+    `x.shape[-2:] == y.shape[-2:]`.
+    """
     for node in ast.walk(guard.test):
         if not isinstance(node, ast.Compare):
             continue
@@ -85,7 +86,9 @@ def _compared_numbers(guard: RaisingCondition) -> Iterator[tuple[int, int]]:
 
 
 def described(attempt: Attempt) -> Iterator[Plans]:
-    """Shapes in the words of a `raise`: one that is there, `[4, 64]`, and one that is wanted, `(B, 3, H, W)`."""
+    """Yield plans for the shapes in the message of a `raise`: an actual one, `[4, 64]`, and an expected one, `(B, 3, H,
+    W)`.
+    """
     shapes = shapes_in(str(attempt.run.error)) if raising(attempt) is not None else []
     tensors = dict(attempt.plans.tensors())
     there = {s: [p for p, t in tensors.items() if t.spec.sizes == s] for s in shapes}
@@ -101,7 +104,7 @@ def described(attempt: Attempt) -> Iterator[Plans]:
 
 
 def single_batch(attempt: Attempt) -> Iterator[Plans]:
-    """Code that takes one example at a time says so."""
+    """Yield plans with a batch of one, if the message of an error mentions a batch."""
     if "batch" not in str(attempt.run.error).lower() or raising(attempt) is None:
         return
     firsts = [plan.spec.sizes[0] for _, plan in attempt.plans.tensors() if plan.spec.sizes[:1] not in ((), (1,))]
@@ -111,7 +114,7 @@ def single_batch(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
-    """The plans with the tensor at `path` changed to meet a demand."""
+    """Return the plans with the tensor at `path` changed to meet a requirement."""
     used_sizes = plans.sizes()
 
     def change(have: Sizes) -> Sizes:
@@ -127,7 +130,7 @@ def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
 
 
 def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
-    """The plans with the tensor at `path` of that shape: what has a name keeps its size, where there is one."""
+    """Return the plans with the tensor at `path` of that shape; a named dimension keeps its size, if it has one."""
     used_sizes = plans.sizes()
 
     def change(have: Sizes) -> Sizes:

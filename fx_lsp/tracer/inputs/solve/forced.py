@@ -1,9 +1,9 @@
-"""Find demands on sizes that no caller means: two sizes that have nothing to do with each other and have to be
-equal, or a batch that has to be a number of the model's.
+"""Find implausible requirements on sizes: two unrelated sizes that have to be equal, or a batch that has to equal a
+number of the model.
 
-Every equality that held joins two classes of sizes. Most are what the code is about: a batch is a batch, a width what
-a layer is made for. One that joins two dimensions of a single tensor, or counts examples with a number of the code, is
-what a mistake looks like on inputs that were searched until it ran. It is a demand if the target fails without it.
+Every equality that held joins two classes of sizes. Most are intended: a batch is a batch, a width is that of its
+layer. One that joins two dimensions of a single tensor, or a number of examples with a constant of the code, is typical
+of a mistake on inputs that were searched until it ran. It is a requirement if the target fails without it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ Again = Callable[[Sizes], Attempt]
 
 MAX_DEMANDS = 4
 MAX_SIZES, MAX_SIZE = 4, 130
-"""The most sizes for which an equality holds that hardly any meets, and the size below which they are counted."""
+"""The most sizes that satisfy a hardly satisfiable equality, and the size below which they are counted."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """`text` says what has to hold at `span`; without it, `symbols` may have another size, and `others` with them.
+    """Hold a requirement: `text` describes it at `span`; without it, `symbols` may have another size, and `others` with
+    them.
 
-    `condition` asked for it. With `is_of_option` another argument may lift it.
+    `condition` is its source. With `is_of_option`, another argument may lift it.
     """
 
     text: str
@@ -59,10 +60,10 @@ def forced(
     lifted: Callable[[Sizes], bool],
     fixed: Collection[tuple[str, int]] = (),
 ) -> list[Remark]:
-    """Find the demands of a run on symbols, each on the expression that makes it.
+    """Return the requirements of a run on symbols, each on the expression that imposes it.
 
-    `lifted` tells whether the target runs with other sizes where it gets other arguments besides. `fixed` are
-    dimensions, by path and index, whose sizes were not guessed: the layers that take them say them.
+    `lifted` returns True if the target runs with other sizes and other arguments besides. `fixed` are dimensions, by
+    path and index, whose sizes layers determine.
     """
     remarks: dict[Span, Remark] = {}
     for demand in _suspected(exploration, dimension_names(function)):
@@ -78,13 +79,14 @@ def forced(
 
 
 def _is_taken(demand: Demand, exploration: Exploration) -> bool:
-    """Return True if the code took the number of a dimension: it may meet what was made of that."""
+    """Return True if the code converted a dimension to a number: it may meet a value derived from that."""
     return any(symbol in exploration.taken and exploration.dimensions[symbol].rank for symbol in demand.symbols)
 
 
 def _is_needed(demand: Demand, exploration: Exploration, again: Again, lifted: Callable[[Sizes], bool]) -> bool:
-    """Return True if the target fails at the demand's expression where the sizes are others: larger, or smaller where
-    larger ones fit nowhere else. Sizes that are the same number may have to be another one as well."""
+    """Return True if the target fails at the requirement's expression with other sizes: larger, or smaller if larger
+    ones fit nowhere else. Sizes with the same number may have to change as well.
+    """
     for symbols in (demand.symbols, (*demand.symbols, *demand.others))[: 1 + bool(demand.others)]:
         for factor in (2, Fraction(1, 2)):
             sizes = {symbol: max(int(exploration.hints[symbol] * factor), 1) for symbol in symbols}
@@ -98,7 +100,7 @@ def _is_needed(demand: Demand, exploration: Exploration, again: Again, lifted: C
 
 @dataclass
 class _Classes:
-    """Sizes that are equal, by union and find; a constant is a size as well."""
+    """Classes of equal sizes, by union-find; a constant is a size as well."""
 
     dimensions: Mapping[sympy.Symbol, Dimension]
     parents: dict[Any, Any] = field(default_factory=dict[Any, Any])
@@ -136,7 +138,7 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
         first, second = (classes.root(side) for side in sides)
         if first == second:
             again = (join for join in joins if condition.chain and join.is_of(sides))
-            for join in again:  # two classes that are one already show here where else they meet
+            for join in again:  # two classes that are already one show here where else they meet
                 yield from _of_classes(
                     replace(condition, chain=join.chain), *join.roots, exploration, join.classes, names
                 )
@@ -148,7 +150,7 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
 
 
 def _single_conditions(exploration: Exploration) -> Iterator[Condition]:
-    """Yield the conditions of a run, and for one that held and is several at once each of these."""
+    """Yield the conditions of a run; a conjunction that held is split into its parts."""
     for condition in exploration.conditions:
         if condition.held and isinstance(condition.expression, sympy.And):
             yield from (replace(condition, expression=part) for part in condition.expression.args)
@@ -158,7 +160,7 @@ def _single_conditions(exploration: Exploration) -> Iterator[Condition]:
 
 @dataclass(frozen=True)
 class _Join:
-    """A condition that joined two classes of sizes into one, and all classes as they were before."""
+    """Hold a condition that joined two classes of sizes, and all classes before it."""
 
     chain: Chain
     roots: tuple[Any, Any]
@@ -172,7 +174,7 @@ class _Join:
 def _of_classes(
     condition: Condition, first: Any, second: Any, exploration: Exploration, classes: _Classes, names: Mapping[Any, str]
 ) -> Iterator[Demand]:
-    """Find the demand that is made where two classes of sizes become one, if no caller means it."""
+    """Yield the requirement in the join of two classes of sizes, if it is implausible."""
     constant = next((int(side) for side in (first, second) if not isinstance(side, sympy.Symbol)), None)
     if constant is not None and (constant < 2 or constant in _passed_sizes(exploration.attempt.plans)):
         return
@@ -192,7 +194,7 @@ def _of_classes(
 
 
 def _passed_sizes(plans: Plans) -> set[int | str]:
-    """Return the sizes of inputs that the program passes: a batch is as large as the states that go with it."""
+    """Return the sizes of inputs that the program passes: a batch is as large as the states that belong to it."""
     return {size for _, plan in plans.tensors() if plan.source != "search" for size in plan.spec.sizes}
 
 
@@ -203,10 +205,10 @@ def _of_numbers(
     exploration: Exploration,
     crosses: bool,
 ) -> Iterator[Demand]:
-    """Find the demand of an operation that two numbers of a constructor are one.
+    """Yield the requirement of an operation that two numbers of a constructor are equal.
 
-    Unless an operand has both at different places (`crosses`), or tensors are joined, it may be one of an option: `x +
-    self.conv(x)` without the layer that else changes the channels of `x`.
+    Unless an operand has both at different places (`crosses`), or tensors are joined, it may belong to an option: `x +
+    self.conv(x)` without the layer that otherwise changes the channels of `x`.
     """
     dimensions = exploration.dimensions
     first, second = ([dimensions[s].path for s in side if not dimensions[s].rank] for side in (mine, others))
@@ -224,7 +226,7 @@ def _of_dimensions(
     classes: _Classes,
     names: Mapping[Any, str],
 ) -> Iterator[Demand]:
-    """Find the demand that a dimension is another, or a number of the model's (`numbered`)."""
+    """Yield the requirement that a dimension equals another, or a number of the model (`numbered`)."""
     dimensions = exploration.dimensions
     mine, others = (classes.members(side) for side in joined)
     images = condition.function not in _CONTRACTIONS and _are_of_images((*mine, *others), dimensions)
@@ -248,7 +250,7 @@ def _of_one_input(
     exploration: Exploration,
     names: Mapping[Any, str],
 ) -> Demand | None:
-    """Find two dimensions of one tensor in the classes that become one; a matrix may well be square."""
+    """Yield two dimensions of one tensor whose classes are joined; a matrix may well be square."""
     dimensions = exploration.dimensions
     for one, other in product(mine, others):
         low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
@@ -260,7 +262,7 @@ def _of_one_input(
 
 
 def _counts(condition: Condition, symbol: sympy.Symbol, exploration: Exploration) -> bool:
-    """Return True if a dimension that becomes a number of the model's says how many there are of something."""
+    """Return True if a dimension that has to equal a number of the model is a count."""
     dimension = exploration.dimensions[symbol]
     meets_a_parameter = _meets_a_parameter(condition, exploration.dimensions)
     is_image = dimension.rank == 3 and meets_a_parameter  # without a batch
@@ -271,21 +273,21 @@ def _counts(condition: Condition, symbol: sympy.Symbol, exploration: Exploration
 
 
 def _has_constant(condition: Condition) -> bool:
-    """Return True for an equality with a number of the code, of which there is no symbol."""
+    """Return True for an equality with a constant of the code, which has no symbol."""
     sides = _equal_sizes(condition)
     return sides is not None and not all(isinstance(side, sympy.Symbol) for side in sides)
 
 
 def _are_of_images(symbols: Iterable[sympy.Symbol], dimensions: Mapping[sympy.Symbol, Dimension]) -> bool:
-    """Return True if a height or a width is among the sizes: an image may well be square, and of a given size."""
+    """Return True if a height or a width is among the sizes: an image may be square, and of a fixed size."""
     return any(dimensions[symbol].rank > 3 and dimensions[symbol].index > 1 for symbol in symbols)
 
 
 def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, classes: _Classes) -> bool:
-    """Return True if an operand has a size of either class, at different places, or one twice that becomes a number of
-    the model's (`numbered`), and meets no parameter.
+    """Return True if an operand has sizes of both classes, at different places, or one twice that has to equal a number
+    of the model (`numbered`), and meets no parameter.
 
-    A matrix may well be square; not so one with a number of the model's on a side.
+    A matrix may well be square, but not with a number of the model as its side.
     """
     if _adds_a_parameter(condition, classes.dimensions):
         return False
@@ -303,7 +305,7 @@ def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, clas
 
 
 def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
-    """Return True for a dimension whose size is how many there are of something: of examples, tokens or labels."""
+    """Return True for a dimension whose size is a count: of examples, tokens or labels."""
     spec = next((plan.spec for path, plan in plans.tensors() if path == dimension.path), None)
     if spec is None or not dimension.rank:
         return False
@@ -311,13 +313,13 @@ def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
 
 
 def _is_of_tokens(dimension: Dimension, plans: Plans) -> bool:
-    """Return True for a dimension of whole numbers: a batch of tokens is no matrix."""
+    """Return True for a dimension of whole numbers: a batch of tokens is not a matrix."""
     dtypes = {path: plan.spec.dtype for path, plan in plans.tensors()}
     return dtypes.get(dimension.path, "").startswith("i")
 
 
 def _is_of_weight(condition: Condition, symbol: sympy.Symbol, exploration: Exploration) -> bool:
-    """Return True if an operation goes over the rows of its second matrix, which are no examples and no tokens."""
+    """Return True if an operation contracts the rows of its second matrix, which are neither examples nor tokens."""
     if len(condition.operands) < 2 or condition.operands[1].dim() < 2:
         return False
     rows = condition.operands[1].shape[-2]
@@ -326,7 +328,9 @@ def _is_of_weight(condition: Condition, symbol: sympy.Symbol, exploration: Explo
 
 
 def _is_of_state(condition: Condition, symbol: sympy.Symbol) -> bool:
-    """Return True if an operand begins with that size, and one of the model's with the number: a state for so many."""
+    """Return True if an operand begins with that size, and a tensor of the model with the number: a state for a fixed
+    batch.
+    """
     own = [o for o in condition.operands if not any(isinstance(size, torch.SymInt) for size in o.shape)]
     firsts = [o.shape[0] for o in condition.operands if o.dim() > 1]
     starts = any(isinstance(size, torch.SymInt) and size.node.expr == symbol for size in firsts)
@@ -334,7 +338,7 @@ def _is_of_state(condition: Condition, symbol: sympy.Symbol) -> bool:
 
 
 def _constants(condition: Condition) -> list[int]:
-    """Return the numbers of the code among the two sizes that a condition has found equal."""
+    """Return the constants of the code among the two sizes of an equality."""
     return [side for side in _equal_sizes(condition) or () if isinstance(side, int)]
 
 
@@ -350,7 +354,7 @@ def _meets_a_parameter(condition: Condition, dimensions: Mapping[sympy.Symbol, D
 
 
 def _depends(tensor: torch.Tensor, dimensions: Mapping[sympy.Symbol, Dimension]) -> bool:
-    """Return True if a size of a tensor follows from one of an input's."""
+    """Return True if a size of a tensor depends on one of an input."""
     sizes = (size.node.expr for size in tensor.shape if isinstance(size, torch.SymInt))
     return any(symbol in dimensions and dimensions[symbol].rank for size in sizes for symbol in size.free_symbols)
 
@@ -376,7 +380,7 @@ _CONTRACTIONS = frozenset(
 
 
 def _of_product(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
-    """Find the demand that a dimension of a tensor is the product of others of it: a matrix times itself."""
+    """Yield the requirement that a dimension of a tensor is the product of others: a matrix times itself."""
     expression: Any = condition.expression
     if not condition.held or expression.func is not sympy.Eq:
         return None
@@ -394,8 +398,9 @@ def _of_product(condition: Condition, exploration: Exploration, names: Mapping[A
 
 
 def _of_itself(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
-    """Find the demand that a dimension is one of few numbers, if nothing but itself asks for it: `n - n // 2` rows meet
-    `n // 4`, or `n // 2` is stretched over others as it is 1. Parity and the like hold for many sizes."""
+    """Return the requirement that restricts a dimension to few numbers by itself, or None: `n - n // 2` rows meet `n //
+    4`, or `n // 2` broadcasts because it is 1. Parity and the like hold for many sizes.
+    """
     expression: Any = condition.expression
     symbols = [symbol for symbol in exploration.dimensions if symbol in expression.free_symbols]
     if not condition.held or expression.func is not sympy.Eq or len(symbols) != 1:
@@ -413,7 +418,9 @@ def _of_itself(condition: Condition, exploration: Exploration, names: Mapping[An
 
 
 def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
-    """Find the demand that numbers of examples make up a number of the code, or multiples of each other."""
+    """Return the requirement that counts of examples add up to a constant, or are multiples of each other;
+    else None.
+    """
     expression: Any = condition.expression
     involved = [symbol for symbol in exploration.dimensions if symbol in expression.free_symbols]
     if not condition.held or expression.func is not sympy.Eq or not involved:
@@ -428,7 +435,7 @@ def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[An
     ordered = sorted(involved, key=lambda symbol: exploration.dimensions[symbol].index)
     shape = tuple(exploration.hints[symbol] for symbol in ordered)
     if any(plan.spec.sizes == shape for _, plan in exploration.attempt.plans.tensors()):
-        return None  # an input that is given has as many elements, and that shape
+        return None  # a given input has as many elements, and that shape
     if len(batches) != 1 or not any(side.is_Integer for side in expression.args):
         return None
     text = f"{name_of(exploration.dimensions[batches[0]], names)} is {exploration.hints[batches[0]]}"
@@ -438,7 +445,7 @@ def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[An
 def _of_counts_of_several(
     condition: Condition, involved: Sequence[sympy.Symbol], exploration: Exploration, names: Mapping[Any, str]
 ) -> Demand | None:
-    """Find the demand on the counts of several inputs, if nothing else is in the equality."""
+    """Return the requirement on the counts of several inputs, if the equality contains nothing else."""
     dimensions, plans = exploration.dimensions, exploration.attempt.plans
     if not all(_counts_examples(dimensions[symbol], plans) for symbol in involved):
         return None
@@ -454,7 +461,7 @@ def _is_batch(dimension: Dimension) -> bool:
 
 
 def _holds_of_equal_counts(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> bool:
-    """Return True if an equality is one of counts: it holds whenever they are the same."""
+    """Return True if an equality only compares counts: it holds whenever they are equal."""
     try:
         same = [expression.xreplace(dict.fromkeys(symbols, sympy.Integer(count))) for count in (4, 12, 32)]
     except ZeroDivisionError:
@@ -463,8 +470,9 @@ def _holds_of_equal_counts(expression: sympy.Basic, symbols: Sequence[sympy.Symb
 
 
 def _equal_sizes(condition: Condition) -> tuple[Any, Any] | None:
-    """Return the two sizes that a condition has found equal, alone or in the same sum or multiple: `a - 1 == b - 1`,
-    `a + 2 == 66`; constants are integers."""
+    """Return the two sizes of an equality, alone or in the same sum or multiple: `a - 1 == b - 1`, `a + 2 == 66`;
+    constants are integers. None for any other condition.
+    """
     equality: Any = condition.expression
     if not condition.held or equality.func is not sympy.Eq:
         return None
@@ -486,7 +494,7 @@ def _is_square(condition: Condition) -> bool:
 
 
 def name_of(dimension: Dimension, names: Mapping[tuple[str, int], str]) -> str:
-    """Return what the code calls a dimension, or which one of its tensor it is: `T`, `x.shape[1]`, `heads`."""
+    """Return the code's name of a dimension, or its place in its tensor: `T`, `x.shape[1]`, `heads`."""
     if not dimension.rank:
         return dimension.path
     place = names.get((dimension.path, dimension.index)) or names.get(
@@ -496,7 +504,7 @@ def name_of(dimension: Dimension, names: Mapping[tuple[str, int], str]) -> str:
 
 
 def dimension_names(function: FunctionNode | None) -> dict[tuple[str, int], str]:
-    """The names that a function gives to sizes of its parameters: `B, T, C = x.shape`, `n = x.size(1)`."""
+    """Return a function's names for sizes of its parameters: `B, T, C = x.shape`, `n = x.size(1)`."""
     names: dict[tuple[str, int], str] = {}
     for node in ast.walk(function) if function is not None else ():
         if isinstance(node, ast.Assign) and len(node.targets) == 1:

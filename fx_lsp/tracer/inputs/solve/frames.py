@@ -1,4 +1,4 @@
-"""Look into the frames of an error: at expressions, their values, and the call that PyTorch refused to begin."""
+"""Inspect the frames of an error: expressions, their values, and the call that PyTorch rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tracebacks(error: BaseException | None, sources: Sources) -> list[TracebackT
 
 
 def expressions_raising(error: BaseException | None, sources: Sources) -> Iterator[tuple[FrameType, ast.expr]]:
-    """Yield the expressions that were running when an error was raised, the innermost first, with frames."""
+    """Yield the expressions that were running at an error, the innermost first, with frames."""
     for traceback in tracebacks(error, sources):
         node = expression_at(traceback, sources)
         if node is not None:
@@ -36,14 +36,14 @@ def expressions_raising(error: BaseException | None, sources: Sources) -> Iterat
 
 
 def expression_at(traceback: TracebackType, sources: Sources) -> ast.expr | None:
-    """Return the expression that was running in a frame of a traceback."""
+    """Return the expression that was running in a frame of a traceback, or None."""
     code = traceback.tb_frame.f_code
     span = sources.span(code, traceback.tb_lasti, traceback.tb_lineno)
     return expression(span, [line.rstrip("\n") for line in linecache.getlines(code.co_filename)])
 
 
 def value_in(node: ast.expr, frame: FrameType) -> Any:
-    """Return the value of an expression in a frame that calls nothing but what gives sizes; None for anything else."""
+    """Return the value of an expression in a frame, if it only calls functions that return sizes; else None."""
     calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
     if any((f.id if isinstance(f, ast.Name) else getattr(f, "attr", "")) not in _HARMLESS for f in calls):
         return None
@@ -56,14 +56,14 @@ def value_in(node: ast.expr, frame: FrameType) -> Any:
 
 @dataclass(frozen=True)
 class CalledInVain:
-    """What an expression called although it is nothing to call; with `more` than one argument."""
+    """Hold a value that an expression called although it is not callable; with `more` than one argument."""
 
     value: Any
     more: bool
 
 
 def called_in_vain(error: BaseException | None, sources: Sources) -> CalledInVain | None:
-    """Return what the innermost expression called in vain; None where that is not why it failed."""
+    """Return the value that the innermost expression called in vain; None if that is not the cause of the error."""
     frame, call = next(expressions_raising(error, sources), (None, None))
     if not isinstance(error, TypeError) or frame is None or not isinstance(call, ast.Call):
         return None
@@ -76,7 +76,7 @@ _HARMLESS = frozenset({"len", "size", "dim", "int", "numel", "lower", "upper", "
 
 
 def refused_call(error: BaseException | None, sources: Sources) -> FailedCall | None:
-    """Return the call of a function of PyTorch's that did not begin, as it did not take what it was given."""
+    """Return the call of a PyTorch function that rejected its arguments before it began; None for any other error."""
     frame, call = next(expressions_raising(error, sources), (None, None))
     if not isinstance(error, TypeError) or frame is None or not isinstance(call, ast.Call):
         return None

@@ -1,4 +1,4 @@
-"""Supply what the code asks for where nothing was given: arguments that `**kwargs` hands on, tensors for defaults."""
+"""Supply missing arguments: those that `**kwargs` passes on, and tensors for defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fx_lsp.tracer.source.likely_numbers import number_named
 
 @dataclasses.dataclass(frozen=True)
 class _Lacking:
-    """A function or a class that was called without the arguments `names`, by the dotted name `path`."""
+    """Hold a function or a class, by its dotted name `path`, that was called without the arguments `names`."""
 
     function: Any
     path: str
@@ -31,7 +31,7 @@ class _Lacking:
 
 
 def handed_on(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with what something lacks that is given `**kwargs`: `Net(dim, **kwargs)`, `kwargs["eps"]`."""
+    """Yield plans with the arguments that a receiver of `**kwargs` lacks: `Net(dim, **kwargs)`, `kwargs["eps"]`."""
     if not attempt.plans.takes_more:
         return
     lacking = _lacking(attempt)
@@ -51,7 +51,7 @@ def handed_on(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _lacking(attempt: Attempt) -> _Lacking | None:
-    """Return what the innermost call of the user's lacks, if that is why it failed."""
+    """Return the missing arguments of the innermost call of the user, if that is why it failed; else None."""
     frame, call = next(expressions_raising(attempt.run.error, attempt.sources), (None, None))
     if not isinstance(attempt.run.error, TypeError) or frame is None or not isinstance(call, ast.Call):
         return None
@@ -68,7 +68,7 @@ def _lacking(attempt: Attempt) -> _Lacking | None:
 
 
 def _of_base(called: ast.expr, frame: FrameType) -> Any:
-    """Return the method that `super().__init__` is in a frame; None for anything else."""
+    """Return the method of `super().__init__` in a frame; None for any other expression."""
     owner, instance = frame.f_locals.get("__class__"), frame.f_locals.get("self")
     if not isinstance(called, ast.Attribute) or ast.unparse(called.value) != "super()" or not isinstance(owner, type):
         return None
@@ -76,7 +76,7 @@ def _of_base(called: ast.expr, frame: FrameType) -> Any:
 
 
 def _given(call: ast.Call, frame: FrameType, signature: inspect.Signature) -> set[str]:
-    """Return the names of the parameters that a call has arguments for."""
+    """Return the names of the parameters that a call passes."""
     spread = [value_in(a.value, frame) for a in call.args if isinstance(a, ast.Starred)]
     mappings = [value_in(k.value, frame) for k in call.keywords if k.arg is None]
     named = {k.arg for k in call.keywords if k.arg}
@@ -90,7 +90,7 @@ _SPREAD = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _proposed(attempt: Attempt, lacking: _Lacking | None, name: str) -> list[Plan]:
-    """Return plans for an argument of what lacks it."""
+    """Return plans for a missing argument."""
     function = lacking.function if lacking is not None else None
     function = function.__init__ if isinstance(function, type) else function
     annotation = hints_of(function, attempt.context.module).get(name, inspect.Parameter.empty)
@@ -101,9 +101,9 @@ def _proposed(attempt: Attempt, lacking: _Lacking | None, name: str) -> list[Pla
 
 
 def partially_applied(attempt: Attempt) -> Iterator[Plans]:
-    """A class of layers, or a factory, with the numbers that the code leaves to whoever chose it.
+    """Return a class of layers, or a factory, with the numbers that the code expects its caller to bind.
 
-    `which_conv(channels, 2 * channels)` is meant for `functools.partial(nn.Conv2d, kernel_size=3, padding=1)`.
+    `which_conv(channels, 2 * channels)` expects `functools.partial(nn.Conv2d, kernel_size=3, padding=1)`.
     """
     lacking = _lacking(attempt)
     for name, plan in attempt.plans.items:
@@ -123,7 +123,9 @@ def partially_applied(attempt: Attempt) -> Iterator[Plans]:
 
 
 def tensor_for_default(attempt: Attempt) -> Iterator[Plans]:
-    """A tensor for a parameter whose default is a number or None, and which the code asks what only tensors know."""
+    """Yield plans with a tensor for a parameter whose default is a number or None, and of which the code reads an
+    attribute of tensors.
+    """
     asked = missing_name(attempt.run.error)
     if asked is None or asked.kind not in _NO_TENSORS or asked.name not in TENSOR_ATTRIBUTES:
         return

@@ -1,8 +1,7 @@
-"""Ask an operation that refused its operands what it takes: it runs again, with one of them changed at a time.
+"""Find the operands that a rejecting operation accepts: run it again with one operand changed at a time.
 
-The call that failed runs again, on tensors without storage, with another tensor or value in place of one that it was
-given. So no message is read, and no operation is known by name: any function of PyTorch's, or of a library's, can be
-asked.
+The failing call runs again, on tensors without storage, with another tensor or value in place of one argument. So no
+message is parsed, and no operation is known by name: it works for any function of PyTorch or a library.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ Shape = tuple[int, ...]
 
 MAX_RANK = 5
 MAX_SHAPES, MAX_SHAPES_OF_RANK = 50, 8
-"""With how many other shapes of one operand a call is tried: of as many dimensions, and of each other number."""
+"""The most other shapes of one operand to try: of the same rank, and of each other rank."""
 MAX_DISTINCT = 4
-"""The most sizes of other operands that are tried in pairs, as a mask of attention has them."""
+"""The most sizes of other operands that are tried in pairs, as in an attention mask."""
 MAX_MOVED = 6
-"""The most changes that are looked at with which a call raises something else."""
+"""The most changes to inspect with which a call raises another error."""
 MAX_NUMBER = 1 << 16
 DTYPES = (torch.int64, torch.float32, torch.bool, torch.complex64)
 VALUES: tuple[Any, ...] = (
     *(False, 1, 2, 0.5, torch.float32, torch.device("cpu")),
     *((1, 1), (2,), (1, 1, 1, 1), (1, 1, 1), (-1,)),
 )
-"""The values tried in place of a tensor: one of each type that PyTorch's functions take."""
+"""The values tried in place of a tensor: one of each type that PyTorch's functions accept."""
 MODES = ("constant", "reflect", "replicate", "circular", "mean", "sum", "none", "backward", "ortho", "forward")
-"""The strings tried in place of a string: the modes that PyTorch's functions have."""
+"""The strings tried in place of a string: the modes of PyTorch's functions."""
 SEVERAL = object()
-"""Stands for a list of several tensors."""
+"""Placeholder for a list of several tensors."""
 ASKS_ONE_ELEMENT = frozenset(
     getattr(torch.Tensor, name) for name in ("__bool__", "__int__", "__float__", "__index__", "item")
 )
-"""The functions that take a tensor of one element alone."""
+"""The functions that only accept a tensor of one element."""
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """A call runs with a tensor of `shape` and `dtype` in place of an operand."""
+    """Describe a tensor of `shape` and `dtype` in place of an operand, with which a call runs."""
 
     operand: torch.Tensor
     shape: Shape
@@ -62,7 +61,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A tensor of `shape` and `dtype`, whose dimensions lie in memory in an `order`, the outermost first."""
+    """Describe a tensor of `shape` and `dtype`, with its dimensions in memory in an `order`, the outermost first."""
 
     shape: Shape
     dtype: torch.dtype
@@ -70,7 +69,7 @@ class _Layout:
 
 
 def _laid_out(operand: torch.Tensor, shape: Shape, dtype: torch.dtype) -> _Layout:
-    """Return the layout of a tensor in place of an operand; with as many dimensions it lies in memory as that does."""
+    """Return the layout of a tensor in place of an operand; with equal rank, it has the operand's memory order."""
     strides = tuple(map(size_hint, operand.stride()))
     dims = range(len(shape))
     order = sorted(dims, key=lambda dim: -strides[dim]) if len(shape) == operand.dim() else dims
@@ -78,10 +77,10 @@ def _laid_out(operand: torch.Tensor, shape: Shape, dtype: torch.dtype) -> _Layou
 
 
 class Question:
-    """Asks a call that failed whether it runs with other arguments.
+    """Test whether a failed call runs with other arguments.
 
-    It runs on tensors without storage; on fake ones, which are slower, where it raises something else on those.
-    `refused` is what it raises with the arguments that it was given; None where it runs, and nothing can be learned.
+    It runs on tensors without storage; on fake ones, which are slower, if it raises another error on those. `refused`
+    is the error with the original arguments; None if it runs, so that nothing can be learned.
     """
 
     def __init__(self, call: FailedCall, error: BaseException | None, on_fakes: bool = False) -> None:
@@ -94,7 +93,7 @@ class Question:
             self._go_to("cpu")
 
     def _go_to(self, device: str) -> None:
-        """Ask on tensors without storage from now on ("meta"), or on fake ones."""
+        """Switch to tensors without storage ("meta"), or to fake ones."""
         self._device = device
         self._mode: Callable[[], AbstractContextManager[Any]] = (
             nullcontext if device == "cpu" else unset_fake_temporarily
@@ -106,11 +105,11 @@ class Question:
 
     @property
     def operands(self) -> list[torch.Tensor]:
-        """Return the tensors that other inputs may change: parameters of modules stay as they are."""
+        """Return the tensors that other inputs may change: parameters of modules stay unchanged."""
         return [tensor for tensor in self.tensors if not isinstance(tensor, nn.Parameter)] if self.refused else []
 
     def fitting(self, changes: Sequence[Replacement]) -> list[Replacement]:
-        """Return the changes with which the call runs; if there are none, those with which it raises something else."""
+        """Return the changes with which the call runs; if there are none, those with which it raises another error."""
         errors = [self._error_changed(change) for change in changes]
         fitting = [change for change, error in zip(changes, errors, strict=True) if error is None]
         others = (change for change, error in zip(changes, errors, strict=True) if not _is_alike(error, self.refused))
@@ -124,8 +123,9 @@ class Question:
         return self.error_with({id(change.operand): _laid_out(change.operand, change.shape, change.dtype)})
 
     def fitting_values(self, arguments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """Return values with which the call runs in place of arguments, which have names; `SEVERAL` stands for several
-        tensors, also where something else is wrong then."""
+        """Return values with which the call runs in place of named arguments; `SEVERAL` means several tensors, also if
+        another error remains then.
+        """
         changes = [(name, argument, value) for name, argument in arguments for value in _values_like(argument)]
         errors = [self.error_with({id(argument): value}) for _, argument, value in changes]
         pairs = [((name, value), error) for (name, _, value), error in zip(changes, errors, strict=True)]
@@ -133,20 +133,17 @@ class Question:
         return [change for change, error in pairs if error is None] or several
 
     def takes_tensor(self, argument: float) -> bool:
-        """Return True if the call runs with a tensor in place of a number, or has something else against it."""
+        """Return True if the call runs with a tensor in place of a number, or raises another error."""
         tensors = (_Layout((2,) * rank, torch.float32, tuple(range(rank))) for rank in range(1, MAX_RANK))
         return any(not _is_alike(self.error_with({id(argument): tensor}), self.refused) for tensor in tensors)
 
     def takes_dtype(self, operands: Sequence[torch.Tensor], dtype: torch.dtype) -> bool:
-        """Return True if the call runs with operands of another dtype; kernels are asked as well, through fakes."""
+        """Return True if the call runs with operands of another dtype; fake tensors check the kernels as well."""
         others = {id(operand): _laid_out(operand, _shape(operand), dtype) for operand in operands}
         return self.error_with(others) is None and Question(self.call, None, on_fakes=True).error_with(others) is None
 
     def error_with(self, others: Mapping[int, Any]) -> Exception | None:
-        """Return what the call raises with other arguments, by the identity of its own; None if it runs.
-
-        It is asked once.
-        """
+        """Return the error of the call with other arguments, by the identity of its own; None if it runs. Cached."""
         changed = tuple((i, _described(others[id(leaf)])) for i, leaf in enumerate(self._leaves) if id(leaf) in others)
         key = (self._device, self._described, changed)
         if key not in _answers:
@@ -169,22 +166,22 @@ _answers: dict[object, Exception | None] = {}
 
 
 def _described(leaf: Any) -> object:
-    """Return what a call can tell of an argument: the sizes, strides and dtype of a tensor, else how it is written."""
+    """Return a key of an argument: the sizes, strides and dtype of a tensor, else its repr."""
     if isinstance(leaf, torch.Tensor):
         return _shape(leaf), tuple(map(size_hint, leaf.stride())), leaf.dtype
     if isinstance(leaf, torch.SymInt):
         return size_hint(leaf)
     try:
         return type(leaf), repr(leaf)
-    except Exception:  # how it reads is the user's code, or shows a tensor that it was made with
+    except Exception:  # its repr is the user's code, or shows a tensor in it
         return type(leaf), id(leaf)
 
 
 def of_other_sizes(question: Question) -> Iterator[Replacement]:
-    """Yield the operands whose sizes a call refused, each with as many dimensions and sizes that it runs with.
+    """Yield the operands whose sizes a call rejected, each with accepted sizes of the same rank.
 
-    The last operands come first: `scale` follows `x` in `x * scale`. Where several are wrong, so that it runs with no
-    change of one, those follow with which it raises something else.
+    The last operands come first: `scale` adapts to `x` in `x * scale`. If several are wrong, so that no single change
+    works, the changes with another error are yielded.
     """
     changes = [
         Replacement(operand, shape, operand.dtype)
@@ -195,10 +192,10 @@ def of_other_sizes(question: Question) -> Iterator[Replacement]:
 
 
 def of_other_ranks(question: Question) -> Iterator[Replacement]:
-    """Yield the operands whose number of dimensions a call refused, each with a shape that it runs with.
+    """Yield the operands whose rank a call rejected, each with an accepted shape.
 
-    Dimensions are added in front, or left out there; the sizes of the others change where the call wants that too. It
-    may be the shape of another operand without one of its dimensions, as labels have that of scores without classes.
+    Dimensions are added or removed in front; other sizes change if the call requires that too. It may be the shape of
+    another operand without one of its dimensions, as labels have that of scores without classes.
     """
     changes: list[Replacement] = []
     for operand in question.operands:
@@ -215,7 +212,7 @@ def of_other_ranks(question: Question) -> Iterator[Replacement]:
 
 
 def stretches_ones(question: Question) -> bool:
-    """Return True if a call runs with an operand of which a size that it refused is 1, and is stretched over others."""
+    """Return True if a call runs with an operand of which a rejected size is 1, which broadcasts."""
     pairs = ((change, zip(_shape(change.operand), change.shape, strict=True)) for change in of_other_sizes(question))
     return any(need == 1 != have for _, sizes in pairs for have, need in sizes)
 
@@ -223,22 +220,22 @@ def stretches_ones(question: Question) -> bool:
 def wants_other_rank(question: Question) -> bool:
     """Return True if a call runs with more dimensions of an operand, and with no other sizes of any.
 
-    With fewer, nearly everything runs: what is left is broadcast.
+    With fewer, nearly everything runs, because the rest broadcasts.
     """
     more = (change for change in of_other_ranks(question) if len(change.shape) > change.operand.dim())
     return question.runs_with(more) and not question.runs_with(of_other_sizes(question))
 
 
 def _without_a_dimension(rank: int, operand: torch.Tensor, question: Question) -> Iterator[Shape]:
-    """Yield the shapes of a rank that other operands have without one of their dimensions."""
+    """Yield the shapes of other operands without one of their dimensions, if they have the rank."""
     for other in (_shape(tensor) for tensor in question.tensors if tensor is not operand and tensor.dim() == rank + 1):
         yield from ((*other[:index], *other[index + 1 :]) for index in (1, *range(rank, 1, -1), 0))
 
 
 def of_other_dtypes(question: Question) -> Iterator[Replacement]:
-    """Yield the operands whose dtype a call refused, each with one that it runs with: first those of the others.
+    """Yield the operands whose dtype a call rejected, each with an accepted one: first those of the other operands.
 
-    Where sizes or ranks are wrong as well, they are those with which it raises something else.
+    If sizes or ranks are wrong as well, they are those with another error.
     """
     dtypes = dict.fromkeys((*(tensor.dtype for tensor in question.tensors), *DTYPES))
     operands = question.operands
@@ -260,17 +257,19 @@ def _values_like(argument: Any) -> tuple[Any, ...]:
 
 
 def _is_alike(error: BaseException | None, other: BaseException | None) -> bool:
-    """Return True if two errors say the same of other numbers."""
+    """Return True if two errors have the same message except for numbers."""
     return type(error) is type(other) and without_digits(error) == without_digits(other)
 
 
 def without_digits(error: BaseException | None) -> str:
-    """Return what an error says, without its numbers."""
+    """Return the message of an error without its digits."""
     return "".join(c for c in str(error) if not c.isdigit())
 
 
 def is_of_gradients(call: FailedCall, error: BaseException) -> bool:
-    """Return True if a call raised an error only because its tensors want gradients: without them, none or another."""
+    """Return True if a call only raised an error because its tensors require gradients: without them, none or
+    another.
+    """
     tensors = tensors_of(call)
     if not call.is_repeatable or not any(tensor.requires_grad for tensor in tensors):
         return False
@@ -279,9 +278,9 @@ def is_of_gradients(call: FailedCall, error: BaseException) -> bool:
 
 
 def runs_without_gradient(call: FailedCall) -> bool:
-    """Return True if a call that failed runs with the same tensors where nobody wants a gradient, and changes none.
+    """Return True if a failed call runs with the same tensors without gradients, and changes none.
 
-    What is told that it is `training` does change some, which no version counts.
+    A call with `training=True` does change some, without increasing a version counter.
     """
     if not call.is_repeatable:
         return False
@@ -318,7 +317,7 @@ def _without_storage(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _made(other: Any, device: str) -> Any:
-    """Return a tensor for a layout, a list of two for `SEVERAL`, any other value as it is."""
+    """Return a tensor for a layout, a list of two for `SEVERAL`, any other value unchanged."""
     if other is SEVERAL:
         return [torch.empty(2, device=device)] * 2
     if isinstance(other, _Layout):
@@ -343,7 +342,7 @@ def _of_rank(shape: Shape, rank: int) -> Shape:
 
 
 def _other_shapes(shape: Shape, operand: torch.Tensor, question: Question) -> Iterator[Shape]:
-    """Yield shapes of as many dimensions, the likeliest first: those that the call's other arguments speak of."""
+    """Yield shapes of the same rank, the most likely first: those in the call's other arguments."""
     others = [_shape(tensor) for tensor in question.tensors if tensor is not operand]
     shapes: dict[Shape, None] = {}
     for sizes in _sizes(shape, others, list(_numbers(question.call))):
@@ -363,8 +362,9 @@ def _other_shapes(shape: Shape, operand: torch.Tensor, question: Question) -> It
 def _sizes(
     shape: Shape, others: Sequence[Shape], numbers: Sequence[tuple[int, ...]]
 ) -> Iterator[Iterable[tuple[int, int]]]:
-    """Yield sizes for dimensions, by their indices: those of other operands at the same place, what makes whole numbers
-    of the call come out even, then any size of another operand."""
+    """Yield sizes for dimensions, by their indices: those of other operands at the same place, sizes that match whole
+    numbers of the call, then any size of another operand.
+    """
     places = range(len(shape) - 1, -1, -1)
     for other in others:
         yield ((i, other[i - len(shape)]) for i in places if len(other) >= len(shape) - i)
@@ -375,7 +375,7 @@ def _sizes(
 
 
 def _even_sizes(shape: Shape, group: tuple[int, ...]) -> Iterator[Iterable[tuple[int, int]]]:
-    """Yield sizes with which a tensor has as many elements as numbers say, or a multiple, or is as long as they are."""
+    """Yield sizes with which a tensor has as many elements as the numbers' product, or a multiple, or as many items."""
     places, elements = range(len(shape) - 1, -1, -1), math.prod(shape)
     wanted = math.prod(number for number in group if number > 0)
     if elements and -1 not in group:

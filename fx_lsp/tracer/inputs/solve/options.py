@@ -1,5 +1,6 @@
-"""Find the strings and numbers that code accepts in place of another: what a check compares with, keys of a table, the
-words of an error."""
+"""Find the strings and numbers that code accepts in place of another: operands of a check, keys of a table, the words
+of an error.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from fx_lsp.tracer.inputs.solve.conditions import guards, raising
 from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 
 _PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
-"""Numbers, tuples of them and strings, as they are shown."""
+"""Numbers, tuples of numbers and strings, as displayed."""
 _MOST = 8
 """The most options of one parameter that are tried."""
 _QUOTED = re.compile(r"""(?<!\w)(['"`])([\w.+-]{1,40})\1""")
@@ -27,7 +28,7 @@ _LIST = re.compile(
 
 
 def accepted(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with what is accepted in place of a guessed string, number, or tuple of numbers."""
+    """Yield plans with an accepted value in place of a guessed string, number, or tuple of numbers."""
     values = guessed(attempt.plans.items)
     for name in by_relevance(attempt, values):
         for other in (*_compared(attempt, values[name]), *worded(attempt.run.error, name, values[name])):
@@ -35,13 +36,15 @@ def accepted(attempt: Attempt) -> Iterator[Plans]:
 
 
 def guessed(plans: Iterable[tuple[str, Plan]]) -> dict[str, Any]:
-    """The numbers, tuples of them and strings that nobody gave, by parameter."""
+    """Return the guessed numbers, tuples of them and strings, by parameter."""
     nobodys = {n: p for n, p in plans if isinstance(p, ValuePlan) and p.source in ("search", "annotation")}
     return {n: p.make() for n, p in nobodys.items() if _PLAIN.fullmatch(p.shown)}
 
 
 def worded(error: BaseException | None, name: str, have: Any) -> Iterator[Any]:
-    """Yield what an error asks for in place of a value that has a name: by its words, or by what raised it."""
+    """Yield the values that an error suggests in place of a named value: by its words, or by the line that
+    raised it.
+    """
     text = str(error)
     if type(have) is int:
         wanted = re.search(r"\b(odd|even)\b", text)
@@ -68,7 +71,7 @@ def _words_raising(error: BaseException) -> set[str]:
 
 
 def _listed(text: str) -> list[str]:
-    """The words of `expected one of constant, reflect or circular`."""
+    """Return the words of `expected one of constant, reflect or circular`."""
     match = _LIST.search(text)
     end = re.split(r"[.;(\n]|\b[Gg]ot\b", match[1])[0] if match else ""
     words = [word.strip() for word in re.split(r"\s*(?:,|\||/|\bor\b|\band\b)\s*", end)]
@@ -76,7 +79,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _compared(attempt: Attempt, have: Any) -> Iterator[Any]:
-    """Yield the strings that the failing check compares a string with, or the keys of the table that it is none of."""
+    """Yield the strings that the failing check compares a string with, or the keys of the table that lacks it."""
     place = raising(attempt)
     if place is None or not isinstance(have, str):
         return
@@ -92,7 +95,7 @@ def _compared(attempt: Attempt, have: Any) -> Iterator[Any]:
 
 
 def _sides_of_checks(attempt: Attempt, have: str) -> Iterator[Any]:
-    """Yield what the conditions that led to the error compare a string with."""
+    """Yield the values that the conditions before the error compare a string with."""
     for guard in guards(attempt):
         for node in (node for node in ast.walk(guard.test) if isinstance(node, ast.Compare)):
             left = value_in(node.left, guard.frame)

@@ -1,4 +1,4 @@
-"""A None that was handed down: what stood for it where the calls began."""
+"""Trace a None back through calls to the variable that it came from."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fx_lsp.tracer.source.provenance import Sources
 
 
 def handed_as_none(error: BaseException, sources: Sources) -> list[str]:
-    """List what the outermost call passed as None and an error speaks of, by whatever name it has where it was raised.
+    """Return the names that the outermost call passed as None and that an error concerns, under any name.
 
-    `encoder(x, mask=source_mask)` hands `source_mask` down as `mask`: an error about `mask` is about `source_mask`.
+    `encoder(x, mask=source_mask)` passes `source_mask` as `mask`: an error on `mask` is about `source_mask`.
     """
     frames = [at for at in _frames(error.__traceback__) if sources.rank(at[0].f_code.co_filename) < 2]
     if not frames:
@@ -36,7 +36,7 @@ def handed_as_none(error: BaseException, sources: Sources) -> list[str]:
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int, int]]:
-    """The frames of a traceback, outermost first, each with where it stands."""
+    """Yield the frames of a traceback, outermost first, each with its position."""
     while traceback is not None:
         yield traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno
         traceback = traceback.tb_next
@@ -47,7 +47,7 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
 
 
 def _given_as(call: ast.Call, callee: CodeType, name: str) -> Iterator[str]:
-    """The variables that a call hands to a parameter; the name itself where everything is handed on."""
+    """Yield the variables that a call passes to a parameter; the name itself if everything is passed on."""
     values = [keyword.value for keyword in call.keywords if keyword.arg == name]
     handed_on = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
     if not values and not handed_on:

@@ -1,4 +1,4 @@
-"""Record what a target asks of the sizes of its inputs: a run on symbols, each condition in the order it was asked."""
+"""Record the conditions of a target on the sizes of its inputs: run it on symbols, and log each condition in order."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from fx_lsp.tracer.source.provenance import Chain, Sources
 
 @dataclass(frozen=True)
 class Condition:
-    """An expression of sizes whose truth the code, or an operation, asked for, and the answer.
+    """Hold a condition on sizes whose truth the code, or an operation, evaluated, and the answer.
 
-    `calls` is how many torch calls had returned by then. Of equalities that hold, `chain` says where they were asked,
-    and `call` is the torch call that did.
+    `calls` is the number of torch calls that had returned by then. For equalities that hold, `chain` is the place of
+    the evaluation, and `call` the torch call that made it.
     """
 
     expression: sympy.Basic
@@ -56,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Dimension:
-    """A size that nobody gave: the path of its tensor, its index there and the tensor's rank; or a number at `path`."""
+    """Describe a guessed size: the path of its tensor, its index there and the tensor's rank; or a number at `path`."""
 
     path: str
     index: int = 0
@@ -65,9 +65,9 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Exploration:
-    """A run with a symbol for every size and number that was guessed.
+    """Hold a run with a symbol for every guessed size and number.
 
-    Of those that are `taken` the code took the number: what follows from it shows no symbol.
+    The code converted the `taken` symbols to numbers: values derived from those show no symbol.
     """
 
     attempt: Attempt
@@ -78,30 +78,29 @@ class Exploration:
 
     @cached_property
     def stretches(self) -> bool:
-        """Return True unless it ended at an operation that takes no size 1 in place of another."""
+        """Return True unless it ended at an operation that accepts no size 1 in place of another."""
         question = self.attempt.question
         return question is None or stretches_ones(question)
 
     def ends_like(self, attempt: Attempt) -> bool:
-        """Return True if the run failed where an attempt did, with as many torch calls before."""
+        """Return True if the run failed like an attempt, after the same number of torch calls."""
         return self.attempt.run.error is not None and self.attempt.run.calls == attempt.run.calls
 
     def stopping(self) -> Iterator[Condition]:
-        """The conditions asked since the last torch call that returned, the last first: one of them ended the run."""
+        """Yield the conditions since the last torch call that returned, the last first: one of them ended the run."""
         calls = self.attempt.run.calls
         last = [c for c in self.conditions if c.calls == calls]
         return iter(dict.fromkeys(reversed(last)))
 
 
 GRACE = 1.0
-"""The seconds of work that a run on symbols may do that begins when the budget of a search is spent."""
-numbers.Integral.register(torch.SymInt)  # layers ask so whether a size is one number or several
+"""The seconds of work for a run on symbols that begins when the budget of a search is spent."""
+numbers.Integral.register(torch.SymInt)  # layers test so whether a size is one number or several
 
 
 @contextmanager
 def symbols_are_integers() -> Generator[None, None, None]:
-    """Let symbols pass where PyTorch's layers ask whether a number that they were given is an `int`, and be keys of
-    dictionaries and of functions that remember their results."""
+    """Let symbols pass as `int` in PyTorch's layers, and be keys of dictionaries and of cached functions."""
 
     def is_instance(value: Any, kinds: Any) -> bool:
         counted = kinds if isinstance(kinds, tuple) else (kinds,)
@@ -122,7 +121,7 @@ def symbols_are_integers() -> Generator[None, None, None]:
 
 @contextmanager
 def floats_are_numbers() -> Generator[None, None, None]:
-    """Let what is computed of symbols as floats, or by NumPy, be numbers: tables and scales, and no sizes.
+    """Convert float and NumPy results of symbols to numbers: they are tables and scales, not sizes.
 
     `dim / 2` stays a symbol, which may be rounded to a size.
     """
@@ -159,7 +158,7 @@ def _reflected(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
 @contextmanager
 def without_initialization() -> Generator[None, None, None]:
-    """Leave parameters as they are made: what they begin with says nothing of sizes."""
+    """Leave parameters uninitialized: their initial values do not affect sizes."""
 
     def leave(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         return tensor
@@ -176,17 +175,17 @@ def without_initialization() -> Generator[None, None, None]:
 
 
 def _number(value: Any) -> Any:
-    """Return what a symbol stands for."""
+    """Return the number of a symbol."""
     if isinstance(value, torch.SymInt):
         return int(value)
     return float(value) if isinstance(value, torch.SymFloat) else value
 
 
 class PathConditions(ShapeEnv):
-    """Symbols that answer every question with the sizes that they stand for, and note it.
+    """Create symbols that answer every question with their numbers, and record it.
 
-    Unlike in a trace, an answer restricts nothing: a symbol that equals another stays a symbol of its own. After
-    `most` questions there is none, and what asked raises.
+    Unlike in a trace, an answer restricts nothing: equal symbols stay separate. After `most` questions, the next one
+    raises.
     """
 
     def __init__(self, run: Run, sources: Sources, chains: bool, most: float = math.inf) -> None:
@@ -199,7 +198,7 @@ class PathConditions(ShapeEnv):
         self.asked, self._most = 0, most
 
     def size(self, name: str, hint: int) -> torch.SymInt:
-        """A symbolic size that is taken to be `hint`."""
+        """Return a symbolic size with the number `hint`."""
         source = ConstantSource(name)
         symbol = self.create_symbol(hint, source, DimDynamic.DYNAMIC)
         assert isinstance(symbol, sympy.Symbol)
@@ -209,7 +208,7 @@ class PathConditions(ShapeEnv):
         return symint
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answer from the sizes that the symbols stand for. Numbers that depend on values are left to PyTorch."""
+        """Answer from the numbers of the symbols. Numbers that depend on values are left to PyTorch."""
         self.asked += 1
         if self.asked > self._most:
             raise TimeoutError("a run on symbols asks too much")
@@ -223,7 +222,7 @@ class PathConditions(ShapeEnv):
             self._note(orig_expr, answer == sympy.true)
         else:
             self.taken |= symbols
-            if answer == 0:  # what is left of a size that was divided: no code is written for nothing
+            if answer == 0:  # the rest of a divided size: no code is written for empty tensors
                 self._note(sympy.Eq(orig_expr, 0), True)
         return answer
 
@@ -241,7 +240,7 @@ class PathConditions(ShapeEnv):
 
 
 CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]
-"""Makes the call of plans with a value for each named size, and says which input each tensor is."""
+"""Makes the call of plans with a value for each named size, and the input of each tensor."""
 
 
 def explore(
@@ -251,9 +250,9 @@ def explore(
     call_of: Callable[[Free], tuple[Call, dict[int, str]]],
     chains: bool = False,
 ) -> Exploration:
-    """Run plans on symbols; `call_of` makes the call, with `Free.plans` for those whose guesses are to be symbols.
+    """Run plans on symbols; `call_of` makes the call, with `Free.plans` for plans whose guesses become symbols.
 
-    With `chains`, equalities that hold say where they were asked for.
+    With `chains`, equalities that hold have the place of their evaluation.
     """
     run = Run()
     most = (task.seconds + GRACE) * CALLS_PER_SECOND * QUESTIONS_PER_CALL
@@ -273,16 +272,16 @@ def explore(
 
 @dataclass
 class Free:
-    """Makes symbols of what was guessed; `sizes` are those of dimensions, by the name that stands in their plans."""
+    """Convert guesses to symbols; `sizes` are those of dimensions, by their name in the plans."""
 
     conditions: PathConditions
     dimensions: dict[sympy.Symbol, Dimension] = field(default_factory=dict[sympy.Symbol, Dimension])
     sizes: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def plans(self, plans: Plans, prefix: str = "") -> Plans:
-        """The plans with a symbol for each dimension and each whole number that was guessed.
+        """Return the plans with a symbol for each guessed dimension and whole number.
 
-        0 and 1 stay numbers: they mean something else to operations than any other size.
+        0 and 1 stay numbers: operations treat them specially.
         """
         return replace(plans, items=tuple((n, self._free(plan, f"{prefix}{n}")) for n, plan in plans.items))
 
@@ -318,7 +317,7 @@ class Free:
 
 
 def guessed_number(plan: Plan) -> int | None:
-    """The whole number that a plan is, if nobody gave it."""
+    """Return the guessed whole number of a plan, or None."""
     if not isinstance(plan, ValuePlan) or plan.source != "search" or not plan.shown.isdigit():
         return None
     return int(plan.shown)

@@ -1,4 +1,4 @@
-"""Read an exception for what it says about the inputs: other plans to try, the most plausible first."""
+"""Derive other plans from an exception, the most plausible first."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import tensors_among
 
 LENGTHS = (4, 3, 1, 2)
-"""The numbers of things that are tried for a list."""
+"""The lengths that are tried for a list."""
 NO_GRADIENT = "no gradient: the call has none for it, or writes to it in place"
 
 
 def repairs(attempt: Attempt) -> Iterator[Plans]:
-    """Plans worth trying after an attempt that raised."""
+    """Yield plans to try after an attempt that raised."""
     error = attempt.run.error
     assert error is not None
     if isinstance(error, Unfinished) or runs_only_on_real_tensors(error) or lacks_state(attempt):
@@ -78,9 +78,9 @@ def repairs(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _missing_value(attempt: Attempt) -> Iterator[Plans]:
-    """`None` where something is needed: the next proposal for a parameter that is None.
+    """Yield the next proposal for a parameter that is None, if a value is needed.
 
-    What needs the values of tensors may do so because it was not told a number.
+    Code that needs the values of tensors may do so because a number was not passed.
     """
     text = str(attempt.run.error)
     expected = isinstance(attempt.run.error, (TypeError, AttributeError, AssertionError, ValueError))
@@ -99,7 +99,7 @@ def _missing_value(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _without_gradient(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with an input that wants no gradient, where the code writes to it or the call has none for it."""
+    """Yield plans with an input without a gradient, if the code writes to it or the call does not support gradients."""
     if not attempt.is_of_gradients:
         return
     for wanted in dict.fromkeys([*involved(attempt), *(p for p, _ in attempt.plans.tensors())]):
@@ -111,9 +111,9 @@ def _without_gradient(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _on_one_device(attempt: Attempt) -> Iterator[Plans]:
-    """Inputs where the other operands are: nobody said on which device they are.
+    """Yield plans with inputs on the device of the other operands, if their device was guessed.
 
-    A number or a name that was made up and names one of the devices may be another.
+    A made-up number or name of one of the devices may be another.
     """
     failed = attempt.run.failed
     operands = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
@@ -133,7 +133,7 @@ def _on_one_device(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _names_device(named: Any, devices: Sequence[str | None]) -> bool:
-    """Return True if a value stands for one of the devices: `2` for `cuda:2`."""
+    """Return True if a value names one of the devices: `2` for `cuda:2`."""
     names = [device.partition(":") for device in devices if device is not None]
     if isinstance(named, bool) or not isinstance(named, int | str):
         return False
@@ -141,14 +141,14 @@ def _names_device(named: Any, devices: Sequence[str | None]) -> bool:
 
 
 def _as_given(attempt: Attempt) -> Iterator[Plans]:
-    """Yield the plans without any gradient where all is given: what a program gives needs none unless it says so."""
+    """Yield the plans without gradients if all inputs are given: a program's inputs require none unless stated."""
     tensors = [plan for _, plan in attempt.plans.tensors()]
     if isinstance(attempt.run.error, RuntimeError) and tensors and all(plan.source != "search" for plan in tensors):
         yield attempt.plans.map_tensors(lambda _, plan: dataclasses.replace(plan, grad=False))
 
 
 def _something_to_call(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with functions in place of a guess that was called, wherever it was handed."""
+    """Yield plans with functions in place of a guess that was called, wherever it was passed."""
     called = called_in_vain(attempt.run.error, attempt.sources)
     if called is None:
         return
@@ -160,7 +160,7 @@ def _something_to_call(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _other_result(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans in which what is called for a model gives a tensor of its own, in place of what it is called with."""
+    """Yield plans in which a called model returns its own tensor, in place of its argument."""
     for name, plan in attempt.plans.items:
         if _is_guess(plan) and isinstance(plan, ValuePlan) and isinstance(plan.make(), FirstOfSeveral | nn.Identity):
             results = tensors(name, Facts(), attempt.plans.sizes(), attempt.context)
@@ -168,7 +168,7 @@ def _other_result(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _missing_attribute(attempt: Attempt) -> Iterator[Plans]:
-    """An attribute or a key that an object of settings lacks."""
+    """Yield plans with an attribute or a key that an object of settings lacks."""
     missing = missing_name(attempt.run.error)
     if missing is None or not missing.name.isidentifier():
         return
@@ -185,7 +185,7 @@ def _missing_attribute(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _is_called(attempt: Attempt, name: str) -> bool:
-    """Return True if one of the lines that were running calls a method of that name."""
+    """Return True if one of the running lines calls a method of that name."""
     error, lines = attempt.run.error, attempt.lines
     chain = attempt.sources.traceback_chain(error.__traceback__ if error else None)
     numbers = (span.line for span in chain if span.file == attempt.sources.file and span.line <= len(lines))
@@ -193,7 +193,7 @@ def _is_called(attempt: Attempt, name: str) -> bool:
 
 
 def _missing_part(attempt: Attempt) -> Iterator[Plans]:
-    """A tensor that is asked for by a name under which an object or a dictionary of tensors has none."""
+    """Yield plans with another tensor in an object or a dictionary of tensors, under a name that it lacks."""
     missing = missing_name(attempt.run.error)
     if missing is None or not missing.name.isidentifier():
         return
@@ -219,13 +219,13 @@ def _missing_part(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _larger(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with larger images, where one became too small for what is done with it."""
+    """Yield plans with larger images, if one may have become too small."""
     if is_of_sizes(attempt):
         yield enlarged(attempt.plans)
 
 
 def _other_length(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with more or fewer things in a list of which nobody said how long it is."""
+    """Yield plans with more or fewer items in a list of guessed length."""
     several = {name: plan for name, plan in attempt.plans.items if isinstance(plan, SequencePlan) and not plan.keys}
     for name in by_relevance(attempt, several):
         plan = several[name]
@@ -242,7 +242,7 @@ def _is_guess(plan: Plan) -> bool:
 
 
 def _other_kind(attempt: Attempt) -> Iterator[Plans]:
-    """Something else altogether for a parameter that the failing expression mentions."""
+    """Yield plans with a value of another kind for a parameter that the failing expression mentions."""
     names = [n for n, _ in attempt.plans.items]
     for name in by_relevance(attempt, names):
         for plan in attempt.alternatives.get(name, []):
@@ -250,7 +250,7 @@ def _other_kind(attempt: Attempt) -> Iterator[Plans]:
 
 
 def other_values(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with something else in place of a guess that is no tensor."""
+    """Yield plans with another value for a guess that is not a tensor."""
     for name, guess in attempt.plans.items:
         if isinstance(guess, ValuePlan) and guess.source == "search":
             for plan in attempt.alternatives.get(name, []):
@@ -258,9 +258,9 @@ def other_values(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _with_values(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with values for one of the whole numbers that nobody gave, where values are asked for.
+    """Yield plans with values for one of the guessed integer tensors, if values are needed.
 
-    They are places, the first two of any dimension, or lengths of what there is besides.
+    They are indices, the first two of any dimension, or lengths of other inputs.
     """
     if not is_data_dependent(attempt):
         return
@@ -280,7 +280,7 @@ def _with_values(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _values_of(path: str, plan: TensorPlan, plans: Plans) -> Iterator[tuple[int, ...]]:
-    """Yield values that a tensor of whole numbers may have, the most plausible first."""
+    """Yield plausible values of an integer tensor, the most plausible first."""
     places = (0, 1)
     if len(plan.spec.sizes) > 1:
         yield places
@@ -331,7 +331,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _refreshed(plan: Plan, plans: Plans) -> Plan:
-    """The same plan with other sizes in place of those that are in use; small ones mean something and stay."""
+    """Return the same plan with unused sizes; small ones are meaningful and stay."""
     used_sizes = plans.sizes()
 
     def fresh(plan: Plan) -> Plan:

@@ -1,4 +1,4 @@
-"""Long loops: where one goes over a dimension of the inputs, a few of its steps say as much, and are traced sooner."""
+"""Shorten long loops over a dimension of the inputs: a few iterations show the same, and are traced faster."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt
 from fx_lsp.tracer.run.observation import LongLoop, repeats_at_most
 
 LONG = 256
-"""The fewest runs of one expression that make a loop worth shortening where the size of the dimension was made up."""
+"""The fewest runs of one expression that make a loop long, if the size of the dimension was made up."""
 OFTEN = 128
 MANY = 1000
-"""The same where the code has the size, and how many torch calls take so long to capture that few would wait."""
+"""The same if the size is given, and the number of torch calls that takes too long to capture."""
 SHORT = (5, 6, 7, 9, 10)
-"""Sizes of dimensions that such a loop goes over."""
+"""Sizes of dimensions for shortened loops."""
 MAX_TRIES = 8
 FEW = 2
-"""The steps that stand for a loop whose number of steps nobody gave."""
+"""The number of iterations of a loop with a guessed number of iterations."""
 HEAVY = 200
-"""From how many torch calls on a loop over such a number is shortened."""
+"""The number of torch calls from which a loop with such a number is shortened."""
 SHARE = 0.7
-"""The largest share of the torch calls that is left where a number was one of steps."""
+"""The largest remaining share of torch calls that shows a number to be one of iterations."""
 OFFERED: frozenset[InputSource] = frozenset({"convention", "call site", "recorded", "annotation"})
-"""Sources that say what the code runs with, not what the author wants to see traced."""
+"""Sources that show what the code runs with, not what the author wants to trace."""
 
 
 def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:
-    """An attempt whose loops take a few steps where they took many; `best` itself where there is none.
+    """Return an attempt with few iterations of long loops; `best` itself if there is none.
 
-    What a comment or a setting says is left as it is.
+    Inputs from a comment or from settings are not changed.
     """
     best = _with_few_guessed_steps(best, evaluate)
     steps = max(best.run.repeats.values(), default=0)
@@ -47,8 +47,9 @@ def with_short_loops(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Att
 
 
 def with_few_steps(evaluate: Callable[[Plans], Attempt], plans: Plans) -> Attempt:
-    """Evaluate plans with few steps in place of a number of hundreds, if it is one of steps: something is run about as
-    often, and a run with one more makes more torch calls."""
+    """Evaluate plans with few iterations in place of a number of hundreds, if it is one of iterations: an expression
+    runs about as often, and a run with one more makes more torch calls.
+    """
     for name, number in sorted(_many_steps(plans), key=lambda item: item[1]):
         with repeats_at_most(min(number - 1, LONG)):
             attempt = evaluate(plans)
@@ -65,7 +66,7 @@ def with_few_steps(evaluate: Callable[[Plans], Attempt], plans: Plans) -> Attemp
 
 
 def _many_steps(plans: Plans) -> Iterator[tuple[str, int]]:
-    """Yield the numbers of hundreds, with the parameters that have them, that no comment and no setting says."""
+    """Yield the numbers of hundreds, with their parameters, that do not come from a comment or settings."""
     for name, plan in plans.items:
         if isinstance(plan, ValuePlan) and plan.source not in ("comment", "settings") and plan.kind == "int":
             number = plan.make()
@@ -74,7 +75,7 @@ def _many_steps(plans: Plans) -> Iterator[tuple[str, int]]:
 
 
 def _with_few_guessed_steps(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> Attempt:
-    """Return an attempt with few steps in place of a number of them that was guessed."""
+    """Return an attempt with few iterations in place of a guessed number of them."""
     for name, plan in best.plans.items if best.run.calls >= HEAVY else ():
         if _guessed_steps(plan, best.run.repeats.values()) > FEW:
             few = value(FEW, "search", f"{FEW} steps, as a loop goes over it")
@@ -85,9 +86,9 @@ def _with_few_guessed_steps(best: Attempt, evaluate: Callable[[Plans], Attempt])
 
 
 def _guessed_steps(plan: Plan, repeated: Iterable[int]) -> int:
-    """Return the whole number that was guessed for a parameter, if it may be one of steps; else 0.
+    """Return the guessed whole number of a parameter, if it may be one of iterations; else 0.
 
-    One of steps is where something was `repeated` as often, once less or more, or several times that.
+    That is the case if an expression was `repeated` as often, once less or more, or a multiple of that.
     """
     if not isinstance(plan, ValuePlan) or plan.kind != "int" or plan.source != "search":
         return 0
@@ -97,7 +98,9 @@ def _guessed_steps(plan: Plan, repeated: Iterable[int]) -> int:
 
 
 def _shorter(plans: Plans, steps: int, sources: set[InputSource]) -> Iterator[Plans]:
-    """The plans with one size made short, the likeliest first: everywhere, or else in one dimension of one tensor."""
+    """Yield the plans with one size made short, the most likely first: everywhere, or else in one dimension of one
+    tensor.
+    """
     used_sizes = plans.sizes()
     short = next(size for size in SHORT if size not in used_sizes)
     places = [

@@ -1,4 +1,4 @@
-"""Plans with the sizes, ranks, dtypes and values that the operation which failed takes for its operands."""
+"""Find plans with the sizes, ranks, dtypes and values that the failing operation accepts for its operands."""
 
 from __future__ import annotations
 
@@ -59,20 +59,19 @@ SINGLE = "one example, as the code takes no more at a time"
 
 
 def fitting_sizes(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with the sizes that the failing call takes, for the inputs that its operands are or come from."""
+    """Yield plans with the sizes that the failing call accepts, for the inputs that are or determine its operands."""
     for change in of_other_sizes(attempt.question) if attempt.question is not None else ():
         yield from _as_changed(attempt, change)
 
 
 def wanted_ranks(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with as many dimensions as the failing call takes of its operands, if it takes them with no other
-    sizes."""
+    """Yield plans with the ranks that the failing call accepts, if no other sizes help."""
     if attempt.question is not None and wants_other_rank(attempt.question):
         yield from fitting_ranks(attempt)
 
 
 def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with as many dimensions as the failing call takes of its operands.
+    """Yield plans with the ranks that the failing call accepts for its operands.
 
     If no other sizes help, the inputs that an operand is computed from get fewer dimensions, or more if the ranks of
     all inputs behind the other operands are fixed.
@@ -95,7 +94,7 @@ def fitting_ranks(attempt: Attempt) -> Iterator[Plans]:
 
 
 def aligned_ranks(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with which the operands of an element-wise call have as many dimensions as each other.
+    """Yield plans with which the operands of an element-wise call have equal ranks.
 
     The inputs that the larger operand is computed from lose dimensions, or those of the smaller one get more, if the
     ranks of all inputs behind the other operand are fixed.
@@ -110,13 +109,15 @@ def aligned_ranks(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _is_of_fixed_rank(attempt: Attempt, operand: torch.Tensor) -> bool:
-    """Return True if an operand is computed from inputs, of which each has a rank that something fixes."""
+    """Return True if an operand is computed from inputs that all have a fixed rank."""
     plans, behind = dict(attempt.plans.tensors()), origins(attempt, operand)
     return bool(behind) and not any(_has_open_rank(plans[path]) for path in behind)
 
 
 def _of_other_difference(attempt: Attempt, operand: torch.Tensor, difference: int) -> Iterator[Plans]:
-    """Yield plans with so many more dimensions, or fewer, for one of the inputs that an operand is computed from."""
+    """Yield plans with more dimensions by `difference`, or fewer, for one of the inputs that an operand is computed
+    from.
+    """
     sources = origins(attempt, operand)
     for path, plan in attempt.plans.tensors():
         rank = len(plan.spec.sizes) + difference
@@ -125,13 +126,14 @@ def _of_other_difference(attempt: Attempt, operand: torch.Tensor, difference: in
 
 
 def _has_open_rank(plan: TensorPlan) -> bool:
-    """Return True if neither code nor a docstring fixes how many dimensions a tensor has."""
+    """Return True if neither code nor a docstring fixes the rank of a tensor."""
     return plan.source == "search" and not plan.rank_known and plan.detail != FROM_DOCSTRING
 
 
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with the dtypes that the failing call takes of its operands, for the inputs that these are, then for
-    any input, unless a value is wanted: that is no question of the dtype of what it is computed from."""
+    """Yield plans with the dtypes that the failing call accepts for its operands, for the inputs that these are, then
+    for any input, unless a value is needed, which does not depend on dtypes.
+    """
     changes = list(of_other_dtypes(attempt.question)) if attempt.question is not None else []
     for change in sorted(changes, key=lambda change: _is_mask(attempt, change) and change.dtype != torch.bool):
         path = path_of(attempt, change.operand)
@@ -143,12 +145,12 @@ def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _is_mask(attempt: Attempt, change: Replacement) -> bool:
-    """Return True if an operand is an input that is called a mask."""
+    """Return True if an operand is an input named like a mask."""
     return MASK_NAME.search(path_of(attempt, change.operand) or "") is not None
 
 
 def fitting_values(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with what the failing call takes in place of a guess that it was given as it is."""
+    """Yield plans with values that the failing call accepts in place of a guess that it received directly."""
     if attempt.question is None:
         return
     call, mentioned = attempt.question.call, mentioned_names(attempt)
@@ -156,7 +158,7 @@ def fitting_values(attempt: Attempt) -> Iterator[Plans]:
     for argument in (*call.args, *call.kwargs.values()):
         if isinstance(argument, str) or isinstance(
             attempt.run.error, TypeError
-        ):  # else its sizes or its dtype are wrong
+        ):  # otherwise its sizes or its dtype are wrong
             guesses = ((n, p) for n, p in attempt.plans.items if getattr(p, "source", "") == "search")
             arguments += [(name, argument) for name, _ in guesses if _is_given(attempt, name, argument, mentioned)]
     for name, argument in arguments:
@@ -178,7 +180,7 @@ def _is_given(attempt: Attempt, name: str, argument: Any, mentioned: Iterable[st
 
 
 def single_number(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with a number for a guessed tensor of which the code wants one, or with one example."""
+    """Yield plans with a number for a guessed tensor if the code needs one, or with one example."""
     call = attempt.run.failed
     if call is None or call.func not in ASKS_ONE_ELEMENT:
         return
@@ -193,7 +195,7 @@ def single_number(attempt: Attempt) -> Iterator[Plans]:
 
 
 def unpacked_ranks(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with as many dimensions as the code takes sizes: `b, t, c = x.shape`, `x.shape[2]`."""
+    """Yield plans with as many dimensions as the code reads sizes: `b, t, c = x.shape`, `x.shape[2]`."""
     if attempt.run.failed is not None:
         return
     for frame, node in statements_raising(attempt):
@@ -206,8 +208,9 @@ def unpacked_ranks(attempt: Attempt) -> Iterator[Plans]:
 
 
 def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans in which an input has as many parts as it is unpacked into, `rows, columns = edges`: a matrix at
-    first, then what it was. Parts that are used as indices are whole numbers."""
+    """Yield plans in which an input has as many parts as it is unpacked into, `rows, columns = edges`: first as a
+    matrix, then with its own rank. Parts that are used as indices are whole numbers.
+    """
     if attempt.run.failed is not None or not isinstance(attempt.run.error, ValueError):
         return
     for frame, node in statements_raising(attempt):
@@ -228,15 +231,17 @@ def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _with_parts(attempt: Attempt, count: int) -> Iterator[Plans]:
-    """Yield plans in which the last torch call gives as many tensors as they are unpacked into: inputs that its tensor
-    is computed from have that size in place of the number of tensors, `x, y = boxes.unbind(-1)`."""
+    """Yield plans in which the last torch call returns as many tensors as they are unpacked into: inputs that its
+    tensor is computed from have that size in place of the number of tensors, `x, y = boxes.unbind(-1)`.
+    """
     last = attempt.run.last
     tensor = next(tensors_among(last.args, last.kwargs), None) if last is not None else None
     if last is None or tensor is None or not isinstance(last.result, list | tuple):
         return
     have, sources = len(last.result), origins(attempt, tensor)
     for path, plan in attempt.plans.tensors():
-        other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]  # what has that size by accident is no part
+        # other inputs may have the size by accident
+        other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]
         changes: dict[int | str, int] = {have: count, count: other}
         if path in sources and have in plan.spec.sizes:
             yield resized(attempt.plans, partial(_exchanged, changes), RESIZED, path)
@@ -247,7 +252,7 @@ def _exchanged(changes: Mapping[int | str, int], sizes: Sizes) -> Sizes:
 
 
 def _asked_ranks(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:
-    """Yield the expressions whose sizes a statement takes, and of how many dimensions."""
+    """Yield the expressions whose sizes a statement reads, and their required rank."""
     for part in ast.walk(node):
         if isinstance(part, ast.Assign) and isinstance(part.targets[0], (ast.Tuple, ast.List)):
             names = part.targets[0].elts
@@ -261,15 +266,16 @@ def _asked_ranks(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:
 
 
 def _sized(node: ast.expr) -> ast.expr | None:
-    """Return `x` of `x.shape` and `x.size()`."""
+    """Return `x` for `x.shape` and `x.size()`; None for any other."""
     if isinstance(node, ast.Call) and not node.args and isinstance(node.func, ast.Attribute):
         return node.func.value if node.func.attr == "size" else None
     return node.value if isinstance(node, ast.Attribute) and node.attr == "shape" else None
 
 
 def other_rank(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with other ranks for the tensors that the failing expression is about, where it is about inputs or
-    tensors of several ranks."""
+    """Yield plans with other ranks for the tensors in the failing expression, if it has inputs or tensors of several
+    ranks.
+    """
     error, call = attempt.run.error, attempt.run.failed
     is_of_inputs = call is None or bool(involved(attempt)) or _has_several_ranks(call)
     if error is None or kind_of(error, call) != "shape" or not is_of_inputs:
@@ -282,13 +288,13 @@ def other_rank(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _has_several_ranks(call: FailedCall) -> bool:
-    """Return True if a call was given tensors of different ranks, none of them a vector."""
+    """Return True if a call received tensors of different ranks, none of them a vector."""
     ranks = {tensor.dim() for tensor in tensors_among(call.args, call.kwargs)}
     return len(ranks) > 1 and min(ranks) > 1
 
 
 def same_for_all_channels(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with masks of one row for all channels or heads, [B, 1, T], where a guessed number does not fit."""
+    """Yield plans with masks of one row for all channels or heads, [B, 1, T], if a guessed size does not fit."""
 
     def change(path: str, plan: TensorPlan) -> TensorPlan:
         sizes = plan.spec.sizes
@@ -302,10 +308,10 @@ def same_for_all_channels(attempt: Attempt) -> Iterator[Plans]:
 
 
 def batched(attempt: Attempt) -> Iterator[Plans]:
-    """Yield plans with a batch of examples for a convolution that got a single one: for all inputs of as many
-    dimensions, then for one.
+    """Yield plans with a batch dimension for a convolution that got an unbatched example: for all inputs of that rank,
+    then for one.
 
-    What code does along a dimension of images it counts from the front, so that they get another side first.
+    Code counts dimensions of images from the front, so they get another side first.
     """
     if not attempt.run.unbatched:
         return
@@ -320,20 +326,20 @@ def batched(attempt: Attempt) -> Iterator[Plans]:
 
 
 def _with_another_side(plans: Plans, paths: Iterable[str]) -> Plans:
-    """Return the plans with several tensors given one more dimension behind the others, as large as the last."""
+    """Return the plans with one more last dimension of several tensors, as large as the last one."""
     for path in paths:
         plans = resized(plans, lambda sizes: (*sizes, *sizes[-1:]), RERANKED, path)
     return plans
 
 
 def conflict(attempt: Attempt) -> tuple[int, int] | None:
-    """Return a size of an operand that the failing call refuses, and the one that it takes in its place."""
+    """Return a size of an operand that the failing call rejects, and the accepted one; None without one."""
     changes = of_other_sizes(attempt.question) if attempt.question is not None else ()
     return next((pair for change in changes for pair in _changed_sizes(change)), None)
 
 
 def path_of(attempt: Attempt, value: Any) -> str | None:
-    """Return which input a tensor is, or is a view of."""
+    """Return the path of the input that a tensor is, or is a view of; else None."""
     if not isinstance(value, torch.Tensor):
         return None
     base = value._base if value._base is not None else value
@@ -341,7 +347,7 @@ def path_of(attempt: Attempt, value: Any) -> str | None:
 
 
 def origins(attempt: Attempt, tensor: torch.Tensor) -> Set[str]:
-    """Return the inputs that a tensor is, or is computed from, as far as gradients follow it."""
+    """Return the inputs that a tensor is, or is computed from according to its gradient graph."""
     path = path_of(attempt, tensor)
     paths = {path} if path is not None else set[str]()
     waiting, seen = [tensor.grad_fn], set[Any]()
@@ -357,12 +363,12 @@ def origins(attempt: Attempt, tensor: torch.Tensor) -> Set[str]:
 
 
 def with_rank(plans: Plans, path: str, rank: int) -> Plans:
-    """Return the plans with the tensor at `path` given `rank` dimensions; added ones stand in front."""
+    """Return the plans with `rank` dimensions of the tensor at `path`; added ones are in front."""
     return _with_ranks(plans, [path], rank)
 
 
 def _with_ranks(plans: Plans, paths: Iterable[str], rank: int) -> Plans:
-    """Return the plans with several tensors given `rank` dimensions; those that are added are the same for all."""
+    """Return the plans with `rank` dimensions of several tensors; added dimensions are the same for all."""
     used_sizes = plans.sizes()
     for path in paths:
         plans = resized(plans, lambda sizes: reranked(sizes, rank, used_sizes), RERANKED, path)
@@ -383,18 +389,20 @@ def _of_rank(tensor: torch.Tensor, rank: int) -> tuple[int, ...]:
 
 
 def _changed_sizes(change: Replacement) -> list[tuple[int, int]]:
-    """Return each size of an operand that is another in a change of it."""
+    """Return each size of an operand that differs in a change of it, with the new one."""
     pairs = zip(map(size_hint, change.operand.shape), change.shape, strict=True)
     return [(have, need) for have, need in pairs if have != need]
 
 
 def _as_changed(attempt: Attempt, change: Replacement) -> Iterator[Plans]:
-    """Yield plans in which an operand has other sizes: of the input that it is, or of all sizes that made its own."""
+    """Yield plans in which an operand has other sizes: of the input that it is, or of all sizes that determine
+    its own.
+    """
     path, pairs, plans = path_of(attempt, change.operand), _changed_sizes(change), attempt.plans
     if path is not None and len(dict(plans.tensors())[path].spec.sizes) == len(change.shape):
         yield resized(plans, lambda _: change.shape, RESIZED, path)
     elif any(need == 1 for _, need in pairs):
-        return  # what is computed is not meant to be stretched over another
+        return  # a computed operand is not meant to broadcast over another
     sizes = plans.sizes()
     if all(have in sizes for have, _ in pairs):
         together = plans
@@ -406,7 +414,7 @@ def _as_changed(attempt: Attempt, change: Replacement) -> Iterator[Plans]:
 
 
 def _multiplied(plans: Plans, have: int, need: int, sizes: Iterable[int]) -> Iterator[Plans]:
-    """Yield plans whose sizes, multiplied or divided as they were, make another size of the one that is there."""
+    """Yield plans whose sizes, by the same multiplication or division, result in another size."""
     for size in sorted(sizes, reverse=True):
         if size in (have, 0) or have == 0:
             continue

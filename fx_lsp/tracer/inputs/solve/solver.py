@@ -1,4 +1,4 @@
-"""Natural sizes with which a condition turns out otherwise, and those asked before it as they did."""
+"""Solve for natural sizes that flip one condition, and keep the earlier ones."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _Groups: TypeAlias = "Mapping[sympy.Symbol, tuple[sympy.Symbol, ...]]"
 Test: TypeAlias = Callable[[Mapping[str, int]], bool]
 
 MAX_SCANNED = 1024
-"""Up to which size every number is tried for one dimension, or for two that are alike."""
+"""The size up to which every number is tried for one dimension, or for two that are alike."""
 GRID = tuple(sorted({*range(2, 17), *range(16, 129, 4), *range(128, 513, 32)}))
 """The sizes that are tried for two dimensions at once."""
 MAX_SOLUTIONS = 4
 MAX_FITTING = 400
-"""The most solutions that are returned, and the most that are looked for."""
+"""The most solutions that are searched and returned."""
 MAX_COMPARED = 24
-"""The most of them, the most natural, that are compared with what was asked before."""
+"""The most solutions, the most natural ones, that are compared with the earlier conditions."""
 FITS = "sizes that fit"
 MAX_GOALS = 2
-"""The most of the last conditions that are tried to turn out otherwise."""
+"""The most of the last conditions that are flipped."""
 ENLARGEMENTS = (16, 16), (64, 4)
-"""By how much the sides of images are enlarged that are below a size."""
+"""The enlargements of images' sides below a size."""
 MAX_PATH = 400
-"""The most of the conditions asked before that are looked at, the last ones."""
+"""The most of the earlier conditions that are checked, the last ones."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Sizes that differ from those tried.
+    """Hold sizes that differ from those tried.
 
-    It is `degenerate` where a dimension has to be 1 (or nothing), and `coherent` where all that was equal stays so.
+    It is `degenerate` if a dimension has to be 1 (or 0), and `coherent` if all equal sizes stay equal.
     """
 
     sizes: Sizes
@@ -48,7 +48,7 @@ class Solution:
 
 
 def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
-    """The most natural sizes with which `goal` turns out otherwise; none where it does not depend on free sizes."""
+    """Return the most natural sizes that flip `goal`; empty if it does not depend on free sizes."""
     hints, groups = exploration.hints, tied(exploration)
     if _is_emptiness(goal, exploration):
         return []
@@ -76,28 +76,29 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
 
 
 def _counts(expression: sympy.Basic) -> Iterator[sympy.Basic]:
-    """Yield what strides and pools leave of sizes: quotients, with what is added to them."""
+    """Yield the sizes after strides and pools: quotients, with their summands."""
     sums = {part: total for total in expression.atoms(sympy.Add) for part in _quotient_beside_number(total)}
     yield from (sums.get(part, part) for part in expression.atoms(FloorDiv))
 
 
 def _quotient_beside_number(total: sympy.Add) -> Iterator[sympy.Basic]:
-    """Yield the quotient of a sum that is one of a quotient and a positive number."""
+    """Yield the quotient in a sum of a quotient and a positive number."""
     number, *others = total.args
     if len(others) == 1 and number.is_Integer and number.is_positive and isinstance(others[0], FloorDiv):
         yield others[0]
 
 
 def _path(exploration: Exploration, goal: Condition) -> Iterator[tuple[Condition, Test]]:
-    """Yield what was asked before, with how to ask it of other sizes."""
+    """Yield the earlier conditions, each with a test for other sizes."""
     for condition in exploration.conditions[-MAX_PATH:]:
         if condition.expression != goal.expression and not _is_of_table(condition, exploration):
             yield condition, _test(condition.expression, condition.held)
 
 
 def _is_of_table(condition: Condition, exploration: Exploration) -> bool:
-    """Return True if a number of the constructor was to be what it is: it met what is made of it, where no symbols go,
-    and what will be made of another fits that."""
+    """Return True if a number of the constructor had to keep its value: it met an object created from it, which has no
+    symbols, and which fits another number once created from that.
+    """
     expression: Any = condition.expression
     if not condition.held or expression.func is not sympy.Eq or not any(side.is_Integer for side in expression.args):
         return False
@@ -105,8 +106,9 @@ def _is_of_table(condition: Condition, exploration: Exploration) -> bool:
 
 
 def _told_apart(solution: Solution, groups: _Groups, exploration: Exploration, goal: Condition) -> Solution:
-    """The solution with other sizes for dimensions that equal one of its own by coincidence: `[4, 12, 8]`, not
-    `[4, 8, 8]`, where the last has to be 8 and nothing is known of the second."""
+    """Return the solution with other sizes for dimensions that equal one of its own by coincidence: `[4, 12, 8]`, not
+    `[4, 8, 8]`, if the last has to be 8 and the second is unconstrained.
+    """
     dimensions, sizes = exploration.dimensions, {**exploration.hints, **solution.sizes}
     for symbol, size in solution.sizes.items():
         for other in exploration.hints.keys() - solution.sizes.keys():
@@ -123,22 +125,22 @@ def _told_apart(solution: Solution, groups: _Groups, exploration: Exploration, g
 
 
 def _beside_ones(expression: sympy.Basic) -> sympy.Basic:
-    """Leave out the alternatives that something is 1 or nothing: no code is written for that."""
+    """Return the condition without alternatives in which a size is 1 or 0: no code is written for that."""
     if isinstance(expression, sympy.Or):
         return sympy.Or(*(part for part in expression.args if not _is_one(part) and not _is_zero(part)))
     return expression
 
 
 def _is_one(expression: sympy.Basic) -> bool:
-    """Tell whether a condition is that something is 1, such as a channel that a layer is made for."""
+    """Return True if a condition is that a size is 1, such as a channel that a layer expects."""
     return isinstance(expression, sympy.Eq) and sympy.Integer(1) in expression.args
 
 
 def is_one(goal: Condition, exploration: Exploration) -> bool:
-    """Tell whether a condition asks for the size 1, as operations do on their way, to broadcast.
+    """Return True if a condition asks for the size 1, as operations do to broadcast.
 
-    Where strides and pools have left it, and it ended at an operation that stretches nothing, as a product of matrices,
-    1 is a size as any other.
+    After strides and pools, and at the end in an operation that does not broadcast, such as a matrix product, 1 is a
+    size like any other.
     """
     return _is_one(goal.expression) and (not goal.expression.has(FloorDiv) or exploration.stretches)
 
@@ -152,8 +154,9 @@ def _is_zero(expression: sympy.Basic) -> bool:
 
 
 def _is_emptiness(goal: Condition, exploration: Exploration) -> bool:
-    """Return True if a condition turns out otherwise only where a tensor has no elements, or strides and pools leave 1
-    of an image, which is not meant to be stretched over another."""
+    """Return True if a condition only flips if a tensor has no elements, or if strides and pools leave 1 of an image,
+    which is not meant to broadcast.
+    """
     expression: Any = goal.expression
     if is_one(goal, exploration) and expression.has(FloorDiv):
         return True
@@ -163,10 +166,9 @@ def _is_emptiness(goal: Condition, exploration: Exploration) -> bool:
 
 
 def solved(exploration: Exploration) -> Iterator[Sizes]:
-    """Yield sizes and numbers with which the condition at which a run stopped turns out otherwise, the
-    most natural first."""
+    """Yield sizes and numbers that flip the condition at which a run stopped, the most natural first."""
     for number, goal in enumerate(islice(exploration.stopping(), MAX_GOALS)):
-        if number == 0 or not is_one(goal, exploration):  # operations ask for 1 on their way, to broadcast
+        if number == 0 or not is_one(goal, exploration):  # operations ask for 1 in order to broadcast
             asked = {s: hint for s, hint in exploration.hints.items() if s in goal.expression.free_symbols}
             alike = _of_one_shape(exploration, goal)
             yield from ({**asked, **alike},) if alike else ()
@@ -175,8 +177,9 @@ def solved(exploration: Exploration) -> Iterator[Sizes]:
 
 
 def _of_one_shape(exploration: Exploration, goal: Condition) -> Sizes:
-    """Return the sizes of one tensor for another, where both are to have as many elements: labels of a batch of tokens
-    are [B, T] as well."""
+    """Return the sizes of one tensor for another, if both should have equally many elements: labels of a batch of
+    tokens are [B, T] as well.
+    """
     condition: Any = goal.expression
     if condition.func is not (sympy.Ne if goal.held else sympy.Eq):
         return {}
@@ -192,7 +195,7 @@ def _of_one_shape(exploration: Exploration, goal: Condition) -> Sizes:
 
 
 def _with_elements(exploration: Exploration, number: int, rank: int) -> list[int]:
-    """Return the sizes of an input that is given and has so many elements, in so many dimensions."""
+    """Return the sizes of a given input with that number of elements and dimensions."""
     for _, plan in exploration.attempt.plans.tensors():
         sizes = [size for size in plan.spec.sizes if isinstance(size, int)]
         if len(sizes) == len(plan.spec.sizes) == rank and math.prod(sizes) == number:
@@ -201,7 +204,7 @@ def _with_elements(exploration: Exploration, number: int, rank: int) -> list[int
 
 
 def _shape(product: Any, exploration: Exploration) -> list[sympy.Symbol]:
-    """Return the dimensions of one tensor whose sizes are multiplied, in their order; none for any other product."""
+    """Return the dimensions of one tensor whose sizes are multiplied, in order; empty for any other product."""
     dimensions = exploration.dimensions
     if not product.is_Mul or not all(dimensions.get(factor) for factor in product.args):
         return []
@@ -210,7 +213,9 @@ def _shape(product: Any, exploration: Exploration) -> list[sympy.Symbol]:
 
 
 def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str = "") -> Plans:
-    """The plans (those whose paths began with `prefix`) with those sizes and numbers, also of the constructor."""
+    """Return the plans (those whose paths began with `prefix`) with those sizes and numbers, also of the
+    constructor.
+    """
     by_place = {(d.path, d.index): sizes[s] for s, d in exploration.dimensions.items() if s in sizes}
 
     def changed(plan: Plan, path: str) -> Plan:
@@ -229,14 +234,15 @@ def with_sizes(plans: Plans, exploration: Exploration, sizes: Sizes, prefix: str
 
 
 def has_vanishing_sizes(exploration: Exploration) -> bool:
-    """Return True if what strides or pools made of a size is 1, which operations take for something else: what they
-    ask of other sizes is not seen then."""
+    """Return True if strides or pools reduced a size to 1, which operations treat specially, so that their conditions
+    on other sizes do not show.
+    """
     asked = (c.expression for c in exploration.conditions if c.held and _is_one(c.expression))
     return any(expression.has(FloorDiv) for expression in asked)
 
 
 def enlarged(plans: Plans) -> Plans:
-    """Return the plans with images and sequences so large that what strides and pools make of them is not 1."""
+    """Return the plans with images and sequences so large that strides and pools do not reduce them to 1."""
 
     def larger(path: str, plan: TensorPlan) -> TensorPlan:
         sizes = plan.spec.sizes
@@ -264,7 +270,7 @@ def tied(exploration: Exploration) -> dict[sympy.Symbol, tuple[sympy.Symbol, ...
 
 
 def equal_symbols(condition: Condition) -> tuple[sympy.Symbol, sympy.Symbol] | None:
-    """The two symbols that a condition has found equal, alone or in the same sum or multiple: `a - 1 == b - 1`."""
+    """Return the two symbols of an equality, alone or in the same sum or multiple: `a - 1 == b - 1`; else None."""
     equality: Any = condition.expression
     if not condition.held or equality.func is not sympy.Eq or len(equality.free_symbols) != 2:
         return None
@@ -278,8 +284,9 @@ def equal_symbols(condition: Condition) -> tuple[sympy.Symbol, sympy.Symbol] | N
 def _changes(
     variables: Sequence[tuple[sympy.Symbol, ...]], exploration: Exploration, goal: Condition
 ) -> Iterator[Sizes]:
-    """Other sizes for one variable, alone and with the other side of its image, then the same for two of one tensor,
-    then for any two."""
+    """Yield other sizes for one variable, alone and with the other side of its image, then the same for two of one
+    tensor, then for any two.
+    """
     candidates = list(dict.fromkeys([*_told(goal, exploration.hints), *range(2, MAX_SCANNED), 1]))
     for variable in variables:
         both = (*variable, *_other_sides(variable, exploration))
@@ -304,12 +311,12 @@ def _other_sides(variable: Iterable[sympy.Symbol], exploration: Exploration) -> 
 
 
 def _alike(first: Dimension, second: Dimension) -> bool:
-    """Tell whether two dimensions are height and width of one image."""
+    """Return True if two dimensions are height and width of one image."""
     return first.path == second.path and min(first.index, second.index) > 0 and first.rank > 3
 
 
 def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
-    """Sizes that the condition itself speaks of: its numbers, their quotients, and what its sides are now."""
+    """Yield sizes in the condition itself: its numbers, their quotients, and the values of its sides."""
     numbers = {abs(int(n)) for n in goal.expression.atoms(sympy.Integer)}
     sides = [side.xreplace(dict(hints)) for side in getattr(goal.expression, "args", ())]
     numbers |= {int(side) for side in sides if getattr(side, "is_Integer", False)}
@@ -318,9 +325,10 @@ def _told(goal: Condition, hints: Mapping[sympy.Symbol, int]) -> Iterator[int]:
 
 
 def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return a measure of how unnatural a solution is: whether images are no squares, how many sizes and how early a
-    tensor it changes, or numbers of the constructor, whether batches become unlike or like others, how odd and how far
-    its sizes are."""
+    """Return a measure of how unnatural a solution is: whether images are not square, how many sizes and how early a
+    tensor it changes, or numbers of the constructor, whether batches become unlike or like others, how odd and how
+    different its sizes are.
+    """
     changed = solution.sizes
     sizes = {**before, **{str(s): n for s, n in changed.items()}}
     oblong = sum(sizes[str(a)] != sizes[str(b)] for a, b in _images(exploration) if {a, b} & changed.keys())
@@ -339,7 +347,7 @@ def _unlikeliness(solution: Solution, exploration: Exploration, before: Mapping[
 def _cost(
     solution: Solution, path: Iterable[tuple[Condition, Test]], before: Mapping[str, int], unlikely: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Rate how unlikely a solution is, what it breaks of the conditions asked before in front of what is unnatural."""
+    """Return a sort key for a solution: first the earlier conditions that it breaks, then how unnatural it is."""
     sizes = {**before, **{str(s): n for s, n in solution.sizes.items()}}
     asked = ((c, test) for c, test in path if not solution.sizes.keys().isdisjoint(c.expression.free_symbols))
     broken = [c for c, test in asked if not _is_of_layout(c.expression) and not test(sizes)]
@@ -349,12 +357,12 @@ def _cost(
 
 
 def _is_of_layout(expression: sympy.Basic) -> bool:
-    """Return True for what is asked on the way to strides: whether a size is 1, and what is the larger of two."""
+    """Return True for conditions in the computation of strides: whether a size is 1, and the maximum of two."""
     return sympy.Integer(1) in expression.args or expression.has(Max)
 
 
 def _images(exploration: Exploration) -> Iterator[tuple[sympy.Symbol, sympy.Symbol]]:
-    """Height and width of every tensor that may be a batch of images."""
+    """Yield height and width of every tensor that may be a batch of images."""
     by_place = {(d.path, d.index): s for s, d in exploration.dimensions.items()}
     for symbol, dimension in exploration.dimensions.items():
         if dimension.rank > 3 and dimension.index == dimension.rank - 2:
@@ -368,7 +376,9 @@ def _oddness(size: int) -> int:
 
 
 def _test(expression: sympy.Basic, wanted: bool) -> Test:
-    """Compile a test of whether an expression has that truth: a function of sizes by the names of their symbols."""
+    """Return a compiled test of whether an expression has that truth: a function of sizes by the names of their
+    symbols.
+    """
     try:
         code = compile(SymbolPrinter().doprint(expression), "<condition>", "eval")
     except (SyntaxError, NotImplementedError, TypeError):
@@ -384,7 +394,7 @@ def _test(expression: sympy.Basic, wanted: bool) -> Test:
 
 
 def is_readable(goal: Condition, exploration: Exploration) -> bool:
-    """Tell whether a condition can be computed from sizes, so that having no solution means something."""
+    """Return True if a condition can be computed from sizes, so that the absence of a solution is meaningful."""
     sizes = {str(symbol): size for symbol, size in exploration.hints.items()}
     return _test(goal.expression, goal.held)(sizes)
 
@@ -399,4 +409,4 @@ _FUNCTIONS: dict[str, Any] = {
     "Max": max,
     "Min": min,
 }
-"""The functions that printed conditions call."""
+"""The functions in printed conditions."""

@@ -1,4 +1,4 @@
-"""Tell whether what ended a search is the code's own fault, whatever it is called with."""
+"""Decide whether a search ended because of the code itself, for any arguments."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, ti
 from fx_lsp.tracer.program.absences import AbsentError
 
 MAX_GOALS = 3
-"""The most of the last conditions that have to have no solution, and the most other plans that have to be refused."""
+"""The most of the last conditions that must have no solution, and the most other plans that must be rejected."""
 MIN_RANKS = 4
-"""With how many choices of ranks an expression has to fail, where nothing says which is meant."""
+"""The number of choices of ranks with which an expression has to fail, if the intended one is unknown."""
 _OWN_FAULTS = (RuntimeError, TypeError, AttributeError, ValueError, IndexError, NameError, AssertionError)
-"""The errors that wrong code raises; what a dictionary lacks may come from elsewhere."""
+"""The errors that wrong code raises; an entry missing in a dictionary may come from elsewhere."""
 _SUFFIX = re.compile(r"\w\.[A-Za-z]\w{1,9}$")
-"""How names of files end."""
+"""The suffix of file names."""
 _DIFFERENTIATING = frozenset({torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward})
 MAX_PLACES = 8
-"""At how many expressions it is asked whether they are wrong."""
+"""The most expressions that are checked for mistakes."""
 
 
 def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
-    """Yield the plans with other dtypes for each tensor that was guessed, and for all at once."""
+    """Yield the plans with other dtypes for each guessed tensor, and for all at once."""
     guessed = [path for path, plan in plans.tensors() if plan.source == "search"]
     for paths in (*((path,) for path in guessed), tuple(guessed)):
         for dtype in ("f32", "i64", "b8"):
@@ -68,9 +68,9 @@ def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
 
 @dataclass(frozen=True)
 class DeadEnd:
-    """The end of a search that found nothing: its attempts in their order, and how others are made.
+    """Hold a search without a result: its attempts in order, and functions to make others.
 
-    It is `exhausted` if no other ranks of inputs were left to try.
+    It is `exhausted` if no other ranks of inputs are left to try.
     """
 
     attempts: Sequence[Attempt]
@@ -80,10 +80,10 @@ class DeadEnd:
 
 
 def at_fault(end: DeadEnd) -> Attempt | None:
-    """Return the attempt that shows the mistake, if a search failed for no reason that lies in what was guessed.
+    """Return the attempt that shows the mistake, if a search failed for no reason among the guesses; else None.
 
-    Inputs that the search came to later are made up to get past a mistake. So the first attempt counts that ended at
-    an expression, if none came past that.
+    Later inputs of a search are made up to avoid a mistake. So the first attempt that ended at an expression counts, if
+    none passed it.
     """
     firsts: dict[object, Attempt] = {}
     for attempt in end.attempts:
@@ -93,18 +93,19 @@ def at_fault(end: DeadEnd) -> Attempt | None:
 
 
 def _came_past(attempt: Attempt, other: Attempt) -> bool:
-    """Return True if another attempt came past the expression at which one ended: it ended in one around that, or only
-    for want of a value, or came further, and the lines ran and none of them was running at the end."""
+    """Return True if another attempt passed the expression at which one ended: it ended in an outer expression, or only
+    because it needs a value, or came further, and the lines ran and none of them was running at the end.
+    """
     chain, others = attempt.chain, other.chain
     if chain[:1] == others[:1] and is_data_dependent(other):
         return True
     parting = ((mine, its) for mine, its in zip(reversed(chain), reversed(others), strict=False) if mine != its)
     mine, its = next(parting, (None, None))
     if mine is not None and its is not None and its.contains(mine) and other.run.calls >= attempt.run.calls:
-        return True  # in an earlier turn of a loop it would not have come as far
+        return True  # in an earlier iteration of a loop it would not have come as far
     if other.run.calls <= attempt.run.calls:
         return False
-    if chain == others:  # in a later turn of a loop, if something else is wrong there, or only sizes are others
+    if chain == others:  # in a later iteration of a loop, if another error occurs there, or only sizes differ
         is_alike = without_digits(attempt.run.error) == without_digits(other.run.error)
         return not is_alike or _without_sizes(attempt.plans) == _without_sizes(other.plans)
     own = next((span for span in chain if span.file == attempt.sources.file), None)
@@ -114,30 +115,29 @@ def _came_past(attempt: Attempt, other: Attempt) -> bool:
 
 
 def _without_sizes(plans: Plans) -> object:
-    """Return what plans are but for the sizes of tensors."""
+    """Return the plans without the sizes of tensors."""
     ranks = [(path, len(plan.spec.sizes)) for path, plan in plans.tensors()]
     return ranks, plans.init, [item for item in plans.items if isinstance(item[1], ValuePlan)]
 
 
 def _may_be_judged(attempt: Attempt) -> bool:
-    """Return True if an attempt ended as code may that is wrong, and all that was guessed can be something else."""
+    """Return True if an attempt ended as wrong code may, and all guesses have alternatives."""
     error, failed = attempt.run.error, attempt.run.failed
     if not isinstance(error, _OWN_FAULTS) or attempt.run.calls < 0 or is_of_environment(attempt):
         return False
     if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
-        return False  # that one tensor was computed of another is nothing that can be guessed
+        return False  # that one tensor was computed from another cannot be guessed
     if failed is not None and failed.func in ASKS_ONE_ELEMENT and not has_known_ranks(attempt):
-        return False  # what is taken for a number may be meant as one
+        return False  # another kind may be intended
     if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
     return kind_of(error, failed) in ("shape", "dtype", "error") and are_tensors_or_numbers(attempt)
 
 
 def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
-    """Return True if an attempt failed for no reason that lies in what was guessed.
+    """Return True if an attempt failed for no reason among the guesses.
 
-    What kinds of things and which dtypes there are depends on no ranks, and which numbers of the code's own meet
-    hardly does.
+    Kinds and dtypes of values do not depend on ranks, and the constants that meet hardly do.
     """
     if attempt.run.error is None or not _may_be_judged(attempt):
         return False
@@ -159,21 +159,22 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
-    """Return True if what failed reads no input that was guessed, or asks nothing of its sizes and fits no dtype."""
+    """Return True if the failing expression reads no guessed input, or has no condition on its sizes and fits
+    no dtype.
+    """
     guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
     depends = is_of_sizes(best) and _has_guessed_sizes(best, exploration)
     if not depends and not _mentions(best, guessed):
         return True
     if depends and not exploration.ends_like(best):
-        return False  # what it asks of sizes was not seen
+        return False  # its conditions on sizes are unknown
     if isinstance(best.run.error, TypeError) and (_hands_a_guess(best) or _fits_another_kind(best, evaluate)):
-        return False  # a tensor may be meant, or a number
+        return False  # a tensor may be intended, or a number
     return _is_refused(best) and next(exploration.stopping(), None) is None and _fits_no_dtypes(best, evaluate)
 
 
 def _hands_a_guess(attempt: Attempt) -> bool:
-    """Return True if what failed is a call that was handed a number, or another thing than a tensor, as it was
-    guessed."""
+    """Return True if the failing call received a guessed number, or another guess that is not a tensor."""
     _, node = _users_innermost(attempt)
     guessed = {n for n, plan in attempt.plans.items if isinstance(plan, ValuePlan) and plan.source == "search"}
     arguments = (*node.args, *(k.value for k in node.keywords)) if isinstance(node, ast.Call) else ()
@@ -181,7 +182,7 @@ def _hands_a_guess(attempt: Attempt) -> bool:
 
 
 def _has_guessed_sizes(best: Attempt, exploration: Exploration) -> bool:
-    """Return True if sizes of what the call that failed was given follow from guesses, as far as that could be seen."""
+    """Return True if sizes in the failing call depend on guesses, as far as visible."""
     if best.run.failed is None or not tensors_of(best.run.failed):
         return False
     failed = exploration.attempt.run.failed
@@ -191,20 +192,21 @@ def _has_guessed_sizes(best: Attempt, exploration: Exploration) -> bool:
 
 
 def _may_be_no_tensor(best: Attempt) -> bool:
-    """Return True if a call did not take an input as the kind of thing that it is: something else may be meant."""
+    """Return True if a call rejected the kind of an input: another kind may be intended."""
     has_several = any(isinstance(plan, SequencePlan) for _, plan in best.plans.items)
     return isinstance(best.run.error, TypeError) and (has_several or bool(involved(best)))
 
 
 def _fits_no_dtypes(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
-    """Return True if an attempt fails with other dtypes of its tensors as well, and neither for want of their values
-    nor later or there for another reason."""
+    """Return True if an attempt also fails with other dtypes of its tensors, and neither because it needs their values
+    nor later or for another reason.
+    """
     attempts = (evaluate(plans) for plans in _with_any_dtypes(best.plans))
     return all(attempt.run.error is not None and not _fits_here(attempt, best) for attempt in attempts)
 
 
 def _fits_here(attempt: Attempt, best: Attempt) -> bool:
-    """Return True if what stopped the best attempt did not stop another that failed, which came as far."""
+    """Return True if another failed attempt, which came as far, was not stopped by the cause of the best one."""
     if is_data_dependent(attempt):
         return True
     stops = [(place_of(a), kind_of(a.run.error, a.run.failed)) for a in (attempt, best) if a.run.error is not None]
@@ -212,8 +214,7 @@ def _fits_here(attempt: Attempt, best: Attempt) -> bool:
 
 
 def _fits_another_kind(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> bool:
-    """Return True if an attempt comes past with something else than tensors in place of one or two that were
-    guessed."""
+    """Return True if an attempt passes with other values than tensors in place of one or two guesses."""
     others = {
         name: next((other for other in best.alternatives.get(name, ()) if isinstance(other, ValuePlan)), None)
         for name, plan in best.plans.items
@@ -231,7 +232,7 @@ def _fits_another_kind(best: Attempt, evaluate: Callable[[Plans], Attempt]) -> b
 
 
 def _is_made_elsewhere(best: Attempt) -> bool:
-    """Return True if what is missing is an attribute that the file makes somewhere, as it may on a condition."""
+    """Return True if the missing attribute is set somewhere in the file, perhaps under a condition."""
     missing = missing_name(best.run.error)
     if missing is None or not missing.kind:
         return False
@@ -244,10 +245,10 @@ def _is_made_elsewhere(best: Attempt) -> bool:
 
 
 def _is_of_kinds(best: Attempt) -> bool:
-    """Return True if something is of the wrong kind, whatever the ranks, the sizes and the dtypes of inputs are.
+    """Return True if a value is of the wrong kind, for any ranks, sizes and dtypes of inputs.
 
-    That is an operand of an operation which is no input and no number that was guessed, an argument of a call that
-    takes none such, or a list of layers that is called as if it were one.
+    That is an operand which is neither an input nor a guessed number, an argument without a parameter in the called
+    function, or a list of layers that is called like a layer.
     """
     error, call = best.run.error, best.run.failed
     if not isinstance(error, (TypeError, NotImplementedError)):
@@ -264,7 +265,7 @@ def _is_of_kinds(best: Attempt) -> bool:
 
 
 def _is_computed(value: Any, attempt: Attempt) -> bool:
-    """Return True for a tensor that is no input."""
+    """Return True for a tensor that is not an input."""
     return isinstance(value, torch.Tensor) and id(value) not in attempt.paths
 
 
@@ -277,9 +278,9 @@ def _innermost(attempt: Attempt) -> TracebackType | None:
 
 
 def _fits_no_parameters(best: Attempt) -> bool:
-    """Return True if what failed is a call with arguments that the function called has no parameters for.
+    """Return True if the failing call has arguments without parameters in the called function.
 
-    What PyTorch implements in C++ refuses only operands, and inputs may be of another kind than they are.
+    PyTorch's C++ functions only reject operands, and inputs may be of another kind.
     """
     innermost = _innermost(best)
     if innermost is None or not isinstance(best.run.error, TypeError):
@@ -288,7 +289,7 @@ def _fits_no_parameters(best: Attempt) -> bool:
     spreads = any(_spreads_guess(node, best) for _, node in expressions_raising(best.run.error, best.sources))
     if spreads:
         return False
-    if {"forward_call", "args", "kwargs"} <= held.keys():  # as a module calls its own `forward`
+    if {"forward_call", "args", "kwargs"} <= held.keys():  # in the call by which a module runs its own `forward`
         function, args, kwargs = held["forward_call"], held["args"], held["kwargs"]
     elif isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
         function, args = value_in(node.func, innermost.tb_frame), node.args
@@ -310,14 +311,14 @@ def _fits_no_parameters(best: Attempt) -> bool:
 
 
 def _spreads_guess(node: ast.expr, attempt: Attempt) -> bool:
-    """Return True for a call over whose arguments an input is spread."""
+    """Return True for a call with an input spread over its arguments."""
     names = {name for name, _ in attempt.plans.items}
     spread = (a.value for a in (node.args if isinstance(node, ast.Call) else ()) if isinstance(a, ast.Starred))
     return any(isinstance(part, ast.Name) and part.id in names for part in spread)
 
 
 def _is_input(node: ast.expr, frame: FrameType, attempt: Attempt) -> bool:
-    """Return True if an expression is an input as it was passed, or part of one."""
+    """Return True if an expression is an unchanged input, or part of one."""
     value = value_in(node, frame)
     if isinstance(value, torch.Tensor):
         return id(value) in attempt.paths
@@ -326,7 +327,7 @@ def _is_input(node: ast.expr, frame: FrameType, attempt: Attempt) -> bool:
 
 
 def _is_layer_without_forward(best: Attempt) -> bool:
-    """Return True if a module of PyTorch's was called that only holds others, as lists and dictionaries of them do."""
+    """Return True if a PyTorch module was called that only contains others, such as a list or dictionary of modules."""
     innermost = _innermost(best)
     module = innermost.tb_frame.f_locals.get("self") if innermost is not None else None
     is_missing = isinstance(best.run.error, NotImplementedError) and isinstance(module, nn.Module)
@@ -334,7 +335,7 @@ def _is_layer_without_forward(best: Attempt) -> bool:
 
 
 def _is_of_constants(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
-    """Return True if what ended the run is a condition on numbers that depend on nothing that was guessed."""
+    """Return True if the run ended at a condition on numbers that do not depend on guesses."""
     if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
         return False
     last = next(exploration.stopping(), None)
@@ -342,7 +343,7 @@ def _is_of_constants(best: Attempt, exploration: Exploration, end: DeadEnd) -> b
 
 
 def _fits_other_constants(best: Attempt, exploration: Exploration) -> bool:
-    """Return True if the call that failed runs only where a size is another that depends on nothing guessed."""
+    """Return True if the failing call only runs with a change of a size that does not depend on guesses."""
     failed, question = exploration.attempt.run.failed, best.question
     if failed is None or question is None:
         return False
@@ -359,21 +360,20 @@ def _fits_other_constants(best: Attempt, exploration: Exploration) -> bool:
 
 
 def _shows_all(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
-    """Return True if an attempt ends there as well with other numbers in place of those that the code took of
-    symbols."""
+    """Return True if an attempt also ends there with other numbers in place of symbols that the code converted."""
     groups = tied(exploration)
     doubled = {other: 2 * exploration.hints[other] for symbol in exploration.taken for other in groups[symbol]}
     return not doubled or place_of(end.evaluate(with_sizes(best.plans, exploration, doubled))) == place_of(best)
 
 
 def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
-    """Return with how many choices of ranks attempts ended at the same place as the best."""
+    """Return the number of choices of ranks with which attempts ended at the same place as the best."""
     place = place_of(best)
     return len({tuple(len(p.spec.sizes) for _, p in a.plans.tensors()) for a in attempts if place_of(a) == place})
 
 
 def has_known_ranks(attempt: Attempt) -> bool:
-    """Return True if the code says the rank of each tensor that was guessed; of a single one, any may be tried."""
+    """Return True if the code fixes the rank of each guessed tensor; for a single one, all can be tried."""
     guessed = [path for path, plan in attempt.plans.tensors() if plan.source == "search"]
     return len(guessed) < 2 or all(_has_known_rank(attempt.alternatives.get(path, [])) for path in guessed)
 
@@ -384,9 +384,10 @@ def _has_known_rank(alternatives: Sequence[Plan]) -> bool:
 
 
 def is_of_environment(attempt: Attempt) -> bool:
-    """Return True if something that is not here stopped it: what could not be had before a step, a list or a tensor
-    that other parts of the program fill, a file, values of fake tensors, a module that has no file or is the very one
-    that imports it, or a library that PyTorch needs for what is neither an operation nor a layer."""
+    """Return True if a missing resource stopped it: an absent value before a step, a list or a tensor that other parts
+    of the program fill, a file, values of fake tensors, a module without a file or importing itself, or a library
+    that PyTorch needs for something other than an operation or a layer.
+    """
     error, call = attempt.run.error, attempt.run.failed
     values = list(call.args) if call is not None else _values_read(attempt)
     is_empty = any(map(_is_empty, values))
@@ -395,7 +396,8 @@ def is_of_environment(attempt: Attempt) -> bool:
         return True
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         file = getattr(error.obj, "__file__", None)
-        return file is None or file in (span.file for span in attempt.chain)  # started elsewhere, it finds another
+        # a program started elsewhere imports another file
+        return file is None or file in (span.file for span in attempt.chain)
     if isinstance(error, AttributeError) and error.obj is None and _reads_open_global(attempt):
         return True
     traceback = _innermost(attempt)
@@ -404,21 +406,21 @@ def is_of_environment(attempt: Attempt) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    """Return True for a collection without anything in it, and for a tensor: an option that is 0 makes such layers."""
+    """Return True for an empty collection or tensor: an option that is 0 creates such layers."""
     if isinstance(value, torch.Tensor):
         return any(type(size) is int and size == 0 for size in value.shape)
     return isinstance(value, (list, tuple, dict, set)) and not value
 
 
 def _names_missing_file(value: Any) -> bool:
-    """Return True for a text that ends as names of files do, where there is no such file."""
+    """Return True for a text with the suffix of a file name, if the file does not exist."""
     return isinstance(value, str) and _SUFFIX.search(value) is not None and not os.path.exists(value)
 
 
 def _reads_open_global(attempt: Attempt) -> bool:
     """Return True if the user's innermost expression reads a name of its module that is None.
 
-    It stands for a package that is not there, or for what the program fills in elsewhere.
+    It is a placeholder for a missing package, or the program sets it elsewhere.
     """
     frame, node = _users_innermost(attempt)
     if frame is None or node is None:
@@ -428,8 +430,9 @@ def _reads_open_global(attempt: Attempt) -> bool:
 
 
 def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | None]:
-    """Return the innermost frame of the user's own code that was running at the end, and the expression in it: None
-    where a statement raised that is none."""
+    """Return the innermost frame of the user's own code at the end, and its expression; None if a statement that is not
+    an expression raised.
+    """
     running = tracebacks(attempt.run.error, attempt.sources)
     own = (t for t in running if attempt.sources.rank(t.tb_frame.f_code.co_filename) == 0)
     innermost = next(own, None)
@@ -437,8 +440,7 @@ def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | Non
 
 
 def _values_read(attempt: Attempt) -> list[Any]:
-    """Return what the variables and attributes hold that the user's innermost expression reads which was running at the
-    end."""
+    """Return the values of variables and attributes in the user's innermost running expression."""
     frame, node = _users_innermost(attempt)
     parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))) if node is not None else ()
     return [value_in(part, frame) for part in parts] if frame is not None else []
@@ -456,14 +458,14 @@ _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch
 
 
 def are_numbers(plans: Iterable[Plan]) -> bool:
-    """Return True if nothing but numbers was guessed."""
+    """Return True if only numbers were guessed."""
     return all(_is_tensor_or_number(plan) and not isinstance(plan, TensorPlan) for plan in plans)
 
 
 def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> bool:
-    """Return True if the sizes that do not fit are the code's own numbers, or fit only where one of them is 1.
+    """Return True if the sizes that do not fit are constants of the code, or only fit if one of them is 1.
 
-    That something is 1 is asked on the way to broadcast; where that helps, an attempt came past.
+    Operations test for 1 to broadcast; if that helps, an attempt passed.
     """
     if not exploration.ends_like(best) or not _shows_all(best, exploration, end):
         return False
@@ -478,19 +480,19 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> boo
 
 
 def _is_refused_otherwise(best: Attempt, other: Attempt) -> bool:
-    """Return True if with other sizes something else is wrong at the same place: what they change was right before."""
+    """Return True if other sizes cause another error at the same place: the changed sizes were right before."""
     said = without_digits(best.run.error), without_digits(other.run.error)
     return other.chain == best.chain and said[0] != said[1]
 
 
 def are_tensors_or_numbers(attempt: Attempt) -> bool:
-    """Return True if nothing but tensors and numbers was guessed, and not how many arguments `*args` are."""
+    """Return True if only tensors and numbers were guessed, and not the number of `*args`."""
     is_open = attempt.plans.starred in attempt.alternatives
     return not is_open and all(_is_tensor_or_number(plan) for _, plan in attempt.plans.items)
 
 
 def _is_tensor_or_number(plan: Plan) -> bool:
-    """Return True if a plan is no guess, or a guessed tensor or number."""
+    """Return True if a plan is not a guess, or is a guessed tensor or number."""
     if isinstance(plan, TensorPlan):
         return True
     if isinstance(plan, SequencePlan):
@@ -505,15 +507,16 @@ _PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
 
 
 def _is_refused(attempt: Attempt) -> bool:
-    """Return True if PyTorch ended an attempt, in an operation or in a check of its own."""
+    """Return True if PyTorch ended an attempt, in an operation or in one of its own checks."""
     innermost = _innermost(attempt)
     of_torch = innermost is not None and innermost.tb_frame.f_globals.get("__name__", "").startswith("torch.")
     return attempt.run.failed is not None or of_torch
 
 
 def _is_raised_by_user(attempt: Attempt) -> bool:
-    """Return True if a `raise` or an `assert` ended an attempt, in code that is not PyTorch's, or if the standard
-    library did, which reads what is around a program."""
+    """Return True if a `raise` or an `assert` outside of PyTorch ended an attempt, or if the standard library did,
+    which reads the environment of a program.
+    """
     traceback = _innermost(attempt)
     if traceback is None:
         return False
@@ -523,8 +526,9 @@ def _is_raised_by_user(attempt: Attempt) -> bool:
 
 
 def _reads_state(attempt: Attempt) -> bool:
-    """Return True if the expression that failed reads an attribute of the instance that is None, as it may be by
-    default, or that another method sets: who calls the method may have asked or called that before."""
+    """Return True if the failing expression reads an attribute of the instance that is None, perhaps by default, or
+    that another method sets: a caller of the method may check or set it before.
+    """
     frame, node = _users_innermost(attempt)
     instance = frame.f_locals.get("self") if frame is not None else None
     if node is None or frame is None or instance is None:
@@ -545,7 +549,7 @@ def _reads_state(attempt: Attempt) -> bool:
 
 
 def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
-    """Return True if the expression that failed reads one of `names`, or what holds it, as the input that it was."""
+    """Return True if the failing expression reads one of `names`, or a variable with its value, unchanged."""
     frame, node = _users_innermost(attempt)
     read: dict[str, Any] = {}
     if frame is not None:

@@ -1,1 +1,1 @@
-"""Tensors on a GPU that is not there, and what `torch.cuda` answers about it."""
+"""Simulate tensors on a missing GPU, and the answers of `torch.cuda` about it."""

@@ -1,8 +1,8 @@
-"""Autocast for tensors on a GPU that is not there.
+"""Simulate autocast for tensors on a missing GPU.
 
-The kernels of autocast ask C++ whether a tensor is on the GPU, as autograd does, which has to hear no. So their place
-is taken by kernels in Python. What is cast to what they learn from the kernel that was there, which runs once, without
-autograd, on tensors of which C++ hears the device.
+The kernels of autocast ask C++ whether a tensor is on the GPU, as autograd does, which must get "no". So Python kernels
+replace them. They learn the target dtype from the original kernel, which runs once, without autograd, on tensors whose
+device C++ sees.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CASTABLE = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class FakeAutocast:
-    """Autocast of one type of device; `heard` is a context in which C++ hears of fake devices."""
+    """Replace autocast of one type of device; `heard` is a context in which C++ sees fake devices."""
 
     def __init__(
         self, kind: str, heard: Callable[[], AbstractContextManager[None]], is_fake: Callable[[Any], bool]
@@ -32,13 +32,13 @@ class FakeAutocast:
         self._dtypes: dict[Any, torch.dtype | None] = {}
 
     def install(self) -> None:
-        """Take the place of autocast's kernels."""
+        """Replace autocast's kernels."""
         if not self._libraries:
             for name in torch._C._dispatch_get_registrations_for_dispatch_key(self._key):
                 self._register(name)
 
     def remove(self) -> None:
-        """Put back autocast's kernels."""
+        """Restore autocast's kernels."""
         for library in self._libraries.values():
             library._destroy()
         self._libraries.clear()
@@ -71,7 +71,7 @@ class FakeAutocast:
         return kernel
 
     def _dtype(self, op: Any, name: str, args: Any, kwargs: Any) -> torch.dtype | None:
-        """Return the dtype to which autocast brings the tensors of a call, None where it leaves them alone."""
+        """Return the dtype to which autocast converts the tensors of a call, None if it does not."""
         tensors = [t for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor)]
         dtypes = tuple((t.dtype, t.dim()) for t in tensors)
         key = name, dtypes, torch.get_autocast_dtype(self._kind)

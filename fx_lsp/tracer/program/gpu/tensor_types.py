@@ -1,4 +1,4 @@
-"""The types of tensors on a GPU that is not there: `torch.cuda.FloatTensor(4, 8)`, `x.type(torch.cuda.LongTensor)`."""
+"""Simulate the tensor types of a missing GPU: `torch.cuda.FloatTensor(4, 8)`, `x.type(torch.cuda.LongTensor)`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _PREFIX = "torch.cuda."
 
 
 class TensorType:
-    """One of the types, which makes tensors, and which tensors may be instances of."""
+    """A tensor type: it creates tensors, and tensors may be instances of it."""
 
     def __init__(self, name: str, dtype: torch.dtype) -> None:
         self.name, self.dtype = name, dtype
 
     def __call__(self, *arguments: Any) -> torch.Tensor:
-        """Make a tensor of those sizes, or of that data."""
+        """Return a tensor of those sizes, or of that data."""
         data = arguments[0] if len(arguments) == 1 else arguments
         is_sizes = isinstance(data, torch.Size) or (data is arguments and all(isinstance(n, int) for n in arguments))
         if is_sizes or isinstance(data, int):
@@ -28,7 +28,7 @@ class TensorType:
         return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype is self.dtype
 
     def __repr__(self) -> str:
-        """Return what PyTorch calls it."""
+        """Return PyTorch's name of the type."""
         return f"<class '{_PREFIX}{self.name}'>"
 
 
@@ -37,7 +37,7 @@ TYPES = {name: TensorType(name, kind.dtype) for name, kind in vars(torch.cuda).i
 
 
 def named_type(kind: Any) -> TensorType | None:
-    """Return the type of tensors on a GPU that is meant by it or by its name; None for any other."""
+    """Return the type of GPU tensors for it or its name; None for any other."""
     if isinstance(kind, str) and kind.startswith(_PREFIX):
         return TYPES.get(kind.removeprefix(_PREFIX))
     return kind if isinstance(kind, TensorType) else None

@@ -1,10 +1,10 @@
-"""Tensors on a GPU that is not there: PyTorch's own fake tensors, whose device C++ does not see.
+"""Simulate tensors on a missing GPU: PyTorch's own fake tensors, whose device is hidden from C++.
 
-A fake tensor knows its device, and the rules of PyTorch for devices hold for it: operands on two devices are an error,
-`autocast("cuda")` casts, results are on the device of the operands. But autograd asks C++ which device a tensor is on,
+A fake tensor knows its device, and PyTorch's rules for devices apply to it: operands on two devices are an error,
+`autocast("cuda")` casts, results are on the device of the operands. But autograd asks C++ for the device of a tensor,
 and then for that device's streams: without the GPU that raises, or ends the process. Here Python sees the device, and
-C++ hears `meta:0` for `cuda:0`; what C++ makes there, as an operand is, belongs on `cuda:0`. Nobody else numbers meta
-devices.
+C++ sees `meta:0` for `cuda:0`; tensors that C++ creates there, like an operand, belong on `cuda:0`. Nothing else
+numbers meta devices.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from fx_lsp.tracer.program.gpu.torch_cuda import idle_gpu
 
 _KINDS = ("cuda", "xpu")
 FAKE_KINDS = frozenset(_KINDS)
-"""The types of devices that tensors can be on without one."""
+"""The types of devices that tensors can be on without the device."""
 _MOVES = {kind: getattr(torch.Tensor, kind) for kind in FAKE_KINDS if hasattr(torch.Tensor, kind)}
 _STRIDE = 32
-"""By how much the numbers of meta devices differ that stand for one type of devices and for the next."""
+"""The difference between the numbers of meta devices for one type of devices and for the next."""
 _DISPATCH_DEVICE = 10
-"""Where the argument of that name stands among those of `_make_wrapper_subclass` behind the class."""
+"""The position of the argument of that name in `_make_wrapper_subclass` after the class."""
 _DISPATCH = "__torch_dispatch__"
 _DEVICE_OF = torch.ops.prim.device.default
 
 
 class FakeGpu(TorchFunctionMode):
-    """Lets tensors be on devices that are not there; `kinds` collects the types of those that the code names.
+    """Allow tensors on missing devices; `kinds` collects the types of those that the code names.
 
-    Code that asks for a GPU hears whether there is one `available`; `denied` says that it heard of none, and `wanted`
-    that it asked which one there is.
+    `available` is the answer to code that asks for a GPU; `denied` is True once the answer was no, and `wanted` once it
+    asked which GPU there is.
     """
 
     def __init__(self, mode: FakeTensorMode, available: bool) -> None:
@@ -77,7 +77,7 @@ class FakeGpu(TorchFunctionMode):
         return self._placed(func, *self._with_indices(func, args, options))
 
     def _typed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Return the type of a tensor on a fake device, or a tensor as one of the types there; None for others."""
+        """Return the type of a tensor on a fake device, or a tensor converted to a GPU type; None for others."""
         wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
         if wanted is None:
             return name_of_type(args[0]) if self._is_fake(args[0]) else None
@@ -85,7 +85,7 @@ class FakeGpu(TorchFunctionMode):
         return None if kind is None else args[0].to(self._numbered("cuda"), kind.dtype)
 
     def _placed(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function whose devices are objects, without what C++ would do on them itself."""
+        """Call a function whose devices are objects, avoiding C++ code that accesses them."""
         if func in _FROM_DATA:
             device = kwargs.get("device") or (self.fake_device(args[0]) if func is torch.Tensor.new_tensor else None)
             if isinstance(device, torch.device) and device.type in FAKE_KINDS:
@@ -99,11 +99,11 @@ class FakeGpu(TorchFunctionMode):
         places = any(_is_fake_device(a) for a in (*args[1:], *kwargs.values()))
         if not places or any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()):
             return func(*args, **kwargs)
-        with self._mode:  # what code puts on a device that is not there has no values
+        with self._mode:  # tensors that code puts on a missing device have no values
             return func(*args, **kwargs)
 
     def _made_from_data(self, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        """Return a tensor of plain values or of another tensor on a fake device: C++ would copy it there itself."""
+        """Return a tensor of plain values or of another tensor on a fake device, which C++ would copy there itself."""
         options = {k: a for k, a in kwargs.items() if k not in ("device", "requires_grad", "pin_memory")}
         tensor = torch.asarray(args[-1] if args else options.pop("data"), **options).to(device)
         return tensor.requires_grad_() if kwargs.get("requires_grad") else tensor
@@ -113,7 +113,7 @@ class FakeGpu(TorchFunctionMode):
 
     @contextmanager
     def _hearing(self) -> Generator[None, None, None]:
-        """Inside, C++ hears of fake devices: there must be nothing to differentiate."""
+        """Show fake devices to C++ inside: nothing may be differentiated there."""
         self._heard = True
         try:
             yield
@@ -121,7 +121,7 @@ class FakeGpu(TorchFunctionMode):
             self._heard = False
 
     def fake_device(self, tensor: torch.Tensor) -> torch.device | None:
-        """Return the device of a tensor if it is on one that is not there."""
+        """Return the device of a tensor if it is a missing one, else None."""
         device = self.device_of(tensor)
         return device if device.type in FAKE_KINDS else None
 
@@ -135,14 +135,14 @@ class FakeGpu(TorchFunctionMode):
         return shown(tensor.device) if inner is None else self.device_of(inner)
 
     def _property(self, func: Any, args: tuple[Any, ...]) -> Any:
-        """Return what a property of a tensor is, where that is about its device."""
+        """Return a property of a tensor that may depend on its device."""
         of = getattr(getattr(func, "__self__", None), "__name__", "")
         if not args or of not in _PROPERTIES or (device := self.fake_device(args[0])) is None:
             return func(*args)
         return _PROPERTIES[of](device)
 
     def _is_there(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Tell whether a tensor is to be moved to the fake device that it is on, without a copy."""
+        """Return True if a tensor is moved to the fake device that it is already on, without a copy."""
         device = next((a for a in (*args[1:2], kwargs.get("device")) if isinstance(a, torch.device)), None)
         copies = kwargs.get("copy", False) or any(a is True for a in args[4:])
         return (
@@ -155,7 +155,7 @@ class FakeGpu(TorchFunctionMode):
     def _with_indices(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return arguments whose devices are objects with the number of the device: C++ would ask the device for it."""
+        """Return arguments whose devices are objects with an index: C++ would query the device for it."""
         if func is torch.Tensor.to and len(args) > 1 and isinstance(args[1], (str, int)):
             args = (args[0], self._numbered(args[1]), *args[2:])
         elif any(isinstance(a, torch.device) for a in args):
@@ -176,11 +176,11 @@ class FakeGpu(TorchFunctionMode):
         self.kinds.add(whole.type)
         return torch.device(whole.type, whole.index or 0)
 
-    # What C++ asks and makes
+    # Questions and tensors of C++
 
     @contextmanager
     def hidden(self) -> Generator[None, None, None]:
-        """Inside, C++ hears of no fake device."""
+        """Hide fake devices from C++ inside."""
         with ExitStack() as stack:
             for owner, name, value in self._stand_ins(stack):
                 stack.enter_context(mock.patch.object(owner, name, value))
@@ -196,7 +196,9 @@ class FakeGpu(TorchFunctionMode):
             yield
 
     def _stand_ins(self, stack: ExitStack) -> list[tuple[Any, str, Any]]:
-        """Return what has others in its place while C++ hears of no fake device, with its owner and name."""
+        """Return the functions that are replaced while fake devices are hidden from C++, with their owners and
+        names.
+        """
         of_mode, of_class = FakeTensorMode.dispatch, FakeTensor.__dict__["__torch_dispatch__"].__func__
         functions: Any = getattr(torch._C, "_nn")  # noqa: B009
         parse, is_available = functions._parse_to, torch.amp.autocast_mode.is_autocast_available
@@ -230,7 +232,7 @@ class FakeGpu(TorchFunctionMode):
         ]
 
     def _of_accelerator(self) -> list[tuple[Any, str, Any]]:
-        """Return what `torch.accelerator` answers, where this PyTorch has it."""
+        """Return the answers of `torch.accelerator`, if this PyTorch has it."""
         accelerator = getattr(torch, "accelerator", None)
         answers: dict[str, Any] = {
             "is_available": self._is_available,
@@ -245,12 +247,12 @@ class FakeGpu(TorchFunctionMode):
         return [(accelerator, name, answer) for name, answer in answers.items() if hasattr(accelerator, name)]
 
     def _current_accelerator(self, check_available: bool = False) -> torch.device | None:
-        """Return the GPU, if there is one; who asks for it means a machine that has one."""
+        """Return the GPU, if there is one; code that asks for it expects a machine with one."""
         self.wanted = True
         return torch.device("cuda") if self._is_available() else None
 
     def _dispatched(self, dispatch: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation on fake tensors, or tell C++ which device one is on."""
+        """Run an operation on fake tensors, or report a tensor's device to C++."""
         if func is _DEVICE_OF and self._hides(args[0]):
             return hidden_device(args[0].fake_device)
         is_of_wrapper = func is _DEVICE_OF and not isinstance(args[0], FakeTensor)
@@ -259,7 +261,9 @@ class FakeGpu(TorchFunctionMode):
         return dispatch(func, types, *_with_shown(args, kwargs or {}))
 
     def _wrapping(self, stack: ExitStack) -> Callable[..., Any]:
-        """Return what makes wrappers of tensors on fake devices, which say themselves on which they are."""
+        """Return a replacement of `_make_wrapper_subclass` whose wrappers on fake devices report their device
+        themselves.
+        """
         make_wrapper = torch.Tensor._make_wrapper_subclass
         answering: set[type] = set()
 
@@ -284,7 +288,7 @@ class FakeGpu(TorchFunctionMode):
         return make
 
     def _answering(self, dispatch: Any) -> Any:
-        """Return the `__torch_dispatch__` of a class of wrappers that says on which device they are."""
+        """Return a `__torch_dispatch__` for a class of wrappers that reports their device."""
 
         def answer(receiver: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is _DEVICE_OF and (device := self.fake_device(args[0])) is not None:
@@ -307,7 +311,7 @@ class FakeGpu(TorchFunctionMode):
         return property(get)
 
     def _is_available(self) -> bool:
-        """Return what the user's code hears; PyTorch itself would use a GPU for other things than tensors."""
+        """Return the answer to the user's code; PyTorch itself would use a GPU for other things than tensors."""
         if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] == "torch":
             return False
         self.denied = self.denied or not self.available
@@ -336,7 +340,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Call attention as a GPU of the last years runs it: C++ asks the device what it is capable of."""
+    """Call attention as on a recent GPU: C++ queries the device for its capabilities."""
     kind, width = query.device.type, query.shape[-1]
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
     fits = query.dim() == key.dim() == value.dim() == 4 and width == value.shape[-1] and width % 8 == 0
@@ -365,19 +369,19 @@ def _in_kernel(tensor: torch.Tensor) -> bool:
 
 
 def hidden_device(device: torch.device) -> torch.device:
-    """Return the device that C++ hears of instead of one that is not there."""
+    """Return the device that C++ sees in place of a missing one."""
     return torch.device("meta", _KINDS.index(device.type) * _STRIDE + device.index)
 
 
 def shown(device: torch.device) -> torch.device:
-    """Return the device that one stands for."""
+    """Return the device that a meta device represents."""
     if device.type != "meta" or str(device) == "meta":
         return device
     return torch.device(_KINDS[device.index // _STRIDE], device.index % _STRIDE)
 
 
 def _with_shown(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Return arguments with the devices that theirs stand for."""
+    """Return arguments with the devices that their meta devices represent."""
     if not any(isinstance(a, torch.device) and a.type == "meta" for a in (*args, *kwargs.values())):
         return args, kwargs
     return tree_map_only(torch.device, shown, (args, kwargs))
@@ -395,6 +399,6 @@ def _without_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tupl
 
 
 def name_devices(graph: torch.fx.Graph) -> None:
-    """Name the devices that those in the arguments of operations stand for."""
+    """Replace meta devices in the arguments of operations by the devices that they represent."""
     for node in graph.nodes:
         node.args, node.kwargs = _with_shown(node.args, node.kwargs)

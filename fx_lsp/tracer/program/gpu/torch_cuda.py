@@ -1,4 +1,4 @@
-"""Answers of `torch.cuda` about a GPU that is not there: one device, whose streams have nothing to do."""
+"""Simulate the answers of `torch.cuda` about a missing GPU: one device with idle streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_DEVICES = 16
 
 
 class Idle:
-    """A stream or an event on which nothing waits: each of its methods gives it back."""
+    """A stream or an event without work: each of its methods returns it."""
 
     device = torch.device("cuda", 0)
     device_index = cuda_stream = stream_id = 0
@@ -29,7 +29,7 @@ class Idle:
         return lambda *args, **kwargs: self
 
     def query(self) -> bool:
-        """Return True: everything is done."""
+        """Return True: all work is done."""
         return True
 
     def __enter__(self) -> Idle:
@@ -40,12 +40,12 @@ class Idle:
 
 
 class Generator_(torch.Generator):
-    """A generator of random numbers for any device: no number is drawn from it."""
+    """A random number generator for any device, which generates nothing."""
 
     device = torch.device("cuda", 0)  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
 
     def __new__(cls, device: Any = "cpu") -> Generator_:
-        """Make one for the CPU."""
+        """Return one for the CPU."""
         return super().__new__(cls, torch.device("cpu"))  # pyright: ignore[reportCallIssue]
 
     def clone_state(self) -> Generator_:
@@ -69,7 +69,7 @@ PROPERTIES = SimpleNamespace(
     shared_memory_per_block_optin=232448,
     L2_cache_size=50 << 20,
 )
-"""Of a GPU of the last years: programs choose the size of a launch by them."""
+"""The properties of a recent GPU, from which programs compute launch sizes."""
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "current_device": lambda: 0,
@@ -96,7 +96,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
 
 
 def _on_cpu(kind: str) -> Library:
-    """Have the values of constants that tracers keep beside fake tensors stay on the CPU."""
+    """Keep the values of constants that tracers store with fake tensors on the CPU."""
     library = Library("aten", "IMPL")
 
     def empty_strided(
@@ -110,7 +110,7 @@ def _on_cpu(kind: str) -> Library:
 
 @contextmanager
 def idle_gpu() -> Generator[None, None, None]:
-    """Inside, programs can set a device, wait for it and use its streams."""
+    """Allow programs inside to set a device, wait for it and use its streams."""
     with ExitStack() as stack:
         for name, answer in (*_ANSWERS.items(), ("Stream", Idle), ("Event", Idle)):
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))

@@ -1,8 +1,7 @@
-"""Launches of the user's Triton kernels, where no GPU is: each is one operation on the tensors that it is given.
+"""Capture launches of the user's Triton kernels without a GPU: each is one operation on its tensors.
 
-PyTorch has that operation for `torch.compile` (`triton_kernel_wrapper_mutation`): it knows from the kernel's
-intermediate representation which of its arguments are written. Triton makes that for a GPU of the last years, and
-compiles nothing.
+PyTorch has that operation for `torch.compile` (`triton_kernel_wrapper_mutation`): it derives from the kernel's
+intermediate representation which arguments are written. Triton generates that for a recent GPU, and compiles nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fx_lsp.tracer.program.gpu.torch_cuda import PROPERTIES
 
 
 class _Driver:
-    """Answers what Triton and programs ask of the driver of a GPU."""
+    """Answer the queries of Triton and programs to the driver of a GPU."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
@@ -37,11 +36,11 @@ class _Driver:
         self.utils = SimpleNamespace(get_device_properties=lambda device: dict(properties))
 
     def get_current_target(self) -> Any:
-        """Return the device that kernels are made for."""
+        """Return the device that kernels are compiled for."""
         return self._target
 
     def get_active_torch_device(self) -> torch.device:
-        """Return where tensors for kernels are."""
+        """Return the device of tensors for kernels."""
         return torch.device("cuda", 0)
 
     def get_device_interface(self) -> ModuleType:
@@ -62,7 +61,7 @@ class _Driver:
 
 @contextmanager
 def triton_launches() -> Generator[None, None, None]:
-    """Inside, a launch of a Triton kernel runs nothing, and stands in graphs as one operation."""
+    """Make a launch of a Triton kernel inside run nothing, and appear in graphs as one operation."""
     with ExitStack() as stack:
         with suppress(ImportError):
             compiler: Any = importlib.import_module("triton.backends.compiler")
@@ -76,7 +75,7 @@ def triton_launches() -> Generator[None, None, None]:
 
 
 def _run_first_configuration(self: Any, *args: Any, **options: Any) -> Any:
-    """Launch a kernel that Triton tunes; any of its configurations gives the same."""
+    """Launch an autotuned kernel; any of its configurations gives the same result."""
     config = self.configs[0]
     values = {name: value for name, value in config.all_kwargs().items() if value is not None}
     if config.pre_hook is not None:
@@ -99,7 +98,7 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool = False, **options: Any)
 
 
 def _arguments_of(kernel: Any, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of each of a kernel's parameters. Raises TypeError as Triton does where they do not fit."""
+    """Return the value of each of a kernel's parameters. Raises TypeError, like Triton, if they do not fit."""
     names = [parameter.name for parameter in kernel.params]
     if len(args) > len(names):
         raise TypeError(f"{kernel.__name__}() takes {len(names)} arguments but {len(args)} were given")
@@ -119,14 +118,14 @@ def _arguments_of(kernel: Any, args: Sequence[Any], options: Mapping[str, Any]) 
 
 
 def _launch_options() -> frozenset[str]:
-    """Return what is given to Triton's compiler and to none of a kernel's parameters."""
+    """Return the names of the options for Triton's compiler that are not kernel parameters."""
     compiler: Any = importlib.import_module("triton.compiler.compiler")
     runtime: Any = importlib.import_module("triton.runtime")
     return frozenset(compiler.make_backend(runtime.driver.active.get_current_target()).parse_options({}).__dict__)
 
 
 def _check_devices(name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ValueError as Triton does, where a tensor is on the CPU and another on a GPU."""
+    """Raise ValueError, like Triton, if one tensor is on the CPU and another on a GPU."""
     tensors = {key: value for key, value in arguments.items() if isinstance(value, torch.Tensor)}
     on_cpu = [key for key, tensor in tensors.items() if tensor.device.type == "cpu"]
     if on_cpu and len(on_cpu) < len(tensors):
@@ -134,7 +133,7 @@ def _check_devices(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _launch(kernel: Any, grid: tuple[Any, ...], arguments: Mapping[str, Any]) -> None:
-    """Call the operation that stands for a launch."""
+    """Call the operation that represents a launch."""
     if torch._C._is_torch_function_mode_enabled():
         handle_torch_function(_launch, (), kernel, grid, arguments)
         return

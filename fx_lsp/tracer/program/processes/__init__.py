@@ -1,1 +1,1 @@
-"""The processes that a program starts or expects to be among: launchers, groups, remote calls."""
+"""Simulate the processes that a program starts or expects: launchers, groups, remote calls."""

@@ -1,4 +1,4 @@
-"""Environment variables that code cannot do without: what a launcher of processes sets, and others as they are read."""
+"""Set environment variables that code needs: those of a launcher of processes, and others when they are read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LAUNCHED = {
     "MASTER_ADDR": "localhost",
     "MASTER_PORT": "29500",
 }
-"""What a launcher of processes sets."""
+"""The variables that a launcher of processes sets."""
 MADE_UP: list[str] = []
-"""A sentence for each variable that was made up."""
+"""A sentence for each made-up variable."""
 
 
 def is_set_for(error: BaseException | None) -> bool:
-    """Return True, and set what is missing, if code failed because nobody has set an environment variable."""
+    """Set a missing environment variable and return True, if that is why code failed."""
     name, file = _missing(error)
     if not name or name in os.environ:
         return False
@@ -36,12 +36,12 @@ def is_set_for(error: BaseException | None) -> bool:
 
 
 def launch() -> None:
-    """Set what a launcher of processes does."""
+    """Set the variables of a launcher of processes."""
     os.environ.update({name: value for name, value in LAUNCHED.items() if name not in os.environ})
 
 
 def _missing(error: BaseException | None) -> tuple[str, str]:
-    """Return the name of the variable that is not set, and the file that reads it; "" where an error is another."""
+    """Return the name of the unset variable, and the file that reads it; "" for another error."""
     if not isinstance(error, KeyError):
         return "", ""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -51,7 +51,7 @@ def _missing(error: BaseException | None) -> tuple[str, str]:
 
 
 def _value_read(name: str, file: str) -> str:
-    """Return what a file compares a variable with, the words that it looks for in it, or a likely number for one."""
+    """Return the value that a file compares a variable with, the words that it searches in it, or a likely number."""
     words: dict[str, None] = {}
     for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
         match node:

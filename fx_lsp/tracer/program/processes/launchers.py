@@ -1,6 +1,7 @@
-"""Libraries of command lines and processes that start functions of a program with arguments of their own.
+"""Replace libraries for command lines and processes that call functions of a program with their own arguments.
 
-While a program is traced they call those functions at once, in this process, with defaults."""
+While a program is traced, they call those functions at once, in this process, with defaults.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +15,26 @@ from types import CodeType, FunctionType
 from typing import Any
 
 Invent = Callable[[str, Any, Any], Any]
-"""Makes up a value for an argument from its name, its type and its choices."""
+"""Returns a made-up value for an argument from its name, its type and its choices."""
 _REQUIRED = inspect.Parameter.empty
 
 
 Replacement = Callable[..., Any]
-"""Is called in place of a function: with the original, then its arguments."""
+"""Called in place of a function: with the original, then its arguments."""
 
 
 @dataclass
 class Launchers:
-    """Replaces such functions, in place: programs have imported them under their own names. `invent` makes up what a
-    function requires. What modules have is looked at once."""
+    """Replace such functions, in place: programs have imported them under other names. `invent` makes up values of
+    required arguments. Each module is inspected once.
+    """
 
     invent: Invent
     _modules: set[str] = field(default_factory=set[str])
     _codes: list[tuple[FunctionType, CodeType, Any]] = field(default_factory=list["tuple[FunctionType, CodeType, Any]"])
 
     def replace(self) -> None:
-        """Replace those of the modules that are loaded by now."""
+        """Replace the functions of the modules that are loaded by now."""
         fresh = sys.modules.keys() - self._modules
         self._modules |= fresh
         for name in fresh:
@@ -58,7 +60,7 @@ class Launchers:
         function.__defaults__ = None
 
     def restore(self) -> None:
-        """Put back what was replaced."""
+        """Restore the replaced functions."""
         for function, code, defaults in self._codes:
             function.__code__, function.__defaults__ = code, defaults
             del _REPLACED[_key(function)]
@@ -88,20 +90,20 @@ def _spawned(original: Any, fn: Callable[..., Any], args: tuple[Any, ...] = (), 
 def _worker(
     original: Any, process: Any, group: Any = None, target: Any = None, name: Any = None, *rest: Any, **options: Any
 ) -> None:
-    """Call the function that a process is made of."""
+    """Call the target function of a process."""
     original(process, group, target, name, *rest, **options)
     if target is not None:
         target(*process._args, **process._kwargs)
 
 
 def _started(original: Any, process: Any) -> None:
-    """Run a process that is not made of a function."""
+    """Run a process without a target function."""
     if process._target is None:
         process.run()
 
 
 def _joined(original: Any, process: Any, *rest: Any, **options: Any) -> None:
-    """Wait for nothing: the process has run."""
+    """Return at once: the process has run."""
 
 
 def _run_main(original: Any, main: Callable[..., Any], *rest: Any, **options: Any) -> Any:
@@ -111,7 +113,7 @@ def _run_main(original: Any, main: Callable[..., Any], *rest: Any, **options: An
 
 @dataclass(frozen=True)
 class _Component:
-    """Calls the function whose signature is a command line."""
+    """Call the function whose signature is a command line."""
 
     invent: Invent
 
@@ -127,12 +129,12 @@ class _Component:
 
 @dataclass(frozen=True)
 class _Commands:
-    """Parses options that stand as decorators over a function."""
+    """Parse the options that decorate a function."""
 
     invent: Invent
 
     def __call__(self, original: Any, command: Any, name: Any, args: Any, parent: Any = None, **options: Any) -> Any:
-        """Parse the command line of the command, or of the first of several, with a value for all that it requires."""
+        """Parse the command line of the command, or of the first of several, with a value for each required option."""
         words = [*args] if parent is not None or args else self._satisfied(command)
         return original(command, name, words, parent, **options)
 
@@ -154,7 +156,7 @@ class _Commands:
 
 
 def _conversion(parameter: Any) -> Any:
-    """Return what makes the value of an option of text: its type, or the annotation that it was made of."""
+    """Return the conversion of a text option: its type, or the annotation that it was created from."""
     kind = getattr(parameter, "type", None)
     if hasattr(kind, "convert"):
         return _Converted(kind) if getattr(kind, "name", "") != "text" else None
@@ -172,7 +174,7 @@ class _Converted:
 
 
 def _composed(original: Any, config_path: Any = None, config_name: Any = None, *rest: Any, **options: Any) -> Any:
-    """Return what calls a function with a configuration of several files, without a folder for what it writes."""
+    """Return a decorator that calls a function with a composed configuration, without an output folder."""
 
     def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(config: Any = None) -> Any:
@@ -197,7 +199,7 @@ def _composition(function: Callable[..., Any], config_path: Any, config_name: An
 
 @dataclass(frozen=True)
 class _Kind:
-    """A function that starts others: in a module of that last name, which also has the names `signs`.
+    """Describe a function that starts others: in a module of that last name, which also has the names `signs`.
 
     It is an attribute of that module, or of its class `holder`.
     """

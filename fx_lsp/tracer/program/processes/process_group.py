@@ -1,4 +1,4 @@
-"""The processes that distributed code expects: a group of the size that it says, whose collectives do nothing."""
+"""Simulate the processes that distributed code expects: a group of the requested size, whose collectives do nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASKS = re.compile(rf"get(?:env)?\(\s*{_NAMES}|{_NAMES}\s+(?:not\s+)?in\s")
 
 
 def start_group(ranks: int = 1, rank: int = 0) -> bool:
-    """Set up a group of so many processes; False where this PyTorch has none that needs no network."""
+    """Set up a group of that many processes; return False if this PyTorch has none without a network."""
     if _STARTING:
         return False
     _STARTING.append(ranks)
@@ -40,12 +40,12 @@ def start_group(ranks: int = 1, rank: int = 0) -> bool:
 
 
 _STARTING: list[int] = []
-"""How many processes the group has that is being set up, which PyTorch itself asks for meanwhile."""
+"""The number of processes of the group being set up, which PyTorch queries meanwhile."""
 _INIT: list[Callable[..., Any]] = [getattr(dist, "init_process_group", lambda *args, **options: None)]
 
 
 def _functional_collectives() -> Mapping[Callable[..., Any], Callable[..., Any]]:
-    """Return what stands for each collective in graphs, as `torch.compile` has it; nothing in another PyTorch."""
+    """Return the replacement of each collective in graphs, as in `torch.compile`; empty in another PyTorch."""
     with suppress(ImportError):
         from torch.distributed import _functional_collectives
 
@@ -54,7 +54,7 @@ def _functional_collectives() -> Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 def _collective(legacy: Callable[..., Any], functional: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a collective that is the functional one while it is traced; one that is waited for later stays."""
+    """Return a collective that is the functional one while it is traced; an asynchronous one stays."""
     from torch.distributed import _functional_collectives as functional_collectives
 
     tracing: Callable[[], bool] = functional_collectives._are_we_tracing
@@ -78,14 +78,14 @@ def _collective(legacy: Callable[..., Any], functional: Callable[..., Any]) -> C
 
 
 REPLICATED: list[str] = []
-"""What to tell the user of models that were replicated."""
+"""Notes for the user on replicated models."""
 
 
 @contextmanager
 def _replicas() -> Generator[None, None, None]:
-    """Inside, a model that is to be replicated is one replica.
+    """Make a model that is to be replicated a single replica inside.
 
-    What averages the gradients works outside of graphs, on memory that fake tensors do not have.
+    Averaging of gradients works outside of graphs, on memory that fake tensors do not have.
     """
     from torch.nn.parallel import DistributedDataParallel as Replicated
 
@@ -101,7 +101,7 @@ def _replicas() -> Generator[None, None, None]:
     def forward(self: Any, *inputs: Any, **options: Any) -> Any:
         if hasattr(self, "reducer"):
             return run(self, *inputs, **options)
-        if self.device_ids:  # a replica moves what it is given to where it is
+        if self.device_ids:  # a replica moves its inputs to its device
             inputs, options = tree_map_only(torch.Tensor, lambda tensor: tensor.to(self.device), (inputs, options))
         return self.module(*inputs, **options)
 
@@ -112,9 +112,9 @@ def _replicas() -> Generator[None, None, None]:
 
 @contextmanager
 def fake_processes(program: str) -> Generator[None, None, None]:
-    """Inside, a program can set up its processes, meshes of them, and do without: then it is one process alone.
+    """Allow a program inside to set up its processes and meshes of them; without a set-up it is a single process.
 
-    A `program` that reads what a launcher sets, without asking whether it did, is taken to have been launched.
+    A `program` that reads a launcher's variables, without checking for them, is assumed to have been launched.
     """
     if not dist.is_available():
         yield
@@ -163,7 +163,7 @@ def fake_processes(program: str) -> Generator[None, None, None]:
                 if getattr(module, legacy.__name__, None) is legacy:
                     collective = _collective(legacy, functional)
                     stack.enter_context(mock.patch.object(module, legacy.__name__, collective))
-        for module in list(sys.modules.values()):  # some have it under a name of their own
+        for module in list(sys.modules.values()):  # some have it under another name
             if getattr(module, "__dict__", {}).get("_get_default_group") is default_group:
                 stack.enter_context(mock.patch.object(module, "_get_default_group", group))
         yield

@@ -1,4 +1,4 @@
-"""Remote calls to processes that are not there: each runs here, at once, and what it gives is there already."""
+"""Simulate remote calls to other processes: each runs here, at once, and its result is available immediately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 _CONTEXT = 1
-"""The number of the one context of distributed autograd."""
+"""The number of the only context of distributed autograd."""
 
 
 class RemoteValue:
@@ -29,7 +29,7 @@ class RemoteValue:
     local_value = to_here
 
     def owner(self) -> Any:
-        """Return the process that has the value: this one."""
+        """Return the process of the value: this one."""
         return worker_info()
 
     def owner_name(self) -> str:
@@ -43,15 +43,15 @@ class RemoteValue:
     confirmed_by_owner = is_owner
 
     def rpc_sync(self, timeout: float = -1.0) -> Any:
-        """Return what gives the results of the value's methods."""
+        """Return an object whose methods are those of the value."""
         return _Methods(self._value, lambda result: result)
 
     def rpc_async(self, timeout: float = -1.0) -> Any:
-        """Return what gives futures of the results of the value's methods."""
+        """Return an object whose methods return futures of the results of the value's methods."""
         return _Methods(self._value, _completed)
 
     def remote(self, timeout: float = -1.0) -> Any:
-        """Return what gives the results of the value's methods as remote values."""
+        """Return an object whose methods return the results of the value's methods as remote values."""
         return _Methods(self._value, RemoteValue)
 
     def backward(self, context: int = -1, retain_graph: bool = False) -> None:
@@ -60,7 +60,7 @@ class RemoteValue:
 
 
 class _Methods:
-    """The methods of a value, whose results are wrapped."""
+    """Provide the methods of a value, with wrapped results."""
 
     def __init__(self, value: Any, wrap: Callable[[Any], Any]) -> None:
         self._value, self._wrap = value, wrap
@@ -71,7 +71,7 @@ class _Methods:
 
 
 def worker_info(name: str | None = None) -> Any:
-    """Return what is known of a process: its name and its number."""
+    """Return the description of a process: its name and its number."""
     return SimpleNamespace(name=name or "worker0", id=0)
 
 
@@ -82,7 +82,7 @@ def _completed(result: Any) -> torch.futures.Future[Any]:
 
 
 def _result(result: Any) -> Any:
-    """Return what a function gives, which may promise it."""
+    """Return the result of a function, waiting for a future."""
     return result.wait() if isinstance(result, torch.futures.Future) else result
 
 
@@ -100,7 +100,7 @@ def _backward(context: int, roots: Iterable[torch.Tensor], retain_graph: bool = 
 
 @contextmanager
 def remote_calls_here() -> Generator[None, None, None]:
-    """Inside, the functions that programs call in other processes run in this one."""
+    """Run the functions that programs call in other processes in this one, inside."""
     rpc: Any = importlib.import_module("torch.distributed.rpc") if dist.is_available() else None
     if rpc is None or not rpc.is_available():
         yield

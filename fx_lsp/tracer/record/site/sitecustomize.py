@@ -1,7 +1,8 @@
-"""Python imports this at its start, before the user's program, where `fx-lsp record` has put it on PYTHONPATH.
+"""Start the recorder: Python imports this module at its start, before the user's program, from `fx-lsp record`'s
+PYTHONPATH.
 
-It waits for torch to be imported and starts the recorder then, so that a program without torch pays nothing. The
-environment's own sitecustomize runs as if this one were not there. Parses and starts quickly on Python 3.6 and later.
+It waits for the import of torch and starts the recorder then, so that a program without torch has no overhead. The
+environment's own sitecustomize runs as if this one did not exist. Parses and starts quickly on Python 3.6 and later.
 """
 
 import os
@@ -18,16 +19,16 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def prepare() -> None:
-    """Have the recorder started as soon as torch is there."""
+    """Start the recorder as soon as torch is imported."""
     settings = os.environ.get("FX_LSP_RECORD")
-    if not settings or sys.version_info < (3, 10):  # any Python may come by here
+    if not settings or sys.version_info < (3, 10):  # any Python may run this
         return
     directory = os.getcwd()
     sys.meta_path.insert(0, _TorchFinder(lambda: _start(settings, directory)))
 
 
 def hand_on() -> None:
-    """Import the sitecustomize that this one hides. What that raises is the environment's own trouble."""
+    """Import the sitecustomize that this one hides. Its exceptions are the environment's own problem."""
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _HERE]
     sys.path_importer_cache.pop(_HERE, None)
     own = sys.modules.pop(__name__)
@@ -41,7 +42,7 @@ def hand_on() -> None:
 
 
 class _TorchFinder:
-    """Finds torch as the other finders do, and calls `then` once it has been imported."""
+    """Find torch as the other finders do, and call `then` once it has been imported."""
 
     def __init__(self, then: "Callable[[], None]") -> None:
         self._then = then
@@ -75,7 +76,7 @@ def _start(settings: str, directory: str) -> None:
 
 
 def _load(name: str) -> "Any":
-    """Import a module of fx_lsp, and take all of fx_lsp off `sys.modules` again: the program may have its own."""
+    """Import a module of fx_lsp, and remove all of fx_lsp from `sys.modules` again: the program may have its own."""
     from importlib import import_module
     from importlib.util import module_from_spec, spec_from_file_location
 

@@ -1,1 +1,3 @@
-"""Mistakes that run: each check follows the torch calls of one run, and tells of what is wrong or wasteful."""
+"""Find mistakes in code that runs: each check follows the torch calls of one run, and reports wrong or
+wasteful ones.
+"""

@@ -1,4 +1,4 @@
-"""Calls that copy although they read like views, and conversions that convert nothing."""
+"""Find calls that copy although they read like views, and conversions without effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _OF_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "bo
 
 
 def copies(call: TorchCall) -> Iterator[Remark]:
-    """Tell of a call that copies its tensor, where the strides allow no view, or that gives back the tensor itself."""
+    """Yield a remark on a call that copies its tensor, because the strides allow no view, or that returns the tensor
+    itself.
+    """
     tensor, result = call.args[0] if call.args else None, call.result
     if call.caller != "code" or not isinstance(tensor, torch.Tensor) or not isinstance(result, torch.Tensor):
         return

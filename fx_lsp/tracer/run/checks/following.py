@@ -1,4 +1,4 @@
-"""The checks of one run, and what they have told."""
+"""Run the checks of one run, and collect their findings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fx_lsp.tracer.run.checks.waits import waits
 from fx_lsp.tracer.run.torch_calls import TorchCall
 
 Check = Callable[[TorchCall], Iterator[Remark]]
-"""Is called with every torch call of a run in turn, and tells what is wrong with it."""
+"""Called with every torch call of a run in order; yields remarks on it."""
 _Key = tuple[FindingCode | None, Span | None]
 MAX_FINDINGS = 200
-"""How many findings of one run are kept."""
+"""The most findings of one run."""
 
 
 def _checks(columns: Columns) -> tuple[Check, ...]:
@@ -26,9 +26,9 @@ def _checks(columns: Columns) -> tuple[Check, ...]:
 
 @dataclass
 class Findings:
-    """Collects what checks tell of the expressions of one file, one finding of a kind for each.
+    """Collect the findings of checks on the expressions of one file, one of each kind per expression.
 
-    Each stands with whether it holds only for operands of the shapes that this run has.
+    Each is stored with whether it only holds for the operand shapes of this run.
     """
 
     file: str
@@ -39,21 +39,22 @@ class Findings:
         self._checks = _checks(self.columns)
 
     def follow(self, call: TorchCall) -> None:
-        """Have each check see a call."""
+        """Pass a call to each check."""
         if call.chain:
             for check in self._checks:
                 for remark in check(call):
                     self.tell(remark)
 
     def tell(self, remark: Remark, of_shapes: bool = False) -> None:
-        """Keep a finding, unless it is about another file or was told already."""
+        """Store a finding, unless it is about another file or a duplicate."""
         is_here = remark.span is not None and remark.span.file == self.file
         if is_here and len(self._told) < MAX_FINDINGS:
             self._told.setdefault((remark.code, remark.span), (remark, of_shapes))
 
     def all(self, of_shapes: bool) -> tuple[Remark, ...]:
-        """Return the findings that hold only for such shapes, or the others; of what a check says in more words,
-        PyTorch's own warning is left out."""
+        """Return the findings that only hold for the shapes of the run, or the others. PyTorch's own warning is left
+        out if a check explains the same expression.
+        """
         own = {span for code, span in self._told if code != "pytorch-warning"}
         findings = (remark for remark, only_so in self._told.values() if only_so is of_shapes)
         return tuple(r for r in findings if r.code != "pytorch-warning" or r.span not in own)

@@ -1,8 +1,9 @@
-"""Columns that meet rows, `[n, 1]` and `[n]`, so that every element of one is paired with every one of the other.
+"""Find columns that meet rows, `[n, 1]` and `[n]`, and broadcast to all pairs of their elements.
 
-Code that makes a column on purpose (`x[:, None]`, `unsqueeze`, `view`) means all pairs. A dimension that was merely
-kept (`keepdim=True`, `x[:, 1:2]`) is no sign of either: then it counts what is done with the pairs. Who only adds them
-all up means a sum of n terms."""
+Code that creates a column on purpose (`x[:, None]`, `unsqueeze`, `view`) means all pairs. A dimension that was merely
+kept (`keepdim=True`, `x[:, 1:2]`) shows neither; then the use of the pairs decides: code that only sums them all means
+a sum of n terms.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +24,29 @@ ELEMENTWISE = frozenset(
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _COMPARING = frozenset({*_COMPARISONS, *(f"__{name}__" for name in _COMPARISONS)})
 _PAIRING = ELEMENTWISE | _COMPARING | {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "rsub", "max", "min"}
-"""Calls that broadcast, of which code seldom means all pairs."""
+"""Calls that broadcast, and that seldom mean all pairs."""
 _SHAPING = frozenset({"unsqueeze", "view", "reshape", "expand", "unflatten", "expand_dims", "view_as", "reshape_as"})
-"""Calls that say of a dimension that it has the size 1."""
+"""Calls that give a dimension the size 1 explicitly."""
 _SELECTING = frozenset({"gather", "take_along_dim"})
-"""Calls whose result has the shape of their index, which says nothing of what is done with it."""
+"""Calls whose result has the shape of their index, independently of its use."""
 _TOTALS = frozenset({"mean", "sum", "nanmean", "nansum"})
 
 
 class Columns:
-    """Follows tensors of one run: which are columns on purpose, and what becomes of pairs that may be meant."""
+    """Track the tensors of one run: intended columns, and uses of pairs that may be intended."""
 
     def __init__(self) -> None:
         self._meant, self._kept = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
         self._doubtful = WeakTensorKeyDictionary()
 
     def __call__(self, call: TorchCall) -> Iterator[Remark]:
-        """Tell of a pairing that this call shows to be an accident."""
+        """Yield a remark on a pairing that this call shows to be an accident."""
         pairing = self._pairing(call.name, call.args, call.kwargs, call.result, call.chain[0])
         if pairing is not None:
             yield pairing
 
     def pairing_of(self, tensors: Iterable[torch.Tensor]) -> Related | None:
-        """Return where one of some tensors was paired, if the code may not mean all pairs."""
+        """Return where one of some tensors was paired, if the code may not mean all pairs; else None."""
         doubtful = (self._doubtful[tensor] for tensor in tensors if tensor in self._doubtful)
         pairing: Remark | None = next(doubtful, None) if len(self._doubtful) else None
         if pairing is None or pairing.span is None:
@@ -64,7 +65,7 @@ class Columns:
         return pairing or self._added_up(name, args, kwargs, result)
 
     def _note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Take note of a result that has a dimension of size 1 because the code says so, or stems from such a one."""
+        """Record a result with a dimension of size 1 that the code created explicitly, or that derives from one."""
         if not isinstance(result, torch.Tensor) or not any(_is_size(size, 1) for size in result.shape):
             return
         operands = args[:1] if name in _SELECTING else args
@@ -76,7 +77,7 @@ class Columns:
             self._kept[result] = True
 
     def _added_up(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Remark | None:
-        """Return the doubtful pairing that a call adds up as a whole; what has the shape of the pairs is followed."""
+        """Return the doubtful pairing that a call sums completely; results with the shape of the pairs are tracked."""
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
         pairs = [a for a in tensors if a in self._doubtful]
         if not pairs or not isinstance(result, torch.Tensor):
@@ -89,7 +90,9 @@ class Columns:
         return None
 
     def _crossed(self, args: tuple[Any, ...], span: Span) -> Remark | None:
-        """A column `[n, 1]` and a row `[n]` that a call is given, where nothing says that all pairs are meant."""
+        """Return the remark on a column `[n, 1]` and a row `[n]` that a call receives, if nothing shows that all pairs
+        are meant.
+        """
         tensors = [a for a in args[:2] if isinstance(a, torch.Tensor)]
         if len(tensors) < 2 or tensors[0].dim() == tensors[1].dim():
             return None
@@ -107,7 +110,7 @@ class Columns:
 
 
 def _is_size(one: int | torch.SymInt, other: int | torch.SymInt) -> bool:
-    """Return True for the same number, or the same symbol, of which nothing is asked."""
+    """Return True for the same number, or the same symbol, without adding a guard."""
     first, second = (size.node.expr if isinstance(size, torch.SymInt) else size for size in (one, other))
     return bool(first == second)
 

@@ -1,4 +1,4 @@
-"""Operands of several precisions: the result has the widest, and so has what is computed from it."""
+"""Find operands of several precisions: the result has the widest, and so do values computed from it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _CASTS = frozenset({"to", "type", "type_as", "float", "double", "half", "bfloat1
 
 
 class Precision:
-    """Follows which tensors have a dtype that the code asks for, and which have one by default.
+    """Track which tensors have a dtype that the code requests, and which a default one.
 
-    A wide operand that was cast is meant to be wide. One that is narrower than 64 bits is told of only where nobody
-    chose its dtype: a parameter, or what is made without naming a dtype.
+    A wide operand that was cast is meant to be wide. One narrower than 64 bits is only reported if its dtype is a
+    default: that of a parameter, or of a tensor created without a dtype.
     """
 
     def __init__(self) -> None:
         self._chosen, self._by_default = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
 
     def __call__(self, call: TorchCall) -> Iterator[Remark]:
-        """Tell of a call whose result is wider than one of its operands, though nothing asks for that."""
+        """Yield a remark on a call whose result is wider than one of its operands without a request for that."""
         result = call.result
         if not isinstance(result, torch.Tensor) or not result.is_floating_point():
             return
@@ -37,7 +37,7 @@ class Precision:
         wide = next((tensor for tensor in alike if tensor.dim() > 0), None)
         if result in self._chosen or narrow is None or wide is None:
             return
-        self._chosen[result] = True  # what follows from it is no mistake of its own
+        self._chosen[result] = True  # values computed from it are not separate mistakes
         is_meant = call.caller == "library" or torch.is_autocast_enabled(result.device.type)
         if not is_meant and (result.dtype is torch.float64 or self._is_by_default(wide)):
             meeting = f"{spec_of(narrow)} and {spec_of(wide)} give {spec_of(result)}"
@@ -45,7 +45,7 @@ class Precision:
             yield Remark(told, call.chain[0], "information", code="upcast")
 
     def _note(self, call: TorchCall, result: torch.Tensor, alike: list[torch.Tensor]) -> None:
-        """Take note of where the dtype of a result comes from; `alike` are the operands that have it."""
+        """Record the origin of a result's dtype; `alike` are the operands with the same dtype."""
         is_cast = call.name in _CASTS or isinstance(call.kwargs.get("dtype"), torch.dtype)
         if is_cast or any(tensor in self._chosen for tensor in alike):
             self._chosen[result] = True

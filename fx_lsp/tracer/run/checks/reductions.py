@@ -1,4 +1,4 @@
-"""Reductions over a dimension that has one element, whatever the inputs: their results say nothing."""
+"""Find reductions over a dimension that has one element for any inputs: their results are constant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import TorchCall, tensors_among
 
 _CONSTANT = {"softmax": "1", "log_softmax": "0", "softmin": "1", "gumbel_softmax": "1", "argmax": "0", "argmin": "0"}
-"""What every element of a result is where the dimension has one element, by the name of the call."""
+"""The value of every element of the result over a dimension of one element, by the name of the call."""
 _SPREADS = frozenset({"std", "var", "std_mean", "var_mean"})
 _LAYERS = frozenset({"linear", *(f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3))})
 _SAME_PLACES = frozenset(
@@ -22,13 +22,13 @@ _SAME_PLACES = frozenset(
 
 
 class SingleElements:
-    """Follows the dimensions that weights and indexing give one element: the sizes of no input change that."""
+    """Track the dimensions that have one element because of weights and indexing, for any sizes of the inputs."""
 
     def __init__(self) -> None:
         self._single = WeakTensorKeyDictionary()
 
     def __call__(self, call: TorchCall) -> Iterator[Remark]:
-        """Tell of a reduction over such a dimension."""
+        """Yield a remark on a reduction over such a dimension."""
         if call.caller != "library" and (told := self._told(call)):
             yield Remark(told, call.chain[0], "warning", code="one-element")
         if isinstance(call.result, torch.Tensor) and (dims := self._dims(call, call.result)):
@@ -53,7 +53,7 @@ class SingleElements:
         return ""
 
     def _dims(self, call: TorchCall, result: torch.Tensor) -> frozenset[int]:
-        """Return the dimensions of a result, counted from the end, that have one element whatever the inputs are."""
+        """Return the dimensions of a result, counted from the end, that have one element for any inputs."""
         name = call.name
         if name in _LAYERS and len(call.args) > 1 and isinstance(call.args[1], torch.Tensor):
             weight = call.args[1]
@@ -79,6 +79,6 @@ def _is_one(size: Any) -> bool:
 
 
 def _is_pointwise(name: str) -> bool:
-    """Return whether each element of a call's result comes from the elements in the same place."""
+    """Return True if each element of a call's result depends only on the elements at the same place."""
     packet = getattr(torch.ops.aten, name.strip("_"), None)
     return packet is not None and any(torch.Tag.pointwise in getattr(packet, o).tags for o in packet.overloads())

@@ -1,4 +1,4 @@
-"""Where the host has to wait for the device, so that it cannot prepare what comes next meanwhile."""
+"""Find places where the host waits for the device, so that it cannot prepare the next operations meanwhile."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _SHOWING = frozenset({"__repr__", "__format__"})
 
 
 def waits(call: TorchCall) -> Iterator[Remark]:
-    """Tell of a call of the user's code that copies a tensor to the host, or whose result has a size that depends on
-    values."""
+    """Yield a remark on a call in the user's code that copies a tensor to the host, or whose result has a
+    data-dependent size.
+    """
     if call.caller == "code" and call.name == "cpu":
         yield _remark(call.chain, "the tensor is copied to it")
     elif call.caller == "code" and (call.name in _SIZES or _is_mask(call)):
@@ -28,7 +29,7 @@ def waits(call: TorchCall) -> Iterator[Remark]:
 
 @contextmanager
 def reads_told(chain: Callable[[FrameType], Chain], tell: Callable[[Remark], None]) -> Generator[None, None, None]:
-    """Inside, tell where a tensor's values are read by Python; `chain` gives the user's expressions of a frame."""
+    """Report, inside, where Python reads a tensor's values; `chain` returns the user's expressions of a frame."""
 
     def hear(frame: FrameType, name: str) -> None:
         reason = "a tensor is printed" if name in _SHOWING else "it is to have a tensor's values"

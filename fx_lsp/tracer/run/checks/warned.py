@@ -1,4 +1,4 @@
-"""What PyTorch itself warns of while the target runs, at the expression that it warns of."""
+"""Report PyTorch's own warnings during the run, at the expression of each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KINDS = UserWarning, FutureWarning, DeprecationWarning
 def warnings_told(
     chain: Callable[[], Chain], operands: Callable[[], Iterable[torch.Tensor]], tell: Callable[[Remark, bool], None]
 ) -> Generator[None, None, None]:
-    """Inside, tell of each warning of PyTorch's, and whether it is about the shapes of the call's `operands`.
+    """Report, inside, each warning of PyTorch, and whether it depends on the shapes of the call's `operands`.
 
-    Nothing is reported of sizes that depend on the values of tensors, nor of fake tensors, which only the tracer makes.
-    `chain` gives the user's expressions of a warning, none of others' warnings. Those that a call gives each time, and
-    those that it gives once, are told alike.
+    Warnings on data-dependent sizes are ignored, and those on fake tensors, which only the tracer creates. `chain`
+    returns the user's expressions of a warning, none for warnings of other libraries. Warnings that are normally shown
+    once are reported like the others.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -48,5 +48,5 @@ def warnings_told(
 
 
 def _depends_on_values(shape: torch.Size) -> bool:
-    """Return True if a size depends on the values of tensors: nobody knows whether it is another."""
+    """Return True if a size depends on the values of tensors, and is therefore unknown."""
     return any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in shape)

@@ -1,1 +1,1 @@
-"""Operations that run otherwise on fake tensors: recurrent layers, what asks for lengths, grouped products."""
+"""Implement operations differently on fake tensors: recurrent layers, operations on lengths, grouped products."""

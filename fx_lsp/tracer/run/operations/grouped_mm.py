@@ -1,4 +1,4 @@
-"""Grouped matrix products in any dtype: kernels take them, torch's description for fake tensors only bfloat16."""
+"""Allow grouped matrix products in any dtype: kernels accept them, torch's fake implementation only bfloat16."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import torch
 
 
 def register() -> None:
-    """Describe `aten._grouped_mm` for fake tensors; does nothing where torch has none, or none to replace."""
+    """Register a fake implementation of `aten._grouped_mm`; does nothing if torch has no such operation, or none to
+    replace.
+    """
     with suppress(ImportError, AttributeError, RuntimeError, TypeError):
         from torch._meta_registrations import meta_grouped_mm
 
@@ -30,7 +32,7 @@ def register() -> None:
 def _specs(
     mat_a: torch.Tensor, mat_b: torch.Tensor, offs: torch.Tensor | None, out_dtype: torch.dtype | None
 ) -> torch.Tensor:
-    """The product: a matrix for each group where both or neither have a dimension for groups, one otherwise."""
+    """Return the product: a matrix for each group if both or neither have a dimension for groups, one otherwise."""
     ranks = (mat_a.dim(), mat_b.dim())
     if mat_a.dtype != mat_b.dtype:
         raise RuntimeError(f"expected both operands to have the same dtype, but got {mat_a.dtype} and {mat_b.dtype}")

@@ -1,7 +1,7 @@
-"""Sequences of several lengths: what packs and unpacks them, and CTC loss, on fake tensors.
+"""Run operations on sequences of several lengths on fake tensors: packing, unpacking, and CTC loss.
 
-These operations ask for the values of lengths. Where code made these from numbers they are known. Where nobody knows
-them, every sequence is as long as the longest.
+These operations need the values of lengths. They are known if the code computed them from numbers. Otherwise every
+sequence is assumed to be as long as the longest.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fx_lsp.tracer.run.values.constants import fake_of, known_list
 aten = torch.ops.aten
 
 ASSUMED: list[str] = []
-"""What to tell the user of lengths that nobody knows."""
+"""Notes for the user on unknown lengths."""
 _ASSUMPTION = "nothing says how long sequences are that are packed: each is taken to be as long as the batch"
 
 Dispatch = Callable[..., Any]
 
 
 def take_lengths(mode: FakeTensorMode) -> None:
-    """Have a mode run operations that ask for lengths."""
+    """Make a mode run operations that need lengths."""
     run: Dispatch = mode.dispatch
 
     def dispatch(func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -40,7 +40,7 @@ def take_lengths(mode: FakeTensorMode) -> None:
 
 
 def _packed(mode: FakeTensorMode, padded: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
-    """Run `aten._pack_padded_sequence`: the data, and how many sequences go on at each step."""
+    """Run `aten._pack_padded_sequence`: return the data, and the number of sequences at each step."""
     batch: int | torch.SymInt = padded.size(0 if batch_first else 1)
     steps: int | torch.SymInt = padded.size(1 if batch_first else 0)
     if lengths.dim() != 1:
@@ -70,7 +70,7 @@ def _packed(mode: FakeTensorMode, padded: torch.Tensor, lengths: torch.Tensor, b
 
 
 def check_examples(examples: torch.Tensor, dim: int, order: torch.Tensor) -> None:
-    """Raise RuntimeError where sequences are to be put in the order of more or fewer lengths than there are."""
+    """Raise RuntimeError if the number of lengths differs from the number of sequences to sort."""
     if order.size(0) != examples.size(dim):
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {order.size(0)} and {examples.size(dim)}"
@@ -80,7 +80,7 @@ def check_examples(examples: torch.Tensor, dim: int, order: torch.Tensor) -> Non
 def pad_packed(
     data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding: float, total_length: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return padded sequences of packed ones, and the length of each, as `torch._pad_packed_sequence` does."""
+    """Return padded sequences from packed ones, and the length of each, as `torch._pad_packed_sequence` does."""
     sizes: list[int] = batch_sizes.tolist()
     batch, start = sizes[0], 0
     parts: list[torch.Tensor] = []
@@ -102,7 +102,9 @@ def _padded(tensor: torch.Tensor, dim: int, count: int, value: float) -> torch.T
 
 
 def _gradient_of_padded(grad: torch.Tensor, size: Sequence[int], batch_sizes: torch.Tensor, batch_first: bool) -> Any:
-    """Compute `aten._pack_padded_sequence_backward`, whose kernel reads the sizes of batches from memory."""
+    """Return the result of `aten._pack_padded_sequence_backward`, whose kernel reads the sizes of batches from
+    memory.
+    """
     steps = size[1 if batch_first else 0]
     return pad_packed(grad, batch_sizes, batch_first, 0.0, int(steps))[0]
 
@@ -116,7 +118,9 @@ def _ctc_losses(
     blank: int = 0,
     zero_infinity: bool = False,
 ) -> Any:
-    """Run `aten._ctc_loss` with lengths in tensors: the loss of each example, and what its backward reads."""
+    """Run `aten._ctc_loss` with lengths in tensors: return the loss of each example, and the values saved for
+    backward.
+    """
     steps, batch, labels = log_probs.shape
     for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
         if lengths.is_floating_point():
@@ -149,5 +153,5 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten._ctc_loss_backward.default: _gradient_of_ctc,
 }
 
-with suppress(RuntimeError):  # once torch has one of its own
+with suppress(RuntimeError):  # once torch has its own
     aten._pack_padded_sequence_backward.default.py_impl(DispatchKey.CompositeImplicitAutograd)(_gradient_of_padded)

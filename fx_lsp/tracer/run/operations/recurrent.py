@@ -1,6 +1,6 @@
-"""Recurrent layers as one operation each, the one that cuDNN runs, whatever the device.
+"""Capture recurrent layers as one operation each, that of cuDNN, on any device.
 
-Elsewhere PyTorch unrolls them: an LSTM over 512 steps would be a graph of thousands of nodes that nobody can read.
+Elsewhere PyTorch unrolls them: an LSTM over 512 steps would be an unreadable graph of thousands of nodes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fx_lsp.tracer.run.operations.lengths import check_examples, pad_packed
 aten = torch.ops.aten
 
 MODES: dict[str, int] = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
-"""Functions of torch that run a whole recurrent layer, with the number that cuDNN has for each."""
+"""Functions of torch that run a whole recurrent layer, with cuDNN's number for each."""
 
 MAX_MODES = 8
-"""How many frames of other modes a call may have gone through."""
+"""The most frames of other modes that a call may have passed through."""
 
 NOTE = (
     "recurrent layers stand as the one operation that cuDNN runs (its reserve space is not counted as saved); "
@@ -32,7 +32,7 @@ NOTE = (
 
 
 class OneOperation(TorchFunctionMode):
-    """Calls `aten._cudnn_rnn` for every recurrent layer; `used` tells whether there was one."""
+    """Call `aten._cudnn_rnn` for every recurrent layer; `used` is True once there was one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class OneOperation(TorchFunctionMode):
         if name == "index_select" and _is_packing():
             check_examples(*args)
         if name == "as_tensor" and _is_packing() and any(isinstance(n, torch.SymInt) for n in args[0]):
-            return torch.empty(len(args[0]), dtype=torch.int64)  # lengths that depend on values: nobody knows them
+            return torch.empty(len(args[0]), dtype=torch.int64)  # data-dependent lengths: they are unknown
         if name not in MODES or not args or len(args) != 9 or kwargs or func is not getattr(torch, name, None):
             return func(*args, **(kwargs or {}))
         self.used = True
@@ -55,7 +55,7 @@ class OneOperation(TorchFunctionMode):
 
 
 def _is_packing() -> bool:
-    """Return True for a call in `pack_padded_sequence`, below those of other modes."""
+    """Return True for a call in `pack_padded_sequence`, below the frames of other modes."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(MAX_MODES):
         if frame is None or frame.f_code is pack_padded_sequence.__code__:
@@ -77,7 +77,8 @@ def _layer(mode: int, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
     size = (cx if cx is not None else hx).size(2)
     projected = hx.size(2) if hx.size(2) != size else 0
     per_layer = (4 if biased else 2) + (1 if projected else 0)
-    steps = data.transpose(0, 1) if batch_first else data  # as the operation does it: so its result lies in memory
+    # as in the operation, so that the result has its memory layout
+    steps = data.transpose(0, 1) if batch_first else data
     output, *states = aten._cudnn_rnn(
         steps, weights, per_layer, weights[0].detach(), hx, cx, mode, size, projected, layers,
         False, dropout, train, both, batch_sizes, None,
@@ -103,5 +104,5 @@ def _backward_specs(
     )
 
 
-with suppress(RuntimeError):  # once torch has one of its own
+with suppress(RuntimeError):  # once torch has its own
     torch.library.register_fake("aten::_cudnn_rnn_backward", _backward_specs)

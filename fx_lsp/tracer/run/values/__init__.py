@@ -1,1 +1,1 @@
-"""Values of tensors, as far as they are known: constants, checks that pass, and symbols for the rest."""
+"""Track values of tensors: constants, checks that pass, and symbols for unknown values."""

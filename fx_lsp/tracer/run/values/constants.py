@@ -1,10 +1,10 @@
-"""Values of tensors that depend on no input: masks, index tables, schedules, all that code makes from numbers.
+"""Compute values of tensors that depend on no input: masks, index tables, schedules, and others computed from numbers.
 
-An operation whose operands all have values is run on them, too, beside its run on fake tensors. Whoever asks for such a
-value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) has it. What is trained, or random, has none. But integers
-are drawn, as lengths and places, and a guess of some may have values as it has sizes: where code asks for these, the
-user is told that they are made up. Floating-point numbers that nobody knows are those of `numbers.py`, until all that
-is unknown is drawn, as in `drawn.py`.
+An operation whose operands all have values also runs on these, besides its run on fake tensors. Code that reads such a
+value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) gets it. Trained and random values are unknown. But random
+integers are generated, as lengths and indices, and guessed integers may have values, like sizes; if code reads them,
+the user gets a note that they are made up. Unknown floating-point numbers are those of `numbers.py`, unless all unknown
+values are random, as in `drawn.py`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from fx_lsp.tracer.run.values.selections import count_key, note_computed
 from fx_lsp.tracer.run.values.symbols import Symbols, size_hint
 
 MAX_ELEMENTS = 1 << 20
-"""How many numbers a tensor may have for its value to be computed."""
+"""The most elements of a tensor whose value is computed."""
 MAX_NUMBERS = 512
-"""For how many numbers of one tensor that nobody knows there are symbols."""
+"""The most unknown numbers of one tensor that get symbols."""
 _VALUE = "_fx_lsp_value"
-"""The attribute of a fake tensor that holds its value."""
+"""The attribute of a fake tensor with its value."""
 _ASKING = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
 _UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 
@@ -57,13 +57,13 @@ Dispatch = Callable[..., Any]
 
 @dataclass
 class _Storage:
-    """Say of what tensors share that are views of each other whether its contents are still known."""
+    """Hold for tensors that are views of each other whether their contents are still known."""
 
     is_known: bool = True
 
 
 class _Origin(IntEnum):
-    """Name the origin of a value. What is computed of several comes from the least certain."""
+    """Name the origin of a value. A result has the least certain origin of its operands."""
 
     CODE = 0
     DRAWN = 1
@@ -83,11 +83,11 @@ class _Value:
 
 
 def keep_values(mode: FakeTensorMode) -> None:
-    """Have a mode compute the values of what depends on no input."""
+    """Make a mode compute the values of tensors that depend on no input."""
     plain: Dispatch = mode.dispatch
 
     def run(func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Any) -> Any:
-        with drawing_nothing():  # for the operations that one is made of here
+        with drawing_nothing():  # for the operations that this one consists of
             return _with_one_count(mode, plain, func, types, args, kwargs)
 
     def dispatch(func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -125,7 +125,7 @@ def keep_values(mode: FakeTensorMode) -> None:
 def _with_one_count(
     mode: FakeTensorMode, plain: Dispatch, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Any
 ) -> Any:
-    """Run an operation; what equal masks select has one size."""
+    """Run an operation; selections with equal masks have one size."""
     symbols = mode.shape_env
     if not isinstance(symbols, Symbols) or not isinstance(func, OpOverload):
         return plain(func, types, args, kwargs)
@@ -137,7 +137,7 @@ def _with_one_count(
 
 
 def _draw_unknown(draws: Draws, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Draw numbers for the operands that have none. What is trained begins with those that it was made with."""
+    """Generate values for the operands without any. Trained tensors begin with their initial values."""
     for tensor in _tensors((args, kwargs)):
         if not isinstance(tensor, FakeTensor) or tensor.is_meta or _value(tensor) is not None or not _is_small(tensor):
             continue
@@ -149,9 +149,9 @@ def _draw_unknown(draws: Draws, args: Sequence[Any], kwargs: dict[str, Any]) -> 
 
 
 def _with_drawn(result: Any, draws: Draws | None, func: Any = None) -> Any:
-    """Return what an operation gives, with numbers that are drawn where it has none and they are wanted.
+    """Return the result of an operation, with random values if it has none and they are wanted.
 
-    What is not initialized is zero: how often an operation makes some on its way differs from run to run.
+    Uninitialized tensors are zero: how often an operation creates some internally differs between runs.
     """
     decisions = current_decisions() if draws is not None else None
     if decisions is None:
@@ -166,7 +166,7 @@ def _with_drawn(result: Any, draws: Draws | None, func: Any = None) -> Any:
 
 
 _INDEXED = {
-    # operation: (its operand that is indexed, the dimension or what argument says which, its operand of indices)
+    # operation: (its indexed operand, the dimension or its argument, its operand of indices)
     "embedding": (0, 0, 1),
     "nll_loss_forward": (0, 1, 1),
     "nll_loss2d_forward": (0, 1, 1),
@@ -176,7 +176,7 @@ _INDEXED = {
 
 
 def _check_bounds(func: Any, args: Sequence[Any]) -> None:
-    """Raise IndexError where indices whose values are known lie outside of what they select from."""
+    """Raise IndexError if indices with known values are out of bounds."""
     place = _INDEXED.get(func.overloadpacket.__name__)
     if place is None or len(args) <= max(place[0], place[2]) or not isinstance(args[place[2]], torch.Tensor):
         return
@@ -196,7 +196,7 @@ def _check_bounds(func: Any, args: Sequence[Any]) -> None:
 
 
 def _counted(labels: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
-    """The labels without those that a loss is told to ignore."""
+    """Return the labels without those that a loss ignores."""
     return labels[labels != (args[4] if len(args) > 4 else -100)]
 
 
@@ -204,9 +204,9 @@ _NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
 def _decided(origin: _Origin) -> bool | None:
-    """Return what a condition that asks for a value is taken to be; None where none does, and the value is taken.
+    """Return the assumed truth of a condition that reads a value; None without a condition, so that the value counts.
 
-    Where all numbers are drawn, only checks pass whatever they are.
+    If all numbers are random, only checks pass regardless of their value.
     """
     decisions = current_decisions()
     if decisions is None:
@@ -215,9 +215,9 @@ def _decided(origin: _Origin) -> bool | None:
 
 
 def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
-    """Have the user told that values which are asked for are made up, if they are.
+    """Record for the user that values are made up, if they are.
 
-    Raises what asking for a value raises where numbers that are drawn were asked for too often.
+    Raises the error of reading an unknown value if random values were read too often.
     """
     decisions, value = current_decisions(), _value(_inner(tensor))
     if decisions is None or value is None or origin is _Origin.CODE:
@@ -233,7 +233,7 @@ def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
 
 _HOW_MADE_UP = {_Origin.DRAWN: ", drawn at random", _Origin.UNKNOWN: ", of numbers drawn at random"}
 _SHOWN = 4
-"""How many values of a tensor are shown."""
+"""The number of displayed values of a tensor."""
 
 
 def _value(tensor: torch.Tensor) -> _Value | None:
@@ -249,12 +249,12 @@ def _value(tensor: torch.Tensor) -> _Value | None:
 
 
 def has_value(tensor: torch.Tensor) -> bool:
-    """Return True for a tensor whose numbers are known."""
+    """Return True for a tensor whose values are known."""
     return _value(tensor) is not None
 
 
 def _has_numbers_of_data(tensor: torch.Tensor) -> bool:
-    """Return True if an array that was made up has become a tensor, which only a rehearsal goes on with."""
+    """Return True if a made-up array has become a tensor, with which only a rehearsal continues."""
     decisions = current_decisions()
     if decisions is None or decisions.place is None or not tensor.is_floating_point():
         return False
@@ -267,7 +267,9 @@ def _has_numbers_of_data(tensor: torch.Tensor) -> bool:
 
 @contextmanager
 def arrays_refuse_gradients() -> Generator[None, None, None]:
-    """Inside, a tensor that wants a gradient is no array: the program itself has made it want one."""
+    """Make the conversion of a tensor that requires a gradient to an array fail inside: the program itself requires the
+    gradient.
+    """
     token = _refusing.set(True)
     try:
         yield
@@ -277,7 +279,7 @@ def arrays_refuse_gradients() -> Generator[None, None, None]:
 
 _refusing = ContextVar("refusing", default=False)
 _DRAWN = frozenset({"randint", "randint_like", "randperm", "random", "random_", "multinomial"})
-"""Operations that draw integers. Whatever they are, a program goes on with them."""
+"""Operations that return random integers. A program continues with any of them."""
 
 
 def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -292,14 +294,14 @@ def _has_values(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 
 def _origin_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> _Origin:
-    """Return where the result of an operation comes from whose operands all have values."""
+    """Return the origin of the result of an operation whose operands all have values."""
     values = [value for tensor in _tensors((args, kwargs)) if (value := _value(tensor)) is not None]
     drawn = [_Origin.DRAWN] if _is_drawn(func) else []
     return max([_Origin.CODE, *drawn, *(value.origin for value in values)])
 
 
 def _is_drawn(func: Any) -> bool:
-    """Return True if an operation draws numbers with which a program goes on: integers, or any that are wanted."""
+    """Return True if an operation generates random values that a program may use: integers, or any that are wanted."""
     is_wanted = current_draws() is not None and torch.Tag.nondeterministic_seeded in func.tags
     return func.overloadpacket.__name__ in _DRAWN or is_wanted
 
@@ -331,7 +333,7 @@ def _is_small(tensor: torch.Tensor) -> bool:
 
 
 def _sizes_of(tensor: torch.Tensor) -> list[int]:
-    """Return the sizes of a tensor, of which nothing is asked where they are symbols."""
+    """Return the sizes of a tensor as numbers, without guards on symbols."""
     return [size_hint(size) for size in tensor.shape]
 
 
@@ -341,17 +343,19 @@ def _computed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             value = _value(item)
             assert value is not None
             return value.tensor
-        return torch.device("cpu") if isinstance(item, torch.device) else None  # what is drawn has a seed of its own
+        return torch.device("cpu") if isinstance(item, torch.device) else None  # random values have their own seed
 
     args, kwargs = tree_map_only((torch.Tensor, torch.device, torch.Generator), real, (args, kwargs))
     with plainly(), _seeded(func):
-        # zeros that forward-mode differentiation makes have no memory
+        # zeros of forward-mode differentiation have no memory
         return tree_map_only(torch.Tensor, lambda t: t.clone() if t._is_zerotensor() else t, func(*args, **kwargs))
 
 
 @contextmanager
 def _seeded(func: Any) -> Generator[None, None, None]:
-    """Inside, what an operation draws is the same in each run of a target, and the user's own draws are not changed."""
+    """Make an operation generate the same random values in each run of a target, without changing the user's
+    generator.
+    """
     decisions = current_decisions() if _is_drawn(func) else None
     if decisions is None:
         yield
@@ -365,9 +369,9 @@ def _seeded(func: Any) -> Generator[None, None, None]:
 
 
 def _attach(result: Any, origin: _Origin, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Give the results of an operation their values; what PyTorch cannot compute here stays unknown.
+    """Set the values of an operation's results; they stay unknown if PyTorch cannot compute them here.
 
-    Raises IndexError where an index is out of bounds, as the operation would, but for one that was guessed.
+    Raises IndexError for an index out of bounds, as the operation would, unless it was guessed.
     """
     try:
         computed = _computed(func, args, kwargs)
@@ -385,7 +389,7 @@ def _attach(result: Any, origin: _Origin, func: Any, args: Sequence[Any], kwargs
 
 
 def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Forget the values of what an operation writes to, and of all its views."""
+    """Drop the values of tensors that an operation writes to, and of all their views."""
     if not func._schema.is_mutable:
         return
     for position, argument in enumerate(func._schema.arguments):
@@ -399,7 +403,7 @@ def _forget_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
 
 
 def give_values(tensor: torch.Tensor, values: Sequence[int]) -> None:
-    """Give a tensor that was guessed values: those, again and again."""
+    """Set the values of a guessed tensor, repeated as needed."""
     sizes = _sizes_of(tensor)
     with no_dispatch(), torch._C.DisableTorchFunction():
         numbers = torch.tensor(values, dtype=tensor.dtype)
@@ -409,7 +413,7 @@ def give_values(tensor: torch.Tensor, values: Sequence[int]) -> None:
 
 
 def draw_input(tensor: torch.Tensor, path: str) -> None:
-    """Give an input numbers where those that nobody knows are drawn, if it has none."""
+    """Generate random values for an input if unknown values are random, and it has none."""
     value = _value(tensor) if current_draws() is not None else None
     is_given = value is not None and value.origin is not _Origin.UNKNOWN
     if current_draws() is not None and not is_given and _is_small(tensor):
@@ -417,7 +421,7 @@ def draw_input(tensor: torch.Tensor, path: str) -> None:
 
 
 def known_list(tensor: torch.Tensor) -> list[Any] | None:
-    """Return the numbers in a tensor; None where they are not known."""
+    """Return the numbers in a tensor; None if they are unknown."""
     value = _value(_inner(tensor))
     if value is None or value.origin >= _Origin.GUESSED:
         return None
@@ -426,13 +430,13 @@ def known_list(tensor: torch.Tensor) -> list[Any] | None:
 
 
 def known_numbers(tensor: torch.Tensor) -> object | None:
-    """Return the numbers of a tensor that a program gave it, for `give_known`; None where it gave it none."""
+    """Return the numbers of a tensor from its program, for `give_known`; None if there are none."""
     value = _value(_inner(tensor))
     return None if value is None or value.origin >= _Origin.GUESSED else value
 
 
 def give_known(tensor: torch.Tensor, numbers: object) -> None:
-    """Give a tensor the numbers that another one has, if it has the same sizes and dtype."""
+    """Set the numbers of a tensor to those of another one, if they have the same sizes and dtype."""
     assert isinstance(numbers, _Value)
     if numbers.tensor.dtype == tensor.dtype and list(numbers.tensor.shape) == _sizes_of(tensor):
         setattr(tensor, _VALUE, copy.deepcopy(numbers))
@@ -500,9 +504,9 @@ def _as_number(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_truth(original: Callable[..., Any], *kinds: torch.dtype) -> Callable[..., Any]:
-    """Wrap what gives the truth of a tensor: where a program is rehearsed, what is not known is false.
+    """Wrap a method that returns the truth of a tensor: in a rehearsal, unknown values are false.
 
-    With `kinds`, that is so of tensors of these dtypes.
+    With `kinds`, this applies to tensors of these dtypes.
     """
 
     def truth(self: torch.Tensor) -> Any:
@@ -518,7 +522,9 @@ def _as_truth(original: Callable[..., Any], *kinds: torch.dtype) -> Callable[...
 
 
 def _as_trained(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap what makes a tensor want a gradient, which a functional tensor does not tell the one inside of it."""
+    """Wrap a method that makes a tensor require a gradient, which a functional tensor does not pass to its
+    inner one.
+    """
 
     def requires_grad_(self: torch.Tensor, requires_grad: bool = True) -> Any:
         value = _value(_inner(self)) if requires_grad else None
@@ -530,7 +536,7 @@ def _as_trained(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _makes_up(tensor: torch.Tensor) -> Decisions | None:
-    """Return what is told that a tensor's numbers are made up; None where they are known, or names, or no floats."""
+    """Return the decisions if a tensor's numbers are made up; None if they are known, symbols, or not floats."""
     decisions, inner = current_decisions(), _inner(tensor)
     if decisions is None or not tensor.dtype.is_floating_point or _value(inner) is not None:
         return None

@@ -1,7 +1,7 @@
-"""Choose the way of a trace where the value of a tensor decides: the way that goes on, which the user is told.
+"""Choose the branch of a trace if the value of a tensor decides: the one that continues. The user sees the choice.
 
-That is past an error, a warning or an end before its time; where both sides go on, into the body. A loop that only a
-value ends has two turns.
+It avoids an error, a warning or an early end; if both sides continue, it enters the body. A loop that only a value ends
+runs two iterations.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from fx_lsp.tracer.source.expressions import expression, shown_text
 from fx_lsp.tracer.source.provenance import Sources
 
 MAX_DECISIONS = 1_000
-"""How often values may decide in one run: a loop that goes on for longer does not end."""
+"""The most decisions by values in one run: a loop that goes on for longer does not end."""
 MAX_READS = 5_000
-"""How often a run may ask for numbers that are drawn, likewise."""
+"""The most reads of random values in one run, likewise."""
 _TRUTH = re.compile("POP_JUMP|JUMP_IF|TO_BOOL|UNARY_NOT")
-"""Instructions that ask whether a value is true. From Python 3.13 on, a comparison may ask so of what it gives."""
+"""Instructions that test whether a value is true. From Python 3.13 on, a comparison may test its result."""
 _NO_VALUE = re.compile(f"{_TRUTH.pattern}|CACHE|EXTENDED_ARG|COPY|DUP_TOP|STORE_|NOT_TAKEN")
 _TOLD = frozenset({"print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "log"})
-"""Calls that only tell something."""
+"""Calls that only print or log."""
 _ENDING = frozenset({"exit", "quit", "_exit", "abort"})
 """Calls that end the process."""
 _AS_USERS_WRITE = tuple(
     os.path.join(os.path.dirname(torch.__file__), part) + os.sep for part in ("distributions", "nn", "optim")
 )
-"""The parts of PyTorch that are written as its users write."""
+"""The parts of PyTorch that are written like user code."""
 
 
 @dataclass(frozen=True)
 class _Condition:
-    """A test, what it is to be for the program to go on, and what the user is told.
+    """Describe a test, its value for the program to continue, and the remark for the user.
 
-    `answers` are what it is each time that it is asked in a row, by turns of the loop around it.
+    `answers` are its values at consecutive evaluations, by iterations of the loop around it.
     """
 
     test: ast.expr
@@ -58,17 +58,17 @@ class _Condition:
 
 @dataclass
 class _Turns:
-    """Count how often the parts of a condition, by their spans, were asked by one call of a function."""
+    """Count how often one call of a function evaluated the parts of a condition, by their spans."""
 
     frame: FrameType
     counts: Counter[Span] = field(default_factory=Counter[Span])
 
 
 class Decisions:
-    """Hold what a trace takes for granted of values that nobody knows.
+    """Hold the assumptions of a trace on unknown values.
 
-    With `is_rehearsal`, numbers that are made up may go into operations, and whatever no condition asks for is false.
-    With `only_checks` nothing is decided that leads to other operations. `place` is where the first number of a run was
+    With `is_rehearsal`, made-up numbers may enter operations, and values that no condition tests are false. With
+    `only_checks`, nothing is decided that leads to other operations. `place` is where the first number of a run was
     made up.
     """
 
@@ -86,8 +86,9 @@ class Decisions:
         self.place: TracebackType | None = None
 
     def outcome(self, frame: FrameType | None, only_checks: bool = False) -> bool | None:
-        """Return what the value that is asked for below `frame` is taken to be; None where no condition asks for it, or
-        with `only_checks` none that leads to other operations."""
+        """Return the assumed truth of the value read below `frame`; None if no condition tests it, or with
+        `only_checks` none that leads to other operations.
+        """
         while frame is not None and not self._is_users(frame.f_code.co_filename):
             if frame.f_code is RUN_CODE:
                 return None
@@ -112,26 +113,26 @@ class Decisions:
         return None
 
     def _turn(self, condition: _Condition, frame: FrameType, span: Span) -> tuple[bool, _Turns]:
-        """Return what a condition is to be in this turn, and its turns so far."""
+        """Return the value of a condition in this iteration, and its iterations so far."""
         turns = self._turns.get(condition)
         if turns is None or turns.frame is not frame:
             turns = self._turns[condition] = _Turns(frame)
         return condition.answers[turns.counts[span]], turns
 
     def next_seed(self, frame: FrameType | None) -> int:
-        """Return what to draw with at random below `frame`: the same in each run of a target."""
+        """Return a seed for random values below `frame`: the same in each run of a target."""
         self._notice_run(frame)
         self._draws += 1
         return self._draws
 
     def _may_decide(self, frame: FrameType) -> bool:
-        """Count a decision of a run; return False where it has had too many."""
+        """Count a decision of a run; return False if there were too many."""
         self._notice_run(frame)
         self._count += 1
         return self._count <= MAX_DECISIONS
 
     def may_read(self, frame: FrameType | None) -> bool:
-        """Count a number that is drawn and asked for below `frame`; return False where a run has asked too often."""
+        """Count a read of a random value below `frame`; return False if a run has read too many."""
         self._notice_run(frame)
         self._reads += 1
         return self._reads <= MAX_READS
@@ -151,9 +152,9 @@ class Decisions:
         self._remarks[Remark(condition.told.format(f"`{shown_text(condition.test)}`{where}"), span)] = None
 
     def note_value(self, frame: FrameType | None, text: str) -> None:
-        """Take note that the expression which is evaluated below `frame` is given a value that is made up.
+        """Record that the expression evaluated below `frame` gets a made-up value.
 
-        Of several, the first is told.
+        Of several, the first is reported.
         """
         chain = self._sources.chain(frame, RUN_CODE)
         if not chain:
@@ -163,7 +164,7 @@ class Decisions:
         self._values.setdefault(chain[0], Remark(f"{shown} is made up: {text}", chain[0]))
 
     def make_up(self, frame: FrameType | None) -> TracebackType | None:
-        """Take note that a number is made up below `frame`; return that place, for an error that is due to it."""
+        """Record that a number is made up below `frame`; return that place, for an error that it causes."""
         self.note_value(frame, "a trace has shapes but no values")
         while frame is not None and not self._sources.rank(frame.f_code.co_filename) < 2:
             frame = frame.f_back
@@ -172,11 +173,11 @@ class Decisions:
         return place
 
     def begin(self) -> None:
-        """Forget what was made up in the run before."""
+        """Forget the made-up numbers of the previous run."""
         self.place = None
 
     def remarks(self) -> tuple[Remark, ...]:
-        """Return what was taken for granted, each where the code asks for it."""
+        """Return the assumptions, each at the code that needs it."""
         return (*self._remarks, *self._values.values())
 
     def _is_users(self, file: str) -> bool:
@@ -204,7 +205,7 @@ def needed(place: TracebackType | None) -> BaseException:
 
 @contextmanager
 def decided_by(decisions: Decisions) -> Generator[None, None, None]:
-    """Inside, code that asks for values which nobody knows goes on as `decisions` say, which note it."""
+    """Make code inside that reads unknown values continue by `decisions`, which record it."""
     token = _current.set(decisions)
     try:
         yield
@@ -214,7 +215,7 @@ def decided_by(decisions: Decisions) -> Generator[None, None, None]:
 
 @contextmanager
 def undecided() -> Generator[None, None, None]:
-    """Inside, nothing is decided: code that asks for values which nobody knows is stopped there."""
+    """Decide nothing inside: code that reads unknown values stops there."""
     token = _current.set(None)
     try:
         yield
@@ -223,7 +224,7 @@ def undecided() -> Generator[None, None, None]:
 
 
 def current_decisions() -> Decisions | None:
-    """Return what decides now, if anything does."""
+    """Return the active decisions, or None."""
     return _current.get()
 
 
@@ -239,9 +240,9 @@ _SECOND = f"the trace leaves the loop in its second turn, where it asks for {{}}
 
 
 def _conditions_in(node: ast.AST, loop: ast.AST | None, goes_on: bool) -> Iterator[_Condition]:
-    """Yield the conditions of a tree, those around others first.
+    """Yield the conditions of a tree, outer ones first.
 
-    `loop` is the innermost one around it, and `goes_on` tells whether something runs after it in its function.
+    `loop` is the innermost one around it, and `goes_on` is True if code follows it in its function.
     """
     if isinstance(node, ast.Assert):
         yield _Condition(node.test, (True,), _PASSES)
@@ -286,7 +287,7 @@ def _of_branch(node: ast.If, loop: ast.AST | None, goes_on: bool) -> Iterator[_C
 
 
 def _leaving(test: ast.expr, leaves: bool, block: list[ast.stmt], loop: ast.AST | None) -> _Condition:
-    """Return the condition whose test, if it is `leaves`, runs a block at whose end the code around it is left."""
+    """Return the condition whose test, if it is `leaves`, runs a block that leaves the code around it."""
     ends_loop = isinstance(block[-1], ast.Break) and loop is not None
     only_ends = ends_loop and all(map(_only_tells, block[:-1])) and not getattr(loop, "orelse", None)
     if not isinstance(block[-1], ast.Continue) and (_is_endless(loop) or (ends_loop and not only_ends)):
@@ -301,7 +302,7 @@ def _is_endless(loop: ast.AST | None) -> bool:
 
 
 def _leaves(block: Sequence[ast.stmt]) -> bool:
-    """Return True if nothing that stands after a block runs once the block has."""
+    """Return True if no code after a block runs once the block has."""
     last = block[-1]
     if isinstance(last, ast.If) and last.orelse:
         return _leaves(last.body) and _leaves(last.orelse)
@@ -313,7 +314,7 @@ def _raises(block: Sequence[ast.stmt]) -> bool:
 
 
 def _asked(frame: FrameType) -> int | None:
-    """Return the instruction that gave the value whose truth is asked for now; None where something else is done."""
+    """Return the instruction that computed the value whose truth is tested now; None if no truth is tested."""
     code, at = frame.f_code.co_code, frame.f_lasti
     if dis.opname[code[at]] == "COMPARE_OP":
         return at
@@ -329,7 +330,7 @@ def _only_tells(statement: ast.stmt) -> bool:
 
 
 def _called(statement: ast.stmt) -> str:
-    """Return the name of what a statement calls, if it is a call and no more."""
+    """Return the name of the called function if a statement is only a call, else ""."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return ""
@@ -337,7 +338,7 @@ def _called(statement: ast.stmt) -> str:
 
 
 def _parts(test: ast.expr, value: bool) -> Iterator[tuple[ast.expr, bool]]:
-    """Yield the parts of a test that are asked one by one, and what each has to be for the whole to have that value."""
+    """Yield the separately evaluated parts of a test, and the value of each that gives the whole that value."""
     if isinstance(test, ast.BoolOp):
         for part in test.values:
             yield from _parts(part, value)
@@ -350,9 +351,9 @@ def _parts(test: ast.expr, value: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 
 def _gives(node: ast.expr, span: Span) -> bool:
-    """Return True if what is computed at the span is the node's value.
+    """Return True if the expression at the span is the node's value.
 
-    Python may say of a call where its last line begins. Where it keeps no columns, it is so if they share a line.
+    Python may report that a call begins on its last line. Without columns, they match if they share a line.
     """
     end = node.end_lineno or node.lineno, node.end_col_offset or 0
     if span.end_col == 0:

@@ -1,7 +1,7 @@
-"""Numbers drawn at random for tensors that have none, for code that goes on only with some.
+"""Generate random values for tensors without any, for code that needs some to continue.
 
-They are the same in each run of a target: those of an input depend on its name, those of what an operation gives on how
-many were drawn before in the run; what a run finds, as parameters, keeps those of the first.
+They are the same in each run of a target: those of an input depend on its name, those of an operation's result on the
+number of earlier ones in the run; tensors that a run finds, such as parameters, keep those of the first run.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils.flop_counter import flop_registry
 
 MAX_ELEMENTS = 1 << 24
-"""How many numbers are drawn for a tensor; a larger one has none."""
+"""The most random values of a tensor; a larger one has none."""
 MAX_FLOPS = 2_000_000_000
-"""The result of an operation that computes more is drawn, too."""
+"""The result of an operation with more floating-point operations is random, too."""
 
 
 @dataclass
 class Draws:
-    """Count the tensors that runs found and that had no numbers."""
+    """Count the tensors without values that runs found."""
 
     held: int = 0
 
 
 @contextmanager
 def drawing() -> Generator[None, None, None]:
-    """Inside, tensors without numbers have some that are drawn."""
+    """Generate random values for tensors without any inside."""
     token = _draws.set(Draws())
     try:
         yield
@@ -44,7 +44,7 @@ def drawing() -> Generator[None, None, None]:
 
 @contextmanager
 def drawing_nothing() -> Generator[None, None, None]:
-    """Inside, nothing is drawn, and what was drawn is unknown."""
+    """Generate no values inside, and treat random ones as unknown."""
     token = _draws.set(None)
     try:
         yield
@@ -53,7 +53,7 @@ def drawing_nothing() -> Generator[None, None, None]:
 
 
 def current_draws() -> Draws | None:
-    """Return what counts the draws now; None where nothing is drawn."""
+    """Return the active counter; None if no values are random."""
     return _draws.get()
 
 
@@ -62,19 +62,19 @@ _draws: ContextVar[Draws | None] = ContextVar("draws", default=None)
 
 @contextmanager
 def plainly() -> Generator[None, None, None]:
-    """Inside, what is computed is neither fake nor captured."""
+    """Compute inside without fake tensors and without capture."""
     captured = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
     with no_dispatch(), torch._C.DisableTorchFunction(), torch._C._ExcludeDispatchKeyGuard(captured):
         yield
 
 
 def numbers_of_input(path: str, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Draw the numbers of an input, around zero."""
+    """Return random values of an input, around zero."""
     return _drawn(zlib.crc32(path.encode()), sizes, dtype, torch.randn)
 
 
 def numbers_of_result(seed: int | None, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Draw the numbers of what an operation gives, around zero; without a seed they are zero."""
+    """Return random values of an operation's result, around zero; without a seed they are zero."""
     if seed is None:
         with plainly():
             return torch.zeros(sizes, dtype=dtype)
@@ -82,7 +82,7 @@ def numbers_of_result(seed: int | None, sizes: Sequence[int], dtype: torch.dtype
 
 
 def numbers_of_held(draws: Draws, tensor: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    """Draw the numbers of a tensor that a run finds: weights by their fan-in, everything else around one."""
+    """Return random values of a tensor that a run finds: weights by their fan-in, others around one."""
     draws.held += 1
     seed = -draws.held
     if isinstance(tensor, nn.Parameter) and len(sizes) > 1:
@@ -91,7 +91,7 @@ def numbers_of_held(draws: Draws, tensor: torch.Tensor, sizes: Sequence[int]) ->
 
 
 def takes_long(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> bool:
-    """Return True for an operation that computes more than is worth to have numbers."""
+    """Return True for an operation that is too expensive to compute for its values."""
     formula = flop_registry.get(func.overloadpacket)
     return formula is not None and formula(*args, **kwargs, out_val=result) > MAX_FLOPS
 

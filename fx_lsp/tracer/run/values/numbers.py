@@ -1,6 +1,6 @@
-"""Floating-point numbers that stand for those of tensors without values: to be shown, compared and added up.
+"""Represent unknown floating-point values of tensors by numbers, which can be shown, compared and added.
 
-They are no sizes, and go into no operation: a graph would have a number in it that nobody gave.
+They are not sizes, and enter no operation: a graph would contain a made-up number.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from fx_lsp.tracer.run.values.decisions import Decisions, current_decisions, needed
 
 NUMBER = 0.5 + 2**-11
-"""What a number is taken for that a tensor would have. Every dtype of NumPy's has it, and hardly any code."""
+"""The placeholder for an unknown value. Every NumPy dtype can represent it, and hardly any code contains it."""
 
 
 class NumberOfData(float):
-    """A number that depends on data. `place` is where it was made up, `decisions` say how it compares."""
+    """A number that depends on data. `place` is where it was made up, `decisions` determine its comparisons."""
 
     place: TracebackType | None
     decisions: Decisions
@@ -43,14 +43,14 @@ class NumberOfData(float):
 
 
 def number_of_data(value: float, decisions: Decisions, place: TracebackType | None) -> NumberOfData:
-    """Return a number that stands for one of a tensor's."""
+    """Return a number in place of a tensor's value."""
     number = NumberOfData(value)
     number.decisions, number.place = decisions, place
     return number
 
 
 def refuse_numbers(arguments: Iterable[Any]) -> None:
-    """Raise what asking for a value raises, where numbers that were made up are given to an operation."""
+    """Raise the error of reading an unknown value if an operation receives made-up numbers."""
     decisions = current_decisions()
     if decisions is None or decisions.is_rehearsal:
         return
@@ -86,7 +86,7 @@ def _decided(number: NumberOfData, otherwise: bool) -> bool:
     return otherwise if outcome is None else outcome
 
 
-NumberOfData.__name__ = float.__name__  # what errors call it
+NumberOfData.__name__ = float.__name__  # its name in errors
 for _operation in ("add", "sub", "mul", "truediv", "pow", "mod", "floordiv"):
     for _name in (f"__{_operation}__", f"__r{_operation}__"):
         setattr(NumberOfData, _name, _computed(_name))

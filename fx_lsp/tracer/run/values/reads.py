@@ -1,4 +1,4 @@
-"""Say where Python reads the values of a tensor: a condition, a number, a list, what is printed."""
+"""Report where Python reads the values of a tensor: for a condition, a number, a list, printing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 Hear = Callable[[FrameType, str], None]
-"""Is called with the frame that reads a tensor's values, and with the method that it calls for that."""
+"""Called with the frame that reads a tensor's values, and with the name of the method."""
 
 _hearer: ContextVar[Hear | None] = ContextVar("who hears of values that are read", default=None)
 
@@ -27,7 +27,7 @@ def reads_whole_numbers() -> bool:
 
 @contextmanager
 def reads_heard(hear: Hear) -> Generator[None, None, None]:
-    """Inside, have `hear` called whenever a tensor's values are read."""
+    """Call `hear` inside whenever a tensor's values are read."""
     token = _hearer.set(hear)
     try:
         yield
@@ -36,7 +36,7 @@ def reads_heard(hear: Hear) -> Generator[None, None, None]:
 
 
 def reading(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of tensors called `name` that reads their values, which says so where that is heard."""
+    """Return a tensor method called `name` that reads values, wrapped to report it."""
 
     @functools.wraps(method)
     def read(self: torch.Tensor, *args: Any, **options: Any) -> Any:

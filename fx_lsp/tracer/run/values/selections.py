@@ -1,7 +1,7 @@
 """Recognize tensors that were computed alike: equal masks select equally many elements.
 
-A tensor has a key: that of the operation that gave it and of the operands. What is random, written in place or no
-result of an operation has a key of its own.
+A tensor has a key: that of the operation that computed it and of the operands. Tensors that are random, written in
+place or not the result of an operation have a unique key.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from torch._ops import OpOverload
 
 Key = tuple[object, ...]
 _KEY = "_fx_lsp_key"
-"""The attribute of a tensor that holds its key, and the version that has it."""
+"""The attribute of a tensor with its key, and the version of the tensor with that key."""
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 _COUNTS = {torch.ops.aten.nonzero.default: 0, torch.ops.aten.masked_select.default: 1}
-"""Operations whose result has as many rows as a mask has elements that are true, each with the mask's place."""
+"""Operations whose result has as many rows as a mask has true elements, each with the mask's position."""
 _numbers = count()
 _numbers_by_structure: dict[Key, int] = {}
 
@@ -26,7 +26,7 @@ _numbers_by_structure: dict[Key, int] = {}
 def note_computed(
     func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], results: Iterator[torch.Tensor]
 ) -> None:
-    """Give the results of an operation their keys."""
+    """Set the keys of an operation's results."""
     if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
         return
     structure = _structure(func, args, kwargs)
@@ -39,13 +39,13 @@ def note_computed(
 
 
 def count_key(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Key | None:
-    """Return what decides the numbers that an operation makes of its operands' values; None where that is unknown."""
+    """Return a key of the data-dependent numbers of an operation; None if unknown."""
     place = _COUNTS.get(func)
     if place is None:
         return _structure(func, args, kwargs)
     mask = args[place]
     if any(_sizes(operand) != _sizes(mask) for operand in args):
-        return _structure(func, args, kwargs)  # the mask is expanded
+        return _structure(func, args, kwargs)  # the mask is broadcast
     return ("nonzero", _number_of(mask))
 
 
@@ -68,7 +68,7 @@ def _parts(item: Any) -> Iterator[object]:
 
 
 def _number_of(tensor: torch.Tensor) -> int:
-    """Return the number of a tensor's values, a new one if they have changed since it was noted."""
+    """Return the number of a tensor's values, a new one if they have changed since it was recorded."""
     if tensor.is_inference():
         return next(_numbers)
     number, version = tensor.__dict__.get(_KEY, (0, None))

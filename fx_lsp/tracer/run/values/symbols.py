@@ -1,4 +1,4 @@
-"""Sizes and numbers that stay names: the dynamic dimensions of a comment, and what only a tensor's values tell."""
+"""Create symbols for sizes and numbers: for the dynamic dimensions of a comment, and for data-dependent values."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fx_lsp.tracer.source.provenance import Chain, Sources
 
 @dataclass
 class Guard:
-    """Something that has to hold of the named sizes for the trace to be the right one.
+    """Hold a condition on named sizes that has to hold for the trace to be valid.
 
-    `chain` is where it was asked for, `number` whether the code needed a plain number there; `fixed` are the symbols
-    that it replaced, and what by.
+    `chain` is the place of its evaluation, `number` is True if the code needed a plain number there; `fixed` are the
+    symbols that it replaced, and their replacements.
     """
 
     condition: sympy.Basic
@@ -38,10 +38,10 @@ class Guard:
 
 
 class Symbols(ShapeEnv):
-    """The symbols of one trace, under the names that the user knows them by, and what the code demands of them.
+    """Hold the symbols of one trace, under the user's names, and the requirements of the code on them.
 
-    `lines` and `assigned` (the variable that each assigned expression goes to) are those of the target's file. With
-    `unbacked` there are also symbols for numbers and sizes that depend on the values of tensors.
+    `lines` and `assigned` (the variable of each assigned expression) are those of the target's file. With `unbacked`
+    there are also symbols for data-dependent numbers and sizes.
     """
 
     def __init__(self, sources: Sources, lines: list[str], assigned: Mapping[Span, Assigned], unbacked: bool) -> None:
@@ -62,7 +62,7 @@ class Symbols(ShapeEnv):
         self._occurrences: Counter[Chain] = Counter()
 
     def sizes(self, hints: Mapping[str, int]) -> dict[str, Any]:
-        """A symbolic size for each name, which is taken to be its hint where a number is needed."""
+        """Return a symbolic size for each name, with its hint as the number if one is needed."""
         symbolic: dict[str, Any] = {}
         self.hints.update(hints)
         for name, hint in hints.items():
@@ -74,28 +74,28 @@ class Symbols(ShapeEnv):
         return symbolic
 
     def text(self, value: sympy.Basic) -> str:
-        """An expression in the user's names: `2*B`, `B*T`, `B // 2`, `B % 8 == 0`."""
+        """Return an expression in the user's names: `2*B`, `B*T`, `B // 2`, `B % 8 == 0`."""
         return symbol_text(self.plain(value))
 
     def plain(self, value: sympy.Basic) -> sympy.Basic:
-        """An expression of symbols that have the user's names, as sizes that are not empty."""
+        """Return an expression with the user's names for its symbols, as positive sizes."""
         return renamed(value, {s: self._name(s) for s in value.free_symbols if isinstance(s, sympy.Symbol)})
 
     def _name(self, symbol: sympy.Symbol) -> str:
         return self.named.get(symbol) or self._made.get(symbol) or str(symbol)
 
     def value_of(self, name: str) -> str:
-        """Return what a named size stands for after the trace: itself, a number, or another name."""
+        """Return the value of a named size after the trace: itself, a number, or another name."""
         symbol = next(s for s, n in self.named.items() if n == name)
         return self.text(self.replace(symbol))
 
     def counted(self) -> str:
-        """Say what the named sizes count as where a number is needed: "B as 16, T as 24"; "" if none is left."""
+        """Return the numbers of named sizes where numbers are needed: "B as 16, T as 24"; "" if none is left."""
         return ", ".join(f"{name} as {hint}" for name, hint in self.hints.items() if self.value_of(name) == name)
 
     @contextmanager
     def counting(self, key: object) -> Generator[None, None, None]:
-        """Inside, a size that depends on values is the one that this run made for the same `key` before."""
+        """Reuse inside the data-dependent size that this run created for the same `key` before."""
         before, self._counting = self._counting, key
         try:
             yield
@@ -120,7 +120,7 @@ class Symbols(ShapeEnv):
 
     @property
     def has_unknown(self) -> bool:
-        """Tell whether the code made numbers or sizes that depend on the values of tensors, not only to check them."""
+        """Return True if the code created data-dependent numbers or sizes, not only to check them."""
         return bool(self._made.keys() - self._checked)
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -134,9 +134,9 @@ class Symbols(ShapeEnv):
             return sympy.true if passes else sympy.false
 
     def _called(self, number: Any) -> Any:
-        """Name what the code makes after the place where it does.
+        """Name a number after the place where the code creates it.
 
-        AOTAutograd runs the code several times: what comes about at the same place of each run has the same name.
+        AOTAutograd runs the code several times: numbers at the same place of each run have the same name.
         """
         frame = sys._getframe(2)
         chain = self.sources.chain(frame, RUN_CODE)
@@ -175,7 +175,7 @@ class Symbols(ShapeEnv):
             self.guards_seen[-1].fixed[a] = tgt
 
     def remarks(self) -> tuple[Remark, ...]:
-        """Tell what became of the named sizes, and what the trace takes for granted of them, each in its place."""
+        """Return remarks on the replacements of named sizes, and on the assumptions of the trace, each in its place."""
         remarks: dict[Remark, None] = {}
         for guard in self.guards_seen:
             span = guard.chain[0] if guard.chain else None
@@ -191,7 +191,9 @@ class Symbols(ShapeEnv):
         return (*remarks, *self._checks.remarks(), *self._demands())
 
     def _demands(self) -> Iterator[Remark]:
-        """Tell where a size that depends on values has to be a number, as no values make it but the least there is."""
+        """Yield remarks where a data-dependent size has to be a number that no data gives, except the least
+        possible.
+        """
         for chain, (name, size) in self._demanded.items():
             node = self._expression(chain)
             if node is not None and "_check" not in ast.unparse(node):
@@ -205,7 +207,7 @@ class Symbols(ShapeEnv):
 
 
 def _run_around(frame: FrameType | None) -> FrameType | None:
-    """Return the frame of the run of the target that a frame is in."""
+    """Return the frame of the target's run around a frame, or None."""
     while frame is not None and frame.f_code is not RUN_CODE:
         frame = frame.f_back
     return frame
@@ -223,7 +225,7 @@ def _reason(guard: Guard, node: ast.expr | None) -> str:
 
 
 def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr | None) -> str:
-    """Choose a name for a number that depends on a tensor's values: the variable it is bound to, or what gives it."""
+    """Return a name for a data-dependent number: the variable that it is bound to, or the function that returns it."""
     called = ""
     if isinstance(node, ast.Call):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -237,17 +239,17 @@ def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr 
 
 
 def renamed(value: sympy.Basic, names: Mapping[sympy.Symbol, str]) -> sympy.Basic:
-    """An expression of symbols under other names."""
+    """Return an expression with other names for its symbols."""
     return value.xreplace({s: sympy.Symbol(name, integer=True, positive=True) for s, name in names.items()})
 
 
 def symbol_text(value: sympy.Basic) -> str:
-    """An expression of symbols as Python would write it."""
+    """Return an expression of symbols as Python source."""
     return _Printer().doprint(value)
 
 
 class _Printer(SymbolPrinter):
-    """Prints as Python, without brackets that a person would leave out."""
+    """Print as Python, without unnecessary brackets."""
 
     def _print_Relational(self, expr: Any) -> str:
         return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
@@ -257,7 +259,7 @@ class _Printer(SymbolPrinter):
 
 
 def scalar_text(value: Any) -> str | None:
-    """A symbolic number as the user knows it; None for anything else."""
+    """Return a symbolic number in the user's names; None for anything else."""
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return None
     symbols = value.node.shape_env
@@ -265,7 +267,7 @@ def scalar_text(value: Any) -> str | None:
 
 
 def expressions(sizes: Sequence[Any]) -> list[Any]:
-    """Sizes or strides as something that can be compared without asking the symbols anything."""
+    """Return sizes or strides in a form that can be compared without guards."""
     return [_expression_of(s) if isinstance(s, torch.SymInt) else sympy.Integer(s) for s in sizes]
 
 
@@ -275,7 +277,7 @@ def _expression_of(size: torch.SymInt) -> sympy.Basic:
 
 
 def size_hint(size: Any) -> int:
-    """A size as a number: what a named one is taken to be, and nothing for one that depends on a tensor's values."""
+    """Return a size as a number: the hint of a named one, and 0 for a data-dependent one."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     return int(size.node.hint or 0) if size.node.has_hint() else 0
