@@ -108,7 +108,7 @@ def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], fa
         page({host: run.report for host, run in last.items()}, [run.host for run in last.values() if run.stale])
     )
     if len(runs) > len(last):
-        parts.append("History, the last at the end\n\n" + history_text(runs[-MAX_RUNS:]))
+        parts.append("History, the latest last\n\n" + history_text(runs[-MAX_RUNS:]))
     return "\n".join(parts)
 
 
@@ -150,7 +150,7 @@ def _block(run: BenchmarkRun, changes: Sequence[MeasuredChange]) -> str:
     parts = run.host, machine.gpu or machine.cpu, f"torch {machine.torch}", report.choices
     where = " · ".join(filter(None, parts))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(report.started))
-    stale = "  (of another source than the present one)" if run.stale else ""
+    stale = "  (of an older version of the source)" if run.stale else ""
     lines = [f"{when}  {where}{stale}"]
     rows = [
         (place, timing, f"{place.variant}{f' {place.label}' if place.label else ''}")
