@@ -182,4 +182,4 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
 
 def _drawn(failure: Failure) -> Remark:
     """Return what is told where a value was needed first, if numbers are drawn for want of it."""
-    return Remark(f"{failure.message}: it goes on with numbers drawn at random. {failure.hint}".rstrip(), failure.span)
+    return Remark(f"{failure.message}; the trace continues with random values. {failure.hint}".rstrip(), failure.span)

@@ -29,7 +29,7 @@ class AbsentError(AttributeError):
     """Something was done with a value that is absent; `__cause__` is what kept it from being there."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"it needs what could not be had: {type(cause).__name__}: {cause}")
+        super().__init__(f"it needs a value that is unavailable: {type(cause).__name__}: {cause}")
 
 
 class Absent:
@@ -156,7 +156,7 @@ def numbers_note() -> list[str]:
     """A sentence about the numbers that were made up since the last time, if there were any."""
     numbers = ", ".join(f"{name}={number}" for name, number in _MADE_UP.items())
     _MADE_UP.clear()
-    return [f"the data is not here, so that these are made up: {numbers}"] if numbers else []
+    return [f"the data is missing; assumed: {numbers}"] if numbers else []
 
 
 class _Parts(ast.NodeTransformer):

@@ -102,4 +102,4 @@ def weights_note() -> list[str]:
     """A sentence about the weights that were left out since the last time, if there were any."""
     sources = list(dict.fromkeys(_LOADED_FROM))
     _LOADED_FROM.clear()
-    return [f"weights are left out: {', '.join(sources[:3])}{', …' if len(sources) > 3 else ''}"] if sources else []
+    return [f"weights are not loaded: {', '.join(sources[:3])}{', …' if len(sources) > 3 else ''}"] if sources else []

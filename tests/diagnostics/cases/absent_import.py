@@ -46,7 +46,7 @@ class NeverAModule(nn.Module):
         self.scale = scale
        #^^^^^^^^^^ …
        #  information[construct]: AttributeError: cannot assign module before Module.__init__() call (constructing
-       #  NeverAModule). The inputs are guessed; say what they are: `# fx: init(scale=…)`.
+       #  NeverAModule). The inputs are guessed; write the real ones in a comment: `# fx: init(scale=…)`.
 
     def forward(self, x):
         return x * self.scale

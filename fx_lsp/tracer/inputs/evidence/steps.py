@@ -58,7 +58,7 @@ UNMAKABLE = "unmakable"
 """The attribute of a step's function that holds what was raised in place of its first batch."""
 IMAGES = "images"
 """The attribute of a step's function that says what its model runs with."""
-FROM_MODEL = "the model runs with it"
+FROM_MODEL = "the model accepts it"
 BATCH_SECONDS = 1.5
 """The time limit of the first batch."""
 
@@ -201,7 +201,7 @@ def _not_reached(search: _Search) -> Failure:
         return Failure("inputs", f"{search.request.name} cannot be run: {sentence(search.troubles[0])}")
     if not search.troubles:
         return Failure("inputs", f"no call of {around} was found")
-    message = f"what {around} has before the loop cannot be run: {sentence(search.troubles[0])}"
+    message = f"the code of {around} before the loop cannot be run: {sentence(search.troubles[0])}"
     return Failure("inputs", message)
 
 

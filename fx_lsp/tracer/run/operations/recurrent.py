@@ -26,7 +26,7 @@ MAX_MODES = 8
 """How many frames of other modes a call may have gone through."""
 
 NOTE = (
-    "recurrent layers stand as the one operation that cuDNN runs (its reserve space is not counted as saved); "
+    "recurrent layers are shown as the single operation that cuDNN runs (its reserve space is not counted as saved); "
     "without cuDNN, PyTorch loops over the steps"
 )
 
