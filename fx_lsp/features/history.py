@@ -102,7 +102,7 @@ def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], fa
         doing += [f"not measured on {host}: {end.message}", *([f"  {end.hint}"] if end.hint else [])]
     last = {run.host: run for run in latest(runs).values()}
     if not last:
-        return "\n".join([*(doing or [f"{name} was not measured yet."]), ""])
+        return "\n".join([*(doing or [f"{name} has not been measured yet."]), ""])
     parts = ["\n".join([*doing, ""])] if doing else []
     parts.append(
         page({host: run.report for host, run in last.items()}, [run.host for run in last.values() if run.stale])
@@ -129,7 +129,7 @@ def across(reports: Mapping[str, Report]) -> str:
 def history_text(runs: Sequence[BenchmarkRun]) -> str:
     """Return a block for each run, the last at the end: what was measured where, and what differs from before."""
     if not runs:
-        return "nothing was measured yet\n"
+        return "no measurements yet\n"
     return "\n".join(_block(run, changed) for run, changed in zip(runs, changes(runs), strict=True))
 
 

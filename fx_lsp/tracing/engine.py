@@ -173,7 +173,7 @@ class Engine:
             if open_file is not None:
                 open_file.answers.drop(question)
                 self._schedule(open_file, question, key)
-        return Failure("unsupported", f"the stage {stage!r} of {name} could not be kept")
+        return Failure("unsupported", f"the stage {stage!r} of {name} could not be stored")
 
     def known(self, file: str, name: str, work: Work) -> Outcome | None:
         """Return what is known of `work` with the present text of a target, without waiting."""

@@ -123,7 +123,7 @@ class Views:
             await self.write(view)
         except OSError as error:
             self._session.views.remove(view)  # said once, not at every edit
-            message = f"fx-lsp: {view.title} is not kept up to date: {error}"
+            message = f"fx-lsp: {view.title} cannot be updated: {error}"
             self._client.tell(message, types.MessageType.Warning)
 
     def refresh(self, file: str) -> None:
