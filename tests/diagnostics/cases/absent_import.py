@@ -3,8 +3,8 @@ import torch
 from torch import nn
 from helpers.kinds import Kind
 #^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-#  information[import]: the package `helpers` is not installed in the interpreter that fx-lsp uses. Install it there,
-#  or choose another interpreter (`fx-lsp.interpreter`).
+#  information[import]: the package `helpers` is not installed in the interpreter that fx-lsp uses. Install it, or
+#  choose another interpreter (`fx-lsp.interpreter`).
 #  line 29: traced Computes
 #  line 46: also reached from OnlyThroughWhatIsMissing
 
