@@ -85,9 +85,9 @@ def test_a_report_of_this_machine(project: Path):
     assert row.timings["wall"].median > 0
     assert [file.name for file in (project / "pictures").iterdir()] == ["doubled-local-times.svg"]
     past = fx_lsp(project, "bench", "model.py::doubled", "--history")
-    assert " ms by wall" in past.stdout and "another source" not in past.stdout
+    assert " ms by wall" in past.stdout and "an older version" not in past.stdout
     (project / "model.py").write_text(SOURCE.replace("* 2", "* 3"))
-    assert "another source" in fx_lsp(project, "bench", "model.py::doubled", "--history").stdout
+    assert "an older version" in fx_lsp(project, "bench", "model.py::doubled", "--history").stdout
 
 
 def test_a_sweep_with_kernels(project: Path):
