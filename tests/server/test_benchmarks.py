@@ -188,7 +188,7 @@ async def test_nothing_is_measured_in_a_workspace_that_is_not_trusted(tmp_path: 
         ({"host": "local"}, "there is no option host; there are: hosts, variants,"),
         ({"hosts": "local"}, "hosts must be a list of strings"),
         ({"what": ["sideways"]}, "`what` must be a list of forward, backward, both"),
-        ({"sweep": "N"}, "`N` is no sweep"),
+        ({"sweep": "N"}, "`N` is not a sweep"),
         ({"work": "triton&fuse=perhaps"}, "there is no fuse=perhaps: choose one of yes, no"),
         ("local", "the options must be an object"),
     ],

@@ -69,7 +69,13 @@ async def test_a_hint_stands_before_the_failure(tmp_path: Path):
         uri = e.open("m.py", TEXT)
         await e.problems(uri)
         assert [(hint.label, hint.tooltip) for hint in await e.hints(uri)][:1] == snapshot(
-            [("-> ~f32[2, 3]", "from aten.add.Tensor · partial: up to line 1, where it fails")]
+            [
+                (
+                    "-> ~f32[2, 3]",
+                    "from aten.add.Tensor · partial: up to line 1, where it fails · "
+                    "`~`: a guessed size; nothing in the code fixes it",
+                )
+            ]
         )
 
 
