@@ -124,7 +124,9 @@ class Traced:
         wanted = name or default_stage(self.trace)
         stage_of_name = next((stage for stage in self.stages if stage.name == wanted), None)
         if stage_of_name is None:
-            raise ValueError(f"there is no {wanted} graph; there is {', '.join(stage.name for stage in self.stages)}")
+            raise ValueError(
+                f"there is no {wanted} graph; the graphs are {', '.join(stage.name for stage in self.stages)}"
+            )
         return stage_of_name
 
     def text(self, stage: str | None = None, full: bool = False) -> str:

@@ -25,24 +25,24 @@ Deterministic = Literal["no", "yes"]
 class Choices:
     """Hold the choices, each with a sentence that explains it. The first value of each is the default."""
 
-    engine: Engine = field(default="fx-lsp", metadata={"help": "whose kernels: ours, or those that Inductor makes"})
-    fuse: Fuse = field(default="yes", metadata={"help": "whether operations share kernels"})
+    engine: Engine = field(default="fx-lsp", metadata={"help": "who generates the kernels: fx-lsp or Inductor"})
+    fuse: Fuse = field(default="yes", metadata={"help": "whether operations are fused into shared kernels"})
     matmul: Matmul = field(
         default="epilogue",
-        metadata={"help": "which products of matrices have kernels: those that save memory traffic, all, none"},
+        metadata={"help": "which matrix products get kernels: those that save memory traffic, all, or none"},
     )
     backward: Backward = field(
         default="recompute",
-        metadata={"help": "what backward does: computes again what is cheap, what PyTorch would, nothing"},
+        metadata={"help": "what backward recomputes: cheap values, what PyTorch recomputes, or nothing"},
     )
-    precision: Precision = field(default="ieee", metadata={"help": "how products of float32 matrices are rounded"})
+    precision: Precision = field(default="ieee", metadata={"help": "the precision of float32 matrix products"})
     tma: Tma = field(
         default="yes",
-        metadata={"help": "whether matmuls of half precision read whole tiles with TMA, as Hopper and later can"},
+        metadata={"help": "whether half-precision matmuls read whole tiles with TMA (Hopper and later)"},
     )
     deterministic: Deterministic = field(
         default="no",
-        metadata={"help": "whether sums into indexed places stay calls, which add in the same order in every run"},
+        metadata={"help": "whether scatter-adds stay PyTorch calls, which add in the same order in every run"},
     )
 
     def parts(self) -> dict[str, str]:

@@ -19,13 +19,13 @@ from fx_lsp.errors import TargetError, WorkerStartError
 
 COMMANDS = {
     "graph": "trace a function or module and print a graph",
-    "summary": "say what a function or module costs, by submodule and by line",
-    "passes": "show what each pass of the compiler makes of a function or module",
+    "summary": "show what a function or module costs, by submodule and by line",
+    "passes": "show what each compiler pass does to a function or module",
     "kernel": "generate Triton kernels for a function or module",
     "bench": "measure the kernels of a function or module on your GPU hosts",
     "check": "trace every function and module of files and directories",
-    "record": "run a command and keep what functions are called with",
-    "doctor": "say what works here and on your GPU hosts, and how to mend what does not",
+    "record": "run a command and record the inputs of its function calls",
+    "doctor": "check this machine and your GPU hosts, and suggest fixes",
 }
 
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fx-lsp: {error}", file=sys.stderr)
         return 2
     except WorkerStartError as error:
-        print(f"fx-lsp: {error}; name the interpreter that has torch with --python", file=sys.stderr)
+        print(f"fx-lsp: {error}; pass the interpreter that has torch with --python", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -144,7 +144,7 @@ def set_aside(path: Path) -> Path:
         with suppress(FileExistsError):
             _move_to_free_place(path, aside)
             return aside
-    raise FileExistsError(errno.EEXIST, "too many files were set aside", str(path))
+    raise FileExistsError(errno.EEXIST, "too many files were moved aside", str(path))
 
 
 def _move_to_free_place(source: Path, place: Path) -> None:
@@ -202,7 +202,7 @@ def _require_regular(status: os.stat_result, path: str | Path) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 @contextmanager
@@ -214,7 +214,7 @@ def _as_os_error(path: str | Path) -> Generator[None, None, None]:
         error.filename, error.filename2 = str(path), None
         raise
     except ValueError as error:
-        raise OSError(errno.EINVAL, f"no file has such a name ({error})", repr(path)) from error
+        raise OSError(errno.EINVAL, f"this is not a valid file name ({error})", repr(path)) from error
 
 
 def _with_newlines(text: str) -> str:

@@ -125,10 +125,10 @@ def parse_comment(text: str) -> Comment | CommentError:
                     item, "write every input as `name=value`; constructor arguments as `init(name=value)`"
                 )
             if called in MODES and (item.args or item.keywords):
-                raise _UnreadableValue(item, f"`{called}()` takes nothing")
+                raise _UnreadableValue(item, f"`{called}()` takes no arguments")
             if called in MODES:
                 if training is not None:
-                    raise _UnreadableValue(item, "the mode is given twice")
+                    raise _UnreadableValue(item, "the mode is written twice")
                 training = MODES[called]
                 continue
             if item.args:
@@ -265,7 +265,7 @@ def _keywords(keywords: list[ast.keyword]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for keyword in keywords:
         if keyword.arg is None:
-            raise _UnreadableValue(keyword.value, "`**` is not possible here: name each input")
+            raise _UnreadableValue(keyword.value, "`**` is not allowed here: name each input")
         values[keyword.arg] = _value(keyword.value)
     return values
 
@@ -321,4 +321,4 @@ def _looks_like_dtype(name: str) -> bool:
 def _integer(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
         return node.value
-    raise _UnreadableValue(node, "a size is a number, or a name for a dynamic dimension")
+    raise _UnreadableValue(node, "a size must be a number, or a name for a dynamic dimension")

@@ -197,9 +197,9 @@ def decode_stage(data: bytes) -> Stage:
         counts: list[Any] = header["counts"]
         numbers = array("i", body)
         if {type(header["name"]), type(header["text"])} != {str} or sum(header["columns"]) != len(numbers):
-            raise ValueError("a stage without a name, or with other columns than it says")
+            raise ValueError("a stage without a name, or whose columns do not match its header")
         if min(numbers, default=0) < 0:
-            raise ValueError("a number that is none of a row, or of a place")
+            raise ValueError("an invalid row or place number")
         columns = (numbers[start:end] for start, end in pairwise(accumulate(header["columns"], initial=0)))
 
         def column(table: list[T]) -> Iterator[T]:
@@ -214,7 +214,7 @@ def decode_stage(data: bytes) -> Stage:
         nodes = _instances(Node, [[*column(table)] for table in tables])
         _require_texts(words, nodes)
         if any(type(number) is not int or number < 0 for number in counts):
-            raise ValueError("a count that is no number")
+            raise ValueError("a count that is not a number")
         return Stage(header["name"], tuple(nodes), header["text"], tuple(next(columns)))
     except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
@@ -223,12 +223,12 @@ def decode_stage(data: bytes) -> Stage:
 def _require_texts(words: list[Any], nodes: list[Node]) -> None:
     """Raise ValueError unless all words are text (None for specs of non-tensors), and operations are those of FX."""
     if {*map(type, words)} - {str, type(None)}:
-        raise ValueError("a word that is no text")
+        raise ValueError("a word that is not a string")
     texts = chain.from_iterable((node.name, node.target, node.comment, *node.args) for node in nodes)
     if None in words and any(type(text) is not str for text in texts):
         raise ValueError("a node without a name")
     if {node.op for node in nodes} - {*get_args(NodeOp)}:
-        raise ValueError("a node with an operation that there is not")
+        raise ValueError("a node with an unknown operation")
 
 
 _PLACE = ("line", "col", "end_line", "end_col")
@@ -321,4 +321,4 @@ def _tuple_decoder(items: tuple[Any, ...]) -> Callable[[Any], Any]:
 
 
 def _refuse(data: Any, type_: Any) -> Any:
-    raise TypeError(f"{str(data)[:80]!r} is no {type_}")
+    raise TypeError(f"{str(data)[:80]!r} is not a {type_}")

@@ -139,7 +139,7 @@ def test_a_sweep_needs_its_size():
     with pytest.raises(TargetError) as raised:
         comments("plain", "x=f32[8, 4]", "N=2,4")
     assert str(raised.value) == snapshot(
-        'no input of plain has a size N: say which, as in "x=f32[N, 1024], …", with the benchmark or in its '
+        'no input of plain has a size N: name it, as in "x=f32[N, 1024], …", with the benchmark or in its '
         "`# fx:` comment"
     )
 
@@ -147,9 +147,7 @@ def test_a_sweep_needs_its_size():
 def test_inputs_that_cannot_be_read():
     with pytest.raises(TargetError) as raised:
         comments("plain", "x=f32[")
-    assert str(raised.value) == snapshot(
-        "the inputs `x=f32[` cannot be read: not `name=value, …`: '[' was never closed"
-    )
+    assert str(raised.value) == snapshot("cannot parse the inputs `x=f32[`: not `name=value, …`: '[' was never closed")
 
 
 def test_the_function_of_a_file():

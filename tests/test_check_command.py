@@ -281,18 +281,25 @@ def test_what_is_wrong_with_comments_is_said_once(tmp_path: Path):
     document = json.loads(done.stdout)
     (file,) = document["files"]
     assert [t["failure"] and t["failure"]["message"] for t in file["targets"]] == snapshot(
-        [None, "`n` is no parameter of unknown; its parameters are x"]
+        [None, "unknown has no parameter `n`; its parameters are x"]
     )
     assert [(c["span"]["line"], c["severity"], c["message"]) for c in file["comments"]] == snapshot(
         [
             (3, "error", "`x` is given twice"),
-            (11, "information", "This comment belongs to no definition: it goes right above one, or first in its body"),
+            (
+                11,
+                "information",
+                "This comment is not attached to a function or class: "
+                "write it directly above one, or first in its body",
+            ),
         ]
     )
     assert document["summary"]["problems"] == 2
     lines = check(tmp_path, "model.py").stdout.splitlines()
     assert lines[3] == "  model.py:3: error (comment): `x` is given twice."
-    assert lines[4].startswith("  model.py:11: information (comment): This comment belongs to no definition")
+    assert lines[4].startswith(
+        "  model.py:11: information (comment): This comment is not attached to a function or class"
+    )
 
 
 @pytest.mark.parametrize(
@@ -315,7 +322,7 @@ def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
     ("arguments", "said"),
     [
         (["missing.py"], "there is no file or directory missing.py"),
-        (["model.py::missing"], "`model.py::missing` names no function or module that can be traced"),
+        (["model.py::missing"], "`model.py::missing` is not a function or module that can be traced"),
         (["model.py", "--jobs", "0"], "'0' is not a number from 1"),
         (["model.py", "--json", "--sarif"], "not allowed with"),
         ([], "PATH"),
@@ -337,7 +344,7 @@ def test_a_notebook_is_checked(tmp_path: Path):
     lines = done.stdout.splitlines()
     assert lines[1].startswith("  shifted  1 op forward")
     assert lines[2].startswith("  wrong    book.ipynb:11: error (shape): ")
-    assert lines[5] == "  none.ipynb: error (syntax): the file cannot be read: it is no notebook of format 4."
+    assert lines[5] == "  none.ipynb: error (syntax): the file cannot be read: it is not a notebook of format 4."
 
 
 def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
@@ -390,7 +397,7 @@ def test_a_check_without_torch(project: Path, tmp_path: Path):
     command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--python", str(tmp_path / "python")]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "python has no torch; name the interpreter that has torch with --python" in done.stderr
+    assert "python has no torch; pass the interpreter that has torch with --python" in done.stderr
 
 
 def test_a_check_whose_reader_has_gone(project: Path):
@@ -486,8 +493,8 @@ def test_warnings_are_told_and_end_with_0(tmp_path: Path):
     listed = check(tmp_path, "model.py")
     assert listed.returncode == 0
     assert (
-        "    warning: line 7: c equals h * w here: `torch.bmm(flat, flat)` works only so. [dimension]\n"
-        in listed.stdout
+        "    warning: line 7: `torch.bmm(flat, flat)` only works when c == h * w. "
+        "Is a dimension missing or swapped? [dimension]\n" in listed.stdout
     )
     assert "model.py:11: warning (dtype): Subtraction, the `-` operator" in listed.stdout
     assert " · 0 problems · 2 warnings · " in listed.stdout

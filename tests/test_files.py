@@ -24,14 +24,14 @@ def reason(path: str | Path, limit: int = files.MAX_BYTES) -> str:
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert reason(fifo) == reason("/dev/zero") == "it is no regular file"
+    assert reason(fifo) == reason("/dev/zero") == "it is not a regular file"
     assert reason(tmp_path) == "Is a directory"
     assert reason(tmp_path / "nothing") == "No such file or directory"
-    assert reason("a\0b") == "no file has such a name (embedded null byte)"
-    assert reason("\ud800").startswith("no file has such a name ('utf-8' codec")
+    assert reason("a\0b") == "this is not a valid file name (embedded null byte)"
+    assert reason("\ud800").startswith("this is not a valid file name ('utf-8' codec")
     link = tmp_path / "link"
     link.symlink_to("/dev/zero")
-    assert reason(link) == "it is no regular file"
+    assert reason(link) == "it is not a regular file"
 
 
 def test_no_more_is_read_than_the_limit(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_output_is_written_again_until_somebody_edits_it(outputs: Path) -> No
         write_outputs({graph: "three", picture: "three"})
     assert (raised.value.filename, raised.value.strerror) == (
         str(picture),
-        "it is there already, and fx-lsp has not written it",
+        "it already exists, and fx-lsp did not write it",
     )
     assert (graph.read_text(), picture.read_text()) == ("two", "mine")
     write_outputs({graph: "three", picture: "mine"})

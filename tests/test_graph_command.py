@@ -139,8 +139,8 @@ def test_a_graph_that_is_built_by_hand(folder: Path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["model.py"], "names no function"),
-        (["model.py::"], "names no function"),
+        (["model.py"], "is not a target"),
+        (["model.py::"], "is not a target"),
         (["missing.py::f"], "cannot read missing.py"),
         (["model.py::scaled", "--stage", "first"], "invalid choice"),
         ([], "TARGET"),

@@ -70,7 +70,7 @@ def test_a_wrong_file_says_so_at_its_top(written: subprocess.CompletedProcess[st
     checked = compared(broken, sys.executable, str(folder))
     assert checked.wrong
     first, _, what, *_ = with_failure(broken, checked).splitlines()
-    assert first == "# These kernels do not compute what the original does:"
+    assert first == "# These kernels do not compute the same as the original:"
     assert what.startswith("#     wrong  gradient of x ")
 
 
@@ -92,7 +92,7 @@ def test_no_file_of_the_user_is_written_over(folder: Path):
     view = ("model.py::doubled", "--view", "ttir", "-o", "thesis.txt", "--python", sys.executable)
     done = kernel(folder, *view)
     assert (done.returncode, theirs.read_text()) == (2, "my thesis")
-    reason = "it is there already, and fx-lsp has not written it: --force overwrites it"
+    reason = "it already exists, and fx-lsp did not write it: --force overwrites it"
     assert done.stderr == f"fx-lsp: thesis.txt cannot be written: {reason}\n"
     assert kernel(folder, *view, "--force").returncode == 0
     assert theirs.read_text().startswith("// ttir of doubled_forward_kernel")
@@ -105,7 +105,7 @@ def test_a_folder_for_passes_keeps_what_the_user_has_in_it(folder: Path):
     (dump / "01_joint_derive_sizes_from_inputs.py").write_text("mine")
     done = kernel(folder, "model.py::averaged", "--dump-passes", "mine")
     assert done.returncode == 2
-    assert done.stderr.startswith("fx-lsp: mine/00_joint.py cannot be written: it is there already")
+    assert done.stderr.startswith("fx-lsp: mine/00_joint.py cannot be written: it already exists")
     assert {file.name: file.read_text() for file in dump.iterdir()} == {
         "00_joint.py": "mine",
         "01_joint_derive_sizes_from_inputs.py": "mine",

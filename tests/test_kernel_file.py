@@ -1,4 +1,4 @@
-"""`fx-lsp kernel -o FILE`: a file that was edited is brought up to date."""
+"""`fx-lsp kernel -o FILE`: a file that was edited is updated."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_edits_are_kept(project: Project):
     assert project.run() == (0, "k.py: unchanged\n")
     project.edit("a = 1", "a = 10")
     project.kernels = KERNELS.replace("d = 4", "d = 5")
-    assert project.run() == (0, "k.py: brought up to date, 1 edit kept\n")
+    assert project.run() == (0, "k.py: updated, 1 edit kept\n")
     assert project.output.read_text() == project.kernels.replace("a = 1", "a = 10")
     assert project.run() == (0, "k.py: unchanged, 1 edit kept\n")
 
@@ -69,7 +69,7 @@ def test_conflicts_are_listed_until_they_are_resolved(project: Project):
             1,
             """\
 not checked: there are conflicts
-k.py: 1 conflict of what was edited with what is generated now: choose, and remove the marks
+k.py: 1 conflict between your edits and the newly generated code: resolve them, and remove the markers
   k.py:6
 """,
         )
@@ -79,7 +79,7 @@ k.py: 1 conflict of what was edited with what is generated now: choose, and remo
         (
             1,
             """\
-fx-lsp: k.py has conflicts that are not resolved yet
+fx-lsp: k.py has unresolved conflicts
   k.py:6
 """,
         )
@@ -94,7 +94,7 @@ def test_a_file_of_the_user_is_overwritten_by_force_alone(project: Project):
     assert project.run() == snapshot(
         (
             2,
-            "fx-lsp: k.py is there already and was not generated here, or what it was generated as is no longer known: "
+            "fx-lsp: k.py already exists, and was not generated here or its generated state is no longer known: "
             "--force overwrites it\n",
         )
     )
@@ -107,9 +107,7 @@ def test_edited_kernels_of_another_function_are_left_alone(project: Project):
     project.run()
     assert project.run(name="g")[0] == 0
     project.edit("a = 1", "a = 10")
-    assert project.run() == snapshot(
-        (2, "fx-lsp: k.py has kernels of model.py::g that were edited: --force overwrites it\n")
-    )
+    assert project.run() == snapshot((2, "fx-lsp: k.py has edited kernels of model.py::g: --force overwrites it\n"))
 
 
 def test_the_merged_text_is_compared(project: Project):
@@ -117,7 +115,7 @@ def test_the_merged_text_is_compared(project: Project):
     project.edit("a = 1", "a = 10")
     edited = project.output.read_text()
     project.checked = Checked("wrong  out\n", wrong=True)
-    assert project.run("--check") == (1, "wrong  out\nk.py: brought up to date, 1 edit kept\n")
+    assert project.run("--check") == (1, "wrong  out\nk.py: updated, 1 edit kept\n")
     assert project.output.read_text() == f"{WRONG}#\n#     wrong  out\n\n{edited}"
     assert project.run() == (0, "k.py: unchanged, 1 edit kept\n"), "what was found is still so"
     assert project.output.read_text().startswith(WRONG)
@@ -132,5 +130,5 @@ def test_the_merged_text_is_compared(project: Project):
 def test_what_cannot_be_noted_is_written(project: Project, monkeypatch: pytest.MonkeyPatch):
     (project.source.parent / "cache").write_text("no folder")
     code, said = project.run()
-    assert code == 0 and said.startswith("k.py: written\nwhat was generated cannot be noted: ")
+    assert code == 0 and said.startswith("k.py: written\nthe generated state cannot be stored: ")
     assert project.output.read_text() == KERNELS

@@ -67,7 +67,7 @@ The name is OTHERWISE, where that is given, if point is in no target."
          (known (jsonrpc-request (eglot--current-server-or-lose) :fxLsp/functions (list :uri uri))))
     (list uri (or (fx-lsp--target-at-point (append (plist-get known :functions) nil))
                   otherwise
-                  (user-error "No function that is traced at point")))))
+                  (user-error "No traced function at point")))))
 
 (defun fx-lsp--execute (command &rest arguments)
   "What the server answers to COMMAND with ARGUMENTS."
@@ -167,7 +167,7 @@ With a prefix argument ask for OPTIONS: a plist of what `fxLsp.bench' takes."
   "What a function can be measured as.")
 
 (defun fx-lsp--read-options ()
-  "Ask for hosts and how to measure; what is left empty is as usual."
+  "Ask for hosts and how to measure; leave empty for the default."
   (let* ((hosts (mapcar (lambda (host) (plist-get host :name)) (plist-get (fx-lsp--execute "fxLsp.hosts") :hosts)))
          (some (lambda (prompt known) (vconcat (completing-read-multiple prompt known nil t)))))
     (cl-loop for (key value) in

@@ -31,7 +31,7 @@ _GRACE_SECONDS = 5.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fx_lsp.bench", description="Run a benchmark.")
-    parser.add_argument("job", help="a file, or - for the first line of standard input")
+    parser.add_argument("job", help="a file, or - to read the first line of standard input")
     parser.add_argument("--watch", action="store_true", help="end when standard input ends")
     parser.add_argument("--remove", metavar="FOLDER", help="a folder to remove at the end")
     arguments = parser.parse_args()

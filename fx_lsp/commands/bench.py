@@ -63,38 +63,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a host, pool or Ray cluster of your hosts.toml; several times for several (default: this machine)",
+        help="a host, pool or Ray cluster from your hosts.toml; may be repeated (default: this machine)",
     )
     parser.add_argument(
         "--variant",
         action="append",
         metavar="NAME",
-        help=f"what to measure, several times for several (default: all that work): {', '.join(VARIANTS)}, or a rival",
+        help=f"what to measure; may be repeated (default: everything that works): {', '.join(VARIANTS)}, or a rival",
     )
     parser.add_argument(
         "--rival",
         action="append",
         default=[],
         metavar="NAME=MODULE:FUNCTION",
-        help="a function that somebody wrote by hand, called as the target is",
+        help="a hand-written function, called with the arguments of the target",
     )
     parser.add_argument(
         "--what", default="forward,both", metavar="LIST", help="forward, backward, both (default: forward,both)"
     )
-    parser.add_argument("--inputs", metavar="SPECS", help='what to measure with: "x=f32[8192, 4096], n=4"')
+    parser.add_argument("--inputs", metavar="SPECS", help='the inputs: "x=f32[8192, 4096], n=4"')
     parser.add_argument(
-        "--sweep", metavar="N=FROM..TO", help="for every power of two of a size in the inputs, or N=1,2,3"
+        "--sweep",
+        metavar="N=FROM..TO",
+        help="the values of a size in the inputs: all powers of two in a range, or a list such as N=1,2,3",
     )
     sentences = explained()
     for name in _CHOICES:
         values = allowed_choices()[name]
-        what = f"of the kernels: {sentences[name]} (default: {values[0]})"
+        what = f"kernel option: {sentences[name]} (default: {values[0]})"
         parser.add_argument(f"--{name}", choices=values, default=values[0], help=what)
-    parser.add_argument("--profile", action="store_true", help="time each kernel on its own as well")
+    parser.add_argument("--profile", action="store_true", help="also time each kernel separately")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--svg", metavar="FOLDER", help="where to put pictures of the times")
-    parser.add_argument("--history", action="store_true", help="print what was measured before; measure nothing")
-    parser.add_argument("--yes", action="store_true", help="use hosts that were not used before without asking")
+    parser.add_argument("--svg", metavar="FOLDER", help="the folder for plots of the times")
+    parser.add_argument("--history", action="store_true", help="print earlier measurements; measure nothing")
+    parser.add_argument("--yes", action="store_true", help="use new hosts without asking")
     add_tracing_options(parser)
 
 
@@ -127,7 +129,7 @@ async def _bench(
     python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), ProgressPrinter(), Queue()
 
     async def measured(place: Place) -> tuple[str, Report | Failed]:
-        name, last = place.name, Failed("It said nothing.")
+        name, last = place.name, Failed("It reported nothing.")
         async with aclosing(run_on(place, hosts, prepared.job, queue, python, asked.roots)) as ran:
             async for name, event in ran:
                 last = shown.take(name, event) or last
@@ -197,7 +199,7 @@ def _job(arguments: argparse.Namespace) -> BenchmarkJob:
     for text in arguments.rival:
         match = re.fullmatch(r"([^=]+)=([\w.]+:[\w.]+)", text)
         if match is None or match[1] in VARIANTS:
-            raise TargetError(f"`{text}` is no rival: write it as name=package.module:function")
+            raise TargetError(f"`{text}` is not a rival: write it as name=package.module:function")
         rivals.append(Rival(match[1], match[2]))
     variants = tuple(arguments.variant) if arguments.variant else None
     return BenchmarkJob("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
@@ -225,7 +227,7 @@ def _keep(stored: StoredRun) -> None:
     try:
         keep(stored.run, stored.imports)
     except (OSError, sqlite3.Error) as error:
-        print(f"fx-lsp: this is not kept in the history: {error}", file=sys.stderr)
+        print(f"fx-lsp: this run cannot be saved in the history: {error}", file=sys.stderr)
 
 
 def _contract(target: str, reports: Mapping[str, Report], failed: Mapping[str, Failed]) -> dict[str, Any]:
@@ -240,7 +242,7 @@ def _contract(target: str, reports: Mapping[str, Report], failed: Mapping[str, F
 def _print_history(arguments: argparse.Namespace, chosen: Chosen) -> int:
     analysis, target = analysed(_asked(arguments, chosen))
     if target is None:
-        raise TargetError(f"`{arguments.target}` names no function or module that can be traced")
+        raise TargetError(f"`{arguments.target}` is not a function or module that can be traced")
     plan = analysis.plan(chosen.name)
     runs = [kept.as_of(plan, {}) for kept in runs_of(chosen.file, chosen.name)]
     runs = [run for run in runs if not arguments.host or run.host in arguments.host]
@@ -255,7 +257,7 @@ def _write_pictures(folder: Path, reports: Mapping[str, Report]) -> None:
     try:
         from fx_lsp.commands.plots import pictures
     except ImportError:
-        print('fx-lsp: pictures need matplotlib: pip install "fx-lsp[bench]"', file=sys.stderr)
+        print('fx-lsp: plots need matplotlib: pip install "fx-lsp[bench]"', file=sys.stderr)
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -42,11 +42,11 @@ KINDS: dict[str, TargetKind] = {
 
 SEVERITIES = """\
 severities:
-  problem (error)  the code is wrong whatever it is called with, or with the inputs that its program gives
-  warning          the code runs only by accident, or with no inputs that were tried
-  information      worth a look, and may be right: a graph break, a value that the trace does not know
+  problem (error)  the code fails for all inputs, or for the inputs that the program passes
+  warning          the code works only by accident, or fails for all inputs that were tried
+  information      worth a look, may be correct: a graph break, a value that the trace does not know
 
-A fault that several targets reach is listed and counted once; the others say `as NAME`.
+A fault that several targets reach is listed and counted once; the others show `as NAME`.
 The exit code is 0 without problems, 1 with some, 2 for wrong usage, 130 when interrupted.
 """
 
@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON document")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and CI")
-    parser.add_argument("--only", choices=tuple(KINDS), help="leave out what is of another kind")
-    for option, told in (("--enable", "tell"), ("--disable", "do not tell")):
+    parser.add_argument("--only", choices=tuple(KINDS), help="show only problems of this kind")
+    for option, told in (("--enable", "report"), ("--disable", "do not report")):
         codes = f"one of {', '.join(FINDINGS)}, or all"
         parser.add_argument(
             option, action="append", default=[], choices=(*FINDINGS, "all"), metavar="CODE", help=f"{told} of: {codes}"

@@ -40,7 +40,7 @@ _MARKS = {"right": "✓", "note": "·", "wrong": "✗"}
 _SAMPLE = "import torch\n\n\ndef f(x):  # fx: x=f32[4, 8]\n    return torch.relu(x).sum()\n"
 _EXTRAS = {
     "execnet": "benchmarks: pip install 'fx-lsp[bench]'",
-    "matplotlib": "pictures of benchmarks: pip install 'fx-lsp[bench]'",
+    "matplotlib": "plots of benchmarks: pip install 'fx-lsp[bench]'",
 }
 _EDITORS = {"code": "Visual Studio Code", "nvim": "Neovim", "emacs": "Emacs"}
 
@@ -57,12 +57,12 @@ class Check:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fx-lsp doctor`."""
+    parser.add_argument("--hosts", action="store_true", help="check every host, including new ones")
+    parser.add_argument("--host", action="append", default=[], metavar="NAME", help="check this host")
+    parser.add_argument("--yes", action="store_true", help="use new hosts without asking")
     parser.add_argument(
-        "--hosts", action="store_true", help="look at every host, also at those that were not used before"
+        "--python", metavar="PATH", help="the interpreter that has torch (default: found as editors do)"
     )
-    parser.add_argument("--host", action="append", default=[], metavar="NAME", help="look at this host")
-    parser.add_argument("--yes", action="store_true", help="use hosts that were not used before without asking")
-    parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch (default: as editors find it)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -87,9 +87,11 @@ async def _checks(arguments: argparse.Namespace, hosts: Hosts, wanted: Sequence[
         checks += await _interpreters(arguments.python)
         checks += [await _tracing(arguments.python), _cache(), *_extras(), *_editors()]
     checks.append(
-        Check("hosts", "note", f"named in {hosts.path}" + ("" if Path(hosts.path).exists() else ", which is not there"))
+        Check(
+            "hosts", "note", f"named in {hosts.path}" + ("" if Path(hosts.path).exists() else ", which does not exist")
+        )
     )
-    checks += [Check("hosts", "wrong", problem, "mend it there") for problem in hosts.problems]
+    checks += [Check("hosts", "wrong", problem, "fix it there") for problem in hosts.problems]
     here = find_interpreter(arguments.python, (str(Path.cwd()),), os.environ)
     return checks + list(await asyncio.gather(*(_place(place, here) for place in wanted)))
 
@@ -111,7 +113,7 @@ async def _interpreters(setting: str | None) -> list[Check]:
             continue
         text = f"Python {it.version} at {path}, " + (f"torch {it.torch}" if it.torch else "no torch")
         if path == used and it.torch is None:
-            mend = "install torch into it, or say --python, or set fx-lsp.interpreter in your editor"
+            mend = "install torch into it, pass --python, or set fx-lsp.interpreter in your editor"
             checks.append(Check(about, "wrong", text, mend))
         else:
             checks.append(Check(about, "right" if path == used else "note", text))
@@ -145,7 +147,7 @@ def _cache() -> Check:
                 size += part.stat().st_size
     folder = next(f for f in (path.parent, *path.parent.parents) if f.exists())
     if not os.access(folder, os.W_OK):
-        return Check("cache", "wrong", f"{path.parent} cannot be written", "set XDG_CACHE_HOME to a folder that can be")
+        return Check("cache", "wrong", f"{path.parent} cannot be written", "set XDG_CACHE_HOME to a writable folder")
     return Check("cache", "right", f"{path.parent}, {format_bytes(size)}")
 
 
@@ -168,13 +170,15 @@ async def _place(place: Host | Cluster, here: str) -> Check:
     """Check the equipment of a host; one that was never used is not reached."""
     about = f"host {place.name}"
     if not is_trusted(place):
-        mend = f"fx-lsp doctor --host {place.name} asks"
-        return Check(about, "note", "not looked at: it was not used before", mend)
+        mend = f"run fx-lsp doctor --host {place.name} to check it"
+        return Check(about, "note", "not checked: it has not been used before", mend)
     if isinstance(place, Cluster):
         try:
             return Check(about, "right", f"ray {importlib.metadata.version('ray')} here, for {place.reached}")
         except importlib.metadata.PackageNotFoundError:
-            return Check(about, "wrong", "ray is not installed beside fx-lsp", "install the cluster's version of it")
+            return Check(
+                about, "wrong", "ray is not installed next to fx-lsp", "install the same version as the cluster"
+            )
     if place.local and not place.python:
         place = replace(place, python=here)
     # This machine is not a GPU host until it is configured as one.

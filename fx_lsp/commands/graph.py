@@ -34,17 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stage",
         choices=STAGES,
-        help="which graph (default: forward, or inference where there is no backward); of one that is built by hand: "
-        "graph (default), table or code; torchscript of either; of a target that fails: torch, what ran before",
+        help="which graph (default: forward, or inference if there is no backward); for a hand-built graph: "
+        "graph (default), table or code; torchscript for either; for a target that fails: torch, the part that ran",
     )
-    parser.add_argument("--variant", metavar="NAME", help="with this optional tensor, or this flag: balance=True")
-    parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
+    parser.add_argument("--variant", metavar="NAME", help="trace with this optional tensor, or this flag: balance=True")
+    parser.add_argument("--full", action="store_true", help="print every node, including repeated loops and layers")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
         "--sizes",
         choices=STYLES,
         default=STYLES[0],
-        help="how to show sizes that the code has names for: f32[B, T] (default), f32[4, 8], or f32[B=4, T=8]",
+        help="how to show sizes that have names in the code: f32[B, T] (default), f32[4, 8], or f32[B=4, T=8]",
     )
     add_tracing_options(parser)
 

@@ -58,21 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="where to write it, or what to bring up to date; edits in it are kept (default: standard output)",
+        help="the file to write or update; your edits are kept (default: standard output)",
     )
-    parser.add_argument("--force", action="store_true", help="write FILE anew, whatever is in it")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--check",
         action="store_true",
-        help="compare the kernels with the original: on a GPU, or without one in Triton's interpreter",
+        help="compare the kernels with the original: on a GPU, or in Triton's interpreter if there is none",
     )
-    either.add_argument("--view", choices=(*LISTINGS, RESOURCES), help="print what the kernels are compiled to instead")
+    either.add_argument("--view", choices=(*LISTINGS, RESOURCES), help="print the compiled kernels instead")
     parser.add_argument("--gpu", default=CHIP, metavar="CHIP", help=f"the chip to compile for (default: {CHIP})")
     parser.add_argument(
         "--dump-passes",
         metavar="DIR",
-        help="write the graphs after each rewrite that changed them into DIR, and a list of all rewrites",
+        help="write the graphs after each rewrite that changes them to DIR, with a list of all rewrites",
     )
     sentences = explained()
     for name, values in allowed().items():
@@ -142,7 +142,9 @@ def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, kernels: Ge
     try:
         keep(output, kernels, present if result.text != present else None)
     except OSError as error:
-        print(f"what was generated cannot be noted: {error}; edits will be in the way next time", file=sys.stderr)
+        print(
+            f"the generated state cannot be stored: {error}; the next update cannot merge your edits", file=sys.stderr
+        )
     return 1 if result.conflicts else code
 
 
@@ -198,7 +200,7 @@ async def _dump_passes(arguments: argparse.Namespace, chosen: Chosen) -> Failure
         else:
             remove_output(folder / f"{name}.py")
     infos = tuple(replace(info, name=name) for name, info in zip(numbered, outcome.stages, strict=True))
-    index = render_passes(replace(outcome, stages=infos), True, REWRITES, "its graphs on their way to kernels")
+    index = render_passes(replace(outcome, stages=infos), True, REWRITES, "its graphs, rewrite by rewrite")
     write_outputs({**graphs, folder / INDEX: index.text}, arguments.force)
     return None
 
@@ -259,7 +261,9 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECONDS) -> Checked:
     """Run a generated file in the interpreter `python`, with the modules of the project at `root` importable."""
     if subprocess.run([python, "-c", "import triton"], capture_output=True, check=False).returncode:
-        return Checked(f"not checked: {python} has no triton: install it there, or choose another with --python\n")
+        return Checked(
+            f"not checked: {python} has no triton: install it, or choose another interpreter with --python\n"
+        )
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
     with tempfile.TemporaryDirectory() as folder:

@@ -14,9 +14,9 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
         "--python",
         type=_from_here,
         metavar="PATH",
-        help="the interpreter that has torch, or its environment (default: as editors find it)",
+        help="the interpreter that has torch, or its environment (default: found as editors do)",
     )
-    parser.add_argument("--no-cache", action="store_true", help="trace again even if the answer is known")
+    parser.add_argument("--no-cache", action="store_true", help="trace again even if a result is cached")
 
 
 def cache_path(arguments: argparse.Namespace) -> str | None:

@@ -26,7 +26,7 @@ def write_outputs(texts: Mapping[Path, str], force: bool = False) -> None:
     """
     for path, text in texts.items():
         if not force and _is_regular(path) and not _is_ours(path, text):
-            raise ForeignFileError(errno.EEXIST, "it is there already, and fx-lsp has not written it", str(path))
+            raise ForeignFileError(errno.EEXIST, "it already exists, and fx-lsp did not write it", str(path))
     for path, text in texts.items():
         put(path, text)
         _remember(path, text)

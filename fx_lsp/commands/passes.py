@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--diff", nargs=2, metavar=("A", "B"), help="print what changed from stage A to stage B")
     shown.add_argument("--stage", metavar="S", help="print one stage")
     shown.add_argument("--json", action="store_true", help="print every stage as JSON")
-    parser.add_argument("--all", action="store_true", help="list the passes that changed nothing, too")
-    parser.add_argument("--full", action="store_true", help="print every node, also where loops and layers repeat")
-    parser.add_argument("--code", action="store_true", help="have Inductor generate its output code as well")
+    parser.add_argument("--all", action="store_true", help="also list passes that changed nothing")
+    parser.add_argument("--full", action="store_true", help="print every node, including repeated loops and layers")
+    parser.add_argument("--code", action="store_true", help="also generate the output code of Inductor")
     parser.add_argument(
         "--table",
         metavar="T",
@@ -42,16 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="run the graphs before and after each pass on random inputs, and compare"
     )
-    parser.add_argument("--pass", dest="own", metavar="FILE::NAME", help="run this pass of yours on the target instead")
-    parser.add_argument("--breaks", action="store_true", help="list the graphs of torch.compile, and what breaks them")
-    parser.add_argument("--partitions", action="store_true", help="compare partitioners: what each one saves")
+    parser.add_argument("--pass", dest="own", metavar="FILE::NAME", help="run this custom pass on the target instead")
+    parser.add_argument("--breaks", action="store_true", help="list the graphs of torch.compile, and the graph breaks")
+    parser.add_argument("--partitions", action="store_true", help="compare what each partitioner saves")
     parser.add_argument("--budgets", metavar="B,…", help="their activation_memory_budget values, from 0 to 1")
     parser.add_argument(
         "--debug",
         action="store_true",
-        help="show the graph before functionalization and in core operations, aliases and mutations, fake against real",
+        help="show the graph before functionalization and in core operations, aliases, mutations, fake vs. real",
     )
-    parser.add_argument("--variant", metavar="NAME", help="with this optional tensor, or this flag: balance=True")
+    parser.add_argument("--variant", metavar="NAME", help="trace with this optional tensor, or this flag: balance=True")
     parser.add_argument("--on", metavar="G", help="its graph: inference, core, torch, joint, forward or backward")
     add_tracing_options(parser)
 

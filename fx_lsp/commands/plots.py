@@ -132,7 +132,7 @@ def _bandwidths(report: Report, points: Sequence[Point]) -> Figure:
         ax.xaxis.set_major_formatter(FuncFormatter(_bytes_per_second))
         ax.set_title(group, loc="left")
     axes[-1].set_xlabel(
-        f"bytes that the function needs, per second; dashed: a copy on this card, {_bytes_per_second(best)}"
+        f"minimum bytes of the function, per second; dashed: a copy on this GPU, {_bytes_per_second(best)}"
     )
     return figure
 
@@ -167,7 +167,7 @@ def _by_intensity(report: Report, points: Sequence[Point]) -> Figure:
     ax.yaxis.set_major_formatter(FuncFormatter(_flops_per_second))
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.xaxis.set_major_formatter(FuncFormatter(_short))
-    ax.set_xlabel("operations for each byte that the function needs")
+    ax.set_xlabel("operations per byte (minimum of the function)")
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
 

@@ -42,13 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
     command: list[str] = arguments.program
     command = command[1:] if command[:1] == ["--"] else command
     if not command:
-        raise TargetError("say what to run: fx-lsp record -- python train.py")
+        raise TargetError("pass the command to run: fx-lsp record -- python train.py")
     root = project_root(str(Path.cwd() / "program.py"))
     store, started = store_of(root), new_run()
     try:
         store.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
-        print(f"fx-lsp record: nothing can be kept: {error}", file=sys.stderr)
+        print(f"fx-lsp record: nothing can be stored: {error}", file=sys.stderr)
     said = one_line(shlex.join([Path(command[0]).name, *command[1:]]), _COMMAND_WIDTH)
     try:
         code = _run(command, _environment({"root": root, "store": str(store), "run": started, "command": said}))
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         settle(store, started, root)
     except OSError as error:
-        print(f"fx-lsp record: {store} was not tidied: {error}", file=sys.stderr)
+        print(f"fx-lsp record: {store} could not be cleaned up: {error}", file=sys.stderr)
     return code if code >= 0 else 128 - code
 
 
@@ -108,7 +108,11 @@ def _terminal_signals_all() -> bool:
 def _summary(calls: Sequence[RecordedCall], processes: int, root: str) -> str:
     """Return a table of the recorded calls: a line for each call, under its file."""
     if not calls:
-        why = f"no function below {root} was called with tensors" if processes else "no Python that ran imported torch"
+        why = (
+            f"no function under {root} was called with tensors"
+            if processes
+            else "no Python process of the command imported torch"
+        )
         return f"fx-lsp recorded nothing: {why}\n"
     targets = dict.fromkeys((call.file, call.name) for call in calls)
     files = dict.fromkeys(call.file for call in calls)

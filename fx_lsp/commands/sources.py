@@ -93,7 +93,7 @@ def _require(file: str, name: str, asked: str) -> None:
         raise TargetError(f"cannot read {asked}: {getattr(error, 'strerror', None) or error}") from error
     names = [target.name for target in discovered.targets]
     if not isinstance(discovered.failure, Failure) and name not in names:
-        raise TargetError(f"`{asked}` names no function or module that can be traced. {names_like(name, names)}")
+        raise TargetError(f"`{asked}` is not a function or module that can be traced. {names_like(name, names)}")
 
 
 def _is_source(directory: Path) -> bool:

@@ -23,8 +23,8 @@ from fx_lsp.model import Failure, Outcome, Stage, Trace, variant_work
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fx-lsp summary`."""
     parser.add_argument("target", metavar="TARGET", help="path/to/file.py::function, ::Class or ::Class.method")
-    parser.add_argument("--variant", metavar="NAME", help="with this optional tensor, or this flag: balance=True")
-    parser.add_argument("--full", action="store_true", help="list every module, also where layers repeat")
+    parser.add_argument("--variant", metavar="NAME", help="trace with this optional tensor, or this flag: balance=True")
+    parser.add_argument("--full", action="store_true", help="list every module, including repeated layers")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_tracing_options(parser)
 

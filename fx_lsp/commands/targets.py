@@ -34,7 +34,7 @@ def read_target(target: str) -> Chosen:
     """Return the target `path/to/file.py::name`. Raises TargetError if it names no file."""
     path, separator, name = target.rpartition("::")
     if not separator or not name:
-        raise TargetError(f"`{target}` names no function: write it as path/to/file.py::function")
+        raise TargetError(f"`{target}` is not a target: write it as path/to/file.py::function")
     file = Path(path).resolve()
     try:
         return Chosen(str(file), name, read_source(str(file)))

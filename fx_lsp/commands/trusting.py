@@ -30,18 +30,18 @@ def allowed(places: Iterable[Host | Cluster], yes: bool) -> None:
     for place in unknown(places):
         if not yes and not _asked(place.name, place.reached):
             raise TargetError(
-                f"{place.name} ({place.reached}) is not used without your yes: run this in a terminal, or with --yes"
+                f"{place.name} ({place.reached}) is only used after you confirm: run this in a terminal, or pass --yes"
             )
         try:
             trust(place)
         except OSError as error:
-            raise TargetError(f"your yes to {place.name} cannot be kept: {error}") from error
+            raise TargetError(f"your confirmation of {place.name} cannot be stored: {error}") from error
 
 
 def _asked(name: str, how: str) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    print(f"{name} was not used before, or not in this way: {how}", file=sys.stderr)
+    print(f"{name} has not been used before, or its address has changed: {how}", file=sys.stderr)
     print("Programs of fx-lsp, your function and its kernels will run there. Use it? [y/N] ", end="", file=sys.stderr)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

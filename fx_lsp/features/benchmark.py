@@ -87,16 +87,16 @@ def table(report: Report) -> str:
 def legend(report: Report) -> str:
     """Return an explanation of the table's columns, for the columns that it has."""
     said = {
-        "graph": "graph   in a replayed CUDA graph, so without launches",
+        "graph": "graph   in a replayed CUDA graph, without launch overhead",
         "events": "events  between CUDA events, each call with a cold L2 cache",
-        "wall": "wall    by the host's clock, with the launch, until the device is idle",
+        "wall": "wall    host wall-clock time from launch until the device is idle",
     }
     clocks = [said[c] for c in CLOCKS if any(c in row.timings for row in report.measured)]
     return "\n".join(
         [
-            "Milliseconds of one call: the median, ± half of the spread of the middle 80 %.",
+            "Milliseconds per call: median ± half of the spread of the middle 80 %.",
             *(f"  {line}" for line in clocks),
-            "  ×       how many times as fast as eager, by the first of these that both have",
+            "  ×       speedup over eager, by the first of these clocks that both have",
             "",
         ]
     )

@@ -74,7 +74,7 @@ def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[P
 
     parsed = parse_comment(comment.text)
     if isinstance(parsed, CommentError):
-        yield problem(f"the `# fx:` comment is not understood: {parsed.message}", parsed.col, parsed.end_col)
+        yield problem(f"cannot parse the `# fx:` comment: {parsed.message}", parsed.col, parsed.end_col)
         return
     items, signature = comment_items(comment.text), signature_of(text, target)
     seen: set[tuple[bool, str]] = set()
@@ -85,9 +85,9 @@ def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[P
     if signature is None:
         return
     if items.init is not None and signature.init is None:
-        yield problem(f"`init(…)` is for modules and methods; {target.name} is a function", *items.init)
+        yield problem(f"`init(…)` only applies to modules and methods; {target.name} is a function", *items.init)
     if items.mode is not None and signature.init is None:
-        message = f"`{items.mode.name}()` is for modules and methods; {target.name} is a function"
+        message = f"`{items.mode.name}()` only applies to modules and methods; {target.name} is a function"
         yield problem(message, items.mode.col, items.mode.end_col)
     for item in items.items:
         parameters = signature.init if item.in_init else signature.call
@@ -98,15 +98,13 @@ def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[P
 def _unknown(item: Item, target: Target, parameters: Parameters) -> str:
     names = ", ".join(p.name for p in parameters.seen)
     of = f"{target.name}'s constructor" if item.in_init else target.name
-    return f"`{item.name}` is no parameter of {of}" + (
-        f"; its parameters are {names}" if names else ", which takes none"
-    )
+    return f"{of} has no parameter `{item.name}`" + (f"; its parameters are {names}" if names else "; it takes none")
 
 
 def _orphan(file: str, text: str, number: int, col: int) -> Problem:
     line = _lines(text)[number - 1]
     start, end = len(line[:col].encode(errors="replace")), len(line.rstrip().encode(errors="replace"))
-    message = "This comment belongs to no definition: it goes right above one, or first in its body."
+    message = "This comment is not attached to a function or class: write it directly above one, or first in its body."
     return Problem(Span(file, number, start, number, end), "hint", message, _CODE)
 
 

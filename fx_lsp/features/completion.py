@@ -155,7 +155,7 @@ def _values(
         now = written_values(text, inputs).get(prefix + parameter.name)
         if now is not None:
             source = next(i for i in inputs if i.name.startswith(prefix + parameter.name))
-            offers.append(Completion(now, "value", now, start, f"as traced now, {source_text(source)}"))
+            offers.append(Completion(now, "value", now, start, f"as traced now: {source_text(source)}"))
         if parameter.default and parameter.default != now:
             offers.append(Completion(parameter.default, "value", parameter.default, start, "the default"))
     offers += [Completion(name, "value", name, start) for name in ("None", "True", "False")]

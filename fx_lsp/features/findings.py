@@ -24,18 +24,18 @@ class FindingKind(NamedTuple):
 
 
 FINDINGS: dict[FindingCode, FindingKind] = {
-    "all-pairs": FindingKind("a column that meets a row, so that all their elements are paired"),
-    "changed-in-place": FindingKind("a value that the backward pass reads and that is changed before it"),
-    "copy": FindingKind("a reshape that copies, because the strides allow no view", is_told=False),
-    "graph-break": FindingKind("what is compiled, and torch.compile has to leave to Python"),
-    "host-sync": FindingKind("the host waits for the GPU: a value is read, printed, or decides", is_told=False),
-    "no-effect": FindingKind("a conversion to what the tensor is already", is_told=False),
-    "no-gradient": FindingKind("a layer that the module's results do not train"),
-    "one-element": FindingKind("a softmax, norm or spread of a single element"),
-    "pytorch-warning": FindingKind("what PyTorch itself warns of, where it warns"),
+    "all-pairs": FindingKind("a column and a row that broadcast to all pairs of their elements"),
+    "changed-in-place": FindingKind("an in-place change of a value that is saved for backward"),
+    "copy": FindingKind("a reshape that copies, because the strides do not allow a view", is_told=False),
+    "graph-break": FindingKind("compiled code at which torch.compile breaks the graph"),
+    "host-sync": FindingKind("the host waits for the GPU: a value is read, printed or branched on", is_told=False),
+    "no-effect": FindingKind("a conversion to a dtype or layout that the tensor already has", is_told=False),
+    "no-gradient": FindingKind("a layer that gets no gradient from the module's results"),
+    "one-element": FindingKind("a softmax, norm or standard deviation over a single element"),
+    "pytorch-warning": FindingKind("a warning of PyTorch, shown at the call that raises it"),
     "unregistered": FindingKind("a layer or a parameter in a list, a dictionary or a plain attribute of its module"),
-    "upcast": FindingKind("operands of several precisions, computed in the widest"),
-    "wrong-gradient": FindingKind("a backward that raises, or returns no gradient of its argument"),
+    "upcast": FindingKind("operands of mixed precision, computed in the widest dtype"),
+    "wrong-gradient": FindingKind("a custom backward that raises, or whose gradient does not fit its argument"),
 }
 TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FINDINGS.items() if kind.is_told)
 """The findings that are reported by default."""
@@ -112,7 +112,7 @@ def unknown_codes(file: str, text: str) -> Iterator[Problem]:
             if word[0] not in _CODES and match is not None:
                 start = len(line[: match.start(1) + word.start()].encode(errors="replace"))
                 span = Span(file, number, start, number, start + len(word[0].encode(errors="replace")))
-                told = f"`{word[0]}` is no code of a problem; those of mistakes that run are {', '.join(FINDINGS)}."
+                told = f"`{word[0]}` is not the code of a problem; the codes of findings are {', '.join(FINDINGS)}."
                 yield Problem(span, "warning", told, "comment")
 
 

@@ -112,13 +112,13 @@ def describe(fold: Fold, nodes: Sequence[Node]) -> list[str]:
     """Return sentences for the place of a fold: the folded nodes, the loop-carried values, the stepping numbers."""
     first = nodes[fold.start - fold.period]
     noun = "input" if first.op == "placeholder" else "op"
-    again = f"{fold.rounds:,} times more"
+    again = f"{fold.rounds:,} more times"
     if fold.period == 1:
-        lines = [f"… the same {noun} {again}, and a last time:"]
+        lines = [f"… the same {noun} {again}, then once more:"]
     else:
         total = count(noun, fold.period * fold.rounds)
-        lines = [f"… the {count(noun, fold.period)} from {first.name} on {again} ({total}), and a last time:"]
-    for label, entries in (("handed on", fold.handed_on), ("stepping", fold.stepping)):
+        lines = [f"… the {count(noun, fold.period)} from {first.name} on {again} ({total}), then once more:"]
+    for label, entries in (("passed on", fold.handed_on), ("stepping", fold.stepping)):
         if entries:
             more = f" · and {len(entries) - ENTRIES} more" if len(entries) > ENTRIES else ""
             lines.append(f"  {label}: {' · '.join(entries[:ENTRIES])}{more}")

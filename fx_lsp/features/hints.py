@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
-from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.guesses import LEGEND, MARK, Guesses
 from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.sizes import shares_storage
 from fx_lsp.features.source import (
@@ -120,7 +120,8 @@ def hints(
             view = _View(text, item.target, seen, stage, backward, names, guesses, values)
             for hint in _hints(view, style.kinds):
                 if first_line <= hint.line <= last_line:
-                    tooltip = " · ".join(part for part in (hint.tooltip, note) if part)
+                    legend = LEGEND if guesses and MARK in hint.label else ""
+                    tooltip = " · ".join(part for part in (hint.tooltip, note, legend) if part)
                     shown.setdefault((hint.line, hint.col, hint.ends_line), replace(hint, tooltip=tooltip))
     return tuple(shown[place] for place in sorted(shown))
 
@@ -229,7 +230,7 @@ def _of_saved(view: _View) -> Iterator[Hint]:
         readers = [reader for saved in kept for name in saved.used_by for reader in _readers(nodes, name)]
         used = [operation_name(view.text, view.target.span, node.span) for node in readers if node.span is not None]
         of = ", ".join(dict.fromkeys(filter(None, used)))
-        label = f"keeps {view.guesses.marked_bytes(size)} for backward" + (f" of {of}" if of else "")
+        label = f"saves {view.guesses.marked_bytes(size)} for backward" + (f" of {of}" if of else "")
         tooltip = " · ".join(f"{saved.name}: {saved.spec}" for saved in kept)
         yield Hint(line, len(lines[line - 1].rstrip().encode()), label, tooltip, padded=True, ends_line=True)
 

@@ -107,13 +107,13 @@ def document(name: str, runs: Sequence[BenchmarkRun], now: Mapping[str, str], fa
         doing += [f"not measured on {host}: {end.message}", *([f"  {end.hint}"] if end.hint else [])]
     last = {run.host: run for run in latest(runs).values()}
     if not last:
-        return "\n".join([*(doing or [f"{name} was not measured yet."]), ""])
+        return "\n".join([*(doing or [f"{name} has not been measured yet."]), ""])
     parts = ["\n".join([*doing, ""])] if doing else []
     parts.append(
         page({host: run.report for host, run in last.items()}, [run.host for run in last.values() if run.stale])
     )
     if len(runs) > len(last):
-        parts.append("History, the last at the end\n\n" + history_text(runs[-MAX_RUNS:]))
+        parts.append("History, the latest last\n\n" + history_text(runs[-MAX_RUNS:]))
     return "\n".join(parts)
 
 
@@ -134,7 +134,7 @@ def across(reports: Mapping[str, Report]) -> str:
 def history_text(runs: Sequence[BenchmarkRun]) -> str:
     """Return a block for each run, the last at the end: its measurements, and the changes since the previous run."""
     if not runs:
-        return "nothing was measured yet\n"
+        return "no measurements yet\n"
     return "\n".join(_block(run, changed) for run, changed in zip(runs, changes(runs), strict=True))
 
 
@@ -155,7 +155,7 @@ def _block(run: BenchmarkRun, changes: Sequence[MeasuredChange]) -> str:
     parts = run.host, machine.gpu or machine.cpu, f"torch {machine.torch}", report.choices
     where = " · ".join(filter(None, parts))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(report.started))
-    stale = "  (of another source than the present one)" if run.stale else ""
+    stale = "  (of an older version of the source)" if run.stale else ""
     lines = [f"{when}  {where}{stale}"]
     rows = [
         (place, timing, f"{place.variant}{f' {place.label}' if place.label else ''}")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from fx_lsp.features.costs import bound_text, cost_of, cost_text
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import body, render_call
-from fx_lsp.features.guesses import MARK, Guesses
+from fx_lsp.features.guesses import LEGEND, MARK, Guesses
 from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import default_stage, saved_text, summarize, why_no_backward
 from fx_lsp.features.parameters import parameter_at
@@ -22,7 +22,7 @@ from fx_lsp.features.source import CursorContext, expression_at
 from fx_lsp.features.text import count, is_tensor_spec, one_line, plain, sentence
 from fx_lsp.features.unreached import unreached_at, why_unreached
 from fx_lsp.features.variants import variant_text, with_variant
-from fx_lsp.model import Failure, Node, ObservedValue, Outcome, SavedKind, Span, Stage, Target, Trace
+from fx_lsp.model import Failure, InputSpec, Node, ObservedValue, Outcome, SavedKind, Span, Stage, Target, Trace
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
@@ -63,6 +63,7 @@ def hover_name(
         _stale(stale),
         f"```python\n{signature(target, outcome, names=SizeNames(outcome, _style(names)))}\n```",
         inputs_text(outcome.inputs, SizeNames(outcome, _style(names))),
+        _legend(outcome.inputs),
         " · ".join(part for part in (*_costs(outcome), _saved(outcome)) if part),
         _links(target, outcome, link),
         "" if stage is None else _excerpt(outcome, stage),
@@ -171,7 +172,7 @@ def _kept(trace: Trace, graphs: Sequence[tuple[str, list[Node]]], guesses: Guess
     for saved in kept[:OPS_SHOWN]:
         readers = ", ".join(f"`{reader}`" for reader in saved.used_by[:READERS_SHOWN])
         more = ", …" if len(saved.used_by) > READERS_SHOWN else ""
-        yield f"keeps `{saved.name}`, {guesses.marked_bytes(saved.bytes)}, for {readers}{more} of backward"
+        yield f"saves `{saved.name}`, {guesses.marked_bytes(saved.bytes)}, for {readers}{more} in backward"
 
 
 def failure_text(failure: Failure, said: bool = False) -> str:
@@ -187,6 +188,7 @@ def failure_text(failure: Failure, said: bool = False) -> str:
             message,
             "" if said else plain(sentence(failure.hint)),
             f"Tried with\n\n{tried}" if tried else "",
+            _legend(failure.inputs),
             "Output\n\n```text\n" + "\n".join(output).replace("```", "'''") + "\n```" if output else "",
         ]
     )
@@ -206,7 +208,7 @@ def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover |
     """Return the hover on a parameter: its value in the traced call, and the source of that value."""
     own = re.compile(re.escape(name) + r"(\[.*)?")
     items = [item for item in trace.inputs if own.fullmatch(item.name)]
-    return Hover(inputs_text(items, names).removeprefix("- "), span) if items else None
+    return Hover(_join([inputs_text(items, names).removeprefix("- "), _legend(items)]), span) if items else None
 
 
 def _variable(trace: Trace, target: Target, expression: CursorContext, line: int) -> ObservedValue | None:
@@ -272,8 +274,9 @@ def _spec(name: str, value: ObservedValue, guesses: Guesses, names: SizeNames) -
         shown = f"{name}: {spec}" if is_tensor_spec(value.spec) else f"{name} = {one_line(spec)}"
     else:
         shown = one_line(spec)
-    varies = "\n\nvaries: later iterations of the loop hold another spec" if value.varies else ""
-    return f"```python\n{shown}\n```{varies}"
+    varies = "\n\nvaries: later iterations of the loop have another spec" if value.varies else ""
+    legend = f"\n\n*{LEGEND}*" if guesses and shown.count(MARK) > name.count(MARK) else ""
+    return f"```python\n{shown}\n```{varies}{legend}"
 
 
 def _costs(trace: Trace) -> list[str]:
@@ -319,7 +322,12 @@ def _links(target: Target, trace: Trace, link: Link | None) -> str:
 
 
 def _stale(stale: bool) -> str:
-    return "*stale: of the last version that could be read*" if stale else ""
+    return "*stale: from the last version that parsed*" if stale else ""
+
+
+def _legend(inputs: Iterable[InputSpec]) -> str:
+    """Return what `~` means if one of some inputs has it."""
+    return f"*{LEGEND}*" if any(item.guessed for item in inputs) else ""
 
 
 def _at(span: Span, file: str, line: int, col: int) -> bool:

@@ -46,7 +46,7 @@ def source_text(item: InputSpec) -> str:
     }
     if item.source in words:
         return words[item.source]
-    origin = "found by search" if item.source == "search" else item.source
+    origin = "guessed" if item.source == "search" else item.source
     return f"{origin}, {detail}" if detail else origin
 
 

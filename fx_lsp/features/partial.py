@@ -25,7 +25,7 @@ def shown_trace(outcome: Outcome | None, file: str = "") -> Trace | None:
 def until(failure: Failure, file: str) -> str:
     """Return the extent of a partial run: `up to line 41, where it fails`."""
     place = place_text(file, failure.span)
-    return f"up to {place}, where it fails" if place else "as far as it ran"
+    return f"up to {place}, where it fails" if place else "up to the failure"
 
 
 def executed(outcome: Outcome | None) -> StageInfo | None:

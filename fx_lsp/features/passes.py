@@ -58,7 +58,7 @@ def change_text(change: Change | None) -> str:
 
 
 def render_passes(
-    trace: Trace, every: bool = False, what: str = PASSES, how: str = "what the compiler makes of it, stage by stage"
+    trace: Trace, every: bool = False, what: str = PASSES, how: str = "compiler passes, stage by stage"
 ) -> Document:
     """Return the list as a document with a title: its name, and `how` it is computed.
 

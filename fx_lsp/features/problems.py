@@ -209,6 +209,6 @@ def _file_problem(file: str, failure: Failure, stale: bool) -> Problem:
     if failure.kind == "syntax":
         # Other tools report the syntax error itself as an error.
         last = "fx-lsp shows the graphs of the last version that parsed."
-        shown = last if stale else "There are no graphs until the file parses."
+        shown = last if stale else "No graphs are shown until the file parses."
         return Problem(span, "information", f"{sentence(failure.message)} {shown}", "syntax")
     return Problem(span, failure.severity, describe(failure), failure.kind)

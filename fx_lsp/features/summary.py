@@ -230,8 +230,8 @@ def _head(summary: CostSummary) -> Iterator[str]:
     peak = summary.peak
     if peak is not None:
         place = f", {basename(peak.span.file)}:{peak.span.line}" if peak.span is not None else ""
-        kept = f", {format_bytes(peak.kept)} of them kept for backward" if peak.kept else ""
-        alive = f"{format_bytes(peak.bytes)} of activations alive{kept}"
+        kept = f", {format_bytes(peak.kept)} of them saved for backward" if peak.kept else ""
+        alive = f"{format_bytes(peak.bytes)} of activations{kept}"
         yield f"peak        {alive}: in {peak.stage}, at {peak.node}{place}"
 
 

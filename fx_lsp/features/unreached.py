@@ -21,26 +21,26 @@ def unreached_at(target: Target, outcome: Outcome, line: int, col: int) -> Unrea
 
 
 def why_unreached(unreached: Unreached, outcome: Outcome, text: str) -> str:
-    """Return why code did not run: `not reached: targets is None`."""
+    """Return why code did not run: `branch not taken: targets is None`."""
     lines = text.split("\n")
     held = ", ".join(f"{operand.text} is {operand.value}" for operand in unreached.operands)
     decider = f"`{_text(unreached.decider, lines)}`" if unreached.decider is not None else ""
     if unreached.reason == "failed":
         place = place_text(unreached.span.file, outcome.span) if isinstance(outcome, Failure) else ""
-        return f"not reached: {place} fails" if place else "not reached: it fails before"
+        return f"not run: {place} fails" if place else "not run: the code fails before it"
     if unreached.reason == "empty":
-        return f"not reached: {decider} is empty" + (f", {held}" if held else "")
+        return f"not run: {decider} is empty" + (f", {held}" if held else "")
     why = held or (f"{decider} is {'true' if unreached.truth else 'false'}" if decider else "")
     if unreached.reason == "subject":
-        why = held or f"{decider} is another"
+        why = held or f"{decider} has another value"
     if unreached.reason != "left" or unreached.exit is None:
-        return f"not reached: {why}"
+        return f"branch not taken: {why}"
     word = _text(unreached.exit, lines).partition(" ")[0]
     leaves = _LEAVES.get(word, "leaves")
-    return f"not reached: line {unreached.exit.line} {leaves}" + (f", as {why}" if why else "")
+    return f"not run: line {unreached.exit.line} {leaves}" + (f" because {why}" if why else "")
 
 
-_LEAVES = {"return": "returns", "break": "ends the loop", "continue": "goes on with the loop"}
+_LEAVES = {"return": "returns", "break": "leaves the loop", "continue": "continues the loop"}
 
 
 def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple[Problem, ...]:

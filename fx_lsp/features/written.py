@@ -13,8 +13,8 @@ from fx_lsp.model import Span
 _TOP = Span("", 1, 0, 1, 0)
 _SAYS = {
     "current": " · up to date",
-    "changed": " · the function has changed since: bring up to date",
-    "gone": ", which is no longer there",
+    "changed": " · the function has changed since then: update",
+    "gone": ", which no longer exists",
 }
 
 

@@ -299,7 +299,7 @@ async def _pull(session: Session, client: Client) -> Settings:
 def _read(session: Session, client: Client, raw: object, base: Settings) -> Settings:
     settings, wrong = read_settings(raw, base, session.settings)
     if wrong:
-        client.tell(f"fx-lsp: {'; '.join(wrong)}. What held before stays.", types.MessageType.Warning)
+        client.tell(f"fx-lsp: {'; '.join(wrong)}. The previous settings stay in effect.", types.MessageType.Warning)
     return settings
 
 

@@ -41,7 +41,7 @@ def read_frames(stream: IO[bytes]) -> Iterator[bytes | BrokenFrame]:
         elif len(digits) > _MAX_DIGITS or int(digits) > MAX_MESSAGE:
             is_number = len(digits) <= _MAX_DIGITS
             length = f"of {int(digits):,} bytes" if is_number else f"whose length has {len(digits)} digits"
-            sentence = f"a message {length} is announced, and one may have {MAX_MESSAGE:,} bytes: the connection ends"
+            sentence = f"a message {length} exceeds the limit of {MAX_MESSAGE:,} bytes: the connection is closed"
             yield BrokenFrame(sentence, is_end=True)
             return
         else:

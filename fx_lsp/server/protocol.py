@@ -106,7 +106,7 @@ class Protocol(LanguageServerProtocol):
         table = cast("dict[str, Any]", data)
         msg_id, method = table.get("id"), table.get("method")
         if not _is_id(msg_id) or not (method is None or isinstance(method, str)):
-            what = "the id of a message is a number or a text, and its method a text"
+            what = "the id of a message must be a number or a string, and its method a string"
             self._refuse(None, types.ErrorCodes.InvalidRequest, what)
             return
         refusal = self._refusal(method)
@@ -118,7 +118,7 @@ class Protocol(LanguageServerProtocol):
             message = self.structure_message(table)
             params = getattr(message, "params", None)
             if not all(_is_id(getattr(params, name, None)) for name in ("id", "token")):
-                raise JsonRpcInvalidParams("the id of a request, or of a progress, is none")
+                raise JsonRpcInvalidParams("the id of a request or of a progress token is invalid")
         except JsonRpcException:
             log.warning("malformed message for %s", method)
             if msg_id is not None and method is not None:
@@ -139,7 +139,7 @@ class Protocol(LanguageServerProtocol):
         if not self._initialized and method != types.INITIALIZE:
             return types.ErrorCodes.ServerNotInitialized, "the server is not initialized"
         if self._initialized and method == types.INITIALIZE:
-            return types.ErrorCodes.InvalidRequest, "the server is initialized already"
+            return types.ErrorCodes.InvalidRequest, "the server is already initialized"
         return None
 
     def _refuse(self, msg_id: str | int | None, code: int, message: str) -> None:
@@ -159,7 +159,7 @@ async def run(protocol: Protocol, stdin: BinaryIO, stdout: BinaryIO) -> int:
                 loop.call_soon_threadsafe(protocol.receive, frame)
             loop.call_soon_threadsafe(protocol.lsp_exit)
         except RuntimeError:
-            log.debug("a message arrived after the end")
+            log.debug("a message arrived after exit")
 
     # Not a pool thread: the interpreter would wait for it, and so for the client, at exit.
     threading.Thread(target=read, name="reader", daemon=True).start()

@@ -257,9 +257,9 @@ def _trace(
     tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
-        notes.append("Python before 3.11 keeps no columns: operations are shown by line")
+        notes.append("Python before 3.11 stores no column numbers: operations are linked to lines")
     elif not HAS_ANNOTATE:
-        notes.append(f"torch {torch.__version__} keeps no annotations: operations are not linked to expressions")
+        notes.append(f"torch {torch.__version__} stores no annotations: operations are not linked to expressions")
     lines = request.source.splitlines()
     stopped: dict[Failure, Stopped] = {}
     prepared = _prepared(request, loaded, sources, tree, mode, stopped, seen)
@@ -364,7 +364,7 @@ def _prepared(
         except AttributeError:
             target = None
             if find_function(tree, request.name) is None or not request.callers:
-                return Failure("unsupported", f"{request.name} does not exist once the file has run")
+                return Failure("unsupported", f"{request.name} does not exist after the file has run")
         if isinstance(target, Failure):
             return target
         with forbid_effects(), mode, decided_by(Decisions(sources, lines)):
@@ -463,7 +463,7 @@ def _captured(
         if otherwise is None:
             return _capture_failure(error, sources, request, prepared)
         if not otherwise.conditions.drawn:
-            otherwise.notes.append(f"named sizes stand as numbers: with symbols, {sentence(error)}")
+            otherwise.notes.append(f"named sizes are replaced by numbers, because with symbols {sentence(error)}")
         return _captured(otherwise, mode, sources, new_names, request)
 
 
@@ -481,7 +481,9 @@ def _notes_on_inference(captured: Captured, prepared: Prepared) -> list[str]:
     outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out")]
     if captured.inference is None or captured.notes or not any(t.requires_grad for t in outputs):
         return []
-    return ["every differentiable output is a view of an input: PyTorch differentiates such views outside of the graph"]
+    return [
+        "every differentiable output is a view of an input: PyTorch differentiates these views outside of the graph"
+    ]
 
 
 def _capture_failure(error: BaseException, sources: Sources, request: TraceRequest, prepared: Prepared) -> Failure:

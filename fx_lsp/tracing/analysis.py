@@ -254,7 +254,7 @@ class Analysis:
         unknown = next((name for name in self.project.inputs if self.graph and name not in self.targets), None)
         if unknown is None:
             return self.project.trouble
-        return f"{PYPROJECT}: there is no function or module {unknown!r} in {self.file} that can be traced"
+        return f"{PYPROJECT}: {self.file} has no function or module {unknown!r} that can be traced"
 
     def project_changed(self) -> bool:
         """Return True if the project's settings or the recorded calls of the file have changed."""

@@ -174,7 +174,7 @@ class Engine:
             if open_file is not None:
                 open_file.answers.drop(question)
                 self._schedule(open_file, question, key)
-        return Failure("unsupported", f"the stage {stage!r} of {name} could not be kept")
+        return Failure("unsupported", f"the stage {stage!r} of {name} could not be stored")
 
     def known(self, file: str, name: str, work: Work) -> Outcome | None:
         """Return the outcome of `work` with the current text of a target, or None. Never waits."""

@@ -68,8 +68,8 @@ def test_a_shared_and_throttled_card_is_warned_of():
     found = seen(before, looks)
     assert (found.sm_clock, found.temperature) == (1200, 88)
     assert warnings(found) == [
-        "The GPU is shared: there was python (4242) as well.",
-        "The GPU's clocks were held down by heat, to 1200 of 1980 MHz.",
+        "The GPU is shared: other work was running: python (4242).",
+        "The GPU's clocks were limited by heat, to 1200 of 1980 MHz.",
     ]
     assert warnings(seen(Machine(gpu="H200", sm_clock=1980), [])) == []
 

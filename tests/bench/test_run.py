@@ -73,7 +73,7 @@ def test_each_variant_is_a_row_of_each_direction(everything: tuple[Report, list[
 
 def test_kernels_without_a_gpu_are_checked_and_not_timed(everything: tuple[Report, list[Event]]):
     row = next(r for r in everything[0].measured if r.variant == "kernels")
-    assert row.right and not row.timings and row.error == "Triton's interpreter runs it: checked, not timed."
+    assert row.right and not row.timings and row.error == "It runs in Triton's interpreter: checked, not timed."
 
 
 def test_what_does_not_run_says_why(everything: tuple[Report, list[Event]]):
@@ -126,7 +126,7 @@ def test_a_variant_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fx_lsp.bench.runner.turns._MIN_SETUP_SECONDS", 1.0)
     job = replace(JOB, cases=(BenchmarkCase("", generated("time.sleep(1000)")),), variants=("kernels",), seconds=30.0)
     error = report(job).measured[0].error
-    assert error.startswith("It was ended: no answer within ")
+    assert error.startswith("It was stopped: no answer within ")
 
 
 def test_a_clock_that_is_stopped_is_seen_from_outside():
@@ -137,7 +137,7 @@ def test_a_clock_that_is_stopped_is_seen_from_outside():
     )
     (row,) = report(job).measured
     assert row.right is False and not row.timings
-    assert row.verdicts[0].startswith("Its clock was stopped: it says that ")
+    assert row.verdicts[0].startswith("Its clock was manipulated: it reports ")
 
 
 def test_a_file_without_an_original_has_no_report():
@@ -156,7 +156,7 @@ def test_cases_of_a_sweep_are_measured_each():
 def test_without_gradients_there_is_forward_alone():
     found = report(replace(JOB, cases=(BenchmarkCase("", generated(HONEST, grad=False)),)))
     assert [r.what for r in found.measured] == ["forward"]
-    assert "Nothing requires a gradient: there is forward alone." in found.warnings
+    assert "No input requires a gradient: only forward is measured." in found.warnings
 
 
 @pytest.mark.parametrize(

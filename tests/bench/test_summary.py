@@ -38,9 +38,9 @@ def test_a_steady_time_is_trusted():
     ("found", "said"),
     [
         (Timing(0.002, 0.002, 0.002, 0.002, 9), "graph: 2.0 µs is too short to be measured well; use larger inputs."),
-        (Timing(1.0, 0.8, 1.4, 1.0, 9), "graph: too noisy, the middle 80 % of samples spread over 60% of the median."),
+        (Timing(1.0, 0.8, 1.4, 1.0, 9), "graph: too noisy, the middle 80 % of samples span 60% of the median."),
         (Timing(1.0, 1.0, 1.0, 1.25, 9), "graph: a second measurement differs by 25%."),
-        (Timing(0.0, 0.0, 0.0, 0.0, 9), "graph: no time passed, so nothing ran."),
+        (Timing(0.0, 0.0, 0.0, 0.0, 9), "graph: no time passed, so no work ran."),
     ],
 )
 def test_why_a_time_may_mislead(found: Timing, said: str):

@@ -104,7 +104,9 @@ def test_where_memory_is_short_some_measure_before_others_are_set_up(tmp_path: P
     assert log[:2] == ["eager setup", "compile setup"]
     assert log.index("kernels setup") > log.index("compile ends")
     assert all(row.timings for row in found.values())
-    assert warnings == ["The GPU's memory was too small for all variants at once: not all were measured in turn."]
+    assert warnings == [
+        "The GPU's memory was too small for all variants at once: some were not measured in alternation."
+    ]
 
 
 def test_what_is_wrong_is_not_timed(tmp_path: Path):
@@ -152,14 +154,14 @@ def test_one_timed_call_that_looks_wrong_is_a_doubt_and_two_are_none(tmp_path: P
     _, found, _, _ = case(tmp_path, ("kernels",), measure=measure)
     row = found["kernels"]
     assert (row.right, bool(row.timings)) == (right, right)
-    assert ("Of many, one: In a timed call, out is wrong." in row.warnings) == right
+    assert ("One of several findings: In a timed call, out is wrong." in row.warnings) == right
 
 
 def test_when_the_time_is_over_what_is_there_counts(tmp_path: Path):
     bench = RunningJob(JOB, lambda _: None, tmp_path, {}, time.monotonic() - 1, 8)
     entries = [VariantRun(0, "eager"), VariantRun(0, "kernels")]
     run_case(bench, entries, JOB.what, 2)
-    assert [e.error for e in entries] == ["The job's time was over before all was measured."] * 2
+    assert [e.error for e in entries] == ["The job's time limit passed before everything was measured."] * 2
     assert not any(tmp_path.iterdir())  # nothing was started
 
 

@@ -314,13 +314,13 @@ def test_remark_on_narrow_loads() -> None:
 
 total = tl.load(x + at, mask=mask) + tl.load(y + at, mask=mask)
     hint: loads of f32 move 32 bits for each thread, where 128 are possible: n is not
-    known to be divisible by 16. Pass what is, or, where the mask never changes within a
-    vector, say so with tl.max_constancy
+    known to be divisible by 16. Pass multiples of 16, or, if the mask never changes
+    within a vector, declare it with tl.max_constancy
 
 tl.store(out + at, total, mask=mask)
     hint: stores of f32 move 32 bits for each thread, where 128 are possible: n is not
-    known to be divisible by 16. Pass what is, or, where the mask never changes within a
-    vector, say so with tl.max_constancy
+    known to be divisible by 16. Pass multiples of 16, or, if the mask never changes
+    within a vector, declare it with tl.max_constancy
 """)
     assert said(assembled(launch_add(aligned=""), "hip:gfx942")) == snapshot("""\
 
@@ -340,8 +340,8 @@ def test_remark_on_scattered_loads() -> None:
 
 tl.store(out + at, tl.load(x + 2 * at))
     hint: loads of f16 move 16 bits for each thread, where 128 are possible: the elements
-    of a thread are not known to be next to each other. Let the last dimension of the
-    block run along the contiguous one of the tensor, or say so with tl.multiple_of and
+    of a thread are not known to be contiguous. Let the last dimension of the block run
+    along the contiguous one of the tensor, or declare it with tl.multiple_of and
     tl.max_contiguous
 """)
 

@@ -49,7 +49,7 @@ def test_imports_that_fail() -> None:
 def test_what_is_no_kernel() -> None:
     assert failure("def g(x):\n    pass\n") == snapshot(("error", "the file has no kernel named f", ""))
     assert failure("def f(x):\n    pass\n") == snapshot(
-        ("error", "f is no kernel: it is without @triton.jit", "def f(x):")
+        ("error", "f is not a kernel: it lacks @triton.jit", "def f(x):")
     )
 
 

@@ -211,7 +211,7 @@ def test_the_original_is_made_with_what_it_was_traced_with(tmp_path: Path, warm_
             "Spread": ["12, 8, 4"],
         }
     )
-    assert "It is not compared with the original: it is made with a tensor, f32[12]." in files["Started"]
+    assert "It is not compared with the original: it is constructed with a tensor, f32[12]." in files["Started"]
     for name, output in outputs(tmp_path, files).items():
         assert "wrong" not in output, name
         assert ("right" in output) == (name != "Started"), name
@@ -300,4 +300,4 @@ def test_recurrent_layers_are_calls_with_gradients_of_all_weights(tmp_path: Path
         gradients = [f"cudnn_rnn_backward[{place}]" for place in ("3][0", "3][1", "3][2", "3][3", "0")]
         assert all(f"        {gradient},\n" in text for gradient in gradients)
     said = {name: output.splitlines()[0] for name, output in outputs(tmp_path, files).items()}
-    assert set(said.values()) == {"not compared with the original: aten._cudnn_rnn runs on a GPU alone"}
+    assert set(said.values()) == {"not compared with the original: aten._cudnn_rnn only runs on a GPU"}

@@ -151,14 +151,14 @@ async def one(tmp_path: Path) -> AsyncIterator[User]:
 GOOD = "import torch\ndef f(x: torch.Tensor):\n    return torch.relu(x)\n"
 SLOW = "import time, torch\ndef f(x: torch.Tensor):\n    time.sleep(999)\n    return torch.relu(x)\n"
 
-LIMITED = "tracing f took more than 8 s and was stopped while it was at line {line}. See whether this ends; "
-LIMITED += "if it does, give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.seconds`."
-EXIT = 'Raise an ordinary exception instead; at the top level, move it under `if __name__ == "__main__":`.'
-DIED = "Look for `os._exit`, or for native code that ends the process."
-MEMORY = "Give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.memory`."
-CRASHED = "Native code failed there; it does not run on fake tensors, which have no memory behind them."
-APART = "Keep it out of the traced function, or pass what it needs as an argument."
-INSTALL = "Install it there, or choose another interpreter (`fx-lsp.interpreter`)."
+LIMITED = "tracing f took more than 8 s and was stopped while it was at line {line}. Check whether this code ends; "
+LIMITED += "if it does, write smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.seconds`."
+EXIT = 'Raise an exception instead; at the top level, move the call under `if __name__ == "__main__":`.'
+DIED = "Look for `os._exit`, or for native code that exits the process."
+MEMORY = "Write smaller inputs in a `# fx:` comment, or raise the setting `fx-lsp.limits.memory`."
+CRASHED = "Native code failed there; it cannot run on fake tensors, because they have no memory."
+APART = "Move it out of the traced function, or pass the value that it computes as an argument."
+INSTALL = "Install it, or choose another interpreter (`fx-lsp.interpreter`)."
 
 SENTENCES: dict[str, tuple[str, str]] = {
     "syntax error": (
@@ -167,7 +167,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x  # here
         """,
-        "syntax error: '(' was never closed. There are no graphs until the file parses.",
+        "syntax error: '(' was never closed. No graphs are shown until the file parses.",
     ),
     "import error": (
         """
@@ -176,7 +176,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(nothing_like_it(x))
         """,
-        "ImportError: cannot import name 'nothing_like_it' from 'torch' (…) (importing the file).",
+        "ImportError: cannot import name 'nothing_like_it' from 'torch' (…) (while importing the file).",
     ),
     "exception at the top level": (
         """
@@ -185,7 +185,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * N
         """,
-        "ZeroDivisionError: division by zero (importing the file).",
+        "ZeroDivisionError: division by zero (while importing the file).",
     ),
     "missing package": (
         """
@@ -237,7 +237,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
             sys.exit("enough")  # here
             return torch.relu(x)
         """,
-        f"the code ends the process (sys.exit('enough')). {EXIT}",
+        f"the code exits the process (sys.exit('enough')). {EXIT}",
     ),
     "sys.exit at the top level": (
         """
@@ -248,7 +248,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * N
         """,
-        f"the code ends the process (sys.exit(3)) (importing the file). {EXIT}",
+        f"the code exits the process (sys.exit(3)) (while importing the file). {EXIT}",
     ),
     "os._exit": (
         """
@@ -279,7 +279,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
                 held.append(bytes(16 << 20))  # here
             return torch.relu(x)
         """,
-        f"the code needs more memory here than a trace may use. {MEMORY}",
+        f"the code needs more memory here than a trace is allowed to use. {MEMORY}",
     ),
     "allocates at the top level": (
         """
@@ -290,7 +290,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * len(N)
         """,
-        f"the code needs more memory here than a trace may use (importing the file). {MEMORY}",
+        f"the code needs more memory here than a trace is allowed to use (while importing the file). {MEMORY}",
     ),
     "segmentation fault": (
         """
@@ -320,7 +320,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
             os.kill(os.getpid(), signal.SIGKILL)  # here
             return torch.relu(x)
         """,
-        f"the code sends a signal; tracing only runs code without such effects. {APART}",
+        f"the code sends a signal; tracing does not allow such side effects. {APART}",
     ),
     "reads a file that is not there": (
         """
@@ -349,7 +349,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
             open("/fx-lsp-was-here", "w").write("!")  # here
             return torch.relu(x)
         """,
-        f"the code writes the file /fx-lsp-was-here; tracing only runs code without such effects. {APART}",
+        f"the code writes the file /fx-lsp-was-here; tracing does not allow such side effects. {APART}",
     ),
     "uses the network": (
         """
@@ -359,7 +359,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
             urllib.request.urlopen("http://localhost:9/weights")  # here
             return torch.relu(x)
         """,
-        f"the code opens a network connection to localhost:9; tracing only runs code without such effects. {APART}",
+        f"the code opens a network connection to localhost:9; tracing does not allow such side effects. {APART}",
     ),
     "uses the network at the top level": (
         """
@@ -368,8 +368,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * N
         """,
-        "the code opens a network connection to 127.0.0.1:9; tracing only runs code without such effects "
-        f"(importing the file). {APART}",
+        "the code opens a network connection to 127.0.0.1:9; tracing does not allow such side effects "
+        f"(while importing the file). {APART}",
     ),
     "starts a program": (
         """
@@ -379,14 +379,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
             subprocess.run(["touch", "/fx-lsp-was-here"])  # here
             return torch.relu(x)
         """,
-        f"the code starts the program 'touch'; tracing only runs code without such effects. {APART}",
+        f"the code starts the program 'touch'; tracing does not allow such side effects. {APART}",
     ),
     "null byte": (
         """
         import torch
         def f(x): return torch.relu(x)  # \0 here
         """,
-        "syntax error: source code string cannot contain null bytes. There are no graphs until the file parses.",
+        "syntax error: source code string cannot contain null bytes. No graphs are shown until the file parses.",
     ),
 }
 
@@ -487,7 +487,7 @@ async def test_a_killed_tracer_is_a_failure_at_the_function(user: User):
     assert problem.range.start == types.Position(1, 4)
     assert problem.message == (
         "the process that traced f was killed (SIGKILL), most likely because memory ran out. The limit is 1024 MiB; "
-        "give smaller inputs in a `# fx:` comment, or restart the server's tracers to try again."
+        "write smaller inputs in a `# fx:` comment, or restart the server's tracers to try again."
     )
     user.close(uri)
     await user.traces()
@@ -703,7 +703,7 @@ async def test_a_full_disk_keeps_no_traces_and_stops_nothing(user: User):
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
         await user.traces()
         await user.until(lambda: user.statuses[-1].health == "warning", PATIENCE)
-        assert user.statuses[-1].message.startswith("traces are not kept on disk in this session: ")
+        assert user.statuses[-1].message.startswith("traces are not stored on disk in this session: ")
         await user.traces()
     finally:
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, limits)
@@ -718,7 +718,7 @@ async def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path):
     async with started(tmp_path, options=options) as user:
         await user.traces()
         await user.until(lambda: user.statuses[-1].quiescent and user.statuses[-1].health == "warning", PATIENCE)
-        assert user.statuses[-1].message.startswith("traces are not kept on disk in this session: ")
+        assert user.statuses[-1].message.startswith("traces are not stored on disk in this session: ")
         await user.command("fxLsp.clearCache")
         await user.traces()
 

@@ -133,7 +133,7 @@ def test_syntax_error_keeps_the_last_graphs(small: Run) -> None:
     assert broken[str(small.line("def gate"))].startswith("stale · 7 ops forward")
     assert broken[str(small.line("class Block"))].startswith("stale · ")
     title, *lines = small["broken"]["graph"].splitlines()
-    assert title.endswith("forward graph · 7 ops · stale: of the last version that could be read")
+    assert title.endswith("forward graph · 7 ops · stale: from the last version that parsed")
     assert lines[0].startswith("# torch ")
     assert any("last version that parsed" in p["message"] for p in small["broken"]["problems"])
 

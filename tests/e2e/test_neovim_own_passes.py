@@ -54,7 +54,7 @@ CASES = [
         "patterns.py",
         "fuse_bias_before_relu",
         "biased",
-        ("# match 1", "# near misses", "the filter feeds_relu refuses the match"),
+        ("# match 1", "# near misses", "the filter feeds_relu rejects the match"),
     ),
     Case("patterns.py", "relu_of_sum", "biased", ("# match 1", "hidden = aten.relu.default(add)"), marks="match 1"),
     Case(

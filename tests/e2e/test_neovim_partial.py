@@ -54,15 +54,15 @@ def test_what_ran_of_a_function_that_fails(found: Run) -> None:
     assert found.lens("def fails") == "not traced: line 9 | show partial graph"
     assert "y: f32[4, 8] = x.sin()" in found["hints"][str(found.line("y = x.sin()"))]
     assert "partial: up to line 9, where it fails" in found["hover_ran"]
-    assert "not reached: line 9 fails" in found["hover_behind"]
+    assert "not run: line 9 fails" in found["hover_behind"]
     assert found["partial"]["name"].endswith("/partial.py/fails.torch.py")
     assert "y: f32[4, 8] = x.sin()" in found["partial"]["text"]
     assert "matmul = y.matmul(y)  # fails here" in found["partial"]["text"]
 
 
 def test_code_that_is_not_reached_is_faded_and_says_why(found: Run) -> None:
-    assert found["faded"] == [{"line": found.line("x = x.tanh()"), "message": "not reached: self.relu is True"}]
-    assert "not reached: self.relu is True" in found["hover_unreached"]
+    assert found["faded"] == [{"line": found.line("x = x.tanh()"), "message": "branch not taken: self.relu is True"}]
+    assert "branch not taken: self.relu is True" in found["hover_unreached"]
 
 
 def test_a_variant_has_hints_and_graphs(found: Run) -> None:

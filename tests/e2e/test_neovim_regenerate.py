@@ -27,7 +27,7 @@ def test_what_was_edited_is_there_after_the_function_has_changed(tmp_path: Path)
     shown = run_neovim("0.11", ENABLE, "regenerate.lua", file, tmp_path, tmp_path / "cache.db")
     assert shown["current"]
     assert shown["before"] == "kernels of m.py::soft · up to date"
-    assert shown["changed"] == "kernels of m.py::soft · the function has changed since: bring up to date"
+    assert shown["changed"] == "kernels of m.py::soft · the function has changed since then: update"
     assert "cols = tl.max_contiguous(tl.arange(0, BLOCK), BLOCK)" in shown["merged"]
     assert "<<<<<<<" not in shown["merged"]
     assert shown["after"] == shown["before"]

@@ -216,7 +216,7 @@ def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: 
         found = code.play("untrusted.mjs", folder, folder / "planted.py", FX_RAN=str(ran))
     assert "this workspace is not trusted" in found["told"]
     assert [row.partition("Nothing")[0] for row in found["tree"]][:2] == ["planted", "other"]
-    assert any("comment is not understood" in problem for problem in found["problems"])
+    assert any("cannot parse the `# fx:` comment" in problem for problem in found["problems"])
     assert (found["lenses"], found["ran"]) == (0, False)
     assert any("ops forward" in lens for lens in found["trusted"]) and ran.exists()
 

@@ -94,7 +94,7 @@ def test_a_lens_measures_on_this_machine_and_shows_how_far_it_is(measured: dict[
 
 def test_a_benchmark_is_cancelled(measured: dict[str, Any]) -> None:
     assert measured["cancelled"]["runs"] == "0"
-    assert "Nothing was measured of this function yet" in measured["cancelled"]["text"]
+    assert "This function has not been measured yet" in measured["cancelled"]["text"]
 
 
 def test_options_are_asked_for_one_by_one(measured: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def test_a_sweep_is_a_table_bars_and_lines(measured: dict[str, Any]) -> None:
 
 
 def test_what_was_measured_of_another_source_is_stale(measured: dict[str, Any]) -> None:
-    assert measured["stale"] == "The source has changed since this was measured. Measure again…"
+    assert measured["stale"] == "The source has changed since this measurement. Measure again…"
     assert measured["opened"] == measured["tabs"], "the lens shows the view, not a page of text"
 
 
@@ -140,7 +140,7 @@ def test_its_pictures(shown: dict[str, Any]) -> None:
 
 
 def test_history_marks_what_became_slower(shown: dict[str, Any]) -> None:
-    assert shown["slower"] == "Slower than in the run before, by more than the noise: kernels, forward: 1.50×."
+    assert shown["slower"] == "Slower than in the previous run, by more than the noise: kernels, forward: 1.50×."
     assert "▲ 1.50×" in shown["marked"]
 
 
@@ -154,7 +154,7 @@ def test_hosts_have_tabs_and_a_table_across_them(shown: dict[str, Any]) -> None:
 def test_the_file_of_hosts_is_there_once_it_is_saved(shown: dict[str, Any]) -> None:
     assert not shown["created"]
     assert [row.replace("\n", " ") for row in shown["asked"]][1].startswith("box")
-    assert "never used: you are asked first" in shown["asked"][1]
+    assert "never used: needs your confirmation" in shown["asked"][1]
 
 
 def test_a_host_is_picked_for_all_benchmarks(shown: dict[str, Any]) -> None:

@@ -67,10 +67,10 @@ forward · x: bf16[8192, 4096] · 128 MiB
   liger: out is wrong: off by 2.0e-01.
 """)
     assert legend(REPORT) == snapshot("""\
-Milliseconds of one call: the median, ± half of the spread of the middle 80 %.
-  graph   in a replayed CUDA graph, so without launches
-  wall    by the host's clock, with the launch, until the device is idle
-  ×       how many times as fast as eager, by the first of these that both have
+Milliseconds per call: median ± half of the spread of the middle 80 %.
+  graph   in a replayed CUDA graph, without launch overhead
+  wall    host wall-clock time from launch until the device is idle
+  ×       speedup over eager, by the first of these clocks that both have
 """)
 
 

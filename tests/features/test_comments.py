@@ -44,7 +44,7 @@ def test_what_does_not_parse():
                    ^
         def f(x, y):
             return x @ y
-    """) == snapshot("the `# fx:` comment is not understood: not `name=value, …`: '[' was never closed.")
+    """) == snapshot("cannot parse the `# fx:` comment: not `name=value, …`: '[' was never closed.")
 
 
 def test_the_place_on_one_of_several_lines():
@@ -55,7 +55,7 @@ def test_the_place_on_one_of_several_lines():
         @decorate
         def f(x, é):
             return x @ é
-    """).startswith("the `# fx:` comment is not understood: unknown dtype `f23`; one of f64, ")
+    """).startswith("cannot parse the `# fx:` comment: unknown dtype `f23`; one of f64, ")
 
 
 def test_a_parameter_that_is_not_there():
@@ -63,7 +63,7 @@ def test_a_parameter_that_is_not_there():
         def f(x, *, y=None):  # fx: x=f32[8], z=3
                                               ^
             return x @ y
-    """) == snapshot("`z` is no parameter of f; its parameters are x, y.")
+    """) == snapshot("f has no parameter `z`; its parameters are x, y.")
 
 
 def test_a_function_is_not_constructed():
@@ -72,7 +72,7 @@ def test_a_function_is_not_constructed():
               ^^^^
         def f(x):
             return x.sin()
-    """) == snapshot("`init(…)` is for modules and methods; f is a function.")
+    """) == snapshot("`init(…)` only applies to modules and methods; f is a function.")
 
 
 def test_a_function_has_no_mode():
@@ -81,7 +81,7 @@ def test_a_function_has_no_mode():
               ^^^^^^
         def f(x):
             return x.sin()
-    """) == snapshot("`eval()` is for modules and methods; f is a function.")
+    """) == snapshot("`eval()` only applies to modules and methods; f is a function.")
 
 
 def test_a_mode_has_parentheses_and_comes_before_the_inputs():
@@ -112,7 +112,7 @@ def test_a_constructor_argument_that_is_not_there():
 
             def forward(self, x):
                 return x
-    """) == snapshot("`width` is no parameter of Block's constructor; its parameters are dim.")
+    """) == snapshot("Block's constructor has no parameter `width`; its parameters are dim.")
 
 
 def test_an_input_that_is_given_twice():
@@ -134,7 +134,9 @@ def test_a_comment_at_nothing():
 
         def f(x):
             return x.sin()
-    """) == snapshot("This comment belongs to no definition: it goes right above one, or first in its body.")
+    """) == snapshot(
+        "This comment is not attached to a function or class: write it directly above one, or first in its body."
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,16 +170,16 @@ def test_tracing_does_not_say_it_again():
     text = "# fx: z=f32[8]\ndef f(x):\n    return x.sin()\n"
     (target,) = discover(FILE, text).targets
     own = comment_problems(FILE, text, [target])
-    met = Failure("comment", "`z` is no parameter of f", Span(FILE, 1, 0, 1, 14), severity="error")
+    met = Failure("comment", "f has no parameter `z`", Span(FILE, 1, 0, 1, 14), severity="error")
     assert without_doubles(own, problems(FILE, [(target, met)], None)) == own
-    elsewhere = replace(met, message="what pyproject.toml says is not understood", span=None)
+    elsewhere = replace(met, message="cannot parse the inputs in pyproject.toml", span=None)
     assert len(without_doubles(own, problems(FILE, [(target, elsewhere)], None))) == 2
 
 
 def test_what_the_project_says_wrongly_stands_at_the_name():
     text = "import torch\n\ndef f(x):\n    return torch.sin(x)\n"
     (target,) = discover(FILE, text).targets
-    met = Failure("comment", "what pyproject.toml says is not understood: no dtype", None, severity="error")
+    met = Failure("comment", "cannot parse the inputs in pyproject.toml: no dtype", None, severity="error")
     (problem,) = problems(FILE, [(target, met)], None)
     assert problem.span == target.name_span
-    assert problem.message == "what pyproject.toml says is not understood: no dtype."
+    assert problem.message == "cannot parse the inputs in pyproject.toml: no dtype."

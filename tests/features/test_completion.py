@@ -81,7 +81,7 @@ def test_what_fits(comment: str, expected: list[str]):
 def test_what_is_offered_says_what_it_is():
     assert offers("# fx: x=|")[0] == snapshot(
         Completion(
-            label="f32[4, 64]", kind="value", text="f32[4, 64]", col=8, detail="as traced now, from the call at line 40"
+            label="f32[4, 64]", kind="value", text="f32[4, 64]", col=8, detail="as traced now: from the call at line 40"
         )
     )
     assert [offer.detail for offer in offers("# fx: |")] == snapshot(

@@ -8,6 +8,7 @@ from samples import FORWARD, RELU, SOURCE, TRACE, F, span
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import render_stage
+from fx_lsp.features.guesses import LEGEND
 from fx_lsp.features.hints import HintStyle, TracedTarget, hints
 from fx_lsp.features.hover import hover_expression, hover_name
 from fx_lsp.features.picture import picture
@@ -35,7 +36,7 @@ def labels(trace: Trace, sizes: SizeStyle) -> list[tuple[str, str]]:
     [("names", ": ~f32[n, 2*m]"), ("numbers", ": ~f32[8, 4]"), ("both", ": ~f32[n=8, 2*m=4]")],
 )
 def test_hints(style: SizeStyle, label: str):
-    assert labels(NAMED, style)[0] == (label, "" if style == "numbers" else "f32[8, 4]")
+    assert labels(NAMED, style)[0] == (label, LEGEND if style == "numbers" else f"f32[8, 4] · {LEGEND}")
 
 
 def test_hovers_have_the_numbers_too():

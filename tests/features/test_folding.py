@@ -72,8 +72,8 @@ def inference(x: f32[4, 8], w: f32[4, 8]):
     # loop.py:5
     h_1: f32[4, 8] = aten.tanh.default(addmm)
 
-    # … the 3 ops from select_1 on 17 times more (51 ops), and a last time:
-    #   handed on: h_1, h_2, … h_17
+    # … the 3 ops from select_1 on 17 more times (51 ops), then once more:
+    #   passed on: h_1, h_2, … h_17
     #   stepping: 2, 3, … 18 in select.default
 
     # loop.py:4
@@ -107,8 +107,8 @@ def inference(x: f32[4, 8], w: f32[4, 8]):
     # loop.py:5
     h_1: f32[4, 8] = aten.tanh.default(addmm)
 
-    # … the 3 ops from select_1 on 16 times more (48 ops), and a last time:
-    #   handed on: h_1, h_2, … h_16
+    # … the 3 ops from select_1 on 16 more times (48 ops), then once more:
+    #   passed on: h_1, h_2, … h_16
     #   stepping: 2, 3, … 17 in select.default
 
     # loop.py:4
@@ -139,7 +139,7 @@ def test_layers_that_differ_in_their_parameters():
 def inference(
     layers_0_weight: f32[4, 8],
     layers_0_bias: f32[4, 8],
-    # … the 2 inputs from layers_0_weight on 14 times more (28 inputs), and a last time:
+    # … the 2 inputs from layers_0_weight on 14 more times (28 inputs), then once more:
     #   stepping: layers_1, layers_2, … layers_14
     layers_15_weight: f32[4, 8],
     layers_15_bias: f32[4, 8],
@@ -152,8 +152,8 @@ def inference(
     relu: f32[4, 8] = aten.relu.default(addmm)
     add: f32[4, 8] = aten.add.default(x, relu)
 
-    # … the 3 ops from addmm on 14 times more (42 ops), and a last time:
-    #   handed on: add, add_1, … add_13
+    # … the 3 ops from addmm on 14 more times (42 ops), then once more:
+    #   passed on: add, add_1, … add_13
     #   stepping: layers_1, layers_2, … layers_14
 
     # loop.py:7

@@ -89,8 +89,8 @@ def forward(x: f32[4, 40, 8], w: f32[8, 8], u: f32[8, 8]):
     add: f32[4, 8] = aten.add.Tensor(mm, mm_1)
     h_1: f32[4, 8] = aten.tanh.default(add)  # saved for backward, 128 B
 
-    # … the 5 ops from select on 38 times more (190 ops), and a last time:
-    #   handed on: h_1, h_2, … h_38
+    # … the 5 ops from select on 38 more times (190 ops), then once more:
+    #   passed on: h_1, h_2, … h_38
     #   stepping: 1, 2, … 38 in select.int
 
     select_39: f32[4, 8](320, 1) = aten.select.int(x, 1, 39)
@@ -106,7 +106,7 @@ def forward(x: f32[4, 40, 8], w: f32[8, 8], u: f32[8, 8]):
     t_3: f32[8, 8](1, 8) = aten.t.default(w)  # saved for backward, 256 B
     t_6: f32[8, 4](1, 320) = aten.t.default(select_38)  # saved for backward, 128 B
 
-    # … the same op 36 times more, and a last time:
+    # … the same op 36 more times, then once more:
     #   stepping: select_37, select_36, … select_2
 
     t_154: f32[8, 4](1, 320) = aten.t.default(select_1)  # saved for backward, 128 B
@@ -117,7 +117,7 @@ def forward(x: f32[4, 40, 8], w: f32[8, 8], u: f32[8, 8]):
     assert show(traced, "backward") == snapshot("""\
 def backward(
     h_1: f32[4, 8],
-    # … the same input 37 times more, and a last time:
+    # … the same input 37 more times, then once more:
     #   stepping: h_2, h_3, … h_38
     h_39: f32[4, 8],
     detach_40: f32[4, 8],
@@ -125,7 +125,7 @@ def backward(
     t_2: f32[8, 4](1, 320),
     t_3: f32[8, 8](1, 8),
     t_6: f32[8, 4](1, 320),
-    # … the same input 36 times more, and a last time:
+    # … the same input 36 more times, then once more:
     #   stepping: t_10, t_14, … t_150
     t_154: f32[8, 4](1, 320),
     t_156: f32[8, 4](1, 8),
@@ -154,8 +154,8 @@ def backward(
     select_backward_1: f32[4, 40, 8] = aten.select_backward.default(mm_87, [4, 40, 8], 1, 38)
     add_42: f32[4, 40, 8] = aten.add.Tensor(select_backward, select_backward_1)
 
-    # … the 12 ops from detach_38 on 36 times more (432 ops), and a last time:
-    #   handed on: mm_85, mm_89, … mm_225 · add_40, add_43, … add_145 · add_41, add_44, … add_146 · add_42, add_45, … add_147
+    # … the 12 ops from detach_38 on 36 more times (432 ops), then once more:
+    #   passed on: mm_85, mm_89, … mm_225 · add_40, add_43, … add_145 · add_41, add_44, … add_146 · add_42, add_45, … add_147
     #   stepping: h_38, h_37, … h_3 · h_37, h_36, … h_2 · t_10, t_14, … t_150 · 37, 36, … 2 in select_backward.default
 
     detach_1: f32[4, 8] = aten.detach.default(h_2)
@@ -205,8 +205,8 @@ def inference(x: f32[32, 8, 16]):
     rsub: f32[8, 16] = aten.rsub.Scalar(s, 1)
     v_2: f32[8, 16] = aten.mul.Tensor(v_1, rsub)
 
-    # … the 7 ops from mul on 29 times more (203 ops), and a last time:
-    #   handed on: v_2, v_4, … v_58
+    # … the 7 ops from mul on 29 more times (203 ops), then once more:
+    #   passed on: v_2, v_4, … v_58
     #   stepping: 1, 2, … 29 in select.int
 
     # user.py:8  v = beta * v + x[step]
@@ -263,8 +263,8 @@ def forward(
     add_1: f32[4, 16] = aten.add.Tensor(mm_1, h_1)
     h_2: f32[4, 16] = aten.tanh.default(add_1)
 
-    # … the 5 ops from detach on 9 times more (45 ops), and a last time:
-    #   handed on: h_2, h_3, … h_10
+    # … the 5 ops from detach on 9 more times (45 ops), then once more:
+    #   passed on: h_2, h_3, … h_10
     #   stepping: 2, 3, … 10 in select.int
 
     detach_10: f32[4, 16] = aten.detach.default(h_11)
@@ -278,8 +278,8 @@ def forward(
     # user.py:11  x = torch.stack(out, dim=1)
     x_1: f32[4, 12, 16] = aten.stack.default([h_1, h_2, h_3, h_4, h_5, h_6, h_7, h_8, h_9, h_10, h_11, h_12], 1)
 
-    # … the 62 ops from select on 4 times more (248 ops), and a last time:
-    #   handed on: x_1, x_2, … x_4
+    # … the 62 ops from select on 4 more times (248 ops), then once more:
+    #   passed on: x_1, x_2, … x_4
     #   stepping: ws_1, ws_2, … ws_4
 
     # user.py:6  h = torch.zeros_like(x[:, 0])
@@ -297,8 +297,8 @@ def forward(
     add_61: f32[4, 16] = aten.add.Tensor(mm_61, h_66)
     h_67: f32[4, 16] = aten.tanh.default(add_61)
 
-    # … the 5 ops from detach_60 on 9 times more (45 ops), and a last time:
-    #   handed on: h_67, h_68, … h_75
+    # … the 5 ops from detach_60 on 9 more times (45 ops), then once more:
+    #   passed on: h_67, h_68, … h_75
     #   stepping: 2, 3, … 10 in select.int
 
     detach_70: f32[4, 16] = aten.detach.default(h_76)
@@ -339,7 +339,7 @@ def forward(
     detach_83: f32[4, 16] = aten.detach.default(detach_60)  # saved for backward, 256 B
     t_22: f32[16, 4](1, 192) = aten.t.default(select_65)  # saved for backward, 256 B
 
-    # … the 25 ops from detach_72 on 4 times more (100 ops), and a last time:
+    # … the 25 ops from detach_72 on 4 more times (100 ops), then once more:
     #   stepping: detach_59, detach_47, … detach_23 · select_64, select_51, … select_25 · ws_4, ws_3, … ws_1 · detach_58, detach_46, … detach_22 · and 21 more
 
     detach_132: f32[4, 16] = aten.detach.default(detach_11)  # saved for backward, 256 B
@@ -396,8 +396,8 @@ def forward(x: f32[4, 16, 8], w: f32[8, 8]):
     h_4: f32[4, 8] = aten.tanh.default(h_3)
     detach_1: f32[4, 8] = aten.detach.default(h_4)
 
-    # … the 5 ops from select_2 on 12 times more (60 ops), and a last time:
-    #   handed on: h_4, h_6, … h_26
+    # … the 5 ops from select_2 on 12 more times (60 ops), then once more:
+    #   passed on: h_4, h_6, … h_26
     #   stepping: 2, 3, … 13 in select.int
 
     # user.py:7  h = x[:, t] @ w + h
@@ -425,7 +425,7 @@ def forward(x: f32[4, 16, 8], w: f32[8, 8]):
     # user.py:9  h = torch.tanh(h)
     detach_16: f32[4, 8] = aten.detach.default(detach_13)  # saved for backward, 128 B
 
-    # … the 2 ops from t_2 on 12 times more (24 ops), and a last time:
+    # … the 2 ops from t_2 on 12 more times (24 ops), then once more:
     #   stepping: select_14, select_13, … select_3 · detach_12, detach_11, … detach_1
 
     # user.py:7  h = x[:, t] @ w + h

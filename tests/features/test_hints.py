@@ -34,7 +34,7 @@ def test_assignments_and_returns():
             "def f(x, w, n=4):",
             "    y«: ~f32[8, 4]» = x @ w",
             "    for _ in range(n):",
-            "        y«: ~f32[8, 4] (varies)» = y.relu() + 1« keeps ~128 B for backward»",
+            "        y«: ~f32[8, 4] (varies)» = y.relu() + 1« saves ~128 B for backward»",
             "    return y.sum(dim=-1)« -> ~f32[8]»",
         ]
     )
@@ -43,7 +43,12 @@ def test_assignments_and_returns():
 def test_the_tooltip_names_the_op():
     found = hints(SOURCE, [TracedTarget(F, TRACE, FORWARD)], 1, 100)
     assert [h.tooltip for h in found] == snapshot(
-        ["from aten.mm.default", "from aten.relu.default", "relu: f32[8, 4]", ""]
+        [
+            "from aten.mm.default · `~`: a guessed size; nothing in the code fixes it",
+            "from aten.relu.default · `~`: a guessed size; nothing in the code fixes it",
+            "relu: f32[8, 4] · `~`: a guessed size; nothing in the code fixes it",
+            "`~`: a guessed size; nothing in the code fixes it",
+        ]
     )
 
 
@@ -201,10 +206,10 @@ def test_strides_are_shown_where_they_are_asked_for():
 def test_what_a_line_keeps_for_backward_and_who_reads_it():
     traced = TracedTarget(F, TRACE, FORWARD, BACKWARD)
     assert annotated(SOURCE, traced).splitlines()[6] == snapshot(
-        "        y«: ~f32[8, 4] (varies)» = y.relu() + 1« keeps ~128 B for backward of relu»"
+        "        y«: ~f32[8, 4] (varies)» = y.relu() + 1« saves ~128 B for backward of relu»"
     )
     unread = annotated(SOURCE, TracedTarget(F, TRACE, FORWARD)).splitlines()[6]
-    assert unread.endswith("keeps ~128 B for backward»")
+    assert unread.endswith("saves ~128 B for backward»")
 
 
 def test_backward_that_only_looks_at_what_is_kept_is_followed_to_who_reads():
@@ -217,6 +222,6 @@ def test_backward_that_only_looks_at_what_is_kept_is_followed_to_who_reads():
 def test_little_that_is_kept_is_not_told():
     much = Saved("mm", "f32[99, 99]", 39_204, span("x @ w"), "activation")
     found = annotated(SOURCE, TracedTarget(F, replace(TRACE, saved=(*TRACE.saved, much)), FORWARD)).splitlines()
-    assert [line for line in found if "keeps" in line] == snapshot(
-        ["    y«: ~f32[8, 4]» = x @ w« keeps ~38.3 KiB for backward»"]
+    assert [line for line in found if "saves" in line] == snapshot(
+        ["    y«: ~f32[8, 4]» = x @ w« saves ~38.3 KiB for backward»"]
     )

@@ -27,9 +27,11 @@ def test_the_name_of_a_function():
 def f(x: ~f32[8, 128], w: f32[128, 4], n=4) -> ~f32[8]
 ```
 
-- `x: ~f32[8, 128]` · found by search
+- `x: ~f32[8, 128]` · guessed
 - `w: f32[128, 4]` · from the call at line 12
 - `n=4` · default
+
+*`~`: a guessed size; nothing in the code fixes it*
 
 3 ops forward · 2 ops backward · saves ~128 B for backward (and reads ~4 KiB of inputs)
 
@@ -105,7 +107,9 @@ Write the shapes down in a comment.
 
 Tried with
 
-- `x: ~f32[8, 128]` · found by search\
+- `x: ~f32[8, 128]` · guessed
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """)
     line, col = FAILURE.span.line, FAILURE.span.col
     hover = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2)
@@ -117,7 +121,9 @@ Tried with
 
 Tried with
 
-- `x: ~f32[8, 128]` · found by search\
+- `x: ~f32[8, 128]` · guessed
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """)
     assert hover_expression(SOURCE, BROKEN, FAILURE, (), line - 1, 0) is None
 
@@ -133,6 +139,8 @@ def test_an_expression_shows_its_value_and_its_ops():
 ```python
 ~f32[8, 4]
 ```
+
+*`~`: a guessed size; nothing in the code fixes it*
 
 forward ~8.19 KFLOP, 6.1 KiB read and written
 
@@ -162,6 +170,8 @@ def test_a_remark_stands_at_its_expression_and_at_the_name():
 ~f32[8, 4]
 ```
 
+*`~`: a guessed size; nothing in the code fixes it*
+
 *B becomes 8 here*\
 """)
 
@@ -190,7 +200,9 @@ def test_the_innermost_expression_that_is_known():
             snapshot("""\
 ```python
 x: ~f32[8, 128]
-```\
+```
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """),
         ),
         (
@@ -198,7 +210,9 @@ x: ~f32[8, 128]
             snapshot("""\
 ```python
 y: ~f32[8, 4]
-```\
+```
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """),
         ),
         (
@@ -208,7 +222,9 @@ y: ~f32[8, 4]
 y: ~f32[8, 4]
 ```
 
-varies: later iterations of the loop hold another spec\
+varies: later iterations of the loop have another spec
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """),
         ),
         (
@@ -216,7 +232,9 @@ varies: later iterations of the loop hold another spec\
             snapshot("""\
 ```python
 y: ~f32[8, 4]
-```\
+```
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """),
         ),
         (
@@ -226,7 +244,9 @@ y: ~f32[8, 4]
 y: ~f32[8, 4]
 ```
 
-varies: later iterations of the loop hold another spec\
+varies: later iterations of the loop have another spec
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """),
         ),
         (
@@ -303,4 +323,4 @@ def test_what_is_kept_is_said_with_who_reads_it():
               ^
 """)
     assert hover is not None
-    assert "keeps `relu`, ~128 B, for `where` of backward" in hover.markdown
+    assert "saves `relu`, ~128 B, for `where` in backward" in hover.markdown

@@ -16,8 +16,8 @@ from fx_lsp.model import InputSource, InputSpec
         ("default", "", "default"),
         ("call site", "line 40", "from the call at line 40"),
         ("call site", "tests/test_block.py:12", "from the call at tests/test_block.py:12"),
-        ("search", "", "found by search"),
-        ("search", "rank from an error", "found by search, rank from an error"),
+        ("search", "", "guessed"),
+        ("search", "rank from an error", "guessed, rank from an error"),
     ],
 )
 def test_where_an_input_came_from(source: InputSource, detail: str, words: str):
@@ -33,6 +33,6 @@ def test_inputs_of_one_source_share_a_line():
     ]
     assert inputs_text(inputs) == snapshot("""\
 - `x: f32[8, 128]`, `n=4` · from the call at line 40
-- `cache[0…31]: f32[8, 64]` · found by search
+- `cache[0…31]: f32[8, 64]` · guessed
 - `n0=True`, `n1=True`, `n2=True`, `n3=True`, `n4=True`, `n5=True`, `n6=True`, `n7=True` and 1 more · default\
 """)

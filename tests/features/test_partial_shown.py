@@ -34,7 +34,7 @@ RAN = Stage(
 PARTIAL = Trace(
     f"{FILE}::g",
     FAILURE.inputs,
-    (StageInfo("torch", 1, 3, "as written, as far as it ran"),),
+    (StageInfo("torch", 1, 3, "as written, up to the failure"),),
     (),
     (ObservedValue(span("y = x.sin()", SOURCE), "y", "f32[8, 128]"), ObservedValue(SIN, "", "f32[8, 128]")),
     (),
@@ -60,7 +60,13 @@ def test_the_lens_that_says_where_leads_to_the_graph_as_well():
 def test_hints_stand_before_the_line_that_fails_and_say_so():
     found = hints(SOURCE, [TracedTarget(G, BROKEN, RAN)], 1, 100)
     assert [(hint.line, hint.label, hint.tooltip) for hint in found] == snapshot(
-        [(5, ": ~f32[8, 128]", "from sin · partial: up to line 6, where it fails")]
+        [
+            (
+                5,
+                ": ~f32[8, 128]",
+                "from sin · partial: up to line 6, where it fails · `~`: a guessed size; nothing in the code fixes it",
+            )
+        ]
     )
 
 
@@ -69,6 +75,8 @@ def test_a_hover_has_the_value_and_the_operation_that_ran():
 ```python
 ~f32[8, 128]
 ```
+
+*`~`: a guessed size; nothing in the code fixes it*
 
 torch · 1 op
 
@@ -88,12 +96,14 @@ Write the shapes down in a comment.
 
 Tried with
 
-- `x: ~f32[8, 128]` · found by search\
+- `x: ~f32[8, 128]` · guessed
+
+*`~`: a guessed size; nothing in the code fixes it*\
 """)
 
 
 def test_a_hover_behind_it_says_what_failed():
-    assert hovered("z.cos()") == snapshot("*not reached: line 6 fails*")
+    assert hovered("z.cos()") == snapshot("*not run: line 6 fails*")
 
 
 def test_the_name_has_the_failure_and_what_ran():
@@ -105,7 +115,9 @@ Write the shapes down in a comment.
 
 Tried with
 
-- `x: ~f32[8, 128]` · found by search
+- `x: ~f32[8, 128]` · guessed
+
+*`~`: a guessed size; nothing in the code fixes it*
 
 **Partial**: 1 op ran, up to line 6, where it fails · [show partial graph](command:g/torch)
 
@@ -128,7 +140,7 @@ def test_the_document_says_how_far_it_goes():
 
     assert render_stage(known, RAN, source_line).text == snapshot("""\
 # model.py::g · torch graph · 1 op
-# torch 2.13.0 · as written, as far as it ran
+# torch 2.13.0 · as written, up to the failure
 #   x: ~f32[8, 128]   (search)
 # note: partial: up to line 6, where it fails: matmul of f32[8, 128] and f32[8, 128]: 128 and 8 differ
 

@@ -29,7 +29,7 @@ PIPELINE = replace(
 def test_passes_that_changed_nothing_are_hidden():
     assert render_passes(PIPELINE).text == snapshot("""\
 # model.py::f · passes
-# torch 2.13.0 · what the compiler makes of it, stage by stage
+# torch 2.13.0 · compiler passes, stage by stage
 #   x: ~f32[8, 128]   (search)
 #   w: f32[128, 4]   (call site, line 12)
 #   n = 4   (default)
@@ -93,7 +93,7 @@ def test_what_a_pass_of_ones_own_did():
     page = render_run(run, {"forward": FORWARD, "fuse": after})
     assert page.text == snapshot("""\
 # model.py::f · passes
-# torch 2.13.0 · what the compiler makes of it, stage by stage
+# torch 2.13.0 · compiler passes, stage by stage
 #   x: ~f32[8, 128]   (search)
 #   w: f32[128, 4]   (call site, line 12)
 #   n = 4   (default)

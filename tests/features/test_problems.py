@@ -96,7 +96,7 @@ def test_a_syntax_error_is_information_only():
         (
             Span(file="/project/model.py", line=4, col=2, end_line=4, end_col=3),
             "information",
-            "invalid syntax. There are no graphs until the file parses.",
+            "invalid syntax. No graphs are shown until the file parses.",
         )
     )
     (problem,) = (p for p in problems(FILE, [(F, Failure("unsupported", "no"))], syntax) if p.code == "syntax")

@@ -80,7 +80,7 @@ def test_an_unknown_code_is_told_where_it_stands() -> None:
     (problem,) = unknown_codes(FILE, text)
     assert (problem.severity, problem.code) == ("warning", "comment")
     assert text.splitlines()[1][problem.span.col : problem.span.end_col] == "cast"
-    assert problem.message.startswith("`cast` is no code of a problem; those of mistakes that run are all-pairs, ")
+    assert problem.message.startswith("`cast` is not the code of a problem; the codes of findings are all-pairs, ")
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,9 @@ KNOWN = replace(TRACE, target=f"{FILE}::outer", unreached=(TARGETS, DIM, FLAG), 
 def test_it_is_faded_with_the_reason():
     assert [(p.span.line, p.severity, p.message, p.code, p.faded) for p in faded(SOURCE, [(OUTER, KNOWN)])] == snapshot(
         [
-            (6, "hint", "not reached: targets is None", "unreached", True),
-            (10, "hint", "not reached: flag is False", "unreached", True),
-            (14, "hint", "not reached: `x.dim() == 3` is false", "unreached", True),
+            (6, "hint", "branch not taken: targets is None", "unreached", True),
+            (10, "hint", "branch not taken: flag is False", "unreached", True),
+            (14, "hint", "branch not taken: `x.dim() == 3` is false", "unreached", True),
         ]
     )
 
@@ -58,7 +58,7 @@ def test_of_a_definition_inside_its_own_trace_speaks():
 def test_a_hover_says_why():
     hover = hover_expression(SOURCE, OUTER, KNOWN, (), TARGETS.span.line, TARGETS.span.col + 8)
     assert hover is not None
-    assert (hover.markdown, hover.span) == ("*not reached: targets is None*", TARGETS.span)
+    assert (hover.markdown, hover.span) == ("*branch not taken: targets is None*", TARGETS.span)
 
 
 def test_nothing_is_faded_where_nothing_is_known():

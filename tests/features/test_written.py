@@ -14,8 +14,8 @@ from fx_lsp.features.written import edits, save_lens, written_lens
     ("standing", "conflicts", "title"),
     [
         ("current", 0, "kernels of m.py::f · up to date"),
-        ("changed", 0, "kernels of m.py::f · the function has changed since: bring up to date"),
-        ("gone", 0, "kernels of m.py::f, which is no longer there"),
+        ("changed", 0, "kernels of m.py::f · the function has changed since then: update"),
+        ("gone", 0, "kernels of m.py::f, which no longer exists"),
         ("unknown", 0, "kernels of m.py::f"),
         ("changed", 1, "kernels of m.py::f · 1 conflict to resolve"),
         ("current", 2, "kernels of m.py::f · 2 conflicts to resolve"),

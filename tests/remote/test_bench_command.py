@@ -85,9 +85,9 @@ def test_a_report_of_this_machine(project: Path):
     assert row.timings["wall"].median > 0
     assert [file.name for file in (project / "pictures").iterdir()] == ["doubled-local-times.svg"]
     past = fx_lsp(project, "bench", "model.py::doubled", "--history")
-    assert " ms by wall" in past.stdout and "another source" not in past.stdout
+    assert " ms by wall" in past.stdout and "an older version" not in past.stdout
     (project / "model.py").write_text(SOURCE.replace("* 2", "* 3"))
-    assert "another source" in fx_lsp(project, "bench", "model.py::doubled", "--history").stdout
+    assert "an older version" in fx_lsp(project, "bench", "model.py::doubled", "--history").stdout
 
 
 def test_a_sweep_with_kernels(project: Path):
@@ -132,9 +132,9 @@ def test_a_target_that_cannot_be_traced(
     [
         (("--host", "nobody"), "there is no host nobody; there are: local; name hosts in "),
         (("--variant", "fast"), "there is no variant fast; there are: eager, "),
-        (("--rival", "fast"), "`fast` is no rival: write it as name=package.module:function"),
+        (("--rival", "fast"), "`fast` is not a rival: write it as name=package.module:function"),
         (("--what", "sideways"), "--what is a list of forward, backward, both, not `sideways`"),
-        (("--sweep", "N"), "`N` is no sweep: write it as N=1024..65536 or N=1000,2000,4000"),
+        (("--sweep", "N"), "`N` is not a sweep: write it as N=1024..65536 or N=1000,2000,4000"),
     ],
 )
 def test_wrong_usage(
@@ -156,7 +156,7 @@ def test_a_host_is_asked_for_once(project: Path, own_settings: Path, box: MakeBo
     done = fx_lsp(project, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == snapshot(
-        "fx-lsp: h200 (ssh box) is not used without your yes: run this in a terminal, or with --yes\n"
+        "fx-lsp: h200 (ssh box) is only used after you confirm: run this in a terminal, or pass --yes\n"
     )
     assert (sshd.folder / "log").read_text().count("Accepted publickey") == met
     assert "ssh box · Python" in fx_lsp(project, "doctor", "--host", "h200", "--yes").stdout
@@ -205,7 +205,7 @@ def test_a_workspace_that_sets_the_environment_names_no_hosts(project: Path):
     config.mkdir(mode=0o700)
     named(config, EVIL.format(file=pwned))
     done = fx_lsp(project, "bench", "model.py::doubled", "--host", "evil", "--yes", XDG_CONFIG_HOME=str(config))
-    assert done.returncode == 2 and "it lies in the project" in done.stderr
+    assert done.returncode == 2 and "it is in the project" in done.stderr
     assert not pwned.exists()
 
 

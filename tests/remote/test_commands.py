@@ -48,15 +48,15 @@ async def test_a_shell_that_prepares_a_python():
 async def test_a_command_that_is_not_there():
     assert await last_of(reached_by("srun-of-nobody python3")) == snapshot(
         Failed(
-            message="there is no command srun-of-nobody on this machine, which slurm is reached with",
-            hint="mend how slurm is reached in hosts.toml",
+            message="there is no command srun-of-nobody on this machine, which is used to reach slurm",
+            hint="correct how slurm is reached in hosts.toml",
         )
     )
 
 
 async def test_a_command_that_fails():
     assert (await last_of(reached_by("sh -c 'echo no such partition >&2; exit 1'"))).message == snapshot(
-        "no Python answered on slurm: what should lead to one exited with code 1: no such partition"
+        "no Python answered on slurm: the command that starts it exited with code 1: no such partition"
     )
 
 
@@ -64,7 +64,7 @@ async def test_a_command_that_waits_for_its_turn():
     host = reached_by("sh -c 'echo job 12 is queued >&2; sleep 100'", connect=6)
     *before, last = await events_of(host)
     assert last.message == snapshot(
-        "slurm does not answer: no Python was running there after 6 s; it said: job 12 is queued"
+        "slurm does not answer: no Python was running there after 6 s; its output: job 12 is queued"
     )
     assert before[-1].text == "slurm: job 12 is queued"
 
@@ -82,7 +82,7 @@ async def test_without_execnet(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "fx_lsp.tracing.remote.gateways", raising=False)
     assert await last_of(Host("local", local=True)) == snapshot(
         Failed(
-            message="benchmarks need execnet, which is not installed beside fx-lsp",
+            message="benchmarks need execnet, which is not installed next to fx-lsp",
             hint='install it: pip install "fx-lsp[bench]"',
         )
     )
@@ -122,7 +122,7 @@ async def test_a_pool_leaves_out_a_host_that_is_down():
     assert [event.text for _, event in events if isinstance(event, JobProgress)][:2] == snapshot(
         [
             "down: connecting",
-            "there is no command srun-of-nobody on this machine, which down is reached with; trying another",
+            "there is no command srun-of-nobody on this machine, which is used to reach down; trying another",
         ]
     )
 

@@ -102,7 +102,7 @@ def test_the_history_as_text(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("time.localtime", time.gmtime)
     runs = [run(1e9, eager=3.0, kernels=1.0), run(1e9 + 3600, eager=3.0, kernels=1.5), run(1e9 + 7200, kernels=1.0)]
     assert history_text([replace(runs[0], stale=True), *runs[1:]]) == snapshot("""\
-2001-09-09 01:46  h200 · H200 · torch 2.11.0  (of another source than the present one)
+2001-09-09 01:46  h200 · H200 · torch 2.11.0  (of an older version of the source)
   eager    forward      3.0000 ms by events
   kernels  forward      1.0000 ms by events
 
@@ -113,7 +113,7 @@ def test_the_history_as_text(monkeypatch: pytest.MonkeyPatch):
 2001-09-09 03:46  h200 · H200 · torch 2.11.0
   kernels  forward      1.0000 ms by events    1.50× faster than before (1.5000 ms)
 """)
-    assert history_text([]) == snapshot("nothing was measured yet\n")
+    assert history_text([]) == snapshot("no measurements yet\n")
 
 
 def test_hosts_beside_each_other():

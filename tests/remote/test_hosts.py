@@ -109,20 +109,20 @@ def test_problems_have_lines():
     ) == snapshot(
         [
             ":1: host a needs one of ssh, command and local, not several",
-            ":6: port is not known here: write one of "
+            ":6: port is unknown here: write one of "
             "command, connect, folder, limit, local, paths, python, rivals, ssh, ssh_config",
             ":7: host c needs one of ssh, command and local",
-            ':10: ssh would have the remote shell split the program: write ssh = "…" instead',
+            ':10: the remote shell of ssh would split the program: write ssh = "…" instead',
             ":12: the command cannot be split into words: No closing quotation",
-            ":15: limit is a number of seconds",
+            ":15: limit must be a number of seconds",
             ":16: host g needs one of ssh, command and local",
-            ":20: a command ends in its Python: leave python out",
+            ":20: a command ends in its Python: remove python",
             ':23: rival liger must be "package.module:function"',
-            ':26: paths is a list of folders: ["~/project"]',
+            ':26: paths must be a list of folders: ["~/project"]',
             ":28: pool p has a host nobody that is not named in this file",
             ':31: pool q needs a list of hosts: hosts = ["a", "b"]',
-            ":33: adress is not known here: write one of address, limit",
-            ":34: host is not known here; there are hosts, pools and ray",
+            ":33: adress is unknown here: write one of address, limit",
+            ":34: host is unknown here; use hosts, pools or ray",
         ]
     )
 
@@ -139,7 +139,7 @@ def test_a_file_that_others_may_write_is_not_read():
     found = read_hosts()
     assert list(found.places) == ["local"]
     assert [problem.replace(str(path), "FILE") for problem in found.problems] == snapshot(
-        ["FILE is not read: others may write it; run: chmod go-w FILE"]
+        ["FILE is not read: other users may write it; run: chmod go-w FILE"]
     )
     path.chmod(0o600)
     path.parent.chmod(0o777)
@@ -159,7 +159,7 @@ def test_a_file_in_the_project_is_not_read(tmp_path: Path):
     found = read_hosts(str(tmp_path))
     assert list(found.places) == ["local"]
     assert [p.replace(str(path), "FILE").replace(str(tmp_path), "PROJECT") for p in found.problems] == snapshot(
-        ["FILE is not read: it lies in the project PROJECT, and only you may name hosts"]
+        ["FILE is not read: it is in the project PROJECT, and a project cannot name hosts"]
     )
     assert "h200" in read_hosts(str(tmp_path / "project")).places
 

@@ -56,7 +56,7 @@ def test_a_host_that_has_everything(packages: Path):
 
 def test_a_host_that_has_nothing(packages: Path):
     assert lacks(packages) == snapshot(
-        ["there is no torch for PYTHON", "there is no NVIDIA GPU, so that kernels are checked and not timed"]
+        ["torch is not installed for PYTHON", "there is no NVIDIA GPU, so kernels are checked but not timed"]
     )
 
 
@@ -64,7 +64,7 @@ def test_a_torch_for_the_cpu_on_a_host_with_a_gpu(packages: Path):
     package(packages, "torch", "__version__ = '2.11.0+cpu'\ncuda = None\n")
     with_cards(packages)
     assert lacks(packages) == snapshot(
-        ["there is a GPU, but its torch is built without CUDA", "there is no triton, so that kernels cannot run"]
+        ["there is a GPU, but torch there is built without CUDA", "triton is not installed, so kernels cannot run"]
     )
 
 

@@ -127,13 +127,13 @@ async def test_a_cluster_that_has_no_gpu(ray: Cluster):
     trust(ray)
     async with aclosing(run_on_cluster(ray, BenchmarkJob("f", (BenchmarkCase("N=1", ""),)), FILES, gpus=3)) as events:
         said = [await anext(events), await anext(events)]
-    assert said[-1] == snapshot(JobProgress("waiting for a GPU: the cluster has none now", 0, 1))
+    assert said[-1] == snapshot(JobProgress("waiting for a GPU: the cluster has none free", 0, 1))
 
 
 async def test_a_cluster_that_nobody_said_yes_to():
     job = BenchmarkJob("f", (BenchmarkCase("N=1", ""),))
     assert [event async for event in run_on_cluster(Cluster("lab", "auto"), job, FILES)] == snapshot(
-        [Failed(message="lab (Ray at auto) was not used before, and nobody has said yes to it")]
+        [Failed(message="lab (Ray at auto) has not been used before, and you have not confirmed it")]
     )
 
 
@@ -141,8 +141,8 @@ async def test_without_ray(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert (await events_of(Cluster("lab", "auto"), "N=1"))[-1] == snapshot(
         Failed(
-            message="Ray clusters need ray, which is not installed beside fx-lsp",
-            hint="install the cluster's version of it",
+            message="Ray clusters need ray, which is not installed next to fx-lsp",
+            hint="install the same version as the cluster",
         )
     )
 

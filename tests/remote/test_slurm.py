@@ -111,8 +111,8 @@ async def test_somebody_ends_the_job(srun: MakeBox, slurm: Slurm):
     said = re.sub(r"STEP \S+ ON \S+ CANCELLED AT \S+", "STEP 1.0 ON node CANCELLED AT noon", last.message)
     assert (re.sub(r"slurmstepd\S*:", "slurmstepd:", said), last.hint) == snapshot(
         (
-            "the job on slurm was told to end there: slurmstepd: error: *** STEP 1.0 ON node CANCELLED AT noon ***",
-            "a scheduler does so at the end of the time that it gives a job, or when somebody cancels it",
+            "the job on slurm was terminated there: slurmstepd: error: *** STEP 1.0 ON node CANCELLED AT noon ***",
+            "a scheduler does this when the time of a job is over, or when somebody cancels the job",
         )
     )
     assert there.left_at_last() == []
@@ -166,8 +166,8 @@ async def test_a_job_is_not_started_in_time(srun: MakeBox, slurm: Slurm):
     assert (re.sub(r"job \d+", "job N", last.message), last.hint) == snapshot(
         (
             "slurm does not answer: no Python was running there after 2 s; "
-            "it said: srun: job N queued and waiting for resources",
-            "raise `connect` of slurm in hosts.toml if it needs longer, or see what happens: srun python3 --version",
+            "its output: srun: job N queued and waiting for resources",
+            "raise `connect` of slurm in hosts.toml if it needs longer, or run it yourself: srun python3 --version",
         )
     )
 
@@ -178,21 +178,21 @@ async def test_a_job_is_not_started_in_time(srun: MakeBox, slurm: Slurm):
         (
             "--partition=nowhere",
             snapshot(
-                "no Python answered on slurm: what should lead to one exited with code 1: "
+                "no Python answered on slurm: the command that starts it exited with code 1: "
                 "srun: error: invalid partition specified: nowhere"
             ),
         ),
         (
             "--gres=gpu:8",
             snapshot(
-                "no Python answered on slurm: what should lead to one exited with code 1: "
+                "no Python answered on slurm: the command that starts it exited with code 1: "
                 "srun: error: Invalid generic resource (gres) specification"
             ),
         ),
         (
             "--colour=blue",
             snapshot(
-                "no Python answered on slurm: what should lead to one exited with code 255: "
+                "no Python answered on slurm: the command that starts it exited with code 255: "
                 "srun: unrecognized option '--colour=blue'"
             ),
         ),

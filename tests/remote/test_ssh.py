@@ -44,8 +44,8 @@ async def test_a_job_has_a_limit(box: MakeBox, monkeypatch: pytest.MonkeyPatch):
     there = box(limit=1)
     assert (await events_of(there.host, LONG))[-1] == snapshot(
         Failed(
-            message="the job on h200 was ended at its limit of 1 s",
-            hint="ask for fewer variants, or raise `limit` of that host in hosts.toml",
+            message="the job on h200 was stopped at its limit of 1 s",
+            hint="measure fewer variants, or raise `limit` of that host in hosts.toml",
         )
     )
     assert there.left() == []
@@ -57,7 +57,7 @@ async def test_the_runner_is_killed(box: MakeBox):
     assert last == snapshot(
         Failed(
             message="the job on h200 was killed there: it was ended by SIGKILL",
-            hint="often there was too little memory; a scheduler may also have ended it",
+            hint="often because of too little memory; a scheduler may also have stopped it",
         )
     )
     assert there.left() == []
@@ -68,8 +68,8 @@ async def test_the_gateway_is_killed_and_the_next_job_tidies_up(box: MakeBox):
     last = (await events_of(there.host, LONG, lambda _, gateway: os.kill(gateway, signal.SIGKILL)))[-1]
     assert last == snapshot(
         Failed(
-            message="the Python on h200 was killed in the middle of the job, or the connection lost",
-            hint="the job is ended there, at the latest when you next run one on that host",
+            message="the Python on h200 was killed in the middle of the job, or the connection was lost",
+            hint="the job there ends at the latest when you run the next one on that host",
         )
     )
     await events_of(there.host)
@@ -96,7 +96,7 @@ async def test_the_network_is_cut(box: MakeBox, sshd: Sshd):
         Failed(
             message="the connection to h200 was lost in the middle of the job: "
             "Connection to 127.0.0.1 closed by remote host.",
-            hint="the job is ended there, at the latest when you next run one on that host",
+            hint="the job there ends at the latest when you run the next one on that host",
         )
     )
     assert there.left_at_last() == []
@@ -107,8 +107,8 @@ async def test_the_host_hangs_in_the_middle(box: MakeBox, sshd: Sshd):
     there = box(proxy)
     assert (await events_of(there.host, LONG, lambda *_: proxy.freeze(), silence=2.0))[-1] == snapshot(
         Failed(
-            message="h200 has not been heard of for 2 s: the connection hangs",
-            hint="the job is ended there, at the latest when you next run one on that host",
+            message="h200 has not answered for 2 s: the connection hangs",
+            hint="the job there ends at the latest when you run the next one on that host",
         )
     )
     assert there.left_at_last() == []
@@ -138,7 +138,7 @@ async def test_a_hanging_host_can_be_left(box: MakeBox, sshd: Sshd):
 async def test_another_host_key(box: MakeBox, sshd: Sshd):
     stranger = (sshd.folder / "stranger.pub").read_text()
     assert (await events_of(box(known=f"box {stranger}").host))[-1].message == snapshot(
-        "h200 shows another host key than the one that is known: it was installed anew, or it is not that machine"
+        "h200 has a different host key than before: it was reinstalled, or it is another machine"
     )
 
 
@@ -158,7 +158,9 @@ async def test_no_permission(box: MakeBox, sshd: Sshd):
     there = box()
     config = Path(there.host.ssh_config)
     config.write_text(config.read_text().replace(str(sshd.folder / "user"), str(sshd.folder / "stranger")))
-    assert (await events_of(there.host))[-1].message == snapshot("h200 does not let you in without a password")
+    assert (await events_of(there.host))[-1].message == snapshot(
+        "h200 does not accept your key, and a job cannot enter a password"
+    )
 
 
 async def test_nobody_listens(box: MakeBox, sshd: Sshd):
@@ -182,7 +184,7 @@ async def test_no_such_python(box: MakeBox):
     assert (last.message, last.hint) == snapshot(
         (
             "there is no /no/python on h200: bash: line 1: /no/python: No such file or directory",
-            'name another in hosts.toml: python = "/path/to/python"; '
+            'configure another in hosts.toml: python = "/path/to/python"; '
             "a job needs torch 2.6 or newer and triton there, and Python 3.10 or newer",
         )
     )
@@ -207,7 +209,7 @@ async def test_a_very_old_python(box: MakeBox, tmp_path: Path):
     text = "#!/bin/sh\nread line\necho 'SyntaxError: future feature annotations is not defined' >&2\nexit 1\n"
     there = box(python=script(tmp_path, text))
     assert (await events_of(there.host))[-1].message.replace(str(tmp_path), "") == snapshot(
-        "/python-like on h200 is older than 3.10, which is needed"
+        "/python-like on h200 is older than 3.10; fx-lsp needs 3.10 or newer"
     )
 
 
@@ -216,7 +218,7 @@ async def test_a_host_that_chats(box: MakeBox, tmp_path: Path):
     assert (await events_of(there.host))[-1] == snapshot(
         Failed(
             message="h200 prints text before its Python starts",
-            hint="whatever prints there, a line of ~/.bashrc perhaps, must do so for interactive shells alone",
+            hint="restrict what prints there, for example a line of ~/.bashrc, to interactive shells",
         )
     )
 
@@ -224,7 +226,7 @@ async def test_a_host_that_chats(box: MakeBox, tmp_path: Path):
 async def test_a_program_that_ends(box: MakeBox, tmp_path: Path):
     there = box(python=script(tmp_path, "#!/bin/sh\necho 'the module system is down' >&2\nexit 3\n"))
     assert (await events_of(there.host))[-1].message == snapshot(
-        "no Python answered on h200: what should lead to one exited with code 3: the module system is down"
+        "no Python answered on h200: the command that starts it exited with code 3: the module system is down"
     )
 
 
@@ -266,7 +268,7 @@ async def test_no_folder(box: MakeBox):
     assert (last.message, last.hint) == snapshot(
         (
             "a job cannot write to /no/folder on h200: No such file or directory",
-            'make room there, or name another place in hosts.toml: folder = "/path/with/space"',
+            'free space there, or configure another folder in hosts.toml: folder = "/path/with/space"',
         )
     )
 
@@ -277,8 +279,8 @@ async def test_what_the_user_has_not_said_yes_to_is_not_reached(box: MakeBox, ss
     assert await events_of(replace(there.host, python="/another/python")) == snapshot(
         [
             Failed(
-                message="h200 (ssh box) was not used before, and nobody has said yes to it",
-                hint="say yes in a terminal: fx-lsp doctor --host h200",
+                message="h200 (ssh box) has not been used before, and you have not confirmed it",
+                hint="confirm it in a terminal: fx-lsp doctor --host h200",
             )
         ]
     )

@@ -162,7 +162,7 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
         partial = Trace(
             target.id,
             inputs,
-            (StageInfo("torch", 1, 3, "as written, as far as it ran"),),
+            (StageInfo("torch", 1, 3, "as written, up to the failure"),),
             (),
             (ran,),
             (),

@@ -147,7 +147,7 @@ async def test_a_host_that_was_never_used_is_asked_for(tmp_path: Path):
     async with session(tmp_path) as found:
         uri = found.open("model.py", SOURCE)
         assert await found.command("fxLsp.bench", uri, "double", {"hosts": ["box"]}) is None
-        assert "box was not used before" in found.questions[0]
+        assert "box has not been used before" in found.questions[0]
         assert "false" in found.questions[0]
         known = await found.command("fxLsp.hosts")
         assert [(h["name"], h["kind"], h["trusted"]) for h in known["hosts"]] == [
@@ -186,11 +186,11 @@ async def test_nothing_is_measured_in_a_workspace_that_is_not_trusted(tmp_path: 
     ("options", "message"),
     [
         ({"host": "local"}, "there is no option host; there are: hosts, variants,"),
-        ({"hosts": "local"}, "hosts is a list of texts"),
-        ({"what": ["sideways"]}, "what is a list of forward, backward, both"),
-        ({"sweep": "N"}, "`N` is no sweep"),
+        ({"hosts": "local"}, "hosts must be a list of strings"),
+        ({"what": ["sideways"]}, "`what` must be a list of forward, backward, both"),
+        ({"sweep": "N"}, "`N` is not a sweep"),
         ({"work": "triton&fuse=perhaps"}, "there is no fuse=perhaps: choose one of yes, no"),
-        ("local", "the options are an object"),
+        ("local", "the options must be an object"),
     ],
 )
 async def test_options_that_there_are_not(tmp_path: Path, options: Any, message: str):

@@ -30,9 +30,9 @@ async def quiet(server: Wire) -> None:
 
 
 LENGTHS = {
-    "1000000000000": "a message of 1,000,000,000,000 bytes is announced",
-    "1000000000000000000": "a message whose length has 19 digits is announced",
-    "9" * 5000: "a message whose length has 5000 digits is announced",
+    "1000000000000": "a message of 1,000,000,000,000 bytes",
+    "1000000000000000000": "a message whose length has 19 digits",
+    "9" * 5000: "a message whose length has 5000 digits",
 }
 
 
@@ -42,8 +42,8 @@ async def test_a_length_that_nothing_has_ends_the_connection_with_a_sentence(len
         await server.initialize()
         server.write(b"Content-Length: %s\r\n\r\n{}" % length.encode())
         error = (await server.answer(None))["error"]
-        said = "and one may have 268,435,456 bytes: the connection ends"
-        assert (error["code"], error["message"]) == (PARSE_ERROR, f"{LENGTHS[length]}, {said}")
+        said = "exceeds the limit of 268,435,456 bytes: the connection is closed"
+        assert (error["code"], error["message"]) == (PARSE_ERROR, f"{LENGTHS[length]} {said}")
         assert await asyncio.wait_for(server.process.wait(), 10) == 1
 
 
@@ -148,7 +148,7 @@ async def test_a_path_that_no_file_can_have_is_an_invalid_parameter(path: str, t
         server.send("workspace/executeCommand", {"command": "fxLsp.writeKernel", "arguments": arguments}, msg_id=1)
         error = (await server.answer(1))["error"]
         assert error["code"] == INVALID_PARAMS
-        assert "is no path: no file has such a name" in error["message"]
+        assert "is not a path: this is not a valid file name" in error["message"]
         await quiet(server)
 
 
@@ -160,6 +160,6 @@ async def test_what_is_no_file_is_not_traced(tmp_path: Path):
         server.send("workspace/executeCommand", {"command": "fxLsp.showStage", "arguments": arguments}, msg_id=1)
         error = (await server.answer(1))["error"]
         assert error["message"].replace(str(tmp_path), "…") == snapshot(
-            "'file://…/fifo.py' is no document that is traced"
+            "'file://…/fifo.py' is not a document that is traced"
         )
         await quiet(server)

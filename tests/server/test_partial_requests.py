@@ -36,7 +36,7 @@ async def test_what_ran_is_a_document_and_a_picture(tmp_path: Path):
         document = await ask(e, "fxLsp/document", uri=view)
         assert document["text"] == snapshot("""\
 # m.py::ran · torch graph · 1 op
-# torch 2.13.0 · as written, as far as it ran
+# torch 2.13.0 · as written, up to the failure
 #   x: ~f32[2, 3]   (search)
 # note: partial: up to line 1, where it fails: sizes do not fit
 
@@ -69,7 +69,13 @@ async def test_a_hint_stands_before_the_failure(tmp_path: Path):
         uri = e.open("m.py", TEXT)
         await e.problems(uri)
         assert [(hint.label, hint.tooltip) for hint in await e.hints(uri)][:1] == snapshot(
-            [("-> ~f32[2, 3]", "from aten.add.Tensor · partial: up to line 1, where it fails")]
+            [
+                (
+                    "-> ~f32[2, 3]",
+                    "from aten.add.Tensor · partial: up to line 1, where it fails · "
+                    "`~`: a guessed size; nothing in the code fixes it",
+                )
+            ]
         )
 
 
@@ -78,7 +84,7 @@ async def test_code_that_is_not_reached_is_faded_for_clients_that_can(tmp_path: 
         uri = e.open("m.py", TEXT)
         found = [p for p in await e.problems(uri) if p.code == "unreached"]
         assert [(p.message, p.severity, p.tags, p.range.start.character, p.range.end.character) for p in found] == (
-            snapshot([("not reached: y is None", DiagnosticSeverity.Hint, (DiagnosticTag.Unnecessary,), 22, 27)])
+            snapshot([("branch not taken: y is None", DiagnosticSeverity.Hint, (DiagnosticTag.Unnecessary,), 22, 27)])
         )
     async with editor(tmp_path) as e:
         uri = e.open("m.py", TEXT)

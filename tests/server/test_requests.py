@@ -40,7 +40,9 @@ async def test_hovers(tmp_path: Path):
 def f(x: ~f32[2, 3]) -> ~f32[2, 3]
 ```
 
-- `x: ~f32[2, 3]` · found by search
+- `x: ~f32[2, 3]` · guessed
+
+*`~`: a guessed size; nothing in the code fixes it*
 
 1 op inference · nothing to differentiate
 
@@ -58,6 +60,8 @@ torch 2.13.0 · traced in 100 ms\
 ~f32[2, 3]
 ```
 
+*`~`: a guessed size; nothing in the code fixes it*
+
 inference · 1 op
 
 ```python
@@ -74,7 +78,11 @@ async def test_hints_refresh_and_switch_off(tmp_path: Path):
         await e.until(lambda: types.WORKSPACE_INLAY_HINT_REFRESH in e.refreshed)
         (hint,) = await e.hints(uri)
         assert (hint.position, hint.label, hint.tooltip) == snapshot(
-            (Position(line=0, character=22), "-> ~f32[2, 3]", "from aten.add.Tensor")
+            (
+                Position(line=0, character=22),
+                "-> ~f32[2, 3]",
+                "from aten.add.Tensor · `~`: a guessed size; nothing in the code fixes it",
+            )
         )
         e.client.set_configuration({"fx-lsp": {"inlayHints": {"enabled": False}}})
         e.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings=None))
@@ -118,7 +126,7 @@ async def test_a_syntax_error_is_information(tmp_path: Path):
         (problem,) = await e.problems(e.open("m.py", "def def\n"))
         assert (problem.severity, problem.message) == (
             types.DiagnosticSeverity.Information,
-            "invalid syntax. There are no graphs until the file parses.",
+            "invalid syntax. No graphs are shown until the file parses.",
         )
 
 
@@ -130,7 +138,7 @@ async def test_the_last_graph_of_a_text_that_does_not_parse_opens_as_stale(tmp_p
         await e.until(lambda: any("invalid syntax" in d.message for d in e.client.diagnostics[uri]))
         text = await e.document(f"fx-lsp:{tmp_path}/m.py/f.inference.py")
         title = text.splitlines()[0]
-        assert title == "# m.py::f · inference graph · 1 op · stale: of the last version that could be read"
+        assert title == "# m.py::f · inference graph · 1 op · stale: from the last version that parsed"
         assert "aten.add.Tensor(x, 1)" in text
         other = await e.document(f"fx-lsp:{tmp_path}/m.py/nothing.inference.py")
         assert other == "# **Not traced** (syntax): invalid syntax.\n"
@@ -146,7 +154,7 @@ async def test_an_open_graph_says_that_it_is_stale_while_the_text_does_not_parse
         e.change(uri, 2, TEXT + "def def\n")
         await e.until(lambda: view in e.refreshed)
         title, _, rest = good.partition("\n")
-        stale = f"{title} · stale: of the last version that could be read\n{rest}"
+        stale = f"{title} · stale: from the last version that parsed\n{rest}"
         assert await e.document(view) == stale
         assert await e.document(view) == stale
         e.refreshed.clear()
@@ -295,7 +303,7 @@ async def test_wrong_settings_are_named_once(tmp_path: Path):
         uri = e.open("m.py", TEXT)
         assert await e.hover(uri, 0, 4) is not None
         (message,) = [m.message for m in e.client.messages]
-        assert message.removesuffix(" What held before stays.").split("; ") == snapshot(
+        assert message.removesuffix(" The previous settings stay in effect.").split("; ") == snapshot(
             [
                 "fx-lsp: fx-lsp.inlayHints is True, not an object",
                 "fx-lsp.interpreter is ['python'], not a path",

@@ -116,7 +116,7 @@ async def test_a_graph_that_finds_no_room_on_disk(tmp_path: Path):
         await e.until(lambda: len(e.client.messages) > 1)
         assert await e.command("fxLsp.showStage", uri, "f") is None
         assert [m.message.partition(": [")[0] for m in e.client.messages][1:] == [
-            "fx-lsp: f.inference.py is not kept up to date",
+            "fx-lsp: f.inference.py cannot be updated",
             "fx-lsp: f.inference.py cannot be written",
         ]
         assert os.listdir(Path(shown["path"]).parent) == [Path(shown["path"]).name]

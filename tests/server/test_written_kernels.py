@@ -1,4 +1,4 @@
-"""Kernels that are saved as a file, edited, and brought up to date with the function that they are of."""
+"""Kernels that are saved as a file, edited, and updated with the function that they are of."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scaled(x):
         return torch.exp(x) * 2
 """
 CURRENT = "kernels of m.py::scaled · up to date"
-CHANGED = "kernels of m.py::scaled · the function has changed since: bring up to date"
+CHANGED = "kernels of m.py::scaled · the function has changed since then: update"
 STORE, OWN, NEW = "tl.exp(x) * 2.0", "tl.exp2(x * 1.4427) * 2.0", "tl.exp(x) * 3.0"
 
 
@@ -97,7 +97,7 @@ async def test_edits_of_the_buffer_are_kept(tmp_path: Path):
         assert await ed.top(kernels) == [CHANGED]
         written = await ed.command("fxLsp.writeKernel", kernels, "scaled")
         assert (written["kept"], written["conflicts"]) == (1, [])
-        assert ed.said == ["m_scaled_kernels.py: brought up to date, 1 edit kept"]
+        assert ed.said == ["m_scaled_kernels.py: updated, 1 edit kept"]
         assert OWN in ed.texts[kernels] and "f32[128, 256]" in ed.texts[kernels]
         assert path.read_text() == text, "what is open is changed there"
         assert await ed.top(kernels) == [CURRENT]
@@ -130,12 +130,12 @@ async def test_conflicts_are_shown_and_have_to_be_resolved(tmp_path: Path):
         assert selection is not None and selection.start.line == line
         count = len(found["conflicts"])
         left = f"{count} conflict{'s' * (count > 1)}"
-        assert ed.said[-1].startswith(f"m_scaled_kernels.py: {left} of what was edited with what is generated now")
+        assert ed.said[-1].startswith(f"m_scaled_kernels.py: {left} between your edits and the newly generated code")
         assert await ed.top(kernels) == [f"kernels of m.py::scaled · {left} to resolve"]
 
         before = ed.texts[kernels]
         assert await ed.command("fxLsp.writeKernel", kernels, "scaled") is None
-        assert ed.said[-1] == "fx-lsp: m_scaled_kernels.py has conflicts that are not resolved yet"
+        assert ed.said[-1] == "fx-lsp: m_scaled_kernels.py has unresolved conflicts"
         assert ed.texts[kernels] == before
 
 
@@ -148,7 +148,7 @@ async def test_no_file_of_the_user_is_overwritten(tmp_path: Path):
         assert (await ed.command("fxLsp.writeKernel", source, "scaled"))["path"] == second
         assert (await ed.command("fxLsp.writeKernel", source, "scaled"))["path"] == second
         assert await ed.command("fxLsp.writeKernel", source, "scaled", str(own)) is None
-        assert ed.said[-1].startswith("fx-lsp: m_scaled_kernels.py is there already and was not generated here")
+        assert ed.said[-1].startswith("fx-lsp: m_scaled_kernels.py already exists, and was not generated here")
         assert own.read_text() == "mine = 1\n"
         assert await ed.top(own.as_uri()) == []
 
@@ -184,7 +184,7 @@ async def test_the_function_may_be_in_a_file_that_is_closed(tmp_path: Path):
         await ed.command("fxLsp.writeKernel", kernels, "scaled")
         assert NEW in ed.texts[kernels]
         os.remove(source)
-        assert await ed.top(kernels) == ["kernels of m.py::scaled, which is no longer there"]
+        assert await ed.top(kernels) == ["kernels of m.py::scaled, which no longer exists"]
 
 
 async def test_what_an_editor_does_not_change_is_still_as_it_was(tmp_path: Path):
@@ -195,7 +195,7 @@ async def test_what_an_editor_does_not_change_is_still_as_it_was(tmp_path: Path)
         ed.change(source, 2, TEXT.replace("* 2", "* 3"))
         ed.refuses = True
         assert await ed.command("fxLsp.writeKernel", kernels, "scaled") is None
-        assert ed.said[-1] == "fx-lsp: m_scaled_kernels.py was not changed by the editor"
+        assert ed.said[-1] == "fx-lsp: m_scaled_kernels.py could not be changed by the editor"
         assert await ed.top(kernels) == [CHANGED]
 
 

@@ -30,7 +30,7 @@ def test_what_is_returned(trace: TraceFixture) -> None:
     )
     traced = trace(source)
     assert mistakes(traced) == snapshot(
-        ['error: total / 2 | the result is f32[4, 64], and not "b t": t is 8 in x, and 64 here']
+        ['error: total / 2 | the result is f32[4, 64], but its annotation is "b t": t is 8 in x, but 64 here']
     )
     assert [traced.at(other.span) for r in traced.trace.remarks for other in r.related] == ['Annotated[Tensor, "b t"]']
     assert mistakes(trace(source.replace("sum(1)", "sum(2)"))) == []
@@ -43,7 +43,7 @@ def test_what_a_variable_holds(trace: TraceFixture) -> None:
         "    return y.relu()\n"
     )
     assert mistakes(trace(source)) == snapshot(
-        ['error: x.transpose(1, 2) | y is f32[4, 64, 8], and not "b t c": t is 8 in x, and 64 here']
+        ['error: x.transpose(1, 2) | y is f32[4, 64, 8], but its annotation is "b t c": t is 8 in x, but 64 here']
     )
     assert mistakes(trace(source.replace('y: Annotated[Tensor, "b t c"]', 'y: Annotated[Tensor, "b c t"]'))) == []
 
@@ -52,19 +52,19 @@ def test_what_a_variable_holds(trace: TraceFixture) -> None:
     ("inputs", "result", "body", "reason"),
     [
         ("b c", "b 2*c", "torch.cat([x, x], -1)", ""),
-        ("b c", "b 2*c", "torch.cat([x, x, x], -1)", "2*c is 128, and 192 here"),
+        ("b c", "b 2*c", "torch.cat([x, x, x], -1)", "2*c is 128, but 192 here"),
         ("b h w", "b h//2 w", "x[:, ::2]", ""),
         ("b t c", "... c", "x.mean(1)", ""),
-        ("b t c", "... t", "x.mean(1)", "t is 8 in x, and 64 here"),
+        ("b t c", "... t", "x.mean(1)", "t is 8 in x, but 64 here"),
         ("*b c", "*b", "x.sum(-1)", ""),
-        ("*b c", "*b", "x.sum(0)", "*b is 4 in x, and 64 here"),
+        ("*b c", "*b", "x.sum(0)", "*b is 4 in x, but 64 here"),
         ("b t c", "#b 1 c", "x.mean(1, keepdim=True)", ""),
         ("b t c", "#b 1 c", "x.sum((0, 1), keepdim=True)", ""),
         ("b t c", "#b 1 c", "x", "8 is not 1"),
         ("b c", "_ c", "x[:3]", ""),
-        ("b c", "b", "x", 'which has 2 dimensions, and "b" has 1 dimension'),
+        ("b c", "b", "x", 'it has 2 dimensions, but "b" has 1 dimension'),
         ("b c", "", "x.mean()", ""),
-        ("b c", "", "x.mean(0)", 'which has 1 dimension, and "" has 0 dimensions'),
+        ("b c", "", "x.mean(0)", 'it has 1 dimension, but "" has 0 dimensions'),
         ("b c", "b d", "x @ torch.ones(x.size(1), 5)", ""),
     ],
 )
@@ -86,7 +86,7 @@ def f(x: "Annotated[Tensor, 'b c']") -> "tuple[Annotated[Tensor, 'b'], Optional[
 """
     )
     assert mistakes(traced) == snapshot(
-        ['error: x.sum(1), x.sum(0) | the result[1] is f32[64], and not "b": b is 4 in x, and 64 here']
+        ['error: x.sum(1), x.sum(0) | the result[1] is f32[64], but its annotation is "b": b is 4 in x, but 64 here']
     )
 
 
@@ -122,5 +122,7 @@ def test_an_operand_of_a_guessed_rank_makes_it_a_warning(trace: TraceFixture) ->
 def test_dtypes_of_jaxtyping(trace: TraceFixture) -> None:
     pytest.importorskip("jaxtyping")
     source = JAXTYPING + 'def f(x: Float[Tensor, "b c"]) -> Float[Tensor, "b"]:\n    return x.argmax(-1)\n'
-    assert mistakes(trace(source)) == snapshot(["error: x.argmax(-1) | the result is i64[4], whose dtype is not Float"])
+    assert mistakes(trace(source)) == snapshot(
+        ["error: x.argmax(-1) | the result is i64[4], but its annotated dtype is Float"]
+    )
     assert mistakes(trace(source.replace('-> Float[Tensor, "b"]', '-> Int[Tensor, "b"]'))) == []

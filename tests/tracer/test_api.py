@@ -414,7 +414,7 @@ def test_static_arguments_are_constants():
     forward, backward = fx_lsp.generate_forward_and_backward_graph(torch.mul, [x, y], static_argnums=-1)
     assert len(placeholders(forward)) == 1 and grads(backward)[0] is not None
     assert torch.equal(run(forward, [x])[0], x * y)
-    with pytest.raises(ValueError, match="static_argnums has 2, and there are 2 example inputs"):
+    with pytest.raises(ValueError, match="static_argnums has 2, but there are 2 example inputs"):
         fx_lsp.generate_inference_graph(torch.mul, [x, y], static_argnums=2)
     with pytest.raises(ValueError, match="which is a constant"):
         fx_lsp.generate_forward_and_backward_graph(torch.mul, [x, y], [True, True], static_argnums=1)
@@ -476,13 +476,13 @@ def test_what_is_refused():
         x,
     )
     cannot("writes into inputs that share memory", lambda x, y: x.mul_(2) + y, x, x[:])
-    with pytest.raises(ValueError, match="example_inputs is a list or tuple"):
+    with pytest.raises(ValueError, match="example_inputs must be a list or tuple"):
         fx_lsp.generate_inference_graph(torch.sin, x)  # type: ignore[arg-type]
 
 
 def test_constants_are_not_written_into():
     before = SCALE.clone()
-    cannot("`add_` writes into a tensor that the code finds by itself", writes_into_a_constant, torch.randn(4))
+    cannot("`add_` writes into a tensor that is not an input", writes_into_a_constant, torch.randn(4))
     assert torch.equal(SCALE, before)
 
 
@@ -509,7 +509,7 @@ def test_a_trace_is_what_an_editor_shows(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == traced.text("backward")
     assert traced.text().startswith("# test_api.py::rms_norm · forward graph")
     assert not HAS_ANNOTATE or "return x * torch.rsqrt(" in traced.text()
-    with pytest.raises(ValueError, match="there is no inference graph; there is joint, forward, backward"):
+    with pytest.raises(ValueError, match="there is no inference graph; the graphs are joint, forward, backward"):
         traced.stage("inference")
 
 
@@ -560,7 +560,7 @@ def test_names_of_dynamic_sizes_and_what_became_of_them():
     traced = fx_lsp.trace(lambda x, y: x + y, torch.randn(3, 4), torch.randn(3, 4), dynamic=True)
     assert [i.spec for i in traced.inputs] == snapshot(["f32[x_0, x_1]", "f32[x_0, x_1]"])
     assert sorted(remark.message for remark in traced.trace.remarks) == snapshot(
-        ["y_0 equals x_0 here: `x + y` works only so", "y_1 equals x_1 here: `x + y` works only so"]
+        ["`x + y` only broadcasts when y_0 == x_0", "`x + y` only broadcasts when y_1 == x_1"]
     )
 
 

@@ -36,7 +36,7 @@ def test_a_gradient_that_is_missing_is_an_error(trace):
     assert (remark.severity, remark.message, traced.at(remark.span)) == snapshot(
         (
             "error",
-            "`Scale.backward` returns 1 gradient for 2 arguments of `forward`: one is needed for each, or None",
+            "`Scale.backward` returns 1 gradient for 2 arguments of `forward`: return one, or None, for each",
             "grad * w",
         )
     )

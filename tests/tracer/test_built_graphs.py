@@ -276,7 +276,7 @@ def build():
 
 def test_what_is_no_graph_after_all(build):
     assert build(PRELUDE + "def build() -> fx.Graph:\n    return 3\n").failure.message == snapshot(
-        "build gives int, and no Graph or GraphModule"
+        "build returns int, not a Graph or GraphModule"
     )
 
 
@@ -342,7 +342,7 @@ def build():
         work="torchscript",
     )
     assert traced.trace.info("torchscript").note == snapshot(
-        "torch.jit.script does not take it: Dict expansion (e.g. `{**dict}`) is not supported (at `return {**x}`)"
+        "torch.jit.script cannot script it: Dict expansion (e.g. `{**dict}`) is not supported (at `return {**x}`)"
     )
     (remark,) = traced.trace.remarks
     assert (remark.message, traced.at(remark.span)) == snapshot(
@@ -487,7 +487,7 @@ def test_a_pass_that_leaves_what_cannot_be_run(own):
 
 def test_a_graph_whose_inputs_nobody_knows(own):
     ran = own("gelu", "alone")
-    assert ran.notes == snapshot({"graph": "nothing says what x is, so that graphs are not run to see what is in them"})
+    assert ran.notes == snapshot({"graph": "the value of x is unknown, so graphs are not run to find their shapes"})
     assert ran.diff("gelu") == snapshot("""\
 -    relu = torch.relu(x)
 +    relu = torch._C._nn.gelu(x)
@@ -498,8 +498,8 @@ def test_a_graph_whose_inputs_nobody_knows(own):
 @pytest.mark.parametrize("target", ["parts", "broken"])
 def test_graphs_that_no_pass_is_run_on(own, target: str):
     why = {
-        "parts": "it is a Graph alone, without the module whose parts it uses: a pass takes a GraphModule",
-        "broken": "a pass takes no broken graph",
+        "parts": "it is a Graph without the module whose attributes it uses: a pass takes a GraphModule",
+        "broken": "a pass cannot run on a broken graph",
     }
     assert own("gelu", target).notes["gelu"] == why[target]
 

@@ -88,8 +88,8 @@ def test_what_the_program_adds_is_a_guess(trace):
     traced = trace(NET, "Net", files=files)
     assert configuration(traced) == snapshot(
         [
-            "init.config: SimpleNamespace(depth=2, hidden=40, width=12) · options.py:4, which has what is read of "
-            "it, in part"
+            "init.config: SimpleNamespace(depth=2, hidden=40, width=12) · options.py:4, which has some of "
+            "the attributes that the code reads"
         ]
     )
     assert traced.trace.inputs[0].guessed
@@ -101,7 +101,10 @@ def test_keys(trace):
         source = source.replace(f"config.{name}", f'config["{name}"]')
     traced = trace(source, "Net", files={"settings.py": FILES["a dictionary"][1]})
     assert configuration(traced) == snapshot(
-        ["init.config: {'depth': 3, 'hidden': 40, 'width': 12} · settings.py:1, which has what is read of it"]
+        [
+            "init.config: {'depth': 3, 'hidden': 40, 'width': 12} · settings.py:1, which has the attributes "
+            "that the code reads"
+        ]
     )
 
 

@@ -70,7 +70,7 @@ def test_modules_with_equal_layers_once_and_lines(trace: TraceFixture) -> None:
     assert shown(trace(SOURCE, "Net")) == snapshot("""\
 
 # parameters  10,512, 41.1 KiB
-# peak        56.5 KiB of activations alive: in backward, at grad_embed_weight, user.py:28
+# peak        56.5 KiB of activations: in backward, at grad_embed_weight, user.py:28
 #
 # module             class       parameters  ops  backward    FLOP  backward      moved   backward     saved      peak
 # the whole          Net             10,512   49       123   313 K     627 K  147.1 KiB  291.9 KiB  25.5 KiB  56.5 KiB
@@ -98,7 +98,7 @@ def test_modules_with_equal_layers_once_and_lines(trace: TraceFixture) -> None:
 def test_a_function_has_no_modules(trace: TraceFixture) -> None:
     assert shown(trace(SOURCE)) == snapshot("""\
 
-# peak        256 B of activations alive, 128 B of them kept for backward: in backward, at grad_x, user.py:36
+# peak        256 B of activations, 128 B of them saved for backward: in backward, at grad_x, user.py:36
 #
 # line  ops  backward  FLOP  backward  moved  backward  saved   peak
 # 36      4         2                  388 B     260 B  128 B  256 B  return x.exp().sum()\

@@ -87,7 +87,7 @@ def test_what_is_missing_where_there_is_no_fake_kernel(operator: str, call: str,
     failure = trace(HEAD + operator + f"\n# fx: x=f32[4, 8]\ndef f(x):\n    return {call}\n", "f").failure
     assert failure.kind == "unsupported"
     assert "has no fake kernel" in failure.message
-    assert failure.hint.partition(", with the sizes")[0] == hint
+    assert failure.hint.partition(", which returns tensors")[0] == hint
 
 
 def test_a_fake_kernel_that_says_something_else(trace):
@@ -103,7 +103,7 @@ def test_a_fake_kernel_that_says_something_else(trace):
         [
             (
                 "warning",
-                "the fake kernel of `mine::double` gives f32[4, 8], the operator itself f32[8, 8]",
+                "the fake kernel of `mine::double` returns f32[4, 8], the operator itself f32[8, 8]",
                 "torch.ops.mine.double(x)",
             )
         ]

@@ -24,7 +24,9 @@ convert_element_type_default_1: f32[] = prims.convert_element_type.default(conve
 div_tensor: f32[4, 8] = aten.div.Tensor(x, convert_element_type_default_1)
 return (div_tensor, convert_element_type_default_1)\
 """)
-    assert traced.trace.notes == snapshot(("numbers and sizes that depend on the values of tensors stand as names",))
+    assert traced.trace.notes == snapshot(
+        ("numbers and sizes that depend on the values of tensors are shown as names",)
+    )
 
 
 def test_a_number_that_is_a_size(trace: TraceFixture) -> None:
@@ -127,13 +129,11 @@ SPLIT = """
 def test_what_goes_on_only_with_values_has_some_that_are_drawn(trace: TraceFixture) -> None:
     traced = trace(SPLIT)
     assert traced.trace.outputs == snapshot(("f32[12, 8]",))
-    assert traced.trace.notes == snapshot(
-        ("traced with numbers drawn at random: it goes on only with the values of tensors",)
-    )
+    assert traced.trace.notes == snapshot(("traced with random values: the code needs the values of tensors",))
     assert [r.message.partition(DRAWN)[0] for r in traced.trace.remarks] == snapshot(
         [
-            "the value of `n > 0` is made up: True, of numbers drawn at random",
-            "the value of `int(n)` is made up: 3, of numbers drawn at random",
+            "the value of `n > 0` is assumed: True, computed from random values",
+            "the value of `int(n)` is assumed: 3, computed from random values",
             "`rows = [r.expand(int(n), 8) for r, n in zip(x, lengths) if n > 0]` turns a tensor into a Python number",
         ]
     )
@@ -195,7 +195,7 @@ log: f32[4, 8] = aten.log.default(x)
 return (log, x)\
 """)
     assert traced.trace.notes == snapshot(
-        ("traced as if compiling (`torch.compiler.is_compiling()` is true): else it needs values of tensors",)
+        ("traced as if compiling (`torch.compiler.is_compiling()` is true); otherwise the code needs tensor values",)
     )
 
 
@@ -226,7 +226,7 @@ Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes
         snapshot("""\
 max(x.sum(), n)
 `max(x.sum(), n)` compares the values of tensors
-Use `torch.maximum`, or stack them and use `amax`, which stay tensors.\
+Use `torch.maximum`, or stack the tensors and use `amax`: the result stays a tensor.\
 """),
     ),
     "an array in an operation": (
@@ -255,8 +255,8 @@ Keep it a tensor, or pass the numbers as an argument.\
         """,
         snapshot("""\
 max(x.min(), x.max())
-`while max(x.min(), x.max()) > 1:` loops until a tensor's value says stop
-Loop a fixed number of times and let `torch.where` keep what is finished.\
+`while max(x.min(), x.max()) > 1:` loops depending on a tensor's value
+Loop a fixed number of times and use `torch.where` to leave finished elements unchanged.\
 """),
     ),
     "the larger of two": (
@@ -268,7 +268,7 @@ Loop a fixed number of times and let `torch.where` keep what is finished.\
         snapshot("""\
 max(x.sum(), y.sum())
 `max(x.sum(), y.sum())` compares the values of tensors
-Use `torch.maximum`, or stack them and use `amax`, which stay tensors.\
+Use `torch.maximum`, or stack the tensors and use `amax`: the result stays a tensor.\
 """),
     ),
     "a range": (
@@ -281,8 +281,8 @@ Use `torch.maximum`, or stack them and use `amax`, which stay tensors.\
         """,
         snapshot("""\
 range(n)
-`for _ in range(n):` loops as often as a tensor's value says
-Loop over a fixed number, or pass the number as an argument.\
+`for _ in range(n):` runs a number of iterations that depends on a tensor's value
+Use a fixed number of iterations, or pass the number as an argument.\
 """),
     ),
     "int as a size": (
@@ -294,7 +294,7 @@ Loop over a fixed number, or pass the number as an argument.\
         snapshot("""\
 int(x.max())
 `int(x.max())` turns a tensor into a Python number, used as a size in `x.new_zeros(int(x.max()), 4)`
-Pass the number as an argument, or keep the full size and mask what is too much.\
+Pass the number as an argument, or keep the full size and mask the unused elements.\
 """),
     ),
     "an assert": (
@@ -321,8 +321,8 @@ Check it outside of the traced function, or with `torch._assert_async`.\
         """,
         snapshot("""\
 x[i[0] : i[1]]
-`x[i[0]:i[1]]` takes a tensor as the bound of a slice
-Pass the number as an argument, or keep the full size and mask what is too much.\
+`x[i[0]:i[1]]` uses a tensor as the bound of a slice
+Pass the number as an argument, or keep the full size and mask the unused elements.\
 """),
     ),
     "numpy": (
@@ -348,14 +348,14 @@ Keep it a tensor, or pass the numbers as an argument.\
         snapshot("""\
 torch.equal(x, x.T)
 `torch.equal(x, x.T)` compares the values of tensors
-Compare with `torch.eq`, which stays a tensor.\
+Compare with `torch.eq`: the result stays a tensor.\
 """),
     ),
 }
 
 
 NO_VALUES = ", and a trace has shapes but no values"
-DRAWN = f"{NO_VALUES}: it goes on with numbers drawn at random. "
+DRAWN = f"{NO_VALUES}; the trace continues with random values. "
 
 
 @pytest.mark.parametrize("case", EXPLAINED)

@@ -109,18 +109,18 @@ class M(nn.Module):
 #   3  state  f32[4, 4]  input      yes            data: written in the graph, under no_grad
 #
 # outputs
-#   #  name   what it is                                                         requires grad  dynamic dims
-#   0  h      a new tensor                                                       yes            none
-#   1  out_1  a view of the output h                                             yes            none
-#   2  out_2  a view of the input x                                              yes            none
-#   3  state  the input state itself                                             yes            none
-#   4  out_4  a view of an intermediate that nothing else sees: as a new tensor  yes            none
+#   #  name   what it is                                                             requires grad  dynamic dims
+#   0  h      a new tensor                                                           yes            none
+#   1  out_1  a view of the output h                                                 yes            none
+#   2  out_2  a view of the input x                                                  yes            none
+#   3  state  the input state itself                                                 yes            none
+#   4  out_4  a view of an intermediate without other uses: treated as a new tensor  yes            none
 #
 # intermediates that are returned for their views
 #   0
 #
 # duplicated inputs
-#   none: every input is a tensor of its own
+#   none: all inputs are distinct tensors
 #
 # synthetic bases
 #   none: no mutated input shares its storage with another one
@@ -187,7 +187,7 @@ def f(x, y, z, v, w):
 # duplicated inputs
 #   x and y are one tensor: the graph takes it once, because a duplicated input is mutated
 #   v and w are one tensor: the graph takes it once, because a duplicated input is mutated
-#   which input of the graph each of them is: x 0, y 0, z 1, v 2, w 2
+#   the graph input that each of them becomes: x 0, y 0, z 1, v 2, w 2
 #
 # synthetic bases
 #   x and z are views of one storage, and one of them is mutated: the graph takes that storage as its input 0
@@ -231,7 +231,7 @@ class Ring(nn.Module):
 #   0
 #
 # duplicated inputs
-#   none: every input is a tensor of its own
+#   none: all inputs are distinct tensors
 #
 # synthetic bases
 #   first and whole are views of one storage, and one of them is mutated: the graph takes that storage as its input 0
@@ -303,7 +303,7 @@ def f(x, i):
 """
     )
     assert traced.stage("crossref").text == snapshot("""\
-# index = aten.index.Tensor runs on fake tensors, and raises on random real ones:
+# index = aten.index.Tensor runs on fake tensors, but raises on random real tensors:
 #   index 101 is out of bounds for dimension 0 with size 4
 #
 # Before it, fake and real agree (1 compared): shape, dtype and strides.
@@ -313,7 +313,7 @@ def f(x, i):
 def test_large_graphs_are_not_run(debug):
     traced = debug(PRELUDE + "\n# fx: x=f32[20000, 20000]\ndef f(x):\n    return x + 1\n")
     assert traced.stage("crossref").text == snapshot(
-        "# Not run: its values need 3.0 GiB at one time, and more than 1 GiB is not taken.\n"
+        "# Not run: its values need 3.0 GiB at once, more than the limit of 1 GiB.\n"
     )
 
 

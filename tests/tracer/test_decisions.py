@@ -6,9 +6,9 @@ import pytest
 from conftest import TraceFixture
 from inline_snapshot import snapshot
 
-TAKEN = "the trace takes for granted that the check "
-FOLLOWED = "the trace follows the loop to its end: "
-WHY = ": a tensor's value decides, at which torch.compile breaks the graph"
+TAKEN = "the trace assumes that the check "
+FOLLOWED = "the trace runs the loop to its end: "
+WHY = ": it depends on a tensor's value, and torch.compile breaks the graph here"
 
 SOURCE = """
 import logging
@@ -221,7 +221,7 @@ def operations(trace: TraceFixture, name: str) -> list[str]:
         ("otherwise", ["mul"], ["`x.max() <= 1` passes"]),
         ("told", ["mul"], ["`x.abs().max() > 10000.0` passes"]),
         ("exits", ["sin"], ["`x.isnan().any()` passes"]),
-        ("settles", ["tanh"] * 3, [FOLLOWED + "`(x - before).abs().max() < 0.001` may end it sooner"]),
+        ("settles", ["tanh"] * 3, [FOLLOWED + "`(x - before).abs().max() < 0.001` may end it earlier"]),
         ("chosen", ["index", "zeros_like", "sqrt", "index_put"], ["`inside.min() < 0` passes"]),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_check_leaves_nothing_in_the_graph(
 def test_what_is_said(trace: TraceFixture) -> None:
     (remark,) = trace(SOURCE, "branch").trace.remarks
     assert [remark.message, remark.severity] == snapshot(
-        ["the trace goes on as if `x.sum() > 0` were true" + WHY, "information"]
+        ["the trace assumes that `x.sum() > 0` is true" + WHY, "information"]
     )
 
 
@@ -251,77 +251,77 @@ def test_where_it_is_said(trace: TraceFixture) -> None:
 WAYS = {
     "until": snapshot(
         [
-            "the trace leaves the loop in its second turn, where it asks for `x.max() < 1`",
+            "the trace leaves the loop in its second iteration, at `x.max() < 1`",
             ["tanh", "tanh"],
         ]
     ),
     "until_it_returns": snapshot(
         [
-            "the trace leaves the loop in its second turn, where it asks for `x.max() < 1`",
+            "the trace leaves the loop in its second iteration, at `x.max() < 1`",
             ["tanh", "tanh"],
         ]
     ),
     "while_it_holds": snapshot(
         [
-            "the trace has two turns of the loop, however long `not (x.max() < 1 or x.min() > 0)` holds",
-            "the trace has two turns of the loop, however long `x.norm() > 1` holds",
+            "the trace runs two iterations of the loop, however long `not (x.max() < 1 or x.min() > 0)` is true",
+            "the trace runs two iterations of the loop, however long `x.norm() > 1` is true",
             ["tanh", "tanh", "sin", "sin", "sin", "sin"],
         ]
     ),
     "must_settle": snapshot(
         [
-            "the trace leaves the loop in its second turn, where it asks for `x.max() < 0.001`",
+            "the trace leaves the loop in its second iteration, at `x.max() < 0.001`",
             ["tanh", "tanh"],
         ]
     ),
     "remembers": snapshot(
         [
-            "the trace leaves the loop in its second turn, where it asks for `x.max() < 0.001`",
+            "the trace leaves the loop in its second iteration, at `x.max() < 0.001`",
             ["tanh", "tanh", "add"],
         ]
     ),
     "skips": snapshot(
         [
-            "the trace goes on as if `x.max() < 0` were false",
+            "the trace assumes that `x.max() < 0` is false",
             ["tanh", "tanh", "tanh"],
         ]
     ),
     "branch": snapshot(
         [
-            "the trace goes on as if `x.sum() > 0` were true",
+            "the trace assumes that `x.sum() > 0` is true",
             ["sin"],
         ]
     ),
     "returns_early": snapshot(
         [
-            "the trace goes on as if `not (x > 0).any()` were false",
+            "the trace assumes that `not (x > 0).any()` is false",
             ["sin"],
         ]
     ),
     "returns_or_nothing": snapshot(
         [
-            "the trace goes on as if `(x > 0).any()` were true",
+            "the trace assumes that `(x > 0).any()` is true",
             ["sin"],
         ]
     ),
     "otherwise_returns": snapshot(
         [
-            "the trace goes on as if `x.max() > 0 and len(x) > 2` were true",
+            "the trace assumes that `x.max() > 0 and len(x) > 2` is true",
             ["sin", "cos"],
         ]
     ),
     "conditional": snapshot(
         [
-            "the trace goes on as if `row.sum() > 0` were true",
-            "the trace goes on as if `x.sum() > 0` were true",
-            "the trace goes on as if `x.sum() < 0` were false",
-            "the trace goes on as if `x.mean() > 0` were true",
+            "the trace assumes that `row.sum() > 0` is true",
+            "the trace assumes that `x.sum() > 0` is true",
+            "the trace assumes that `x.sum() < 0` is false",
+            "the trace assumes that `x.mean() > 0` is true",
             ["unbind", "getitem", "sin", "add"],
         ]
     ),
     "inside_of_a_check": snapshot(
         [
-            "the trace goes on as if `x.sum() > 0` were true",
+            "the trace assumes that `x.sum() > 0` is true",
             "`(x if x.sum() > 0 else -x).max() > 1` passes",
             ["sin"],
         ]
@@ -329,17 +329,17 @@ WAYS = {
     "counted": snapshot(
         [
             "`total < 0` passes",
-            "the value of `x.sum().item()` is made up: a trace has shapes but no values",
+            "the value of `x.sum().item()` is assumed: a trace has shapes but no values",
             ["mul"],
         ]
     ),
     "compares_a_number": snapshot(
         [
-            "the trace goes on as if `largest + 1 > 10 or largest` were true",
-            "the value of `x.max().item()` is made up: a trace has shapes but no values",
-            "the value of `float(x.min())` is made up: a trace has shapes but no values",
-            "the value of `x.tolist()` is made up: a trace has shapes but no values",
-            "the value of `x.detach().numpy()` is made up: a trace has shapes but no values",
+            "the trace assumes that `largest + 1 > 10 or largest` is true",
+            "the value of `x.max().item()` is assumed: a trace has shapes but no values",
+            "the value of `float(x.min())` is assumed: a trace has shapes but no values",
+            "the value of `x.tolist()` is assumed: a trace has shapes but no values",
+            "the value of `x.detach().numpy()` is assumed: a trace has shapes but no values",
             ["sin"],
         ]
     ),

@@ -57,7 +57,7 @@ def f(x):
 def test_a_tensor_on_another_device_is_an_error(line: str, trace):
     failure = trace(HEAD + f"# fx: x=f32[4, 8]@cuda\ndef f(x):\n    return {line}\n", "f").failure
     assert (failure.kind, failure.severity) == ("device", "error")
-    assert failure.message.startswith("operands are on two devices, c")
+    assert failure.message.startswith("operands are on different devices, c")
     assert failure.span is not None and failure.span.line == 7
 
 
@@ -96,7 +96,7 @@ def main():
     assert (failure.severity, failure.message) == snapshot(
         (
             "error",
-            "operands are on two devices, cuda:0 and cpu (self.fc(x): f32[4, 8]@cuda, torch.arange(8): i64[8])",
+            "operands are on different devices, cuda:0 and cpu (self.fc(x): f32[4, 8]@cuda, torch.arange(8): i64[8])",
         )
     )
     assert trace(source.replace("arange(8)", "arange(8, device=x.device)"), "Net").trace.outputs == ("f32[4, 8]@cuda",)
@@ -256,7 +256,7 @@ def test_two_gpus(trace):
     )
     assert trace(source, "f").trace.outputs == ("f32[4, 4]@cuda:1",)
     wrong = trace(source.replace(".to('cuda:1'))", ")"), "f").failure
-    assert wrong.message.startswith("operands are on two devices, cuda:0 and cuda:1")
+    assert wrong.message.startswith("operands are on different devices, cuda:0 and cuda:1")
 
 
 def test_streams_generators_and_attention(trace):
@@ -276,15 +276,13 @@ def f(x):
     assert specs(traced)[-3:] == snapshot(
         ["operator.getitem: u64[]@cuda", "aten.detach: bf16[2, 4, 16, 64]@cuda", "aten.detach: bf16[2, 4, 16, 64]@cuda"]
     )
-    assert traced.trace.notes[0].startswith(
-        "there is no cuda device here: where PyTorch chooses operations by the device"
-    )
+    assert traced.trace.notes[0].startswith("there is no cuda device here: where PyTorch selects operations by device")
 
 
 def test_what_is_compiled_stands_on_the_cpu(trace):
     source = HEAD + "# fx: x=f32[4, 8]@cuda\ndef f(x):\n    return x * 2\n"
     traced = trace(source, "f", work="passes")
-    assert traced.trace.notes == snapshot(("traces see no GPU: what the code puts on cuda stands on the CPU",))
+    assert traced.trace.notes == snapshot(("traces use no GPU: what the code puts on cuda is on the CPU here",))
 
 
 def test_a_program_that_asks_which_accelerator_there_is_has_one(trace):

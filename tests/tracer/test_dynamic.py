@@ -138,7 +138,7 @@ def test_a_module_keeps_its_own_sizes(trace: TraceFixture) -> None:
     )
     assert details(traced) == snapshot(["x: f32[B, D] (comment, with D = 64)"])
     assert traced.trace.outputs == snapshot(("f32[B, 32]",))
-    assert remarks(traced) == snapshot(["self.linear(x) | D becomes 64 here: `self.linear(x)` works only so"])
+    assert remarks(traced) == snapshot(["self.linear(x) | `self.linear(x)` only works when D == 64"])
 
 
 def test_a_size_that_the_code_compares(trace: TraceFixture) -> None:
@@ -150,7 +150,7 @@ def test_a_size_that_the_code_compares(trace: TraceFixture) -> None:
             return x * 2
     """)
     assert details(traced) == snapshot(["x: f32[B, 8] (comment, with B = 16)"])
-    assert remarks(traced) == snapshot(["x.shape[0] == 16 | B becomes 16 here: the code asks for `x.shape[0] == 16`"])
+    assert remarks(traced) == snapshot(["x.shape[0] == 16 | B becomes 16 here: the code checks `x.shape[0] == 16`"])
     assert traced.trace.outputs == snapshot(("f32[16, 8]",))
 
 
@@ -164,7 +164,7 @@ def test_the_other_way_is_remarked_too(trace: TraceFixture) -> None:
     """)
     assert details(traced) == snapshot(["x: f32[B, 8] (comment)"])
     assert remarks(traced) == snapshot(
-        ["x.shape[0] > 100 | the trace holds only where B <= 100: the code asks for `x.shape[0] > 100`"]
+        ["x.shape[0] > 100 | the trace is only valid when B <= 100: the code checks `x.shape[0] > 100`"]
     )
 
 
@@ -179,8 +179,8 @@ def test_asserts(trace: TraceFixture) -> None:
     assert details(traced) == snapshot(["x: f32[B, N] (comment, with N = 33)"])
     assert remarks(traced) == snapshot(
         [
-            "x.shape[0] % 8 == 0 | the trace holds only where B % 8 == 0: the code asks for `x.shape[0] % 8 == 0`",
-            "x.shape[1] == 33 | N becomes 33 here: the code asks for `x.shape[1] == 33`",
+            "x.shape[0] % 8 == 0 | the trace is only valid when B % 8 == 0: the code checks `x.shape[0] % 8 == 0`",
+            "x.shape[1] == 33 | N becomes 33 here: the code checks `x.shape[1] == 33`",
         ]
     )
 
@@ -193,9 +193,7 @@ def test_broadcasting_with_a_fixed_tensor(trace: TraceFixture) -> None:
         def f(x):
             return x + torch.ones(10, 1)
     """)
-    assert remarks(traced) == snapshot(
-        ["x + torch.ones(10, 1) | B becomes 10 here: `x + torch.ones(10, 1)` works only so"]
-    )
+    assert remarks(traced) == snapshot(["x + torch.ones(10, 1) | `x + torch.ones(10, 1)` only broadcasts when B == 10"])
 
 
 def test_a_loop_needs_the_number(trace: TraceFixture) -> None:
@@ -208,7 +206,7 @@ def test_a_loop_needs_the_number(trace: TraceFixture) -> None:
             return h
     """)
     assert remarks(traced) == snapshot(
-        ["range(x.shape[0]) | T becomes 16 here: `range(x.shape[0])` needs the number itself"]
+        ["range(x.shape[0]) | T becomes 16 here: `range(x.shape[0])` needs a concrete number"]
     )
 
 
@@ -219,7 +217,7 @@ def test_two_names_of_one_size(trace: TraceFixture) -> None:
             return x + y
     """)
     assert details(traced) == snapshot(["x: f32[B, 8] (comment)", "y: f32[T, 8] (comment, with T = B)"])
-    assert remarks(traced) == snapshot(["x + y | T equals B here: `x + y` works only so"])
+    assert remarks(traced) == snapshot(["x + y | `x + y` only broadcasts when T == B"])
     assert traced.trace.outputs == snapshot(("f32[B, 8]",))
 
 

@@ -92,10 +92,10 @@ def test_the_module_decides_what_a_mode_means(trace):
 @pytest.mark.parametrize(
     ("comment", "message"),
     [
-        ("eval()", "`eval()` is for modules, and f belongs to none"),
-        ("eval, x=f32[4]", "the `# fx:` comment is not understood: write the mode as `eval()`"),
-        ("eval(True)", "the `# fx:` comment is not understood: `eval()` takes nothing"),
-        ("eval(), train()", "the `# fx:` comment is not understood: the mode is given twice"),
+        ("eval()", "`eval()` only applies to modules, and f is not in a module"),
+        ("eval, x=f32[4]", "cannot parse the `# fx:` comment: write the mode as `eval()`"),
+        ("eval(True)", "cannot parse the `# fx:` comment: `eval()` takes no arguments"),
+        ("eval(), train()", "cannot parse the `# fx:` comment: the mode is written twice"),
     ],
 )
 def test_what_is_wrong_with_a_mode(comment: str, message: str, trace):

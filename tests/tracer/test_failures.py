@@ -115,7 +115,9 @@ def f(x: Tensor):
     )
     needed = next(r for r in traced.trace.remarks if "compares the values of tensors" in r.message)
     assert traced.at(needed.span) == "max(x.sum(), x.mean())"
-    assert needed.message.endswith("Use `torch.maximum`, or stack them and use `amax`, which stay tensors.")
+    assert needed.message.endswith(
+        "Use `torch.maximum`, or stack the tensors and use `amax`: the result stays a tensor."
+    )
 
 
 def test_code_that_ends_the_process(trace):
@@ -207,7 +209,7 @@ def f(x):
 """
     )
     assert traced.failure.kind == "comment"
-    assert "`y` is no parameter of f" in traced.failure.message
+    assert "f has no parameter `y`" in traced.failure.message
 
 
 def test_a_dimension_that_is_not_there_where_fake_tensors_let_it_pass(trace):
@@ -253,8 +255,8 @@ class Net(nn.Module):
 def test_a_value_that_backward_needs_and_that_is_written_over(trace):
     traced = trace(PRELUDE + "def f(x):\n    y = x.exp()\n    y.mul_(2)\n    return y.sum()\n", comment="x=f32[4]")
     assert traced.trace.notes[-1] == (
-        "it has no backward graph: backward needs the result of `Exp`, a tensor of sizes [4], "
-        "which is changed in place afterwards"
+        "it has no backward graph: backward needs the result of `Exp`, of shape [4], "
+        "but it is modified in place afterwards"
     )
     assert summarize(traced.trace) == "3 ops · cannot be differentiated"
 
@@ -275,7 +277,7 @@ def f(x: Tensor, layers, config: Config, scale=2.0):
     assert (failure.kind, failure.severity) == ("inputs", "information")
     assert failure.message == snapshot("AttributeError: 'Tensor' object has no attribute 'nothing'")
     assert failure.hint == snapshot(
-        "The inputs are guessed; say what they are: `# fx: x=f32[4, 64], layers=f32[8, 96], config=…`."
+        "The inputs are guessed; write the real ones in a comment: `# fx: x=f32[4, 64], layers=f32[8, 96], config=…`."
     )
 
 
@@ -295,7 +297,9 @@ class Net(nn.Module):
     ).failure
     assert failure.kind == "construct"
     assert failure.message == snapshot("TypeError: object of type 'int' has no len() (constructing Net)")
-    assert failure.hint == snapshot("The inputs are guessed; say what they are: `# fx: init(dim=64, path=…)`.")
+    assert failure.hint == snapshot(
+        "The inputs are guessed; write the real ones in a comment: `# fx: init(dim=64, path=…)`."
+    )
 
 
 def test_a_comment_has_what_is_known_of_every_parameter():
@@ -310,4 +314,4 @@ def test_a_comment_has_what_is_known_of_every_parameter():
         InputSpec("eps", "1e-06", "default"),
     )
     comment = "init(dim=64, config=…), x=f32[4, 64], pair=(f32[4], i64[4]), named=…, activation=torch.relu"
-    assert comment_hint(inputs) == f"The inputs are guessed; say what they are: `# fx: {comment}`."
+    assert comment_hint(inputs) == f"The inputs are guessed; write the real ones in a comment: `# fx: {comment}`."

@@ -77,8 +77,8 @@ def f(x):
     assert told(trace, source) == snapshot(
         [
             "print(x) · host-sync: the host waits for the device here: a tensor is printed",
-            "x.sum(0).tolist() · host-sync: the host waits for the device here: it is to have a tensor's values",
-            "x.cpu() · host-sync: the host waits for the device here: the tensor is copied to it",
+            "x.sum(0).tolist() · host-sync: the host waits for the device here: it needs a tensor's values",
+            "x.cpu() · host-sync: the host waits for the device here: the tensor is copied to the host",
         ]
     )
 
@@ -92,7 +92,7 @@ def f(x, table):
     return (z @ z.T).softmax(-1)
 """
     assert told(trace, source) == snapshot(
-        ["x * table · upcast: f32[4, 8] and f64[8] give f64[4, 8]: what follows is computed in float64"]
+        ["x * table · upcast: f32[4, 8] and f64[8] give f64[4, 8]: the operations that follow are computed in float64"]
     )
 
 

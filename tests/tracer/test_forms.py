@@ -171,7 +171,7 @@ def test_parameters_of_a_generator_and_of_a_lambda(trace):
 
 def test_a_generator_without_end(trace):
     assert failed(trace(SOURCE, "forever")) == snapshot(
-        ("unsupported", "it has yielded 1000 values here, and there is no end of it", "yield x")
+        ("unsupported", "it has yielded 1000 values here and does not end", "yield x")
     )
 
 
@@ -196,7 +196,7 @@ def test_a_coroutine_that_waits(trace):
         ("unsupported", "it needs a running event loop here, and a trace has none", "await asyncio.sleep(1)")
     )
     assert failed(trace(SOURCE, "waiting")) == snapshot(
-        ("unsupported", "it waits here for something outside of it, and a trace has no event loop", "yield self")
+        ("unsupported", "it awaits something external here, and a trace has no event loop", "yield self")
     )
 
 

@@ -102,8 +102,8 @@ def test_what_is_told_of_a_compiled_function(trace: TraceFixture) -> None:
     assert textwrap.wrap(told[1].message, 100) == snapshot(
         [
             "torch.compile breaks the graph here (GB0059): Dynamo does not know how to trace builtin operator",
-            "`print` with argument types ['str'] (has_kwargs False). Because of it, `f` is not compiled at all.",
-            "Avoid calling builtin `print` with argument types ['str']. Consider using an equivalent alternative",
+            "`print` with argument types ['str'] (has_kwargs False). Because of it, `f` is not compiled. Avoid",
+            "calling builtin `print` with argument types ['str']. Consider using an equivalent alternative",
             "function/method to `print`",
         ]
     )
@@ -160,7 +160,7 @@ def test_the_page_lists_graphs_and_breaks_in_their_order(trace: TraceFixture) ->
 #                `torch._dynamo.config.reorderable_logging_functions`.
 #                Please report an issue to PyTorch.
 #                called on line 16
-#                because of it, `f` is not compiled at all
+#                because of it, `f` is not compiled
 #                https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html
 #
 # compiled:2     ops: 1
@@ -184,7 +184,7 @@ def test_a_target_that_is_captured_whole(trace: TraceFixture) -> None:
 # compiled:1     ops: 2
 #                of line 6
 #
-# torch.compile captures the target whole: fullgraph=True holds.
+# torch.compile captures the whole target: fullgraph=True works.
 #
 """)
 

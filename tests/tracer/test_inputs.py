@@ -304,9 +304,9 @@ def test_what_an_earlier_text_was_traced_with_is_left_where_it_fits_no_longer(tr
 def test_what_a_comment_gives_but_nobody_can_make_is_the_comments_error(trace):
     source = "import torch\ndef f(x, n):\n    return x * n\n"
     for given, said in (
-        ("x=f32[4], n=unknown", "`n` cannot be made: NameError: name 'unknown' is not defined"),
-        ("x=f32[4]@nothing, n=2", "`x` cannot be made: "),
-        ("x=f32[99999999999, 9999999999], n=2", "`x` cannot be made: "),
+        ("x=f32[4], n=unknown", "cannot create `n`: NameError: name 'unknown' is not defined"),
+        ("x=f32[4]@nothing, n=2", "cannot create `x`: "),
+        ("x=f32[99999999999, 9999999999], n=2", "cannot create `x`: "),
     ):
         failure = trace(source, comment=given).failure
         assert (failure.kind, failure.severity) == ("comment", "error")
@@ -326,9 +326,9 @@ class Net(torch.nn.Module):
 """
     failure = trace(source, "Net", comment="init(width=4), x=f32[4, 8]").failure
     assert (failure.kind, failure.severity) == ("comment", "error")
-    assert failure.message == "`width` is no parameter of Net's constructor; its parameters are dim"
+    assert failure.message == "Net's constructor has no parameter `width`; its parameters are dim"
     failure = trace(source, "Net", comment="init(dim='a'), x=f32[4, 8]").failure
     assert (failure.kind, failure.severity) == ("construct", "error")
     assert failure.message.startswith("TypeError: ") and failure.message.endswith(" (constructing Net)")
     failure = trace(source, "Net", comment="init(dim=nothing), x=f32[4, 8]").failure
-    assert failure.message == "`init.dim` cannot be made: NameError: name 'nothing' is not defined"
+    assert failure.message == "cannot create `init.dim`: NameError: name 'nothing' is not defined"

@@ -44,7 +44,7 @@ def test_lengths_that_nobody_knows_are_those_of_the_batch(trace):
     assert traced.trace.outputs == snapshot(("f32[4, 8, 4]", "f32[4, 8]"))
     assert not traced.trace.refused
     assert traced.trace.notes[-1] == snapshot(
-        "nothing says how long sequences are that are packed: each is taken to be as long as the batch"
+        "the lengths of packed sequences are unknown; assumed: each is as long as the padded batch"
     )
     assert not traced.trace.remarks
 

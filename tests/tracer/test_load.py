@@ -144,7 +144,7 @@ def test_a_package_that_is_missing_and_that_the_target_does_without(trace, tmp_p
     source = PRELUDE + "\nimport helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n"
     traced = trace(source, "f")
     assert traced.graph("forward").splitlines()[1] == "mul: f32[4, 64] = aten.mul.Tensor(x, 2)"
-    assert traced.trace.notes[0] == "not installed, and left out: `no_such_package`"
+    assert traced.trace.notes[0] == "not installed, and skipped: `no_such_package`"
     failure = trace(source.replace("double", "fast"), "f").failure
     assert failure.message == "the package `no_such_package` is not installed in the interpreter that fx-lsp uses"
 
@@ -195,7 +195,7 @@ def test_a_package_that_raises_when_it_is_imported_is_left_out(trace, tmp_path):
     failure = trace(source.format("half"), "f").failure
     assert [*trace(source.format("double"), "f").trace.notes, failure.kind, failure.message] == snapshot(
         [
-            "left out: `broken_package` cannot be imported: ZeroDivisionError: division by zero",
+            "skipped: `broken_package` cannot be imported: ZeroDivisionError: division by zero",
             "import",
             "`broken_package` cannot be imported: ZeroDivisionError: division by zero",
         ]
@@ -212,12 +212,12 @@ def test_what_raises_in_another_file_is_left_out(trace, tmp_path):
     traced = trace(source.format("triple"), "f")
     assert traced.graph("forward").splitlines()[1] == "mul: f32[4, 64] = aten.mul.Tensor(x, 3)"
     reason = "ValueError: not enough values to unpack (expected 2, got 0)"
-    assert traced.trace.notes == (f"left out, as it raises when `helpers.py` is imported: line 3, {reason}",)
+    assert traced.trace.notes == (f"skipped, because it raises when `helpers.py` is imported: line 3, {reason}",)
     message = trace(source.format("wide"), "f").failure.message
-    assert message.startswith(f"it needs what could not be had: {reason}, raised in ")
+    assert message.startswith(f"it needs a value that is unavailable: {reason}, raised in ")
     own = PRELUDE + "SIZE, _ = ''.split()\n\ndef f(x: Tensor):\n    return x * SIZE\n"
     assert trace(own, "f").failure.message == snapshot(
-        "not enough values to unpack (expected 2, got 0) (importing the file)"
+        "not enough values to unpack (expected 2, got 0) (while importing the file)"
     )
 
 
@@ -226,7 +226,7 @@ def test_a_folder_without_sources_is_no_package(trace, tmp_path):
     (tmp_path / "no_such_package").mkdir()
     (tmp_path / "helpers.py").write_text(HELPERS)
     traced = trace(PRELUDE + "\nimport helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n", "f")
-    assert traced.trace.notes[0] == "not installed, and left out: `no_such_package`"
+    assert traced.trace.notes[0] == "not installed, and skipped: `no_such_package`"
 
 
 def test_what_pytorch_calls_is_not_stopped() -> None:
@@ -304,12 +304,12 @@ def test_what_another_version_of_a_package_has_is_left_out(trace, tmp_path):
     traced = trace(source.format("double"), "f")
     assert traced.graph("forward").splitlines()[1] == "mul: f32[4, 64] = aten.mul.Tensor(x, 2)"
     assert [note.partition(" (")[0] for note in traced.trace.notes] == snapshot(
-        ["left out: ImportError: cannot import name 'halve' from 'broken_package'"]
+        ["skipped: ImportError: cannot import name 'halve' from 'broken_package'"]
     )
     failures = [trace(source.format(name), "f").failure for name in ("halve", "third")]
     assert [failure.message.partition(" (")[0] for failure in failures] == snapshot(
         [
-            "it needs what could not be had: ImportError: cannot import name 'halve' from 'broken_package'",
+            "it needs a value that is unavailable: ImportError: cannot import name 'halve' from 'broken_package'",
             "the package `broken_package` has no module `broken_package.old` in the interpreter that fx-lsp uses",
         ]
     )
@@ -321,7 +321,7 @@ def test_a_module_that_has_gone_is_told_as_that(trace, tmp_path):
         path + "from broken_package.old import third\n\ndef double(x):\n    return x * 2\n"
     )
     traced = trace(PRELUDE + "import helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n", "f")
-    assert traced.trace.notes == snapshot(("not in the version that is installed, and left out: `broken_package.old`",))
+    assert traced.trace.notes == snapshot(("not in the installed version, and skipped: `broken_package.old`",))
 
 
 def test_an_environment_variable_that_nobody_has_set_is_what_the_file_reads_it_as(trace):
@@ -345,9 +345,9 @@ if "gate" in os.environ["NET_PARTS"] and "skip" in os.environ["NET_PARTS"]:
     traced = trace(source, "Head")
     assert [note for note in traced.trace.notes if "environment" in note] == snapshot(
         [
-            "the environment variable NET_MODE is not set, and is 'fast' here",
-            "the environment variable NET_PARTS is not set, and is 'gate skip' here",
-            "the environment variable NET_WIDTH_OF_HEAD is not set, and is '4' here",
-            "the environment variable NET_SCALE_OF_HEAD is not set, and is '4' here",
+            "the environment variable NET_MODE is not set; assumed: 'fast'",
+            "the environment variable NET_PARTS is not set; assumed: 'gate skip'",
+            "the environment variable NET_WIDTH_OF_HEAD is not set; assumed: '4'",
+            "the environment variable NET_SCALE_OF_HEAD is not set; assumed: '4'",
         ]
     )

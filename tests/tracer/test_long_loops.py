@@ -24,7 +24,9 @@ def test_a_few_steps_stand_for_those_of_get_inputs(trace):
     offered = RECURRENT + "\ndef get_inputs():\n    return [torch.randn(3, 300, 24)]\n"
     traced = trace(PRELUDE + offered, "Model")
     assert traced.inputs() == snapshot(["x: f32[3, 5, 24] · convention"])
-    assert traced.outcome.inputs[-1].detail == snapshot("get_inputs(), with 5 for 300, as a long loop goes over it")
+    assert traced.outcome.inputs[-1].detail == snapshot(
+        "get_inputs(), with 5 instead of 300: a long loop iterates over it"
+    )
 
 
 def test_dimensions_of_the_same_size_stay_the_same(trace):
@@ -94,14 +96,14 @@ class Model(nn.Module):
 def test_a_number_of_steps_that_nobody_gave_is_small(trace):
     traced = trace(PRELUDE + GENERATE.replace("{default}", ""), "Model.generate")
     assert traced.inputs() == snapshot(["idx: i64[4, 8] · search", "max_new_tokens: 2 · search"])
-    assert traced.outcome.inputs[-1].detail == snapshot("2 steps, as a loop goes over it")
+    assert traced.outcome.inputs[-1].detail == snapshot("2 steps: a loop iterates over it")
     assert traced.graph("inference").count("aten.argmax.default") == 2
 
 
 def test_a_default_of_hundreds_of_steps_is_shortened(trace):
     traced = trace(PRELUDE + GENERATE.replace("{default}", "=200"), "Model.generate")
     assert traced.inputs() == snapshot(["idx: i64[4, 8] · search", "max_new_tokens: 2 · search"])
-    assert traced.outcome.inputs[-1].detail == snapshot("2 steps for 200, as a loop goes over it")
+    assert traced.outcome.inputs[-1].detail == snapshot("2 steps instead of 200: a loop iterates over it")
 
 
 def test_a_comment_says_how_many_steps(trace):
@@ -142,4 +144,4 @@ if __name__ == "__main__":
 def test_hundreds_of_steps_of_a_call_are_few(trace):
     traced = trace(PRELUDE + GENERATED_BY_A_CALL, "Model.generate")
     assert traced.inputs() == snapshot(["ids: i64[1, 4] · call site", "new_words: 2 · search"])
-    assert traced.outcome.inputs[-1].detail == "2 steps for 5000, as a loop goes over it"
+    assert traced.outcome.inputs[-1].detail == "2 steps instead of 5000: a loop iterates over it"

@@ -425,7 +425,7 @@ def test_data_that_is_not_here_is_left_out_of_a_file(trace):
     traced = trace(HEAD + _dedented(source), "Net")
     assert guessed(traced) == snapshot(["x: f32[4, 8, 6] · search"])
     assert [note.partition(": File")[0] for note in traced.trace.notes] == snapshot(
-        ["what the file does with data that is not here was left out"]
+        ["code that uses missing data was skipped"]
     )
 
 
@@ -540,7 +540,7 @@ class Frozen(nn.Module):
 def test_parameters_of_which_there_is_no_gradient_want_none(trace):
     """The module is one that is never trained, and has its statistics as parameters."""
     traced = trace(HEAD + STATISTICS.replace("TRAINING", "False"), "Frozen")
-    note = "its parameters want no gradient here: it does what PyTorch does not differentiate"
+    note = "traced with parameters that do not require grad: the code does what PyTorch cannot differentiate"
     assert traced.trace.notes[-1] == note
     assert "batch_norm" in traced.graph("forward")
 

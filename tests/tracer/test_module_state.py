@@ -65,7 +65,7 @@ def test_inputs_of_lazy_layers_are_searched_for(trace):
     )
     assert traced.inputs() == snapshot(["x: f32[4, 8, 64, 64] · search"])
     assert traced.trace.notes == snapshot(
-        ("traced after a first call, which makes conv.weight, conv.bias, fc.weight, fc.bias",)
+        ("traced after a first call, which creates conv.weight, conv.bias, fc.weight, fc.bias",)
     )
 
 
@@ -114,7 +114,7 @@ def test_parameters_made_by_the_first_call(init: str, condition: str, make: str,
     traced = trace(net(init, forward), "Net", comment="x=f32[4, 8]")
     assert given(traced) == ["w: f32[8, 3]", "x: f32[4, 8]"]
     assert ops(traced, "forward") == ["mm", "t"]
-    assert traced.trace.notes == ("traced after a first call, which makes w",)
+    assert traced.trace.notes == ("traced after a first call, which creates w",)
 
 
 def test_layers_made_by_the_first_call(trace):
@@ -421,9 +421,9 @@ class Predictor:
 @pytest.mark.parametrize(
     ("method", "note"),
     [
-        ("Scaler.back", "traced after a call of `fit`, which sets mean"),
-        ("Cell.step", "traced after a call of `start`, which sets hidden"),
-        ("Predictor.predict", "traced after a call of `set_image`, which sets features, is_set"),
+        ("Scaler.back", "traced after calling `fit`, which sets mean"),
+        ("Cell.step", "traced after calling `start`, which sets hidden"),
+        ("Predictor.predict", "traced after calling `set_image`, which sets features, is_set"),
     ],
 )
 def test_a_method_is_traced_after_one_that_makes_the_state_that_it_reads(method: str, note: str, trace):

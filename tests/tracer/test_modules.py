@@ -30,7 +30,7 @@ class Net(nn.Module):
         )
         assert targets(traced, "forward") == ["aten._cudnn_rnn.default"]
         assert targets(traced, "backward") == ["aten._cudnn_rnn_backward.default"]
-        assert "recurrent layers stand as the one operation" in " ".join(traced.outcome.notes)
+        assert "recurrent layers are shown as the single operation" in " ".join(traced.outcome.notes)
 
 
 def test_modules_are_copied_moved_and_tied(trace):

@@ -48,13 +48,13 @@ def test_every_place_that_almost_matches_says_what_is_different(page):
 
 # near misses
     product = aten.relu.default(mul)
-        # mul = aten.mul.Tensor(x, y): the pattern has aten.add.Tensor here, and the graph aten.mul.Tensor (1 of 2 nodes fit)
+        # mul = aten.mul.Tensor(x, y): the pattern has aten.add.Tensor here, but the graph has aten.mul.Tensor (1 of 2 nodes fit)
     scaled = aten.relu.default(add_1)
-        # add_1 = aten.add.Tensor(x, y, alpha=2): the pattern has 1 where the graph has 2 (1 of 2 nodes fit)
+        # add_1 = aten.add.Tensor(x, y, alpha=2): the pattern has 1 but the graph has 2 (1 of 2 nodes fit)
     relu_3 = aten.relu.default(shared)
-        # shared = aten.add.Tensor(x, y): its result is also used by both, which is not in the pattern (2 of 2 nodes fit)
+        # shared = aten.add.Tensor(x, y): its result is also used by both, which is outside of the pattern (2 of 2 nodes fit)
     same = aten.relu.default(add_4)
-        # add_4 = aten.add.Tensor(x, x): the pattern has two values, its a and its b, where the graph has x twice (1 of 2 nodes fit)
+        # add_4 = aten.add.Tensor(x, x): the pattern has two values, its a and its b, but the graph has x twice (1 of 2 nodes fit)
 """)
 
 
@@ -66,15 +66,15 @@ def test_one_value_where_the_graph_has_two(page):
 
 # near misses
     plain = aten.relu.default(add)
-        # add = aten.add.Tensor(x, y): the pattern has one value, its a, where the graph has x and y (1 of 2 nodes fit)
+        # add = aten.add.Tensor(x, y): the pattern has one value, its a, but the graph has x and y (1 of 2 nodes fit)
     product = aten.relu.default(mul)
-        # mul = aten.mul.Tensor(x, y): the pattern has aten.add.Tensor here, and the graph aten.mul.Tensor (1 of 2 nodes fit)
+        # mul = aten.mul.Tensor(x, y): the pattern has aten.add.Tensor here, but the graph has aten.mul.Tensor (1 of 2 nodes fit)
     scaled = aten.relu.default(add_1)
-        # add_1 = aten.add.Tensor(x, y, alpha=2): the pattern has one value, its a, where the graph has x and y (1 of 2 nodes fit)
+        # add_1 = aten.add.Tensor(x, y, alpha=2): the pattern has one value, its a, but the graph has x and y (1 of 2 nodes fit)
     relu_3 = aten.relu.default(shared)
-        # shared = aten.add.Tensor(x, y): the pattern has one value, its a, where the graph has x and y (1 of 2 nodes fit)
+        # shared = aten.add.Tensor(x, y): the pattern has one value, its a, but the graph has x and y (1 of 2 nodes fit)
     number = aten.relu.default(add_5)
-        # add_5 = aten.add.Tensor(x, 3): the pattern has a value, its a, where the graph has 3 (1 of 2 nodes fit)
+        # add_5 = aten.add.Tensor(x, 3): the pattern has a value, its a, but the graph has 3 (1 of 2 nodes fit)
 """)
 
 
@@ -87,20 +87,21 @@ def test_literals_are_compared_unless_they_are_ignored(page):
 
 # near misses
     sum_2 = aten.sum.dim_IntList(mul_2, [1])
-        # mul_2 = aten.mul.Tensor(y, 3.0): the pattern has 2.0 where the graph has 3.0 (1 of 2 nodes fit)
+        # mul_2 = aten.mul.Tensor(y, 3.0): the pattern has 2.0 but the graph has 3.0 (1 of 2 nodes fit)
 """)
     assert page(pattern, ", ignore_literals=True").count("# match") == 2
 
 
 def test_a_packet_is_no_overload(page):
     text = page("(a, b):\n    return aten.relu.default(aten.mul(a, b))")
-    assert "the pattern has aten.mul, which stands for all overloads: write torch.ops.aten.mul.Tensor" in text
+    assert "the pattern has aten.mul, which means all overloads: write torch.ops.aten.mul.Tensor" in text
 
 
 def test_another_overload(page):
     text = page("(a):\n    return aten.add.Scalar(a, 3)")
     assert (
-        "add_5 = aten.add.Tensor(x, 3)\n        # the pattern has aten.add.Scalar here, and the graph aten.add" in text
+        "add_5 = aten.add.Tensor(x, 3)\n        # the pattern has aten.add.Scalar here, but the graph has aten.add"
+        in text
     )
 
 
@@ -111,32 +112,32 @@ def test_a_number_of_arguments(page):
 
 # near misses
     relu = torch.relu(sum_1)
-        # the pattern has the method relu here, and the graph the function torch.relu (0 of 2 nodes fit)
+        # the pattern has the method relu here, but the graph has the function torch.relu (0 of 2 nodes fit)
 """)
     assert page("(a):\n    return torch.relu(a.sum())", on="torch", target=target) == snapshot("""\
 # there is no match
 
 # near misses
     relu = torch.relu(sum_1)
-        # sum_1 = sum(x, 1): the pattern gives it 1 argument, and the graph 2 arguments (1 of 2 nodes fit)
+        # sum_1 = sum(x, 1): the pattern passes 1 argument to it, but the graph 2 arguments (1 of 2 nodes fit)
 """)
 
 
 def test_a_method_is_no_function(page):
-    assert "the pattern has the function torch.relu here, and the graph the method relu" in page(
+    assert "the pattern has the function torch.relu here, but the graph has the method relu" in page(
         "(a, b):\n    return torch.relu(a + b)", on="torch"
     )
 
 
 def test_what_is_nowhere(page):
     assert page("(a):\n    return aten.exp.default(a)") == snapshot(
-        "# there is no match: no node calls aten.exp.default, with which the pattern ends\n"
+        "# there is no match: no node calls aten.exp.default, the last operation of the pattern\n"
     )
 
 
 def test_an_input_where_the_pattern_goes_on(page):
     text = page("(a, b):\n    return aten.mul.Tensor(aten.exp.default(a), b)")
-    assert "        # x: the pattern has aten.exp.default here, and the graph an input (1 of 2 nodes fit)\n" in text
+    assert "        # x: the pattern has aten.exp.default here, but the graph has an input (1 of 2 nodes fit)\n" in text
 
 
 def test_an_attribute_where_the_pattern_goes_on(page):
@@ -180,10 +181,10 @@ def test_matches_and_near_misses_are_marked_in_the_graph(warm_torch: None, tmp_p
         {
             "add": "match 1",
             "plain": "match 1",
-            "mul": "near miss: the pattern has aten.add.Tensor here, and the graph aten.mul.Tensor",
-            "add_1": "near miss: the pattern has 1 where the graph has 2",
-            "shared": "near miss: its result is also used by both, which is not in the pattern",
-            "add_4": "near miss: the pattern has two values, its a and its b, where the graph has x twice",
+            "mul": "near miss: the pattern has aten.add.Tensor here, but the graph has aten.mul.Tensor",
+            "add_1": "near miss: the pattern has 1 but the graph has 2",
+            "shared": "near miss: its result is also used by both, which is outside of the pattern",
+            "add_4": "near miss: the pattern has two values, its a and its b, but the graph has x twice",
             "add_5": "match 2",
             "number": "match 2",
         }
@@ -311,6 +312,6 @@ def test_a_support_that_raises_or_needs_arguments(parts):
     )
     assert parts("Some").errors == snapshot(
         [
-            "the constructor of Some takes arguments (missing a required argument: 'op'): give it a default, or write `some = Some(…)` and run that @ class Some(OperatorSupport):"
+            "the constructor of Some takes arguments (missing a required argument: 'op'): add a default, or write `some = Some(…)` and run that @ class Some(OperatorSupport):"
         ]
     )

@@ -54,7 +54,7 @@ def test_a_function_may_answer_in_many_ways(ran, answer):
 def test_what_is_no_answer_is_said_at_the_pass(ran, answer, what):
     result = ran(IN_PLACE.replace("ANSWER", f"return {answer}"))
     assert result.errors == [
-        f"own returns a {what}; a pass returns a GraphModule, a Graph, a PassResult or None @ def own(gm: fx.GraphModule):"
+        f"own returns a {what}; a pass must return a GraphModule, a Graph, a PassResult or None @ def own(gm: fx.GraphModule):"
     ]
 
 
@@ -159,12 +159,12 @@ class Copies(fx.Transformer):
 """
     assert ran(source, "Own").errors == snapshot(
         [
-            "the constructor of Own takes arguments (missing a required argument: 'table'): give it a default, or write `own = Own(…)` and run that @ class Own(PassBase):"
+            "the constructor of Own takes arguments (missing a required argument: 'table'): add a default, or write `own = Own(…)` and run that @ class Own(PassBase):"
         ]
     )
     assert ran(source, "Copies").errors == snapshot(
         [
-            "the constructor of Copies takes more than the graph module (missing a required argument: 'table'): give it a default @ class Copies(fx.Transformer):"
+            "the constructor of Copies takes more arguments than the graph module (missing a required argument: 'table'): add a default @ class Copies(fx.Transformer):"
         ]
     )
 
@@ -235,7 +235,7 @@ def test_a_filter_lets_some_matches_through(ran, name):
 
 # near misses
     add_1 = aten.add.Tensor(mm_1, b)
-        # the filter before_relu refuses the match (2 of 2 nodes fit)
+        # the filter before_relu rejects the match (2 of 2 nodes fit)
 """)
     assert result.diff(name).count("addmm") == 1
 
@@ -252,7 +252,7 @@ def test_a_literal_of_a_pattern_is_compared(ran):
 
 # near misses
     mul = aten.mul.Tensor(y, 0.5)
-        # the pattern has 0.3 where the graph has 0.5 (0 of 1 nodes fit)
+        # the pattern has 0.3 but the graph has 0.5 (0 of 1 nodes fit)
 """)
 
 
@@ -273,7 +273,7 @@ def twice_replacement(x):
 
 # near misses
     relu_2 = aten.relu.default(relu_1)
-        # relu_1 = aten.relu.default(relu): it is in another match already (2 of 2 nodes fit)
+        # relu_1 = aten.relu.default(relu): it is already in another match (2 of 2 nodes fit)
 """)
     assert result.changes["twice_pattern"] == snapshot("−1 ~1")
 
@@ -284,7 +284,7 @@ def test_a_replacement_with_other_inputs_is_refused(ran):
     source = source.replace("def fewer", "def wrong_replacement(x, y):\n    return fewer(x, y)\n\n\ndef fewer")
     assert ran(source.rpartition("\nwrong_pattern")[0], "wrong_pattern").errors == snapshot(
         [
-            "wrong_pattern takes 1 inputs and its replacement 2; a replacement takes the inputs of its pattern, in their order @ def wrong_pattern(x):"
+            "wrong_pattern takes 1 inputs and its replacement 2; a replacement must take the inputs of its pattern, in the same order @ def wrong_pattern(x):"
         ]
     )
 

@@ -171,7 +171,7 @@ def test_the_page(work):
 # min-cut                9            13           1             5        5,120        2,048
 # budget-0               6            19           4             3        3,072            0           -2,048
 #
-# Saved bytes are those of all values that forward keeps for backward; activations are those of them
+# Saved bytes count all values that forward saves for backward; activations are the ones
 # that are neither inputs nor parameters nor buffers.
 #
 # default, against min-cut
@@ -204,8 +204,8 @@ def test_every_graph_is_compared_with_that_of_another_partitioner(work):
 
 def test_random_operations_that_are_computed_again_are_pointed_out(work):
     text = work("partitions&budgets=0", "random").stage("table").text
-    assert "draws anew" in text.partition("budget-0, against")[2]
-    assert "draws anew" not in text.partition("budget-0, against")[0]
+    assert "draws random values again" in text.partition("budget-0, against")[2]
+    assert "draws random values again" not in text.partition("budget-0, against")[0]
 
 
 def test_a_target_without_backward_says_why(work):
@@ -217,7 +217,7 @@ def test_a_target_without_backward_says_why(work):
 
 @pytest.mark.parametrize("budgets", ["2", "a", "0.5,-1", "nan"])
 def test_budgets_are_numbers_from_0_to_1(work, budgets):
-    assert "budgets are numbers from 0 to 1" in work(f"partitions&budgets={budgets}", "mlp").failure.message
+    assert "budgets must be numbers from 0 to 1" in work(f"partitions&budgets={budgets}", "mlp").failure.message
 
 
 def region(first: str, last: str) -> tuple[int, int]:
@@ -326,11 +326,11 @@ def saved_by_compile(text: str) -> list[int]:
 
 def test_lines_without_operations_are_no_region(work):
     assert work("checkpoint=1-3", "mlp").failure.message == snapshot(
-        "no operation of forward comes from these statements"
+        "these statements have no operation in the forward graph"
     )
     assert work("checkpoint=mlp", "mlp").failure.message == snapshot(
-        "'mlp' are no lines: a region is its first and its last line, as in 10-14"
+        "'mlp' is not a range of lines: write the first and the last line of the region, as in 10-14"
     )
     assert work("checkpoint=61-61", "whole").failure.message == snapshot(
-        "whole has no backward graph, so that nothing is saved for it"
+        "whole has no backward graph, so nothing is saved for backward"
     )

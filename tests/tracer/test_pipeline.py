@@ -225,7 +225,7 @@ def test_where_dynamo_would_break_aot_autograd_traces_the_code(code: str, trace)
     traced = trace(source, work="passes")
     info = traced.trace.info("dynamo")
     assert info is not None and info.nodes == 0
-    assert info.note.startswith("Dynamo does not capture it whole, so AOTAutograd traces the Python code: ")
+    assert info.note.startswith("Dynamo cannot capture it as one graph, so AOTAutograd traces the Python code: ")
     assert {"joint", "decomposed", "forward:partition", "backward:partition"} <= set(made(traced))
     assert "joint:remove_noop_ops" in {s.name for s in traced.trace.stages}
     assert "y" in names(traced.stage("decomposed"))
@@ -253,7 +253,7 @@ def test_another_table_of_decompositions(table: str, trace):
 def test_a_table_that_is_none(table: str, trace):
     failure = trace(LINEAR, work=f"passes&table={table}").failure
     assert failure.kind == "unsupported"
-    assert failure.message.startswith(f"{table!r} is no table of decompositions: ")
+    assert failure.message.startswith(f"{table!r} is not a table of decompositions: ")
 
 
 def test_work_that_does_not_exist(trace):

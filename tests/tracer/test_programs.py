@@ -207,7 +207,7 @@ if __name__ == "__main__":
 """,
         "train_one_epoch.step",
     )
-    assert traced.trace.notes == snapshot(("the data is not here, so that these are made up: hidden_dim=64",))
+    assert traced.trace.notes == snapshot(("the data is missing; assumed: hidden_dim=64",))
     assert traced.graph("forward").count("aten.addmm") == 1
 
 
@@ -392,7 +392,7 @@ def test_a_name_that_the_program_declares_global(trace):
         (
             "def counted():\n    while True: pass\n",
             "Net(counted())(torch.randn(2, 24))",
-            snapshot("the call in line 5 of train.py was not followed: what leads to it takes too long"),
+            snapshot("the call on line 5 of train.py was not followed: the code before it takes too long"),
         ),
     ],
     ids=["time"],
@@ -634,7 +634,7 @@ def test_a_constructor_goes_on_without_a_program(trace):
 def test_what_needs_something_absent_of_an_object_says_what_is_missing(trace):
     failure = trace(TRAINER, "Trainer.logged", files=TRAINS).failure
     assert (failure.kind, failure.message) == snapshot(
-        ("import", "it needs what could not be had: ModuleNotFoundError: No module named 'nowhere'")
+        ("import", "it needs a value that is unavailable: ModuleNotFoundError: No module named 'nowhere'")
     )
 
 

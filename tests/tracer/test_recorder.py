@@ -328,7 +328,7 @@ def test_a_program_without_torch(tmp_path: Path):
     write(tmp_path, train="import sys; print('torch' in sys.modules, sys.getprofile()); sys.exit(5)")
     recorded = record_in(tmp_path)
     assert (recorded.code, recorded.out) == (5, "False None\n")
-    assert recorded.err == "fx-lsp recorded nothing: no Python that ran imported torch\n"
+    assert recorded.err == "fx-lsp recorded nothing: no Python process of the command imported torch\n"
 
 
 def test_what_is_installed_is_not_the_projects(tmp_path: Path):
@@ -338,7 +338,7 @@ def test_what_is_installed_is_not_the_projects(tmp_path: Path):
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (library / "installed.py").write_text("def f(x):\n    return x\n")
     recorded = record_in(tmp_path)
-    assert recorded.err == f"fx-lsp recorded nothing: no function below {tmp_path} was called with tensors\n"
+    assert recorded.err == f"fx-lsp recorded nothing: no function under {tmp_path} was called with tensors\n"
 
 
 def test_trouble_of_ours_is_one_line(tmp_path: Path):
@@ -371,7 +371,11 @@ def test_an_interrupt_is_passed_on(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
-    [(["--"], 2, "say what to run"), ([], 2, "say what to run"), (["--", "no-such-program"], 127, "no-such-program")],
+    [
+        (["--"], 2, "pass the command to run"),
+        ([], 2, "pass the command to run"),
+        (["--", "no-such-program"], 127, "no-such-program"),
+    ],
 )
 def test_usage(tmp_path: Path, arguments: list[str], code: int, said: str):
     command = [sys.executable, "-m", "fx_lsp", "record", *arguments]

@@ -104,7 +104,7 @@ def test_random_numbers(note):
         SET.format("mul.Tensor", "node.target, node.args = aten.add.Tensor, (node.args[0], node.args[0])"), "dropped"
     ) == snapshot("checked on random inputs: the same outputs and gradients")
     assert note(SET.format("mul.Tensor", "node.args = (node.args[0], 3)"), "dropped") == snapshot(
-        "not certain, because random numbers are drawn: output[0] differs by up to 4.23"
+        "not certain, because the graph uses random numbers: output[0] differs by up to 4.23"
     )
 
 
@@ -116,7 +116,7 @@ def own(gm: fx.GraphModule):
         if node.target == aten.copy_.default:
             node.args = (node.args[0], node.args[0])
 """
-    assert note(source, "writes") == snapshot("it is another function: what it leaves in x differs by up to 2.18")
+    assert note(source, "writes") == snapshot("it is another function: its final value of x differs by up to 2.18")
 
 
 def test_a_lost_output(note):
@@ -162,7 +162,7 @@ def own(gm: fx.GraphModule):
     return gm
 """
     assert note(source, "Mlp", on="torch") == snapshot(
-        "checked on random inputs: the same outputs and gradients; the weights of its copy are taken to be the same"
+        "checked on random inputs: the same outputs and gradients; assumed: its copy has the same weights"
     )
 
 
@@ -190,7 +190,7 @@ def own(gm: fx.GraphModule):
             node.target = torch.nn.functional.relu
 """
     assert note(source, "Mlp", on="torch") == snapshot(
-        "not checked: the graph after was not run, because it cannot be run on the CPU: up.weight is computed from tensors of the module, which have no values here"
+        "not checked: the graph after was not run, because it cannot be run on the CPU: up.weight is computed from tensors of the module, which have no values in a trace"
     )
 
 
@@ -231,6 +231,6 @@ class Normed(nn.Module):
     same = SET.format("relu.default", "node.target, node.args = aten.clamp_min.default, (node.args[0], 0)")
     assert "the same outputs and gradients" in note(same, "Normed", targets=targets)
     other = "node.args = (node.args[0], node.args[0])"
-    assert "what it leaves in norm_running_mean differs" in note(
+    assert "its final value of norm_running_mean differs" in note(
         SET.format("copy_.default", other), "Normed", targets=targets
     )

@@ -182,7 +182,7 @@ for x in loader:
     )
     assert traced.failure.severity == "information"
     assert traced.failure.message == snapshot(
-        "what the file has before the loop cannot be run: the code reads '/nowhere/words': No such file or directory"
+        "the code of the file before the loop cannot be run: the code reads '/nowhere/words': No such file or directory"
     )
 
 
@@ -383,7 +383,7 @@ def test_a_program_that_takes_too_long_is_told(trace, monkeypatch):
         "\nfor x, y in [(torch.randn(2, 20), torch.zeros(2).long())]:\n    F.cross_entropy(model(x), y).backward()\n"
     )
     failure = trace(source, "step").failure
-    assert failure.message.startswith("TimeoutError: what comes before the loop took more than 0 s")
+    assert failure.message.startswith("TimeoutError: the code before the loop took more than 0 s")
 
 
 RAGGED = """
@@ -561,8 +561,8 @@ for epoch in range(10):
     assert traced.inputs() == snapshot(
         ["epoch: 0 · call site", "rows: f32[4, 64] · search", "chosen: i64[32] · search", "labels: i64[12] · search"]
     )
-    assert [note for note in traced.trace.notes if "made up" in note] == snapshot(
-        ["the data is not here, so that these are made up: rows_size=64, classes=1000"]
+    assert [note for note in traced.trace.notes if "assumed" in note] == snapshot(
+        ["the data is missing; assumed: rows_size=64, classes=1000"]
     )
 
 
@@ -676,8 +676,8 @@ if __name__ == "__main__":
     )
     traced = trace(source, "train.step")
     assert traced.inputs() == snapshot(["tokens: i64[4, 8] · search"])
-    assert [note for note in traced.trace.notes if "made up" in note] == snapshot(
-        ["the data is not here, so that these are made up: vocab_size=1000"]
+    assert [note for note in traced.trace.notes if "assumed" in note] == snapshot(
+        ["the data is missing; assumed: vocab_size=1000"]
     )
 
 

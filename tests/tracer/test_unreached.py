@@ -132,23 +132,23 @@ def why(trace: TraceFixture):
 def test_a_branch_that_was_not_taken_says_what_its_condition_was_made_of(why):
     assert why("Net") == snapshot(
         [
-            "x = x * 2 · not reached: `i == 7` is false",
-            "x = x.tanh() · not reached: self.flash is True",
-            "loss = (self.head(x) - targets).sum() · not reached: targets is None",
+            "x = x * 2 · branch not taken: `i == 7` is false",
+            "x = x.tanh() · branch not taken: self.flash is True",
+            "loss = (self.head(x) - targets).sum() · branch not taken: targets is None",
         ]
     )
 
 
 def test_what_follows_a_return_says_which_one(why):
-    assert why("left") == snapshot(["y = x * scale return y · not reached: line 34 returns, as scale is None"])
+    assert why("left") == snapshot(["y = x * scale return y · not run: line 34 returns because scale is None"])
 
 
 def test_loops_that_have_nothing_to_go_over_and_cases_of_another_value(why):
     assert why("empty") == snapshot(
         [
-            "x = x + 1 · not reached: `range(n)` is empty, n is 0",
-            "n -= 1 · not reached: n is 0",
-            "x = x * 3 · not reached: kind is 'a'",
+            "x = x + 1 · not run: `range(n)` is empty, n is 0",
+            "n -= 1 · branch not taken: n is 0",
+            "x = x * 3 · branch not taken: kind is 'a'",
         ]
     )
 
@@ -156,11 +156,11 @@ def test_loops_that_have_nothing_to_go_over_and_cases_of_another_value(why):
 def test_sizes_and_lengths_are_told_and_checks_that_pass_are_not(why):
     assert why("of_sizes") == snapshot(
         [
-            "x = x[0] · not reached: x.dim() is 2",
-            "x = x.narrow(-1, 0, 100) · not reached: x.shape[-1] is 8",
-            "x = x * masks[0] · not reached: len(masks) is 0",
-            "print(x) · not reached: DEBUG is False",
-            "x = x - 1 · not reached: x.shape[0] is 2",
+            "x = x[0] · branch not taken: x.dim() is 2",
+            "x = x.narrow(-1, 0, 100) · branch not taken: x.shape[-1] is 8",
+            "x = x * masks[0] · branch not taken: len(masks) is 0",
+            "print(x) · branch not taken: DEBUG is False",
+            "x = x - 1 · branch not taken: x.shape[0] is 2",
         ]
     )
 
@@ -168,17 +168,17 @@ def test_sizes_and_lengths_are_told_and_checks_that_pass_are_not(why):
 def test_what_a_loop_goes_past(why):
     assert why("of_loops") == snapshot(
         [
-            "x = x + y · not reached: line 75 goes on with the loop, as y.dim() is 1",
-            "x = x + 2 · not reached: line 80 ends the loop, as x.dim() is 2",
+            "x = x + y · not run: line 75 continues the loop because y.dim() is 1",
+            "x = x + 2 · not run: line 80 leaves the loop because x.dim() is 2",
         ]
     )
 
 
 def test_what_follows_a_failure(why):
     assert why("fails") == snapshot(
-        ["y = y + 1 · not reached: flag is False", "w = z.cos() return w · not reached: line 89 fails"]
+        ["y = y + 1 · branch not taken: flag is False", "w = z.cos() return w · not run: line 89 fails"]
     )
 
 
 def test_what_follows_an_error_that_was_caught_is_no_news(why):
-    assert why("caught") == snapshot(["y = y - 1 · not reached: x.shape[0] is 2"])
+    assert why("caught") == snapshot(["y = y - 1 · branch not taken: x.shape[0] is 2"])

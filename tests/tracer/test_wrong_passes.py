@@ -78,18 +78,18 @@ ERRORS = snapshot(
             "the graph that own leaves behind cannot be run: view_default = aten.view.default(…): shape '[3, 5]' is invalid for input of size 32 @ def own(gm: fx.GraphModule):"
         ],
         "one more input": [
-            "the graph that own leaves behind cannot be run: nothing gives it the input more @ def own(gm: fx.GraphModule):"
+            "the graph that own leaves behind cannot be run: no value is passed for its input more @ def own(gm: fx.GraphModule):"
         ],
         "raises": ["own raised KeyError: 'boo' @ raise KeyError('boo')"],
         "raises because": [
             "own raised RuntimeError: no boo @ except KeyError as e: raise RuntimeError('no boo') from e"
         ],
-        "ends the process": ["own ends the process (sys.exit(3)) @ import sys; sys.exit(3)"],
+        "ends the process": ["own exits the process (sys.exit(3)) @ import sys; sys.exit(3)"],
         "writes a file": [
-            "own writes the file /nowhere.txt; tracing only runs code without such effects @ open('/nowhere.txt', 'w')"
+            "own writes the file /nowhere.txt; tracing does not allow such side effects @ open('/nowhere.txt', 'w')"
         ],
         "starts a program": [
-            "own starts the program 'true'; tracing only runs code without such effects @ import os; os.system('true')"
+            "own starts the program 'true'; tracing does not allow such side effects @ import os; os.system('true')"
         ],
         "recursion": [
             "own raised RecursionError: maximum recursion depth exceeded @ x, relu, add, mul, sigmoid, output = g.nodes"
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_loaded(ran):
         ["own cannot be loaded: KeyError: 'x' @ TABLE = {}['x']"]
     )
     assert ran("import sys\n\nX = sys.exit(1)\n\ndef own(gm: fx.GraphModule):\n    return X").errors == snapshot(
-        ["own cannot be loaded: the code ends the process (sys.exit(1)) @ X = sys.exit(1)"]
+        ["own cannot be loaded: the code exits the process (sys.exit(1)) @ X = sys.exit(1)"]
     )
 
 
@@ -168,7 +168,7 @@ def own(gm: fx.GraphModule):
     result = ran(PRE + "    next(n for n in g.nodes if n.target == aten.relu.default)")
     assert result.errors == [] and result.changes == {"inference": "", "own": "nothing"}
     assert result.notes == snapshot(
-        {"own": "it finds nothing to do here; on the graph as written (torch), own raised StopIteration"}
+        {"own": "it has no effect on this graph; on the graph as written (torch), own raised StopIteration"}
     )
 
 

@@ -25,7 +25,7 @@ def test_a_text_that_nobody_has_written_is_not_parsed(monkeypatch: pytest.Monkey
     assert not isinstance(parsing.parse("/m.py", FUNCTION), Failure)
     failure = parsing.parse("/m.py", FUNCTION + "\n")
     assert isinstance(failure, Failure)
-    assert failure.message == snapshot("the file has 63 characters, and no more than 62 are parsed")
+    assert failure.message == snapshot("the file has 63 characters; fx-lsp parses at most 62")
 
 
 def classes(number: int) -> str:
@@ -94,7 +94,7 @@ def odd(tmp_path: Path) -> Path:
 def test_devices_in_a_project_are_not_read(odd: Path) -> None:
     file = str(odd / "m.py")
     trouble = read_project(file).trouble
-    assert trouble.replace(str(odd), "…") == snapshot("…/pyproject.toml is not read: it is no regular file")
+    assert trouble.replace(str(odd), "…") == snapshot("…/pyproject.toml is not read: it is not a regular file")
     assert [*users_of(file, [str(odd)], ["f"], {})] == []
     assert source_files([str(odd)], file) == configuration_files([str(odd)], file) == []
     assert text_of(str(odd / "tests" / "test_m.py"), {}) is None

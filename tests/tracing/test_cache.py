@@ -166,10 +166,10 @@ def test_a_file_that_is_not_ours_is_never_touched(path: Path, kind: str, warning
     cache = Cache(str(path))
     cache.put("k", reply(), (), ())
     assert cache.get("k", {}) is None
-    reason = "it is there already, does not hold traces of fx-lsp, and is left as it is"
-    assert cache.trouble == f"traces are not kept on disk in this session: {path}: {reason}"
+    reason = "it already exists, does not hold traces of fx-lsp, and stays unchanged"
+    assert cache.trouble == f"traces are not stored on disk in this session: {path}: {reason}"
     assert warnings == [cache.trouble]
-    with pytest.raises(ForeignFileError, match="left as it is"):
+    with pytest.raises(ForeignFileError, match="stays unchanged"):
         remove(path, TRACES)
     assert [*path.parent.iterdir()] == [path]
     assert path.read_bytes() == before
@@ -181,15 +181,15 @@ def test_what_is_no_file_is_left_alone(path: Path) -> None:
     path.mkdir(parents=True)
     folder, fifo = Cache(str(path)), path / "fifo"
     folder.put("k", reply(), (), ())
-    assert folder.trouble.endswith(": Is a directory, and is left as it is")
+    assert folder.trouble.endswith(": Is a directory, and stays unchanged")
     os.mkfifo(fifo)
     cache = Cache(str(fifo))
     cache.put("k", reply(), (), ())
-    assert cache.trouble.endswith("/fifo: it is no regular file, and is left as it is")
+    assert cache.trouble.endswith("/fifo: it is not a regular file, and stays unchanged")
     assert [*path.iterdir()] == [fifo]
     nothing = Cache(f"{path}/a\0b")
     nothing.put("k", reply(), (), ())
-    assert "no file has such a name" in nothing.trouble
+    assert "this is not a valid file name" in nothing.trouble
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
@@ -199,7 +199,7 @@ def test_a_file_beside_it_that_sqlite_would_take_for_its_own_is_left_as_it_is(pa
     thesis(beside)
     cache = Cache(str(path))
     cache.put("k", reply(), (), ())
-    assert cache.trouble.endswith(f": it is not begun, as {beside.name} beside it is there already")
+    assert cache.trouble.endswith(f": it is not created, because {beside.name} next to it already exists")
     assert beside.read_text() == "my thesis"
 
 
@@ -376,7 +376,7 @@ def test_a_full_disk_turns_the_cache_off_and_keeps_what_was_there(path: Path, wa
             cache.put(f"k{number}", reply(data=noise), (), ())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert cache.trouble.startswith("traces are not kept on disk in this session: ")
+    assert cache.trouble.startswith("traces are not stored on disk in this session: ")
     assert warnings == [cache.trouble]
     assert cache.get("k", {}) is None
     assert Cache(str(path)).get("k", {}) and before.get("k", {})

@@ -42,7 +42,7 @@ def test_a_file_that_is_not_there_or_empty():
 def test_edits_are_kept():
     found = update(Record(OLD), EDITED, NEW)
     assert found == Update("a = 10\nb = 2\nc = 3\nd = 4\ne = 6\n", kept=1)
-    assert found.said(EDITED) == "brought up to date, 1 edit kept"
+    assert found.said(EDITED) == "updated, 1 edit kept"
     assert found.said(found.text) == "unchanged, 1 edit kept"
 
 
@@ -56,10 +56,10 @@ def test_a_conflict_is_left_to_its_user_and_not_merged_again():
     assert isinstance(found, Update)
     assert found.conflicts == (5,)
     assert found.said(OLD.text) == snapshot(
-        "1 conflict of what was edited with what is generated now: choose, and remove the marks"
+        "1 conflict between your edits and the newly generated code: resolve them, and remove the markers"
     )
     again = update(Record(NEW), found.text, NEW)
-    assert again == snapshot(Refusal(reason="has conflicts that are not resolved yet", conflicts=(5,)))
+    assert again == snapshot(Refusal(reason="has unresolved conflicts", conflicts=(5,)))
 
 
 def test_once_it_is_resolved_nobody_asks_again():
@@ -70,7 +70,7 @@ def test_once_it_is_resolved_nobody_asks_again():
 
 def test_a_file_of_which_nothing_is_known_is_left_alone():
     assert update(None, EDITED, NEW) == snapshot(
-        Refusal(reason="is there already and was not generated here, or what it was generated as is no longer known")
+        Refusal(reason="already exists, and was not generated here or its generated state is no longer known")
     )
     assert update(None, NEW.text, NEW) == Update(NEW.text), "as it is now, nothing can be lost"
 
@@ -78,7 +78,7 @@ def test_a_file_of_which_nothing_is_known_is_left_alone():
 def test_kernels_of_another_function_replace_only_what_nobody_edited():
     other = replace(NEW, name="g")
     assert update(Record(OLD), OLD.text, other) == Update(other.text)
-    assert update(Record(OLD), EDITED, other) == snapshot(Refusal(reason="has kernels of model.py::f that were edited"))
+    assert update(Record(OLD), EDITED, other) == snapshot(Refusal(reason="has edited kernels of model.py::f"))
 
 
 def test_what_a_comparison_said_stays_with_the_text_that_it_is_about():

@@ -121,12 +121,12 @@ async def test_programs_that_are_no_python_are_quoted(tmp_path: Path) -> None:
     garbage = executable(tmp_path / "garbage", "#!/bin/sh\necho fx-lsp-probe nonsense\n")
     assert (
         await why_not(garbage)
-        == f"{garbage} does not work as a Python interpreter: it exited with code 0 and said: fx-lsp-probe nonsense"
+        == f"{garbage} does not work as a Python interpreter: it exited with code 0 and printed: fx-lsp-probe nonsense"
     )
     broken = executable(tmp_path / "broken", "#!/bin/sh\necho 'no such environment' >&2\nexit 127\n")
     assert (
         await why_not(broken)
-        == f"{broken} does not work as a Python interpreter: it exited with code 127 and said: no such environment"
+        == f"{broken} does not work as a Python interpreter: it exited with code 127 and printed: no such environment"
     )
 
 

@@ -243,4 +243,4 @@ def test_what_is_no_list_of_passes_is_said(tmp_path: Path, text: str):
     (tmp_path / PYPROJECT).write_text(f"[tool.fx-lsp]\n{text}\n")
     project = read_project(str(tmp_path / "m.py"))
     assert project.passes == ()
-    assert project.trouble.endswith('passes of [tool.fx-lsp] is no list like ["passes.py::fuse"]')
+    assert project.trouble.endswith('passes of [tool.fx-lsp] is not a list like ["passes.py::fuse"]')

@@ -575,7 +575,7 @@ async def test_torch_that_does_not_import(mode: Mode, tmp_path: Path) -> None:
         ("open('/nowhere/model.pt', 'wb')", "writes the file /nowhere/model.pt"),
         ("open('/nowhere/log', mode='a')", "writes the file /nowhere/log"),
         ("import os\nos.open('/nowhere/log', os.O_CREAT | os.O_WRONLY)", "writes the file /nowhere/log"),
-        ("import pathlib\npathlib.Path('/nowhere').mkdir()", "makes the directory /nowhere"),
+        ("import pathlib\npathlib.Path('/nowhere').mkdir()", "creates the directory /nowhere"),
         ("import os\nos.remove('/nowhere/a')", "removes the file /nowhere/a"),
         ("import os\nos.rename('/nowhere/a', 'b')", "renames the file /nowhere/a"),
         ("import shutil\nshutil.rmtree('/nowhere')", "removes the directory /nowhere"),

@@ -11,14 +11,14 @@ import { parseView } from './views';
 const LAST = 'fx-lsp.lastHosts';
 const CHOICES: [string, string][] = [
   ['fuse=no', 'a kernel for each operation'],
-  ['matmul=always', 'kernels for all products of matrices'],
-  ['matmul=never', 'no kernels for products of matrices'],
-  ['backward=balance', 'backward computes again what PyTorch would'],
-  ['backward=save', 'backward computes nothing again'],
-  ['precision=tf32', 'products of float32 matrices in TF32'],
-  ['precision=tf32x3', 'products of float32 matrices in three of TF32'],
+  ['matmul=always', 'kernels for all matrix products'],
+  ['matmul=never', 'no kernels for matrix products'],
+  ['backward=balance', 'backward recomputes what PyTorch recomputes'],
+  ['backward=save', 'backward recomputes nothing'],
+  ['precision=tf32', 'float32 matrix products in TF32'],
+  ['precision=tf32x3', 'float32 matrix products as three TF32 products'],
   ['tma=no', 'matmuls load elements, not tiles with TMA'],
-  ['deterministic=yes', 'sums into indexed places stay calls'],
+  ['deterministic=yes', 'scatter-adds stay PyTorch calls'],
 ];
 const PROFILE = 'profile';
 const EXAMPLE = `# The machines that benchmarks may run on. Only this file names them; no project can.
@@ -64,8 +64,8 @@ export async function bench(session: Session, target: Target, options: Options =
 export async function benchWithOptions(session: Session, functions: Functions, target: Target): Promise<void> {
   const title = (step: number) => `Benchmark ${nameOf(target)} (${step} of 6)`;
   const hosts = await chooseHosts(session, title(1), true);
-  const what = hosts && (await chooseSome(WHATS.map(([what, name]) => ({ label: what, description: what === name ? '' : name, picked: what !== 'backward' })), title(2), 'What is measured'));
-  const variants = what && (await chooseSome(VARIANTS.map((label) => ({ label, picked: true })), title(3), 'What it runs as; all: what works, and hand-written rivals of the host'));
+  const what = hosts && (await chooseSome(WHATS.map(([what, name]) => ({ label: what, description: what === name ? '' : name, picked: what !== 'backward' })), title(2), 'What to measure'));
+  const variants = what && (await chooseSome(VARIANTS.map((label) => ({ label, picked: true })), title(3), 'Variants to measure; all: everything that works, and hand-written rivals of the host'));
   if (!variants) {
     return;
   }
@@ -73,7 +73,7 @@ export async function benchWithOptions(session: Session, functions: Functions, t
   const inputs = await vscode.window.showInputBox({
     title: title(4),
     value: known,
-    prompt: 'Inputs to measure with, as a # fx: comment has them; a name such as N in place of a size can be swept. Empty: those that it is traced with',
+    prompt: 'Inputs to measure with, written as in a # fx: comment; a size may be a name such as N for a sweep. Empty: the inputs of the trace',
     ignoreFocusOut: true,
     validateInput: wrongInputs,
   });
@@ -121,7 +121,7 @@ export async function pickHost(session: Session): Promise<void> {
     ...hosts.map((host) => ({ label: host.name, description: `${host.reached}${host.name === own ? ' · chosen' : ''}`, name: host.name })),
     { label: 'Ask each time', description: own ? '' : 'chosen', name: '' },
   ];
-  const chosen = await vscode.window.showQuickPick(items, { title: 'Where do benchmarks run?', placeHolder: 'FX: Edit GPU Hosts names more' });
+  const chosen = await vscode.window.showQuickPick(items, { title: 'Where do benchmarks run?', placeHolder: 'FX: Edit GPU Hosts adds hosts' });
   if (chosen) {
     await vscode.workspace.getConfiguration(SECTION).update('host', chosen.name || undefined, vscode.ConfigurationTarget.Global);
   }
@@ -166,10 +166,10 @@ async function chooseHosts(session: Session, title: string, always = false): Pro
   const picked = last.some((name) => hosts.some((host) => host.name === name)) ? last : ['local'];
   const items = hosts.map((host) => ({
     label: host.name,
-    description: `${host.reached}${host.trusted ? '' : ' · never used: you are asked first'}`,
+    description: `${host.reached}${host.trusted ? '' : ' · never used: needs your confirmation'}`,
     picked: picked.includes(host.name),
   }));
-  const chosen = await chooseSome(items, title, 'Several are measured at once; FX: Edit GPU Hosts names more');
+  const chosen = await chooseSome(items, title, 'Several hosts run at the same time; FX: Edit GPU Hosts adds hosts');
   if (chosen) {
     await session.context.globalState.update(LAST, chosen);
   }
@@ -193,9 +193,9 @@ async function chooseSome(items: vscode.QuickPickItem[], title: string, placeHol
 
 /** How kernels are made: of each choice one value. */
 async function chooseHow(title: string, own: string[]): Promise<string[] | undefined> {
-  const rows: [string, string][] = [[PROFILE, 'time each kernel on its own as well'], ...CHOICES];
+  const rows: [string, string][] = [[PROFILE, 'also time each kernel separately'], ...CHOICES];
   const items = rows.map(([label, description]) => ({ label, description, picked: own.includes(label) }));
-  const placeHolder = 'How kernels are made and measured; nothing: as usual';
+  const placeHolder = 'How to generate and measure kernels; none: the defaults';
   const chosen = await vscode.window.showQuickPick(items, { title, placeHolder, canPickMany: true, ignoreFocusOut: true, matchOnDescription: true });
   const labels = chosen?.map(({ label }) => label);
   const names = labels?.map((label) => label.split('=')[0]) ?? [];
@@ -214,7 +214,7 @@ function nameOf(target: Target): string {
 /** What is wrong with inputs, as far as it can be seen here; the server reads them. */
 export function wrongInputs(text: string): string | undefined {
   const open = [...text].reduce((depth, sign) => (depth < 0 ? depth : depth + Number('[('.includes(sign)) - Number('])'.includes(sign))), 0);
-  return text.trim() === '' || (open === 0 && /^\s*[\w.]+\s*[=(]/.test(text)) ? undefined : 'Write them as in x=bf16[8192, 4096], n=4';
+  return text.trim() === '' || (open === 0 && /^\s*[\w.]+\s*[=(]/.test(text)) ? undefined : 'Write them like x=bf16[8192, 4096], n=4';
 }
 
 /** What is wrong with a sweep over sizes of these inputs. */

@@ -24,7 +24,7 @@ const FORMS: [string, string][] = [
   ['amdgcn', 'machine code, for AMD chips'],
 ];
 const PAGES: [string, string][] = [
-  ['aliasing', 'what is mutated, what aliases what, duplicate inputs'],
+  ['aliasing', 'mutations, aliases, duplicate inputs'],
   ['crossref', 'whether fake and real tensors agree on every node'],
   ['unfunctionalized', 'the graph before functionalization'],
   ['core', 'in core ATen operations'],
@@ -79,14 +79,14 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
   register('fx-lsp.previousPass', () => passes.go(-1));
   register('fx-lsp.openPass', (uri) => openView(vscode.Uri.parse(String(uri))));
   on('fx-lsp.showDebug', async ({ uri, name }) => {
-    const page = await choose(PAGES, `What AOTAutograd knows of ${name}`);
+    const page = await choose(PAGES, `Mutations and aliases of ${name}`);
     return page && session.execute('fxLsp.showStage', uri.toString(), name, page, 'debug');
   });
   on('fx-lsp.showCompiledKernel', async ({ uri, name }) => {
     const own = vscode.workspace.getConfiguration(SECTION).get<string>('gpu', '');
     const chips = [own, ...CHIPS.filter((chip) => chip !== own)].filter(Boolean);
     const chip = await vscode.window.showQuickPick(chips, { title: 'Compile for which chip?' });
-    const form = chip && (await choose(FORMS, `What the kernels of ${name} are compiled to for ${chip}`));
+    const form = chip && (await choose(FORMS, `Compiled kernels of ${name} for ${chip}`));
     return form && session.execute('fxLsp.showStage', uri.toString(), name, form, `lowered&target=${chip}`);
   });
   on('fx-lsp.runPass', ({ uri, name }) => session.execute('fxLsp.runPass', uri.toString(), name));
@@ -108,7 +108,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
 
   // What runs in a terminal of its own.
   register('fx-lsp.recordInputs', async () => {
-    const command = await vscode.window.showInputBox({ title: 'Record inputs', prompt: 'The program whose calls are noted: shapes, dtypes and plain values, no data', value: 'python train.py' });
+    const command = await vscode.window.showInputBox({ title: 'Record inputs', prompt: 'The program whose calls to record: shapes, dtypes and plain values, no data', value: 'python train.py' });
     return command && runTask(session, 'record', ['record', '--', ...wordsOf(command)]);
   });
   register('fx-lsp.checkFile', () => {

@@ -146,9 +146,9 @@ export const WHATS: [What, string][] = [
 
 /** The clocks, the first of which that two variants have is what they are compared by. */
 export const CLOCKS: [Clock, string][] = [
-  ['graph', 'in a replayed CUDA graph, so without launches'],
+  ['graph', 'in a replayed CUDA graph, without launch overhead'],
   ['events', 'between CUDA events, each call with a cold L2 cache'],
-  ['wall', 'by the host’s clock, with the launch, until the device is idle'],
+  ['wall', 'host wall-clock time from launch until the device is idle'],
 ];
 
 export function nameOf(what: What): string {

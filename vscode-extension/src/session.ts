@@ -86,7 +86,7 @@ export class Session implements vscode.Disposable {
   async stop(): Promise<void> {
     const former = await this.starting?.catch(() => undefined);
     this.setClient(undefined);
-    await former?.stop().catch((error: unknown) => this.log(`The server did not stop in order: ${String(error)}`));
+    await former?.stop().catch((error: unknown) => this.log(`The server did not stop cleanly: ${String(error)}`));
     this.starting = undefined;
   }
 
@@ -205,7 +205,7 @@ export class Session implements vscode.Disposable {
   }
 
   private async explain(error: unknown): Promise<void> {
-    const message = error instanceof NoPython ? error.message : `fx-lsp cannot look for a Python: ${String(error)}`;
+    const message = error instanceof NoPython ? error.message : `fx-lsp cannot find a Python: ${String(error)}`;
     this.log(message);
     const [settings, again] = ['Open Settings', 'Try Again'];
     const chosen = await vscode.window.showErrorMessage(message, settings, again);

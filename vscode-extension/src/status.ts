@@ -108,7 +108,7 @@ export async function showMenu(session: Session): Promise<void> {
 async function tellAboutTrust(): Promise<void> {
   const manage = 'Manage Workspace Trust';
   const chosen = await vscode.window.showInformationMessage(
-    'fx-lsp traces nothing here, as this workspace is not trusted: graphs, shapes, memory and kernels come from running its code on fake tensors. ' +
+    'fx-lsp traces nothing here, because this workspace is not trusted: it would run the code on fake tensors to show graphs, shapes, memory and kernels. ' +
       'Functions are listed, and # fx: comments are checked and completed.',
     manage,
   );
@@ -120,7 +120,7 @@ async function tellAboutTrust(): Promise<void> {
 function tooltip(session: Session, trusted: boolean): vscode.MarkdownString {
   const { health, quiescent, message } = session.status;
   const lines = [
-    trusted ? '' : 'Not trusted: nothing of this workspace is run.',
+    trusted ? '' : 'Not trusted: no code of this workspace runs.',
     message || (session.ready ? (quiescent ? 'Everything is traced.' : 'Tracing …') : 'Starting …'),
     health === 'ok' ? '' : 'Click for the log and more.',
     session.python ? `Server: ${session.python}` : '',

@@ -32,7 +32,7 @@ command('FxKernel', function(args)
 end, {
   bang = true,
   nargs = '*',
-  desc = 'Show the Triton kernels of the function at the cursor, or what they are compiled to for a chip; with ! save them',
+  desc = 'Show the Triton kernels of the function at the cursor, or their compiled code for a chip; with ! save them',
   complete = function(lead, line)
     if line:find('FxKernel!') then
       return vim.fn.getcompletion(lead, 'file')
@@ -62,23 +62,23 @@ command('FxPasses', function(args)
 end, {
   bang = true,
   nargs = '?',
-  desc = 'Choose among the passes of the compiler; with ! also those that changed nothing',
+  desc = 'Choose a compiler pass to show; with ! also passes that changed nothing',
   complete = function()
     return { 'check' }
   end,
 })
 command('FxDebug', function()
   require('fx_lsp').page('aliasing', 'debug')
-end, { desc = 'What AOTAutograd knows of the function at the cursor: mutations, aliases, duplicates' })
+end, { desc = 'Show mutations, aliases and duplicate inputs of the function at the cursor' })
 command('FxBreaks', function()
   require('fx_lsp').page('breaks', 'breaks')
-end, { desc = 'List the graphs that torch.compile makes of the function at the cursor, and what breaks them' })
+end, { desc = 'List the torch.compile graphs of the function at the cursor, and the graph breaks' })
 command('FxSummary', function()
   require('fx_lsp').page('summary')
-end, { desc = 'What the function at the cursor costs, by submodule and by line' })
+end, { desc = 'Show the cost of the function at the cursor, by submodule and by line' })
 command('FxPartitions', function()
   require('fx_lsp').page('table', 'partitions')
-end, { desc = 'Compare what partitioners save for backward and compute again' })
+end, { desc = 'Compare what partitioners save for backward and recompute' })
 command('FxBench', function(args)
   if args.bang then
     return require('fx_lsp').stop_bench()
@@ -87,7 +87,7 @@ command('FxBench', function(args)
 end, {
   bang = true,
   nargs = '*',
-  desc = 'Measure the function at the cursor; with ! stop that',
+  desc = 'Measure the function at the cursor; with ! stop measuring',
   complete = function(lead)
     return require('fx_lsp.bench').complete(lead, require('fx_lsp').client())
   end,

@@ -40,7 +40,7 @@ class VariantProcess:
         command = [*prefix, sys.executable, "-m", "fx_lsp.bench.variant"]
         with log.open("wb") as output, _lock:
             if _over:
-                raise ChildError("The run is over.")
+                raise ChildError("The run has ended.")
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -71,7 +71,7 @@ class VariantProcess:
                 answer = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 self.kill()
-                raise ChildError(f"It was ended: no answer within {seconds:.0f} s.") from None
+                raise ChildError(f"It was stopped: no answer within {seconds:.0f} s.") from None
             if answer is None:
                 raise ChildError(self._death())
             if "progress" not in answer:

@@ -118,8 +118,8 @@ def warnings(machine: Machine) -> Sequence[str]:
     sentences: list[str] = []
     if machine.others:
         where = "GPU" if machine.gpu else "CPU"
-        sentences.append(f"The {where} is shared: there was {', '.join(machine.others)} as well.")
+        sentences.append(f"The {where} is shared: other work was running: {', '.join(machine.others)}.")
     if machine.throttled:
         at = f", to {machine.sm_clock} of {machine.sm_clock_most} MHz" if machine.sm_clock_most else ""
-        sentences.append(f"The GPU's clocks were held down by {' and '.join(machine.throttled)}{at}.")
+        sentences.append(f"The GPU's clocks were limited by {' and '.join(machine.throttled)}{at}.")
     return sentences

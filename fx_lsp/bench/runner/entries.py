@@ -147,16 +147,14 @@ def _row(entry: VariantRun, label: str, what: What, cost: Cost | None, ceilings:
     verdicts, right = list(entry.verdicts), entry.right
     if entry.seen > SLOW_CLOCK * entry.said + SLACK:
         right = False
-        verdicts.append(
-            f"Its clock was stopped: it says that {entry.said:.1f} s passed, and it was {entry.seen:.1f} s."
-        )
+        verdicts.append(f"Its clock was manipulated: it reports {entry.said:.1f} s, but {entry.seen:.1f} s passed.")
     timings: dict[str, Timing] = {}
     for (of, clock), samples in entry.samples.items():
         timing = summary.timing(*samples)
         if of == what and timing is not None and right:
             timings[clock] = timing
     bandwidth, rate = summary.fractions(timings, cost, ceilings)
-    doubts = [f"Of many, one: {entry.doubts[0]}"] if len(entry.doubts) == 1 else []
+    doubts = [f"One of several findings: {entry.doubts[0]}"] if len(entry.doubts) == 1 else []
     warnings = (*entry.warnings, *doubts, *summary.warnings(timings, bandwidth, rate))
     return Measured(
         entry.variant,

@@ -53,11 +53,11 @@ def _refused(job: BenchmarkJob) -> Failed | None:
     names = [*VARIANTS, *(r.name for r in job.rivals)]
     unknown = [name for name in job.variants or () if name not in names]
     if unknown:
-        return Failed(f"There is no variant {unknown[0]}.", f"There are {', '.join(names)}.")
+        return Failed(f"There is no variant {unknown[0]}.", f"The variants are {', '.join(names)}.")
     if not job.cases:
         return Failed("There is nothing to measure.")
     if not job.what or any(what not in WHATS for what in job.what):
-        return Failed(f"What to measure is one or more of {', '.join(WHATS)}.")
+        return Failed(f"Measure one or more of {', '.join(WHATS)}.")
     return None
 
 
@@ -106,7 +106,7 @@ def _run(bench: RunningJob) -> Finished | Failed:
         own = [e for e in entries if e.case == number]
         what = whats(job, case.label, costs)
         if len(what) < len(job.what):
-            warnings.append("Nothing requires a gradient: there is forward alone.")
+            warnings.append("No input requires a gradient: only forward is measured.")
         if what:
             coming = sum(e.case >= number for e in entries)
             warnings += run_case(bench, own, what, coming)

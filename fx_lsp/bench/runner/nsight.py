@@ -35,7 +35,9 @@ def with_metrics(
             bench.say(f"{bench.title(entry)}: ncu, {what}")
             metrics = _profiled(bench, entry, what, command)
             if not metrics:
-                entry.warnings.append("ncu gives no metrics: it may need the permission to read the GPU's counters.")
+                entry.warnings.append(
+                    "ncu returned no metrics: it may need permission to read the GPU's performance counters."
+                )
                 break
             label = bench.job.cases[entry.case].label
             for number, kernel in enumerate(measured):

@@ -52,21 +52,21 @@ def warnings(timings: Mapping[str, Timing], bandwidth: float | None, rate: float
     doubts: list[str] = []
     for clock, time in timings.items():
         if time.median <= 0:
-            doubts.append(f"{clock}: no time passed, so nothing ran.")
+            doubts.append(f"{clock}: no time passed, so no work ran.")
             continue
         if time.median < MIN_MILLISECONDS:
             doubts.append(f"{clock}: {time.median * 1e3:.1f} µs is too short to be measured well; use larger inputs.")
         spread = (time.high - time.low) / time.median
         if spread > NOISY:
-            doubts.append(f"{clock}: too noisy, the middle 80 % of samples spread over {spread:.0%} of the median.")
+            doubts.append(f"{clock}: too noisy, the middle 80 % of samples span {spread:.0%} of the median.")
         drift = abs(time.again - time.median) / time.median
         if drift > DRIFT:
             doubts.append(f"{clock}: a second measurement differs by {drift:.0%}.")
     if bandwidth is not None and bandwidth > OVER:
         doubts.append(
             f"Faster than the card can copy what it reads and writes ({bandwidth:.2f} of the bandwidth): the data "
-            "stayed in the cache, or not all of it is needed."
+            "stayed in the cache, or only part of it is used."
         )
     if rate is not None and rate > OVER:
-        doubts.append(f"Faster than the card multiplies matrices ({rate:.2f} of the rate): not all products are made.")
+        doubts.append(f"Faster than the card multiplies matrices ({rate:.2f} of the rate): some products are skipped.")
     return tuple(doubts)

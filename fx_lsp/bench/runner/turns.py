@@ -19,7 +19,7 @@ _TURNS = 3
 _MIN_SETUP_SECONDS, _MAX_TURN_SECONDS = 30.0, 120.0
 _TURN_SECONDS = 1.0
 """The approximate seconds of a turn besides its samples."""
-_OVER = "The job's time was over before all was measured."
+_OVER = "The job's time limit passed before everything was measured."
 _ROOM = 2.0
 """The factor of the last variant's memory that has to be free for another one at the same time."""
 
@@ -47,7 +47,7 @@ def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[Wh
     _measure(bench, group, what)
     bench.say("measured", begun + (1 + STEPS) * len(entries) - bench.done)
     if groups:
-        return ["The GPU's memory was too small for all variants at once: not all were measured in turn."]
+        return ["The GPU's memory was too small for all variants at once: some were not measured in alternation."]
     return []
 
 

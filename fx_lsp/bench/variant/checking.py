@@ -54,7 +54,7 @@ def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
     right, exact = calls.reference(kept.number, what)
     wrong: list[str] = []
     if len(kept.results) != len(right):
-        return [f"It returns {len(kept.results)} tensors, and should return {len(right)}."]
+        return [f"It returns {len(kept.results)} tensors, but should return {len(right)}."]
     for number, name in enumerate(calls.names(what, len(right))):
         values = [r[number] if r else None for r in (kept.results, right, exact)]
         if values[1] is None and values[0] is None:
@@ -96,12 +96,12 @@ def _sentence(name: str, result: torch.Tensor | None, right: torch.Tensor | None
         return f"It changes its input {what}." if what != name else f"It returns more than the original: {name}."
     if result is None:
         what = name.removesuffix(" afterwards")
-        return f"It leaves its input {what} as it is." if what != name else f"{name} is missing."
+        return f"It does not change its input {what}." if what != name else f"{name} is missing."
     if result.shape != right.shape or result.dtype != right.dtype:
-        return f"{name} is {result.dtype} {tuple(result.shape)}, and should be {right.dtype} {tuple(right.shape)}."
+        return f"{name} is {result.dtype} {tuple(result.shape)}, but should be {right.dtype} {tuple(right.shape)}."
     if result.is_floating_point() and bool((result.isnan() & ~right.isnan()).any()):
-        return f"{name} has NaN where the original has numbers: it was not written, or overflows."
-    return f"{name} is wrong: off by {off:.1e}, where the original is off by {far:.1e}."
+        return f"{name} has NaN where the original has numbers: the kernel did not write it, or it overflows."
+    return f"{name} is wrong: off by {off:.1e}, while the original is off by {far:.1e}."
 
 
 def _poisoned(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
@@ -122,7 +122,7 @@ def _reused(subject: BenchmarkSubject, function: Function) -> list[str]:
         calls.fill(0, values)
         results = calls.call(0, what, [])
         wrong = of_timed_call(calls, what, TimedResults(results, 0, values))
-    return ["It does not see that the values of its inputs have changed."] if wrong else []
+    return ["It ignores that the values of its inputs have changed."] if wrong else []
 
 
 def _late(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
@@ -133,7 +133,7 @@ def _late(subject: BenchmarkSubject, function: Function, where: Device) -> list[
     where.synchronize()
     time.sleep(_LATE_SECONDS)
     same = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(soon, results, strict=True))
-    return [] if same else ["Its results change after it has returned: it works on another stream or thread."]
+    return [] if same else ["Its results change after it returned: it works on another stream or thread."]
 
 
 def _other_streams(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
@@ -142,7 +142,7 @@ def _other_streams(subject: BenchmarkSubject, function: Function, where: Device)
         return []
     args, kwargs = subject.make(_seed())
     none, some = _lag(where, lambda: None), _lag(where, lambda: function(*args, **kwargs))
-    return [f"Work goes on for {some:.2f} ms on another stream after the call."] if some > 3 * none + _LAGGING else []
+    return [f"Work continues for {some:.2f} ms on another stream after the call."] if some > 3 * none + _LAGGING else []
 
 
 def _lag(where: Device, run: Callable[[], object]) -> float:
@@ -167,7 +167,9 @@ def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[
         args, kwargs = subject.make(_seed())
         kinds.append({type(t) for _, t in subject.tensors(each(*args, **kwargs), "out")})
     others = kinds[0] - kinds[1] - {torch.Tensor, torch.nn.Parameter}
-    return [f"It returns a {k.__name__}, which may compute its numbers later, and no plain tensor." for k in others]
+    return [
+        f"It returns a {k.__name__}, which may compute its values later, instead of a plain tensor." for k in others
+    ]
 
 
 def _overflows(subject: BenchmarkSubject, function: Function) -> list[str]:
@@ -199,7 +201,7 @@ def _judge_of(subject: BenchmarkSubject) -> str | None:
     wrongs = (right + 0.1, torch.zeros_like(right), torch.full_like(right, torch.nan))
     accepted = not subject.judged(right, right, right.double())[0]
     refused = all(subject.judged(wrong, right, right.double())[0] for wrong in wrongs)
-    return None if accepted and refused else "The file's own comparison does not tell right from wrong."
+    return None if accepted and refused else "The file's own comparison accepts wrong results."
 
 
 def _differentiable(subject: BenchmarkSubject) -> bool:

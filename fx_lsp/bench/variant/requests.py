@@ -66,7 +66,7 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
         except (NotHere, NotComparable) as why:
             return {"error": str(why)}
         except ModuleNotFoundError as error:
-            return {"error": f"There is no {error.name} in this Python."}
+            return {"error": f"{error.name} is not installed in this Python."}
         except Exception as error:  # any exception of a variant becomes its row's sentence
             return {"error": first_line(error)}
 
@@ -103,14 +103,14 @@ def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     except NotComparable:
         raise
     except Exception as error:  # the original's own error: every variant reports it then
-        facts["warning"] = f"What it needs at least is not known: {first_line(error)}"
+        facts["warning"] = f"Its minimum work is unknown: {first_line(error)}"
     return {**facts, "costs": costs, "ceilings": wire.to_json(rates)}
 
 
 def _why_no_gpu() -> str:
     if torch.version.cuda is None and torch.version.hip is None:
-        return "This torch is built for the CPU: install one for CUDA."
-    return "See what nvidia-smi says there, and whether CUDA_VISIBLE_DEVICES hides the GPU."
+        return "This torch is built for the CPU: install a build for CUDA."
+    return "Check nvidia-smi there, and whether CUDA_VISIBLE_DEVICES hides the GPU."
 
 
 def _setup(request: Request, say: Callable[[str], None]) -> PreparedVariant:
@@ -152,7 +152,7 @@ def _checked(prepared: PreparedVariant) -> dict[str, Any]:
     return {
         "verdicts": wrong,
         "clocks": [] if interpreted or wrong else clocks,
-        "reason": "Triton's interpreter runs it: checked, not timed." if interpreted and not wrong else "",
+        "reason": "It runs in Triton's interpreter: checked, not timed." if interpreted and not wrong else "",
         "seconds": (now() - started) / 1e9,
         "warnings": _graph_breaks(),
         "free": free_bytes(prepared.where),

@@ -142,7 +142,7 @@ class FunctionBody:
             return f"torch.ops.{node.target}({', '.join(args)})"
         constant = constant_of(node)
         if constant is None or constant.numel() > MAX_CONSTANT:
-            what = "a constant that is too large to be written down" if constant is not None else "nowhere in memory"
+            what = "a constant that is too large to write in the file" if constant is not None else "nowhere in memory"
             raise CannotWrite(node, f"{node.target} is {what}")
         self.names[node] = self.name(node)
         args = [repr(constant.tolist()), f"dtype={constant.dtype}", f"device={self.device}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 AUTOTUNED = '''
 def autotuned(*configs, key):
-    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
+    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
 '''
@@ -14,7 +14,7 @@ RESETTING = AUTOTUNED.replace("key):", "key, **options):").replace("key=key)", "
 
 ALERT = '''
 def alert_not_deterministic(name):
-    """Refuses, as PyTorch does, to add in an order that is another in every run."""
+    """Raises or warns, as PyTorch does, if deterministic algorithms are required."""
     if torch.are_deterministic_algorithms_enabled():
         said = f"{name} has no deterministic implementation: it adds with atomic operations"
         if not torch.is_deterministic_algorithms_warn_only_enabled():
@@ -24,14 +24,14 @@ def alert_not_deterministic(name):
 
 OPERATOR = '''
 def is_plain(*values):
-    """Whether nothing traces these tensors and numbers."""
+    """Whether these are real tensors and numbers, not traced ones."""
     return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
 
 
 def as_operator(name):
-    """Registers a function as an operator, for torch.compile and whatever else traces.
+    """Registers a function as an operator, for torch.compile and other tracers.
 
-    On plain tensors the function is called as it is: the way through the dispatcher takes longer.
+    On plain tensors the function is called directly: the dispatcher takes longer.
     """
 
     def register(function):
@@ -52,15 +52,15 @@ def as_operator(name):
 
 OVERWRITING = '''
 def is_plain(*values):
-    """Whether nothing traces these tensors and numbers."""
+    """Whether these are real tensors and numbers, not traced ones."""
     return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
 
 
 def as_operator(name, overwrites):
-    """Registers a function as an operator, for torch.compile and whatever else traces.
+    """Registers a function as an operator, for torch.compile and other tracers.
 
-    On plain tensors the function is called as it is: the way through the dispatcher takes longer.
-    `overwrites` names the tensors that have new values afterwards.
+    On plain tensors the function is called directly: the dispatcher takes longer.
+    `overwrites` names the tensors that the function writes to.
     """
 
     def register(function):
@@ -85,7 +85,7 @@ def as_operator(name, overwrites):
 
 LAUNCH = '''
 def launch(kernel, out):
-    """A kernel that writes `out`; where that is traced, one that can be traced, too."""
+    """Returns a kernel that writes `out`, wrapped for tracing if `out` is traced."""
     if not is_plain(out):
         return wrap_triton(kernel)
     if out.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
@@ -95,19 +95,19 @@ def launch(kernel, out):
 
 TMA = '''
 def workspace(size, alignment, stream):
-    """Memory for what describes to TMA the matrices that a kernel reads."""
+    """Memory for the TMA descriptors of the matrices that a kernel reads."""
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 def multiprocessors(out):
-    """How many the device of a tensor has: one program for each goes through the tiles."""
+    """The number of multiprocessors; each runs one program, which iterates over tiles."""
     if not out.is_cuda:
         return 1
     return torch.cuda.get_device_properties(out.device).multi_processor_count
 
 
 def aligned(tensor):
-    """A tensor that begins where TMA can read, at a multiple of 16 bytes: itself, or else a copy."""
+    """Returns a tensor, or a copy of it, that starts at a multiple of 16 bytes, as TMA needs."""
     if not is_plain(tensor) or tensor.data_ptr() % 16 == 0:
         return tensor
     options = {"dtype": tensor.dtype, "device": tensor.device}
@@ -116,7 +116,7 @@ def aligned(tensor):
 
 SETTINGS = '''
 def check_settings(module, settings):
-    """Refuses a module of which a part has other settings than those that the kernels are made for."""
+    """Raises if a module has other settings than the kernels were generated for."""
     for path, value in settings.items():
         found = functools.reduce(getattr, path.split("."), module)
         if found != value:
@@ -125,7 +125,7 @@ def check_settings(module, settings):
 
 CHECK = '''
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
-    """Refuses a tensor that the kernels are not made for; None stands for anything."""
+    """Raises if the kernels do not support a tensor; None means any value."""
     if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
         found = tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
         raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")

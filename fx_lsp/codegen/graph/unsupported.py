@@ -66,7 +66,7 @@ def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsu
     if cut is not None and cut != "has no lowering":
         reason, cure = _REMEDIES.get(cut, (f"it {cut}", ""))
         return Unsupported(node, reason, cure)
-    return Unsupported(node, "there is no kernel for it", "compose it of arithmetic, indexing and sums to have one")
+    return Unsupported(node, "fx-lsp has no kernel for it", "write it with arithmetic, indexing and sums to get one")
 
 
 def save_library_results(graph: fx.Graph) -> None:
@@ -121,15 +121,15 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
 def _tensor_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -> Unsupported | None:
     """Return a reason in the operands or results, or None."""
     if any(t.dtype.is_complex for t in tensors):
-        cure = "split them in real and imaginary part (torch.view_as_real) to have a kernel"
+        cure = "split them into real and imaginary parts (torch.view_as_real) to get a kernel"
         return Unsupported(node, "complex numbers", cure)
     layouts = {t.layout for t in tensors} - {torch.strided}
     if layouts:
-        return Unsupported(node, "sparse tensors", "compute with their values and indices to have a kernel")
+        return Unsupported(node, "sparse tensors", "compute with their values and indices to get a kernel")
     if any(t.is_quantized for t in tensors):
-        return Unsupported(node, "quantized tensors", "take integers and their scale (x.int_repr()) to have a kernel")
+        return Unsupported(node, "quantized tensors", "use integers and their scale (x.int_repr()) to get a kernel")
     if any(t.dtype.is_floating_point and t.itemsize == 1 for t in tensors) and not _is_product(node):
-        return Unsupported(node, "float8 numbers", "convert them before the function to have a kernel")
+        return Unsupported(node, "float8 numbers", "convert them before the function to get a kernel")
     if len({t.device.type for t in tensors if t.dim()}) > 1:
         return Unsupported(node, "it moves a tensor to another device", "move it before the function")
     return None
@@ -139,24 +139,26 @@ def _call_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -
     """Return a reason in the kind of the call, or None."""
     op = node.target
     if not isinstance(op, torch._ops.OpOverload):
-        return Unsupported(node, "a program of its own runs in it", "write it in operations of PyTorch")
+        return Unsupported(node, "it runs a program of its own", "write it with PyTorch operations")
     if op.namespace in ("_c10d_functional", "c10d_functional", "c10d"):
         return Unsupported(node, "it exchanges tensors with other processes", chosen=True)
     if op.namespace not in ("aten", "prims"):
-        return Unsupported(node, f"an operator of {op.namespace}", "write it in operations of PyTorch to have a kernel")
+        return Unsupported(node, f"an operator of {op.namespace}", "write it with PyTorch operations to get a kernel")
     sized = torch.Tag.dynamic_output_shape in op.tags and not _is_put(node)
     if sized or _is_masked(node):
-        cure = "keep all elements and choose with torch.where to have a kernel"
+        cure = "keep all elements and select with torch.where to get a kernel"
         why = "the size of its result depends on values" if sized else "where it writes depends on a mask"
         return Unsupported(node, why, cure)
     if "_assert" in op.name():
-        return Unsupported(node, "it stops the program where a value is not as it has to be", chosen=True)
+        return Unsupported(node, "it stops the program when a check of values fails", chosen=True)
     if op._schema.is_mutable:
-        return Unsupported(node, "it writes into its argument", "compute a new tensor to have a kernel")
+        return Unsupported(node, "it writes into its argument", "compute a new tensor to get a kernel")
     if is_random(node):
         if facts_of(node).seeds:
             return Unsupported(node, "seeds come from the generator that torch.manual_seed sets", chosen=True)
-        return Unsupported(node, "it draws numbers as the library does", "compose it of torch.rand to have a kernel")
+        return Unsupported(
+            node, "it uses the random numbers of the library", "write it with torch.rand to get a kernel"
+        )
     return None
 
 
@@ -176,18 +178,20 @@ def _library_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices
     name = operation(node)
     if _is_product(node):
         if choices.matmul == "never":
-            return Unsupported(node, "products of matrices have no kernels, as chosen", chosen=True)
+            return Unsupported(node, "matrix products get no kernels (option matmul=never)", chosen=True)
         if choices.matmul == "always":
-            return Unsupported(node, "a product of matrices of a shape or dtype that tl.dot does not take", chosen=True)
-        cure = "choose matmul=always for a kernel"
-        return Unsupported(node, "the library is as fast at a product of matrices", cure, chosen=True)
+            return Unsupported(node, "tl.dot does not support the shape or dtype of this matrix product", chosen=True)
+        cure = "choose matmul=always to get a kernel"
+        return Unsupported(node, "the library is as fast for a matrix product", cure, chosen=True)
     if choices.deterministic == "yes" and is_accumulation(node):
-        return Unsupported(node, "kernels add in another order in every run, which was chosen against", chosen=True)
+        return Unsupported(
+            node, "kernels add in a different order in every run, which the options exclude", chosen=True
+        )
     if name in _INDEX_PUTS:
         return Unsupported(node, *_REMEDIES["may write an element more than once"])
     for pattern, what in _LIBRARIES.items():
         if re.match(pattern, name):
-            return Unsupported(node, f"the library is faster at {what}", chosen=True)
+            return Unsupported(node, f"the library is faster for {what}", chosen=True)
     if re.match(_SORTING, name):
         return Unsupported(node, "there is no kernel that sorts")
     return None
@@ -209,12 +213,12 @@ _INDEX_PUTS = ("aten.index_put.default", "aten._unsafe_index_put.default")
 
 _REMEDIES = {
     "may write an element more than once": (
-        "its indices may name an element twice, and one of the values has to win",
-        "adding (scatter_add, accumulate=True) has a kernel",
+        "its indices may contain an element twice, and one of the values has to win",
+        "adding instead (scatter_add, accumulate=True) gets a kernel",
     ),
-    "depends on how a tensor lies in memory": (
-        "it depends on how a tensor lies in memory",
-        "use slices and reshape to have a kernel",
+    "depends on the memory layout of a tensor": (
+        "it depends on the memory layout of a tensor",
+        "use slices and reshape to get a kernel",
     ),
 }
 """Explanations of obstacles to a kernel, if they need more than their own words."""

@@ -164,7 +164,7 @@ def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, f
     while kernel is not None and not isinstance(kernel, triton.JITFunction):  # below autotune and heuristics
         kernel = getattr(kernel, "fn", None)
     if kernel is None:
-        return Failure("error", f"{launch.kernel} is no kernel: it is without @triton.jit", span)
+        return Failure("error", f"{launch.kernel} is not a kernel: it lacks @triton.jit", span)
     names: list[str] = kernel.arg_names
     unknown = [name for name in {**launch.signature, **launch.constants} if name not in names]
     missing = [name for name in names if name not in launch.signature]

@@ -49,7 +49,7 @@ def _over_limits(assembly: Assembly) -> list[LineRemark]:
         )
     if used.threads > chip.threads_per_block:
         excesses.append(
-            f"has {used.threads} threads in a block, and the limit is {chip.threads_per_block}: take fewer warps"
+            f"has {used.threads} threads in a block, and the limit is {chip.threads_per_block}: use fewer warps"
         )
     if used.tensor_memory > TENSOR_MEMORY:
         excesses.append(
@@ -168,12 +168,12 @@ def _why_narrow(assembly: Assembly) -> str:
     sizes = [name for name, kind in loose.items() if kind in ("i32", "i64")]
     if sizes:
         return (
-            f"{_listed(sizes)} not known to be divisible by 16. Pass what is, or, "
-            "where the mask never changes within a vector, say so with tl.max_constancy"
+            f"{_listed(sizes)} not known to be divisible by 16. Pass multiples of 16, or, "
+            "if the mask never changes within a vector, declare it with tl.max_constancy"
         )
     return (
-        "the elements of a thread are not known to be next to each other. Let the last dimension of the block run "
-        "along the contiguous one of the tensor, or say so with tl.multiple_of and tl.max_contiguous"
+        "the elements of a thread are not known to be contiguous. Let the last dimension of the block run "
+        "along the contiguous one of the tensor, or declare it with tl.multiple_of and tl.max_contiguous"
     )
 
 

@@ -153,7 +153,7 @@ def _product(term: Index, names: Mapping[sympy.Symbol, str], sizes: Mapping[int,
         elif isinstance(factor, sympy.Add):
             unknowns.append(_operand(factor, names, sizes))
         else:
-            raise TypeError(f"there is no Python for {factor}")
+            raise TypeError(f"cannot write {factor} in Python")
     return " * ".join([*unknowns, *numbers]) or "1"
 
 

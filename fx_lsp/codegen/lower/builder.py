@@ -94,7 +94,7 @@ class Builder:
         if node in self.bound:
             at, value = self.bound[node]
             if at != coords:
-                raise NotFusible(node, "is needed at other elements than the one that is at hand")
+                raise NotFusible(node, "is needed at elements other than the current one")
             return value
         constant = constant_of(node)
         if constant is not None and constant.numel() == 1 and not constant.is_complex():

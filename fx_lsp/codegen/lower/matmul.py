@@ -81,7 +81,7 @@ def matmul_values(
         stores.append(Store(target.buffer, sympy.expand(target.index(axes.space, where)), value, result))
     for value in values_of([*tiles, *(s.value for s in stores)]):
         if isinstance(value, (Reduction, Scan)):
-            raise NotFusible(value.node or node, "needs elements that other programs have")
+            raise NotFusible(value.node or node, "needs elements of other programs")
     if any(isinstance(t, Constant) for t in tiles):
         raise NotFusible(node, "multiplies by one number")
     return MatmulValues(node, *tiles, tuple(stores), builder, axes.groups)
@@ -128,7 +128,7 @@ def _lay_out_results(splitting: AxisSplitting, layouts: dict[fx.Node, AxisLayout
         if other not in layouts and any(i in layouts for i in other.all_input_nodes):
             layout = splitting.ahead(other, layouts)
             if layout is None:
-                raise NotFusible(other, "has other elements than the matmul")
+                raise NotFusible(other, "has different elements than the matmul")
             layouts[other] = layout
 
 
@@ -160,7 +160,7 @@ def _with_addend(b: Builder, node: fx.Node, coords: Coords, product: Value) -> V
         return product
     alpha, beta = (node.kwargs.get(word, 1) for word in ("alpha", "beta"))
     if not all(isinstance(factor, (int, float)) for factor in (alpha, beta)):
-        raise NotFusible(node, "has a factor that is known only when it runs")
+        raise NotFusible(node, "has a factor that is unknown until it runs")
     numbers = [b.constant(float(f), torch.float32) for f in (alpha, beta)]  # pyright: ignore[reportArgumentType]
     value = simplify(b, MUL, (product, numbers[0]), torch.float32, node)
     if beta == 0:

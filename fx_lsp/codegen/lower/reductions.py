@@ -33,7 +33,7 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     over = _reduced_axes(b, node, inside, dims)
     expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)
     if guard or expected != coords:
-        raise NotFusible(node, "is needed for other elements than those that are at hand")
+        raise NotFusible(node, "is needed at elements other than the current ones")
     name, kind = operation(node), REDUCTION_KINDS[operation(node).rpartition(".")[0]]
     dtype = compute_dtype(_result_dtype(node, part))
     if kind in ("any", "all"):
@@ -152,7 +152,7 @@ def _reduced_axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ..
     remaining = frozenset[Any]().union(*(c.free_symbols for i, c in enumerate(inside) if i not in dims))
     sizes = b.space.sizes
     if over & remaining & sizes.keys():
-        raise NotFusible(node, "reduces a part of what the kernel runs over")
+        raise NotFusible(node, "reduces a part of the elements that the kernel iterates over")
     return tuple(a for a in b.domain.axes if a in over)
 
 
@@ -178,7 +178,7 @@ def scan(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
     inside = b.space.coordinates(b.domain.position(), shape)
     over = _reduced_axes(b, node, inside, (scanned_dimension(node),))
     if guard or inside != coords:
-        raise NotFusible(node, "is needed for other elements than those that are at hand")
+        raise NotFusible(node, "is needed at elements other than the current ones")
     kind = operation(node).split(".")[1]
     if not over:
         return b.operand(source, inside, (), dtype)

@@ -78,7 +78,7 @@ def as_strided(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: in
     source: Any = args_of(node)[0]
     value = source.meta["val"]
     if not value.is_contiguous() or any(isinstance(s, torch.SymInt) for s in value.shape):
-        raise NotFusible(node, "depends on how a tensor lies in memory")
+        raise NotFusible(node, "depends on the memory layout of a tensor")
     offset = argument(node, 3, "storage_offset")
     position = linear(coords, [size(s) for s in args_of(node)[2]]) + size(offset or 0)
     return b.lower(source, b.space.coordinates(position, shape_of(source)), guard)

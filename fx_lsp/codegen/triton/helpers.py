@@ -13,13 +13,13 @@ from fx_lsp.codegen.triton.special_functions import SPECIAL
 _SOURCE = '''
 @triton.jit
 def nan_max(a, b):
-    """The greater of two numbers, NaN if one of them is."""
+    """The maximum of two numbers; NaN if either is NaN."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def nan_min(a, b):
-    """The lesser of two numbers, NaN if one of them is."""
+    """The minimum of two numbers; NaN if either is NaN."""
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
@@ -30,7 +30,7 @@ def product(a, b):
 
 @triton.jit
 def welford(mean_a, squares_a, count_a, mean_b, squares_b, count_b):
-    """Mean and squared deviations of two sets of numbers together."""
+    """Combines the mean and the squared deviations of two sets of numbers."""
     count = count_a + count_b
     share = tl.where(count == 0.0, 0.0, count_b / tl.maximum(count, 1.0))
     delta = mean_b - mean_a
@@ -39,7 +39,7 @@ def welford(mean_a, squares_a, count_a, mean_b, squares_b, count_b):
 
 @triton.jit
 def arg_max(a, at_a, b, at_b):
-    """The greater number and its place, the first of several; NaN is greater than all."""
+    """The maximum and its index, the first of equals; NaN counts as the maximum."""
     first = (a > b) | ((a != a) & (b == b))
     same = (a == b) | ((a != a) & (b != b))
     first = first | (same & (at_a < at_b))
@@ -48,7 +48,7 @@ def arg_max(a, at_a, b, at_b):
 
 @triton.jit
 def arg_min(a, at_a, b, at_b):
-    """The lesser number and its place, the first of several; NaN is less than all."""
+    """The minimum and its index, the first of equals; NaN counts as the minimum."""
     first = (a < b) | ((a != a) & (b == b))
     same = (a == b) | ((a != a) & (b != b))
     first = first | (same & (at_a < at_b))
@@ -198,7 +198,7 @@ def acos(a):
 
 @triton.jit
 def erfc(a):
-    """1 - erf(a), with a continued fraction where that would cancel."""
+    """1 - erf(a), with a continued fraction where the difference would cancel."""
     size = tl.abs(a)
     f = size + 20.0 / tl.maximum(size, 1.0)
     for k in range(39):
@@ -236,7 +236,7 @@ def hypot(a, b):
 
 @triton.jit
 def signbit(a):
-    """Whether a number has a minus sign, as -0.0 has."""
+    """Whether the sign bit is set, as in -0.0."""
     if a.dtype.is_fp64():
         return a.to(tl.int64, bitcast=True) < 0
     elif a.dtype.is_fp32():
@@ -267,7 +267,7 @@ def floor_divide(a, b):
 
 @triton.jit
 def remainder(a, b):
-    """What is left of a after whole b, with the sign of b."""
+    """The remainder of a / b, with the sign of b."""
     if a.dtype.is_floating():
         left = fmod(a, b)
         return tl.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
@@ -278,7 +278,7 @@ def remainder(a, b):
 
 @triton.jit
 def fmod(a, b):
-    """What is left of a after whole b, with the sign of a."""
+    """The remainder of a / b, with the sign of a."""
     if a.dtype.is_floating():
         left = tl.abs(a).to(tl.float64) % tl.abs(b).to(tl.float64)
         left = tl.where(tl.abs(b) == float("inf"), tl.abs(a), left.to(a.dtype))
@@ -302,7 +302,7 @@ def pow(a, b):
 
 @triton.jit
 def int_pow(a, b):
-    """A whole number to a power; to a negative one it is 0, but for 1 and -1."""
+    """An integer power; 0 for negative exponents, except for bases 1 and -1."""
     odd = (b & 1) != 0
     found = a * 0 + 1
     below = tl.where(a == 1, found, tl.where(a == -1, tl.where(odd, -found, found), 0)).to(a.dtype)

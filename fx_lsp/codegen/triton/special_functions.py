@@ -166,7 +166,7 @@ def gcd(a, b):
 
 @triton.jit
 def nextafter(a, b):
-    """The next number after a on the way to b: the next number of its bits."""
+    """The next representable number after a in the direction of b."""
     if a.dtype.is_fp64():
         bits = a.to(tl.int64, bitcast=True)
     else:
@@ -180,7 +180,7 @@ def nextafter(a, b):
 
 @triton.jit
 def frexp_exponent(a):
-    """The power of two that a number is a fraction, from a half to one, of."""
+    """The exponent e of a number m * 2**e with a mantissa m from a half to one."""
     small = tl.abs(a) < 1.1754943508222875e-38
     bits = tl.where(small, a * 33554432.0, a).to(tl.int32, bitcast=True)
     found = ((bits >> 23) & 255) - tl.where(small, 151, 126)
@@ -189,7 +189,7 @@ def frexp_exponent(a):
 
 @triton.jit
 def frexp_mantissa(a):
-    """A number as a fraction, from a half to one, of a power of two."""
+    """The mantissa m, from a half to one, of a number m * 2**e."""
     small = tl.abs(a) < 1.1754943508222875e-38
     bits = tl.where(small, a * 33554432.0, a).to(tl.int32, bitcast=True)
     found = ((bits & -2139095041) | 1056964608).to(tl.float32, bitcast=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import Engine
 
 
-STALE = "stale: of the last version that could be read"
+STALE = "stale: from the last version that parsed"
 
 
 async def rendered(session: Session, engine: Engine, view: View, outcome: Outcome) -> RenderedView:

@@ -127,7 +127,7 @@ class Views:
             await self.write(view)
         except OSError as error:
             self._session.views.remove(view)  # reported once, not at every edit
-            message = f"fx-lsp: {view.title} is not kept up to date: {error}"
+            message = f"fx-lsp: {view.title} cannot be updated: {error}"
             self._client.tell(message, types.MessageType.Warning)
 
     def refresh(self, file: str) -> None:

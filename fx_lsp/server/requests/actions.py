@@ -88,7 +88,7 @@ def _checkpoints(
             innermost = {state.target.name: region} if region is not None else innermost
     for name, region in innermost.items():
         shown = types.Command(_TITLE, to_proto.SHOW_STAGE, arguments=[document.uri, name, STAGE, region.work])
-        yield types.CodeAction(f"{_TITLE}: what that saves", kind=_REWRITE, command=shown)
+        yield types.CodeAction(f"{_TITLE}: show what it saves", kind=_REWRITE, command=shown)
         if region.edits:
             edit = workspace_edit(session, document, region.edits)
             yield types.CodeAction(f"{_TITLE}: call it through torch.utils.checkpoint", kind=_REWRITE, edit=edit)

@@ -43,7 +43,7 @@ def read_options(options: Any) -> BenchOptions:
     fields: dict[str, Any] = {name: readers[name](name, value) for name, value in table.items() if value is not None}
     whats = tuple(what for what in WHATS if what in fields.get("what", ("forward", "both")))
     if not whats or set(fields.get("what", ())) - set(WHATS):
-        raise JsonRpcInvalidParams(f"what is a list of {', '.join(WHATS)}")
+        raise JsonRpcInvalidParams(f"`what` must be a list of {', '.join(WHATS)}")
     fields["what"] = whats
     return BenchOptions(**fields)
 
@@ -54,24 +54,24 @@ def _plain(options: Any) -> dict[str, Any]:
     if hasattr(options, "_asdict"):  # pygls passes objects as named tuples
         options = options._asdict()
     if not isinstance(options, Mapping):
-        raise JsonRpcInvalidParams('the options are an object, as in {"hosts": ["local"]}')
+        raise JsonRpcInvalidParams('the options must be an object, as in {"hosts": ["local"]}')
     return dict(cast("Mapping[str, Any]", options))
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
     texts = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else None
     if texts is None or not all(isinstance(text, str) for text in texts):
-        raise JsonRpcInvalidParams(f"{name} is a list of texts")
+        raise JsonRpcInvalidParams(f"{name} must be a list of strings")
     return tuple(texts)
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise JsonRpcInvalidParams(f"{name} is a text")
+        raise JsonRpcInvalidParams(f"{name} must be a string")
     return value
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise JsonRpcInvalidParams(f"{name} is true or false")
+        raise JsonRpcInvalidParams(f"{name} must be true or false")
     return value

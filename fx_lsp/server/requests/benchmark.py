@@ -64,7 +64,7 @@ async def bench(
     if text is None:
         raise JsonRpcInvalidParams(f"there is no file {file}")
     if not session.settings.trusted:
-        client.tell("fx-lsp: nothing is measured, as this workspace is not trusted", types.MessageType.Warning)
+        client.tell("fx-lsp: nothing is measured, because this workspace is not trusted", types.MessageType.Warning)
         return None
     roots, page = session.roots_of(file), page_of(file, name)
     try:
@@ -78,7 +78,7 @@ async def bench(
     places = await _chosen(client, user_hosts, names, name)
     busy = [place.name for place in places if place.name in benchmarks.running(file, name)]
     if busy:
-        client.tell(f"fx-lsp: {name} is being measured on {busy[0]} already")
+        client.tell(f"fx-lsp: {name} is already being measured on {busy[0]}")
     elif not places or not await _allowed(client, user_hosts, places):
         return None
     else:
@@ -145,7 +145,7 @@ async def _allowed(client: Client, user_hosts: Hosts, places: Sequence[Place]) -
     for place in unknown(reached(user_hosts, places)):
         question = types.ShowMessageRequestParams(
             types.MessageType.Warning,
-            f"{place.name} was not used before, or not in this way: {place.reached}. "
+            f"{place.name} has not been used before, or its address has changed: {place.reached}. "
             "Programs of fx-lsp, your function and its kernels will run there.",
             [types.MessageActionItem(title=f"Use {place.name}"), types.MessageActionItem(title="Cancel")],
         )
@@ -155,7 +155,9 @@ async def _allowed(client: Client, user_hosts: Hosts, places: Sequence[Place]) -
         try:
             trust(place)
         except OSError as error:
-            client.tell(f"fx-lsp: your yes to {place.name} cannot be kept: {error}", types.MessageType.Warning)
+            client.tell(
+                f"fx-lsp: your confirmation of {place.name} cannot be stored: {error}", types.MessageType.Warning
+            )
             return False
     return True
 
@@ -192,7 +194,7 @@ class _Measuring:
             tell(text or None, 100 * sum(p.done for p in running.values()) // total if total else None)
 
         async def on(prepared: PreparedJob, place: Place) -> None:
-            host, end = place.name, Failed("It said nothing.")
+            host, end = place.name, Failed("It reported nothing.")
             events = run_on(place, user_hosts, prepared.job, self.benchmarks.queue, python, request.roots)
             async with aclosing(events):
                 async for name, event in events:
@@ -264,6 +266,6 @@ class _Measuring:
             try:
                 await asyncio.to_thread(keep, run, imports)
             except (OSError, sqlite3.Error) as error:
-                self.client.tell(f"fx-lsp: this is not kept in the history: {error}", types.MessageType.Warning)
+                self.client.tell(f"fx-lsp: this run cannot be saved in the history: {error}", types.MessageType.Warning)
             self.benchmarks.add(StoredRun(run, tuple(imports)))
             self.client.tell(f"{self.request.name}: {lens_title(end.report)}")

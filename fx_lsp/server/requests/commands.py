@@ -24,7 +24,7 @@ from fx_lsp.server.session import Session
 
 MAX_TARGETS = 12
 """The most targets that are offered to run a pass on."""
-_ARGUMENTS = "the arguments are a document's URI, the name of a target, and a stage"
+_ARGUMENTS = "the arguments must be a document's URI, the name of a target, and a stage"
 
 
 async def show_stage(session: Session, client: Client, views: Views, arguments: list[Any]) -> dict[str, str] | None:
@@ -188,5 +188,5 @@ def target_of(session: Session, words: Sequence[Any]) -> tuple[str, str]:
         raise JsonRpcInvalidParams(_ARGUMENTS)
     file = view.file if view is not None else from_proto.file_of_uri(uri, session.roots())
     if file is None:
-        raise JsonRpcInvalidParams(f"{uri!r} is no document that is traced")
+        raise JsonRpcInvalidParams(f"{uri!r} is not a document that is traced")
     return file, name or (view.name if view is not None else "")

@@ -97,7 +97,7 @@ def _arguments(session: Session, arguments: list[Any]) -> tuple[str, str, Work, 
     from fx_lsp.tracing.kernel_files.generated import record_of
 
     if not 1 <= len(arguments) <= 3 or not all(isinstance(argument, str) for argument in arguments):
-        raise JsonRpcInvalidParams("the arguments are a document's URI, the name of a target, and a path")
+        raise JsonRpcInvalidParams("the arguments must be a document's URI, the name of a target, and a path")
     uri, path = arguments[0], (arguments[2] if len(arguments) > 2 else "")
     file = from_proto.file_of_uri(uri, session.roots())
     document = session.documents.of_file(file) if file is not None else None
@@ -120,7 +120,7 @@ def _local(path: str) -> str:
     try:
         files.status_of(local)
     except OSError as error:
-        raise JsonRpcInvalidParams(f"{path!r} is no path: {error.strerror}") from error
+        raise JsonRpcInvalidParams(f"{path!r} is not a path: {error.strerror}") from error
     return local
 
 
@@ -155,7 +155,7 @@ async def _generate(session: Session, client: Client, source: str, name: str, wo
     finally:
         close_unused(session, source)
     if isinstance(kernels, Failure):
-        client.tell(f"No kernels of {name}: {describe(kernels)}", types.MessageType.Warning)
+        client.tell(f"No kernels for {name}: {describe(kernels)}", types.MessageType.Warning)
         return None
     return kernels
 
@@ -171,10 +171,10 @@ async def _put(session: Session, client: Client, document: OpenText | None, file
         client.tell(f"fx-lsp: save {file.name} first", types.MessageType.Warning)
         return False
     changes = edits(document.lines, from_proto.split_lines(text))
-    edit = types.ApplyWorkspaceEditParams(workspace_edit(session, document, changes), label="Bring kernels up to date")
+    edit = types.ApplyWorkspaceEditParams(workspace_edit(session, document, changes), label="Update kernels")
     answer = await client.ask(types.WORKSPACE_APPLY_EDIT, edit)
     if not getattr(answer, "applied", False):
-        client.tell(f"fx-lsp: {file.name} was not changed by the editor", types.MessageType.Warning)
+        client.tell(f"fx-lsp: {file.name} could not be changed by the editor", types.MessageType.Warning)
         return False
     until = asyncio.get_running_loop().time() + SEEN_SECONDS
     while session.documents.get(document.uri) == document and asyncio.get_running_loop().time() < until:

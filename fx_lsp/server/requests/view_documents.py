@@ -32,5 +32,5 @@ def view_of(params: Any) -> View:
     uri = getattr(params, "uri", None)
     view = parse_uri(uri) if isinstance(uri, str) else None
     if view is None:
-        raise JsonRpcInvalidParams(f"{uri!r} is no URI of a view")
+        raise JsonRpcInvalidParams(f"{uri!r} is not the URI of a view")
     return view

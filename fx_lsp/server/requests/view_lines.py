@@ -126,7 +126,7 @@ def _place(params: Any) -> tuple[str, int, int]:
     try:
         return str(params.uri), int(params.position.line), int(params.position.character)
     except (AttributeError, TypeError, ValueError):
-        raise JsonRpcInvalidParams("the parameters are a `uri` and a `position`") from None
+        raise JsonRpcInvalidParams("the parameters must be a `uri` and a `position`") from None
 
 
 async def _thread_of_view(session: Session, view: View, number: int) -> Thread | None:

@@ -27,7 +27,7 @@ class Metadata:
     def page(self, inputs: Sequence[FlatInput], outputs: Sequence[str]) -> str:
         """Return all of it with the user's names, as comments. Raises ValueError if nothing was recorded."""
         if self.meta is None:
-            raise ValueError("AOTAutograd did not say what it knows of the inputs")
+            raise ValueError("AOTAutograd reported nothing about the inputs")
         names = [item.name for item in inputs]
         sections = [
             ["inputs", *_table([_INPUTS, *(_input(i, info, inputs) for i, info in enumerate(self.meta.input_info))])],
@@ -64,14 +64,14 @@ class Metadata:
             lines.append(f"  {_listed(names)} are one tensor: {how}")
         if dupe_map and lines:
             numbers = ", ".join(f"{item.name} {number}" for item, number in zip(inputs, dupe_map, strict=True))
-            lines.append(f"  which input of the graph each of them is: {numbers}")
-        return lines or ["  none: every input is a tensor of its own"]
+            lines.append(f"  the graph input that each of them becomes: {numbers}")
+        return lines or ["  none: all inputs are distinct tensors"]
 
     def _synthetic(self, names: Sequence[str]) -> list[str]:
         mask = list(getattr(self.dedupe, "keep_arg_mask", ()) or ())
         kept = [n for n, keep in zip(names, mask, strict=True) if keep] if mask else list(names)
         if self.bases is not None and not hasattr(self.bases, "base_groups"):
-            return ["  this torch does not tell"]
+            return ["  this version of torch does not report it"]
         groups: dict[int, list[int]] = getattr(self.bases, "base_groups", None) or {}
         lines = [
             f"  {_listed([kept[i] for i in group])} are views of one storage, and one of them is mutated: the graph"
@@ -83,7 +83,7 @@ class Metadata:
 
 _INPUTS = ["#", "name", "spec", "kind", "requires grad", "mutated", "shares its storage with"]
 _OUTPUTS = ["#", "name", "what it is", "requires grad", "dynamic dims"]
-_KEPT = "no duplicated input is mutated, so that the graph has an input for each"
+_KEPT = "no duplicated input is mutated, so the graph has one input for each"
 _OF_OUTPUT = "alias_of_intermediate_base_is_user_output"
 _KINDS = {
     "non_alias": "a new tensor",
@@ -92,8 +92,8 @@ _KINDS = {
     "alias_of_intermediate": "a view of intermediate {}, which is returned as well",
     "alias_of_intermediate_save_as_output": "a view of intermediate {}, which is returned for it",
     _OF_OUTPUT: "a view of the output {}",
-    "unsafe_view_alias": "a view of an intermediate that nothing else sees: as a new tensor",
-    "custom_function_view": "a view that an autograd.Function returns: as a new tensor",
+    "unsafe_view_alias": "a view of an intermediate without other uses: treated as a new tensor",
+    "custom_function_view": "a view that an autograd.Function returns: treated as a new tensor",
 }
 
 

@@ -152,7 +152,7 @@ def _remarks(compilation: Compilation, traced: TracedCall) -> Iterator[Remark]:
         span = next((span for span in item.chain if span.file == traced.request.file), item.chain[0])
         inside = [span for span in item.chain[: item.chain.index(span)]][:1]
         told = f"{what}{f' ({number})' if number else ''}: {_why(item)}"
-        related = tuple(Related(span, "the expression that Dynamo does not trace") for span in inside)
+        related = tuple(Related(span, "the expression that Dynamo cannot trace") for span in inside)
         yield Remark(told, span, severity, related, code="graph-break", page=url)
 
 
@@ -191,7 +191,7 @@ def _why(item: GraphBreak) -> str:
     """Return in one line what Dynamo cannot do, the cost of that, and the remedy."""
     parts = [_first_paragraph(item.reason.explanation) or item.reason.kind]
     if item.reason.skipped:
-        parts.append(f"Because of it, {_names(item.reason.skipped)} is not compiled at all")
+        parts.append(f"Because of it, {_names(item.reason.skipped)} is not compiled")
     parts += (" ".join(hint.split()) for hint in item.reason.hints[:1])
     return ". ".join(part.removesuffix(".") for part in parts)
 
@@ -205,7 +205,7 @@ def _page(compilation: Compilation, graphs: Mapping[str, Stage], file: str) -> s
     if compilation.error is not None:
         rows.append(("not further", [f"{_place_of(compilation.error, file)}{sentence(compilation.error)}"]))
     elif not items:
-        rows.append(("", ["torch.compile captures the target whole: fullgraph=True holds."]))
+        rows.append(("", ["torch.compile captures the whole target: fullgraph=True works."]))
     return page(line for label, texts in rows for line in _laid_out(label, texts))
 
 
@@ -242,7 +242,7 @@ def _described(item: GraphBreak) -> Iterator[str]:
     for span in item.chain[1:]:
         yield f"called on line {span.line}"
     if item.reason.skipped:
-        yield f"because of it, {_names(item.reason.skipped)} is not compiled at all"
+        yield f"because of it, {_names(item.reason.skipped)} is not compiled"
     yield url
 
 

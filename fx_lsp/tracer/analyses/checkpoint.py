@@ -36,9 +36,11 @@ def checkpoint_region(traced: TracedCall) -> Ledger:
     lines = traced.options["checkpoint"]
     match = _LINES.fullmatch(lines)
     if match is None:
-        raise ValueError(f"{lines!r} are no lines: a region is its first and its last line, as in 10-14")
+        raise ValueError(
+            f"{lines!r} is not a range of lines: write the first and the last line of the region, as in 10-14"
+        )
     if traced.captured.inference is not None:
-        raise ValueError(f"{traced.request.name} has no backward graph, so that nothing is saved for it")
+        raise ValueError(f"{traced.request.name} has no backward graph, so nothing is saved for backward")
     region, names = _region(traced, int(match[1]), int(match[2])), traced.new_names()
     marked: list[fx.Node] = []
 
@@ -48,12 +50,12 @@ def checkpoint_region(traced: TracedCall) -> Ledger:
             marked.extend(nodes)
         return min_cut_partition(joint, inputs, **options)
 
-    title = "min-cut partition, with the region computed again in backward"
+    title = "min-cut partition, with the region recomputed in backward"
     cuts = cut(traced, [min_cut(), Partitioner("checkpoint", title, run, MIN_CUT)], names)
     if not marked:
-        raise ValueError("no operation of forward comes from these statements")
+        raise ValueError("these statements have no operation in the forward graph")
     ledger = Ledger()
-    head = ["Computed again in backward:", "", *(f"    {line}" for line in region.source.splitlines()), ""]
+    head = ["Recomputed in backward:", "", *(f"    {line}" for line in region.source.splitlines()), ""]
     ledger.text("checkpoint", "a region as a checkpoint", page(head) + table(cuts))
     add_graphs(ledger, cuts)
     return ledger

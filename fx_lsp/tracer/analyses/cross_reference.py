@@ -38,7 +38,7 @@ def cross_reference(module: fx.GraphModule, names: Names) -> str:
     """
     needed = peak_bytes(module.graph)
     if needed > MAX_BYTES:
-        text = f"Not run: its values need {needed / (1 << 30):.1f} GiB at one time, and more than 1 GiB is not taken."
+        text = f"Not run: its values need {needed / (1 << 30):.1f} GiB at once, more than the limit of 1 GiB."
         return page([text])
     run = _Run(module, names)
     for fill in FILLS:
@@ -66,7 +66,12 @@ def _page(run: _Run) -> list[str]:
     called = f"{run.names[run.at]} = {target_name(run.at.target)}"
     if not run.rows:
         lines = [f"Before it, fake and real agree ({run.nodes:,} compared): shape, dtype and strides."]
-    return [f"{called} runs on fake tensors, and raises on random real ones:", f"  {sentence(run.error)}", "", *lines]
+    return [
+        f"{called} runs on fake tensors, but raises on random real tensors:",
+        f"  {sentence(run.error)}",
+        "",
+        *lines,
+    ]
 
 
 _HEAD = ("node", "operation", "fake", "real")
@@ -171,7 +176,7 @@ def _disagreement(node: fx.Node, span: Span | None) -> Remark | None:
     if real is None or real == fake:
         return None
     name = node.target.name()  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
-    message = f"the fake kernel of `{name}` gives {', '.join(fake)}, the operator itself {', '.join(real)}"
+    message = f"the fake kernel of `{name}` returns {', '.join(fake)}, the operator itself {', '.join(real)}"
     alike = [spec.partition("[")[2] for spec in fake] == [spec.partition("[")[2] for spec in real]
     return Remark(message, span, "warning", rests_on="dtypes" if alike else "")
 

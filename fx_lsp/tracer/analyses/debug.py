@@ -34,7 +34,7 @@ def debug(traced: TracedCall) -> Ledger:
     both = traced.captured.inference is None
     whole_graph = "forward and backward in one graph" if both else "the graph"
     options = without_functionalization()
-    title = f"AOTAutograd without functionalization: {whole_graph}, views and in-place operations as they are"
+    title = f"AOTAutograd without functionalization: {whole_graph}, with views and in-place operations"
     if options is None:
         ledger.text("unfunctionalized", title, note="this version of torch always functionalizes")
     else:
@@ -44,7 +44,7 @@ def debug(traced: TracedCall) -> Ledger:
     table = find_table("core")
     title = f"AOTAutograd with the decompositions of core ATen ({len(table):,} operations): {whole_graph}"
     _add(ledger, "core", title, lambda name: graph_of(traced, name, table), whole)
-    title = "AOTAutograd: what it knows of mutations and aliases (ViewAndMutationMeta)"
+    title = "AOTAutograd: mutations and aliases (ViewAndMutationMeta)"
     _add(ledger, "aliasing", title, lambda name: _aliasing(traced, name))
     _add(ledger, "crossref", "fake tensors against real ones, node by node", lambda name: _crossref(traced, name))
     return ledger

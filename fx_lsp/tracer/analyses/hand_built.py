@@ -32,7 +32,7 @@ from fx_lsp.tracer.stages.ledger import Ledger
 
 GRAPH = "graph"
 """The stage of the graph itself."""
-_ALONE = "it is a Graph alone, without the module whose parts it uses"
+_ALONE = "it is a Graph without the module whose attributes it uses"
 
 
 class GraphAndModule(NamedTuple):
@@ -52,7 +52,7 @@ def graph_reply(
     """
     options = read_work(request.work)
     if request.work not in ("", TORCHSCRIPT) and "pass" not in options:
-        message = f"{request.name} builds a graph: it is shown as it is, and nothing compiles it"
+        message = f"{request.name} builds a graph: the graph is shown as built, and is not compiled"
         return TraceReply(Failure("unsupported", message))
     if options.get("on", GRAPH) != GRAPH:
         message = f"there is no graph {options['on']!r} to run a pass on: {request.name} builds one itself"
@@ -60,14 +60,14 @@ def graph_reply(
     try:
         target = find(loaded.module, request.name)
     except AttributeError:
-        return TraceReply(Failure("unsupported", f"{request.name} does not exist once the file has run"))
+        return TraceReply(Failure("unsupported", f"{request.name} does not exist after the file has run"))
     try:
         value = target if graph_of(target) is not None else _returned(target, mode)
     except (Exception, SystemExit, EffectBlocked) as error:
         return TraceReply(failure_of(error, sources, None, request.source.splitlines(), "error"))
     result = graph_of(value)
     if result is None:
-        message = f"{request.name} gives {type(value).__name__}, and no Graph or GraphModule"
+        message = f"{request.name} returns {type(value).__name__}, not a Graph or GraphModule"
         return TraceReply(Failure("unsupported", message))
     link_made(result.graph, sources)
     names = OwnNames(sources, {request.file: ast.parse(request.source, request.file)})
@@ -207,10 +207,10 @@ def _add_pass(
     placeholders = [n for n in result.graph.nodes if n.op == "placeholder"]
     inputs = [n.args[0] if n.args and value_of(n) is None else value_of(n) for n in placeholders]
     unknown = [n.name for n, value in zip(placeholders, inputs, strict=True) if value is None]
-    note = f"nothing says what {unknown[0]} is, so that graphs are not run to see what is in them" if unknown else ""
+    note = f"the value of {unknown[0]} is unknown, so graphs are not run to find their shapes" if unknown else ""
     lane = ledger.begin(GRAPH, _title(result), result.graph, Names(sources, {}), note=note)
     if not sound or module is None:
-        why = "a pass takes no broken graph" if module is not None else f"{_ALONE}: a pass takes a GraphModule"
+        why = "a pass cannot run on a broken graph" if module is not None else f"{_ALONE}: a pass takes a GraphModule"
         ledger.text(f"pass:{source.found.name}", f"pass {source.found.name}", "", GRAPH, why)
         return
     values = None if unknown or ledger.remarks else inputs
@@ -238,7 +238,7 @@ def _add_stages(ledger: Ledger, result: GraphAndModule, names: OwnNames, sources
 def _add_torchscript(ledger: Ledger, result: GraphAndModule, names: OwnNames, sound: bool) -> None:
     module, title = _module_of(result), "TorchScript: torch.jit.script"
     if not sound:
-        ledger.text(TORCHSCRIPT, title, "", GRAPH, "torch.jit.script does not take a broken graph")
+        ledger.text(TORCHSCRIPT, title, "", GRAPH, "torch.jit.script cannot script a broken graph")
     elif module is None:
         ledger.text(TORCHSCRIPT, title, "", GRAPH, f"{_ALONE}: only a GraphModule scripts")
     else:
@@ -246,7 +246,7 @@ def _add_torchscript(ledger: Ledger, result: GraphAndModule, names: OwnNames, so
 
 
 def _title(result: GraphAndModule) -> str:
-    return f"as it is built: {'fx.Graph' if result.module is None else type(result.module).__name__}"
+    return f"as built: {'fx.Graph' if result.module is None else type(result.module).__name__}"
 
 
 def _module_of(result: GraphAndModule) -> fx.GraphModule | None:

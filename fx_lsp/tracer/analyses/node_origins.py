@@ -81,7 +81,7 @@ def lint_problem(graph: fx.Graph) -> tuple[str, fx.Node | None] | None:
         name = next(g for g in match.groups() if g) if match else ""
         return message, next((n for n in reversed(nodes) if n.name == name), None)
     if not any(n.op == "output" for n in nodes):
-        return "the graph has no output node, so that its code returns None", nodes[-1] if nodes else None
+        return "the graph has no output node, so its code returns None", nodes[-1] if nodes else None
     return None
 
 

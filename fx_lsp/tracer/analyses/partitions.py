@@ -100,7 +100,7 @@ def budgets_of(text: str) -> Sequence[float]:
     except ValueError:
         budgets = [-1.0]
     if not all(0 <= budget <= 1 for budget in budgets):
-        raise ValueError(f"budgets are numbers from 0 to 1, as in 0.1,0.5; {text!r} has others")
+        raise ValueError(f"budgets must be numbers from 0 to 1, as in 0.1,0.5, not {text!r}")
     return list(dict.fromkeys(budgets))
 
 
@@ -110,7 +110,7 @@ def min_cut() -> Partitioner:
 
 
 def _default() -> Partitioner:
-    return Partitioner("default", "default partition: forward as it is written", default_partition)
+    return Partitioner("default", "default partition: forward as written", default_partition)
 
 
 def _budget(budget: float) -> Partitioner:
@@ -183,7 +183,7 @@ def add_graphs(ledger: Ledger, cuts: Sequence[Cut | FailedCut]) -> None:
     names_of_cuts = {c.by.name for c in cuts if isinstance(c, Cut)}
     for item in cuts:
         if isinstance(item, FailedCut):
-            ledger.text(item.by.name, item.by.title, note=f"it cannot be partitioned so: {item.why}")
+            ledger.text(item.by.name, item.by.title, note=f"it cannot be partitioned this way: {item.why}")
             continue
         before = item.by.before if item.by.before in names_of_cuts else ""
         computed = {n.name for n in item.forward.graph.nodes if n.op == "call_function"}
@@ -202,7 +202,7 @@ def table(cuts: Sequence[Cut | FailedCut], against: str = MIN_CUT) -> str:
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
         for row in rows
     ]
-    lines += ["", "Saved bytes are those of all values that forward keeps for backward; activations are those of them"]
+    lines += ["", "Saved bytes count all values that forward saves for backward; activations are the ones"]
     lines += ["that are neither inputs nor parameters nor buffers."]
     for item in cuts:
         if isinstance(item, FailedCut):
@@ -228,7 +228,7 @@ def difference(item: Cut, base: Cut) -> list[str]:
         "does not save": [text for name, text in kept.items() if name not in saved],
         "recomputes": [name for name in item.recomputed if name not in base.recomputed],
         "does not recompute": [name for name in base.recomputed if name not in item.recomputed],
-        "draws anew": [*item.redrawn, _REDRAWN] if item.redrawn else [],
+        "draws random values again": [*item.redrawn, _REDRAWN] if item.redrawn else [],
     }
     return [line for label, items in parts.items() for line in _listed(label, items)]
 

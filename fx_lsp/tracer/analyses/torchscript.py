@@ -60,7 +60,7 @@ def add_torchscript(ledger: Ledger, module: fx.GraphModule, names: Names, before
     except (Exception, EffectBlocked) as error:
         reason, places = _reason(error), list(_HERE.finditer(str(error)))
         at = f" (at `{places[0]['line'].strip()}`)" if places else ""
-        ledger.text(TORCHSCRIPT, _TITLE, "", before, f"torch.jit.script does not take it: {reason}{at}")
+        ledger.text(TORCHSCRIPT, _TITLE, "", before, f"torch.jit.script cannot script it: {reason}{at}")
         span = next((span for place in places if (span := _span(place, module.graph, names)) is not None), None)
         if span is not None:
             ledger.remarks.append(Remark(f"TorchScript: {reason}", span))

@@ -36,7 +36,7 @@ def untrained_layers(
         if attribute not in places or not all(name in used for name in names):
             continue
         if all(used[name] for name in names) and not reads & _MEANT:
-            told = f"`self.{attribute}` gets no gradient: no result can be differentiated by it"
+            told = f"`self.{attribute}` gets no gradient: no result depends on it differentiably"
             yield Remark(told, places[attribute], code="no-gradient")
         elif not any(used[name] for name in names) and not reads & {attribute, *_BY_ANY_NAME}:
             told = f"`self.{attribute}` gets no gradient: the class does not use it"

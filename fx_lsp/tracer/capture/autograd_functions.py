@@ -60,7 +60,7 @@ def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
     count = len(node.needs_input_grad)
     if len(gradients) < count or any(gradient is not None for gradient in gradients[count:]):
         counts = f"{_count(len(gradients), 'gradient')} for {_count(count, 'argument')} of `forward`"
-        message = f"`{function.__name__}.backward` returns {counts}: one is needed for each, or None"
+        message = f"`{function.__name__}.backward` returns {counts}: return one, or None, for each"
         raise GradientError(message, _returned(function.backward), rests_on="")
     arguments = [number for number, is_needed in enumerate(node.needs_input_grad) if is_needed]
     edges = [edge for edge in node.next_functions if edge[0] is not None]

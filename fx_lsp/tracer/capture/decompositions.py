@@ -21,4 +21,4 @@ def find_table(name: str) -> dict[Any, Any]:
         table: Any = value() if callable(value) else value
         return dict(table)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{name!r} is no table of decompositions: {error}") from error
+        raise ValueError(f"{name!r} is not a table of decompositions: {error}") from error

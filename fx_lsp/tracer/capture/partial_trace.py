@@ -22,7 +22,7 @@ from fx_lsp.tracer.run.torch_calls import FailedCall, TorchCall, tensors_among
 from fx_lsp.tracer.source.provenance import KEY, Chain, Sources
 
 STAGE = "torch"
-TITLE = "as written, as far as it ran"
+TITLE = "as written, up to the failure"
 FAILS = "fails here"
 
 log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ class _Sizes:
     def disagreement(self, name: str, sizes: tuple[int, ...], variable: str) -> str:
         """Record `sizes` for a name; return a sentence if it already has others, else ""."""
         before, where = self.named.setdefault(name, (sizes, variable))
-        return "" if before == sizes else f"{name} is {_sizes_text(before)} in {where}, and {_sizes_text(sizes)} here"
+        return "" if before == sizes else f"{name} is {_sizes_text(before)} in {where}, but {_sizes_text(sizes)} here"
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _mismatch(kind: Any, value: Any, sizes: _Sizes, name: str) -> _Mismatch | No
     if origin in (tuple, list) and isinstance(value, (tuple, list)):
         kinds = parts if origin is tuple and parts[-1:] != (...,) else parts[:1] * len(value)
         if len(kinds) != len(value):
-            return _Mismatch(f"{name} has {len(value)} parts, and {len(kinds)} are annotated")
+            return _Mismatch(f"{name} has {len(value)} elements, but its annotation has {len(kinds)}")
         several = (_mismatch(k, v, sizes, f"{name}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
         return next((mismatch for mismatch in several if mismatch is not None), None)
     return None
@@ -149,7 +149,7 @@ def _of_tensor(kind: Any, dimensions: str, spec: TensorSpec, sizes: _Sizes, name
     dtypes: Any = getattr(kind, "dtypes", None)
     if isinstance(dtypes, (list, tuple)) and DTYPES.get(spec.dtype, spec.dtype) not in dtypes:
         expected = getattr(kind, "__name__", "").partition("[")[0] or " or ".join(map(str, typing.cast("Any", dtypes)))
-        return _Mismatch(f"{name} is {spec}, whose dtype is not {expected}")
+        return _Mismatch(f"{name} is {spec}, but its annotated dtype is {expected}")
     spec = replace(spec, strides=None)
     numbers = tuple(size for size in spec.sizes if isinstance(size, int))
     if len(numbers) < len(spec.sizes):
@@ -158,12 +158,12 @@ def _of_tensor(kind: Any, dimensions: str, spec: TensorSpec, sizes: _Sizes, name
     several = [place for place, token in enumerate(tokens) if "..." in token or "*" in _marks(token)]
     missing = len(numbers) - len(tokens) + len(several)
     if missing < 0 or (missing > 0 and not several):
-        ranks = f'has {_counted(len(numbers))}, and "{dimensions}" has {_counted(len(tokens))}'
-        return _Mismatch(f"{name} is {spec}, which {ranks}")
+        ranks = f'has {_counted(len(numbers))}, but "{dimensions}" has {_counted(len(tokens))}'
+        return _Mismatch(f"{name} is {spec}: it {ranks}")
     for token, part in _aligned(tokens, several, numbers):
         reason = _disagreement(token, part, sizes, name)
         if reason:
-            return _Mismatch(f'{name} is {spec}, and not "{dimensions}": {reason}', of_sizes=True)
+            return _Mismatch(f'{name} is {spec}, but its annotation is "{dimensions}": {reason}', of_sizes=True)
     return None
 
 
@@ -186,7 +186,7 @@ def _disagreement(token: str, part: tuple[int, ...], sizes: _Sizes, variable: st
     if size.isidentifier():
         return sizes.disagreement(f"*{size}" if "*" in marks else size, part, variable)
     value = _calculated(size, sizes)
-    return "" if value is None or part == (value,) else f"{size} is {value}, and {_sizes_text(part)} here"
+    return "" if value is None or part == (value,) else f"{size} is {value}, but {_sizes_text(part)} here"
 
 
 def _calculated(text: str, sizes: _Sizes) -> int | None:

@@ -67,7 +67,7 @@ def _needs(path: list[ast.AST], operation: str) -> Iterator[Need]:
     if isinstance(node, (ast.Tuple, ast.List)) or (
         isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
     ):
-        yield Need(f"{_quoted(node)} takes a tensor's values apart", _ARGUMENT)
+        yield Need(f"{_quoted(node)} unpacks a tensor's values", _ARGUMENT)
 
 
 def _decisions(path: list[ast.AST], within: dict[ast.AST, ast.AST]) -> Iterator[Need]:
@@ -75,9 +75,9 @@ def _decisions(path: list[ast.AST], within: dict[ast.AST, ast.AST]) -> Iterator[
         if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)) and within.get(node) in (node.test, None):
             yield _decision(node)
         elif _is_range(node) and isinstance(around, ast.For):
-            yield Need(f"{_heading(around)} loops as often as a tensor's value says", _COUNT)
+            yield Need(f"{_heading(around)} runs a number of iterations that depends on a tensor's value", _COUNT)
         elif _is_range(node):
-            yield Need(f"{_quoted(node)} counts to a tensor's value", _COUNT)
+            yield Need(f"{_quoted(node)} counts up to a tensor's value", _COUNT)
         elif isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.stmt)):
             break
 
@@ -90,8 +90,8 @@ def _decision(node: ast.If | ast.While | ast.IfExp | ast.Assert) -> Need:
             "Check it outside of the traced function, or with `torch._assert_async`.",
         )
     if isinstance(node, ast.While):
-        hint = "Loop a fixed number of times and let `torch.where` keep what is finished."
-        return Need(f"`while {test}:` loops until a tensor's value says stop", hint)
+        hint = "Loop a fixed number of times and use `torch.where` to leave finished elements unchanged."
+        return Need(f"`while {test}:` loops depending on a tensor's value", hint)
     shown = f"`if {test}:`" if isinstance(node, ast.If) else _quoted(node)
     return Need(
         f"{shown} branches on a tensor's value",
@@ -99,30 +99,33 @@ def _decision(node: ast.If | ast.While | ast.IfExp | ast.Assert) -> Need:
     )
 
 
-_COUNT = "Loop over a fixed number, or pass the number as an argument."
+_COUNT = "Use a fixed number of iterations, or pass the number as an argument."
 _ARGUMENT = "Keep it a tensor, or pass the numbers as an argument."
-_SIZE = "Pass the number as an argument, or keep the full size and mask what is too much."
+_SIZE = "Pass the number as an argument, or keep the full size and mask the unused elements."
 _MASK = "Keep the shape and mask instead: `torch.where(mask, x, 0)` or `x.masked_fill(~mask, 0)`."
 _NUMBERS = frozenset({"item", "int", "float", "bool", "complex", "__int__", "__float__", "__bool__", "__index__"})
 _LENGTHS = {
-    "nonzero": ("has as many rows as {} has elements that are not zero", _MASK),
-    "argwhere": ("has as many rows as {} has elements that are not zero", _MASK),
-    "where": ("is as long as {} has true elements", _MASK),
-    "masked_select": ("is as long as its mask has true elements", _MASK),
-    "unique": ("is as long as {} has different values", _ARGUMENT),
-    "unique_consecutive": ("is as long as the values of {} change", _ARGUMENT),
-    "repeat_interleave": ("is as long as the repeats add up to", "Pass `output_size=` and the repeats as an argument."),
+    "nonzero": ("has one row for each nonzero element of {}", _MASK),
+    "argwhere": ("has one row for each nonzero element of {}", _MASK),
+    "where": ("has one element for each true element of {}", _MASK),
+    "masked_select": ("has one element for each true element of its mask", _MASK),
+    "unique": ("has one element for each distinct value of {}", _ARGUMENT),
+    "unique_consecutive": ("has one element for each run of equal values in {}", _ARGUMENT),
+    "repeat_interleave": (
+        "is as long as the sum of the repeats",
+        "Pass `output_size=` and the repeats as an argument.",
+    ),
     "bincount": ("is as long as the largest value of {}", "Use `scatter_add` into a tensor of fixed size."),
 }
 """Operations whose result's size depends on values: a description of the size, and a remedy."""
 
 
 _COMPARING = {
-    "max": "Use `torch.maximum`, or stack them and use `amax`, which stay tensors.",
-    "min": "Use `torch.minimum`, or stack them and use `amin`, which stay tensors.",
-    "sorted": "Use `torch.sort`, which stays a tensor.",
-    "any": "Use `torch.any`, which stays a tensor.",
-    "all": "Use `torch.all`, which stays a tensor.",
+    "max": "Use `torch.maximum`, or stack the tensors and use `amax`: the result stays a tensor.",
+    "min": "Use `torch.minimum`, or stack the tensors and use `amin`: the result stays a tensor.",
+    "sorted": "Use `torch.sort`: the result stays a tensor.",
+    "any": "Use `torch.any`: the result stays a tensor.",
+    "all": "Use `torch.all`: the result stays a tensor.",
 }
 """Python functions that compare two numbers, or test one, and their replacement by tensor functions."""
 
@@ -142,10 +145,12 @@ def _call(node: ast.Call, path: list[ast.AST]) -> Iterator[Need]:
         subject = (
             node.func.value if method and inner and isinstance(node.func, ast.Attribute) else (node.args or [node])[0]
         )
-        loop = next((f": {_heading(n)} loops over them" for n in _uses(path) if isinstance(n, ast.For)), "")
+        loop = next((f", and {_heading(n)} iterates over them" for n in _uses(path) if isinstance(n, ast.For)), "")
         yield Need(f"{_quoted(node)} {says.format(_quoted(subject))}{loop}", hint)
     elif name in ("equal", "allclose"):
-        yield Need(f"{_quoted(node)} compares the values of tensors", "Compare with `torch.eq`, which stays a tensor.")
+        yield Need(
+            f"{_quoted(node)} compares the values of tensors", "Compare with `torch.eq`: the result stays a tensor."
+        )
     elif not method and name in _COMPARING:
         yield Need(f"{_quoted(node)} compares the values of tensors", _COMPARING[name])
 
@@ -158,11 +163,11 @@ def _subscript(node: ast.Subscript, operation: str) -> Need:
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if _makes_tensor(operation):
         masks = [p for p in parts if not isinstance(p, (ast.Slice, ast.Constant))] or parts
-        return Need(f"{_quoted(node)} has as many rows as {_quoted(masks[0])} has true elements", _MASK)
+        return Need(f"{_quoted(node)} has one row for each true element of {_quoted(masks[0])}", _MASK)
     if any(isinstance(p, ast.Slice) for p in parts):
-        return Need(f"{_quoted(node)} takes a tensor as the bound of a slice", _SIZE)
+        return Need(f"{_quoted(node)} uses a tensor as the bound of a slice", _SIZE)
     return Need(
-        f"{_quoted(node)} takes a tensor as a number to index with", "Use `index_select` with an index of one element."
+        f"{_quoted(node)} uses a tensor as an integer index", "Use `index_select` with a one-element index tensor."
     )
 
 
@@ -202,7 +207,7 @@ def _used_in(path: list[ast.AST]) -> tuple[str, str]:
         if isinstance(node, ast.BinOp):
             return (
                 f", used in {_quoted(node)}",
-                "Keep it a tensor: arithmetic with tensors of one element works as well.",
+                "Keep it a tensor: arithmetic also works with one-element tensors.",
             )
         if isinstance(node, ast.stmt):
             break

@@ -132,17 +132,17 @@ _OF_VALUES = (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueE
 def sentence(error: BaseException) -> str:
     """Return the message of an exception in one line."""
     if isinstance(error, SystemExit):
-        return f"the code ends the process (sys.exit({error.code!r}))"
+        return f"the code exits the process (sys.exit({error.code!r}))"
     if isinstance(error, (Unfinished, AbsentError)):
         return str(error)
     if isinstance(error, EffectBlocked):
-        return f"the code {error.what}; tracing only runs code without such effects"
+        return f"the code {error.what}; tracing does not allow such side effects"
     if isinstance(error, MemoryError):
-        return "the code needs more memory here than a trace may use"
+        return "the code needs more memory here than a trace is allowed to use"
     if isinstance(error, (FileNotFoundError, IsADirectoryError)) and error.filename is not None:
         return f"the code reads {error.filename!r}: {error.strerror}"
     if is_internal_to_fakes(error):
-        return "PyTorch cannot run this on fake tensors, which a trace needs"
+        return "PyTorch cannot run this on fake tensors, and a trace only has fake tensors"
     if isinstance(error, EOFError):
         return "the code reads standard input, which is empty while tracing"
     if needs_value(error):
@@ -166,7 +166,7 @@ def _operation(error: BaseException) -> str:
 
 
 _PLAINER = (
-    (_DEVICE.pattern, r"operands are on two devices, \3 and \4"),
+    (_DEVICE.pattern, r"operands are on different devices, \3 and \4"),
     (
         r"must have same reduction dim, but got \[(\d+), (\d+)\] X \[(\d+), (\d+)\]",
         r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
@@ -177,7 +177,7 @@ _PLAINER = (
     ),
     (
         r"broadcast a dimension of length (\d+) at (-?\d+)!.*had torch\.Size\((.*?)\).* broadcastable to (\[.*?\])",
-        r"shapes \3 and \4 do not broadcast: size \1 at dimension \2 does not fit",
+        r"shapes \3 and \4 do not broadcast: size \1 at dimension \2 does not match",
     ),
     (
         r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
@@ -186,7 +186,7 @@ _PLAINER = (
     (
         r"needed for gradient computation has been modified by an inplace operation: \[\S+ (\[.*?\])\], "
         r"which is output \d+ of (\w+?)(Backward\d*)?,",
-        r"backward needs the result of `\2`, a tensor of sizes \1, which is changed in place afterwards",
+        r"backward needs the result of `\2`, of shape \1, but it is modified in place afterwards",
     ),
 )
 """Patterns of fake tensors' messages, and clearer sentences."""
@@ -249,20 +249,20 @@ def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
     if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.source == "search" for i in inputs):
         return comment_hint(inputs)
     if kind == "data-dependent":
-        return "Branch on shapes instead, use `torch.where`, or keep this part out of the traced function."
+        return "Branch on shapes instead, use `torch.where`, or move this part out of the traced function."
     if kind == "exit":
-        return 'Raise an ordinary exception instead; at the top level, move it under `if __name__ == "__main__":`.'
+        return 'Raise an exception instead; at the top level, move the call under `if __name__ == "__main__":`.'
     if kind == "memory":
-        return "Give smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.memory`."
+        return "Write smaller inputs in a `# fx:` comment, or raise the setting `fx-lsp.limits.memory`."
     if kind in ("effect", "unsupported"):
-        return "Keep it out of the traced function, or pass what it needs as an argument."
+        return "Move it out of the traced function, or pass the value that it computes as an argument."
     return ""
 
 
 def comment_hint(inputs: tuple[InputSpec, ...]) -> str:
     """Return the advice to write guessed inputs down, with the comment to write; "" without guesses."""
     comment = _comment(inputs)
-    return f"The inputs are guessed; say what they are: `# fx: {comment}`." if comment else ""
+    return f"The inputs are guessed; write the real ones in a comment: `# fx: {comment}`." if comment else ""
 
 
 def _comment(inputs: tuple[InputSpec, ...]) -> str:
@@ -306,7 +306,7 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
         span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
     if isinstance(error, PackageRaised):
         return Failure(
-            "import", str(error), span, "Mend its installation, or choose another interpreter (`fx-lsp.interpreter`)."
+            "import", str(error), span, "Repair its installation, or choose another interpreter (`fx-lsp.interpreter`)."
         )
     missing: Any = getattr(error, "name", None)
     if isinstance(error, ModuleNotFoundError) and missing:
@@ -317,7 +317,7 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
             if there
             else f"the package `{missing}` is not installed"
         )
-        cure = "Check the name and the package's version" if there else "Install it there"
+        cure = "Check the name and the package's version" if there else "Install it"
         return Failure(
             "import",
             f"{lacks} in the interpreter that fx-lsp uses",
@@ -326,4 +326,4 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
         )
     kind = kind_of(error)
     kind = kind if kind in ("memory", "exit", "effect") else "import"
-    return Failure(kind, f"{sentence(error)} (importing the file)", span, _hint(kind, ()))
+    return Failure(kind, f"{sentence(error)} (while importing the file)", span, _hint(kind, ()))

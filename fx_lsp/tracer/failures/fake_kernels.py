@@ -48,9 +48,11 @@ def missing_kernel(error: BaseException) -> MissingKernel | None:
     returns = "pass" if results == 0 else f"return {', '.join([returned] * results)}"
     hint = (
         f'Add `@torch.library.register_fake("{name}")` to `def _({", ".join(parameters)}): {returns}`, '
-        "with the sizes and dtypes that the operator gives."
+        "which returns tensors with the shapes and dtypes of the operator's results."
     )
-    return MissingKernel(f"the operator `{name}` has no fake kernel, so that a trace cannot know what it gives", hint)
+    return MissingKernel(
+        f"the operator `{name}` has no fake kernel, so a trace cannot know the shape and dtype of its result", hint
+    )
 
 
 def is_custom(op: OpOverload) -> bool:

@@ -11,8 +11,8 @@ _GUESSES: frozenset[InputSource] = frozenset({"search", "default", "annotation"}
 
 def nothing(name: str, why: str = "") -> Failure:
     """Return the failure of a target with nothing to trace; `why` is the exception that ended the run."""
-    message = f"{name} runs without any operation of PyTorch"
-    return Failure("nothing", f"{message} until it ends with: {why}" if why else message)
+    message = f"{name} runs no PyTorch operation"
+    return Failure("nothing", f"{message} before it fails: {why}" if why else message)
 
 
 def ran_without_tensors(request: TraceRequest, run: Run) -> bool:

@@ -98,7 +98,10 @@ def construct(
             return failure
         message = f"{failure.message} (constructing {cls.__name__})"
         hint = (
-            "" if bad == "error" else comment_hint(input_specs(result.best.plans, INIT)) or "Say how: `# fx: init(…)`."
+            ""
+            if bad == "error"
+            else comment_hint(input_specs(result.best.plans, INIT))
+            or "Write its arguments in a comment: `# fx: init(…)`."
         )
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     plans = result.best.plans
@@ -152,7 +155,7 @@ def switch(
     """Put the target's module into a mode, with its own `train` or `eval`; `span` is the place of the written mode."""
     name = task.request.name
     if "" not in modules:
-        message = f"`{'train' if mode.make() else 'eval'}()` is for modules, and {name} belongs to none"
+        message = f"`{'train' if mode.make() else 'eval'}()` only applies to modules, and {name} is not in a module"
         return Failure("comment", message, span, severity="error")
     try:
         modules[""].train() if mode.make() else modules[""].eval()

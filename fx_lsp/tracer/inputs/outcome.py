@@ -182,4 +182,4 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
 
 def _drawn(failure: Failure) -> Remark:
     """Return the remark on the first use of an unavailable value, after which random values are used."""
-    return Remark(f"{failure.message}: it goes on with numbers drawn at random. {failure.hint}".rstrip(), failure.span)
+    return Remark(f"{failure.message}; the trace continues with random values. {failure.hint}".rstrip(), failure.span)

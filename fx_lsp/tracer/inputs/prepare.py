@@ -32,7 +32,7 @@ from fx_lsp.tracer.inputs.variants import prepared_variant, with_variants
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.torch_calls import tensors_among
 
-NO_GRADIENT = "its parameters want no gradient here: it does what PyTorch does not differentiate"
+NO_GRADIENT = "traced with parameters that do not require grad: the code does what PyTorch cannot differentiate"
 SEARCH_SHARE = 0.75
 """The share of its time that a search may use if callers can be observed afterwards."""
 
@@ -96,7 +96,7 @@ def _with_other_parameters(candidate: Candidate, outcome: Found) -> Iterator[tup
     instance = candidate.constructed.instance
     for dtype in _other_dtypes(candidate, outcome.best):
         name = str(dtype).removeprefix("torch.")
-        yield copy.deepcopy(instance).to(dtype), f"traced as {name}, in which its code computes"
+        yield copy.deepcopy(instance).to(dtype), f"traced as {name}, the dtype that its code computes in"
     if _asks_for_no_gradient((outcome.best, *outcome.failures), candidate):
         yield copy.deepcopy(instance).requires_grad_(False), NO_GRADIENT
 
@@ -119,7 +119,7 @@ def _after_other_methods(candidate: Candidate, outcome: Found) -> Iterator[tuple
         if isinstance(prepared, Prepared):
             with under(task.mode, prepared.conditions), torch.no_grad():
                 prepared.call.run_for_good()
-            yield copied, f"traced after a call of `{method}`, which sets {', '.join(names)}"
+            yield copied, f"traced after calling `{method}`, which sets {', '.join(names)}"
 
 
 def _other_dtypes(candidate: Candidate, failed: Attempt) -> list[torch.dtype]:

@@ -67,7 +67,7 @@ def _numbers_for_none(task: Task, guessed: Mapping[str, ValuePlan], failed: Atte
     error, mentioned = failed.run.error, mentioned_names(failed)
     if isinstance(error, TypeError) and "NoneType" in str(error):
         for name in (n for n, p in guessed.items() if p.source == "default" and p.shown == "None" and n in mentioned):
-            yield {name: value(value_for(name, task.module), "search", "it is computed with")}
+            yield {name: value(value_for(name, task.module), "search", "the code computes with it")}
 
 
 def _equal_numbers(init: Plans, failed: Attempt) -> Iterator[Mapping[str, Plan]]:

@@ -56,7 +56,7 @@ def _overwritten(ran: Attempt) -> Iterator[Remark]:
     outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
     for write in overwritten(outputs, ran.run.writes):
         severity = "error" if write.trains else "warning"
-        message = f"the backward pass fails: this changes in place what {write.saved_by.lower()} keeps for it"
+        message = f"the backward pass fails: this modifies in place a tensor that {write.saved_by.lower()} saved for it"
         yield Remark(message, write.chain[0], severity, code="changed-in-place")
 
 
@@ -74,7 +74,9 @@ def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
         return
     for chain in chains:
         shown = shown_expression(chain[0], candidate.task.lines)
-        yield Remark(f"`{shown}` gets one example without a batch: only so it runs", chain[0], "warning")
+        yield Remark(
+            f"`{shown}` only works with an unbatched example: its input has no batch dimension", chain[0], "warning"
+        )
 
 
 def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
@@ -148,8 +150,8 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     rank = len(sizes[first.path])
     dimension = name_of(Dimension(first.path, first.index % rank, rank), names)
     shown = shown_expression(span, candidate.task.lines)
-    told = f"{dimension} is {sizes[first.path][first.index]} here and {first.name} is {first.size}"
-    return Remark(f"{told}: `{shown}` works only so", span, "warning")
+    told = f"`{shown}` only works when {dimension} == {sizes[first.path][first.index]}"
+    return Remark(f"{told}, but {first.name} is {first.size}", span, "warning")
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
@@ -176,4 +178,4 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
     names = dimension_names(candidate.node)
     text = name_of(Dimension(ones[0], 0, 2), names)
     shown = shown_expression(span, candidate.task.lines)
-    return Remark(f"{text} is 1 here: `{shown}` works only so", span, "warning")
+    return Remark(f"`{shown}` only works when {text} == 1", span, "warning")

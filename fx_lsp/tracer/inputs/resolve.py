@@ -139,8 +139,8 @@ def _unknown(
     if not names:
         return None
     parameters = ", ".join(signature.parameters)
-    message = f"`{names[0]}` is no parameter of {of}" + (
-        f"; its parameters are {parameters}" if parameters else ", which takes none"
+    message = f"{of} has no parameter `{names[0]}`" + (
+        f"; its parameters are {parameters}" if parameters else "; it takes none"
     )
     return Failure("comment", message, written.spans[f"{prefix}{names[0]}"], severity="error")
 
@@ -160,8 +160,8 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
             return _on_guesses_around(task, subject, prepared, seen.guessed)
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
-        return Failure("unsupported", f"{name} is not there after {outer} ran: the code that makes it was not reached")
-    return dataclasses.replace(failure, message=f"{failure.message} (running {outer}, which makes {name})")
+        return Failure("unsupported", f"{outer} ran without defining {name}: the code that defines it was not reached")
+    return dataclasses.replace(failure, message=f"{failure.message} (while running {outer}, which defines {name})")
 
 
 def _on_guesses_around(
@@ -175,13 +175,13 @@ def _on_guesses_around(
     if node is None or not names:
         return prepared
     outer, named = task.request.name.rpartition(".")[0], ", ".join(f"`{name}`" for name in sorted(names))
-    guesses, note = GuessedVariables.among(node, names), f"guessed in {outer}, around this function: {named}"
+    guesses, note = GuessedVariables.among(node, names), f"guessed in the enclosing function {outer}: {named}"
     if isinstance(prepared, Prepared):
         remarks = guesses.reported(prepared.remarks, task.lines)
         return dataclasses.replace(prepared, remarks=remarks, notes=[*prepared.notes, note])
     if prepared.severity == "information" or not guesses.are_read(prepared.span, task.lines):
         return prepared
-    hint = f"The arguments of {outer}, around this function, are guessed: {named}. Write a `# fx:` comment there."
+    hint = f"The arguments of the enclosing function {outer} are guessed: {named}. Write a `# fx:` comment there."
     failure = dataclasses.replace(prepared, kind="inputs", severity="information", hint=hint)
     if prepared in task.stopped:
         task.stopped[failure] = task.stopped.pop(prepared)

@@ -27,7 +27,7 @@ MAX_HINTS = 16
 MAX_CREATED = 4
 """The most parameters in a note on those created by a first call."""
 
-DRAWN = "traced with numbers drawn at random: it goes on only with the values of tensors"
+DRAWN = "traced with random values: the code needs the values of tensors"
 
 
 @dataclass
@@ -117,7 +117,7 @@ def _after_first_call(trial: _Trial, best: Attempt, hints: dict[str, int]) -> tu
         again = trial.plain(best.plans, hints)
         if again.run.error is None:
             named = ", ".join(best.created[:MAX_CREATED]) + (", …" if len(best.created) > MAX_CREATED else "")
-            return again, [f"traced after a first call, which makes {named}"]
+            return again, [f"traced after a first call, which creates {named}"]
     return best, []
 
 
@@ -126,7 +126,7 @@ def _with_symbols(
 ) -> Settled | None:
     tried, symbols = trial.symbolic(best.plans, hints)
     if tried.run.error is not None:
-        plain.notes.append(f"named sizes stand as numbers: with symbols, {sentence(tried.run.error)}")
+        plain.notes.append(f"named sizes are replaced by numbers, because with symbols {sentence(tried.run.error)}")
         return None
     fixed = _fixed(symbols, hints)
     if fixed and (wider := _named_as_well(best.plans, {hints[name]: name for name in fixed})) != best.plans:
@@ -204,10 +204,10 @@ def _without_values(
         return None, tried
     notes: list[str] = []
     if symbols is not None and symbols.has_unknown:
-        notes.append("numbers and sizes that depend on the values of tensors stand as names")
+        notes.append("numbers and sizes that depend on the values of tensors are shown as names")
     if compiling:
         notes.append(
-            "traced as if compiling (`torch.compiler.is_compiling()` is true): else it needs values of tensors"
+            "traced as if compiling (`torch.compiler.is_compiling()` is true); otherwise the code needs tensor values"
         )
     return trial.settled(tried, hints, True, compiling, notes), tried
 

@@ -85,7 +85,7 @@ def subject_of(task: Task, target: Any) -> Subject | Failure:
         if isinstance(target, nn.Module):
             return Subject(f"{request.name}.forward", target, modules={"": target})
         if not (isinstance(target, type) and issubclass(target, nn.Module)):
-            return Failure("unsupported", f"{request.name} is no nn.Module")
+            return Failure("unsupported", f"{request.name} is not an nn.Module")
         return Subject(f"{request.name}.forward", owner=target, attribute="forward")
     if request.kind == "method":
         owner: Any = task.module

@@ -123,7 +123,7 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
         values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
         code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
         remarks = (
-            dataclasses.replace(remark, message=f"{remark.message}, with {variant.shown(inputs)}")
+            dataclasses.replace(remark, message=f"with {variant.shown(inputs)}: {remark.message}")
             for remark in remarks_of(candidate, outcome.best, outcome.failures)
         )
         is_shown = bool(reached) or not variant.is_flag
@@ -133,7 +133,7 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
     if bad != "information" and failure.span is not None:
-        remark = Remark(f"{failure.message}, with {variant.shown(inputs)}", failure.span, bad)
+        remark = Remark(f"with {variant.shown(inputs)}: {failure.message}", failure.span, bad)
         return Optional(code, (remark,), (TargetVariant(name, inputs),))
     return untried if before - task.seconds >= budget else Optional(code)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 SHAKEN = '''
 def shaken(module):
-    """Return a copy of a module whose parameters and buffers are a little different."""
+    """Return a copy of a module with slightly perturbed parameters and buffers."""
     copied = copy.deepcopy(module)
     with torch.no_grad():
         for tensor in (*copied.parameters(), *copied.buffers()):
@@ -38,7 +38,7 @@ RESULTS = '''
 def results(function, args, kwargs):
     """Return the results of a call, the gradients of its inputs, and the inputs that it changes.
 
-    The gradients are those for random gradients of everything that it returns.
+    The gradients are computed from random gradients of all results.
     """
     bound = inspect.signature(KERNELS).bind(*args, **kwargs).arguments
     inputs = {n: t for name, value in bound.items() for n, t in tensors(value, name)}
@@ -63,7 +63,7 @@ def results(function, args, kwargs):
 
 DOUBLED = '''
 def doubled(value):
-    """Return a tensor or module in float64, if it is one of floating-point numbers."""
+    """Return a floating-point tensor or module in float64, and anything else unchanged."""
     if isinstance(value, torch.nn.Module):
         return value.double()
     if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -83,7 +83,7 @@ TOLERANCE = {
 
 
 def differences(value, right):
-    """Return the distance of numbers from the right ones, in units of these and their mean size."""
+    """Return the error of numbers, relative to the right ones and their mean magnitude."""
     if right.is_complex():
         value, right = torch.view_as_real(value), torch.view_as_real(right)
     value, right = value.detach().double(), right.detach().double()
@@ -102,9 +102,9 @@ def finite(value):
 def judged(value, right, exact):
     """Return whether a result is wrong, how far it is off, and how far the original is.
 
-    `right` is the original's, `exact` that in float64. Where they are far apart, because the
-    function jumps or is zero but for rounding, a result may be as far off, or close to the original.
-    Where the original overflows, nothing can be said.
+    `right` is the original's result, `exact` the same in float64. If these differ much, because the
+    function jumps or is zero except for rounding, a result may be equally far off.
+    Elements where the original overflows are not compared.
     """
     if value is None or right is None:
         return True, torch.inf, torch.inf
@@ -133,14 +133,14 @@ FAILURES = AssertionError, LookupError, RuntimeError, TypeError, ValueError
 
 
 def between(value):
-    """Return a tensor of floating-point numbers as one of numbers between 0 and 1."""
+    """Map a floating-point tensor to numbers between 0 and 1."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.detach().frac().abs().requires_grad_(value.requires_grad)
     return value
 
 
 def accepted(reference, make):
-    """Return a function that draws arguments that the original takes: any, or between 0 and 1."""
+    """Return a function that makes random arguments that the original accepts."""
     failures = []
     for draw in (make, lambda seed: tree_map(between, make(seed))):
         try:
@@ -160,7 +160,7 @@ def compare(kernels, reference, make):
         try:
             exact = results(reference, *tree_map(doubled, make(seed)))
         except FAILURES:
-            exact = {}  # the original is not made for float64
+            exact = {}  # the original does not support float64
         for name in dict.fromkeys((*right, *values)):
             verdict = judged(values.get(name), right.get(name), exact.get(name))
             worst[name] = max(worst.get(name, verdict), verdict)
@@ -189,7 +189,7 @@ def times(function, args, kwargs):
 
 WIDER = '''
 class Wider(TorchDispatchMode):
-    """Keeps in float64 what the original makes with, or casts to, fewer bits."""
+    """Creates and casts tensors in float64 where the original uses fewer bits."""
 
     def __enter__(self):
         self.before = torch.get_default_dtype()
@@ -223,7 +223,7 @@ COMPARE_WIDER = COMPARE.replace(
 
 _GPU_ONLY = """\
 if device == "cpu":
-    print("not compared with the original: OPERATION runs on a GPU alone")
+    print("not compared with the original: OPERATION only runs on a GPU")
     sys.exit()
 """
 
@@ -239,7 +239,7 @@ def main(name: str, receiver: str, names: bool, outside: Sequence[str], on_gpu: 
         'device = "cuda" if torch.cuda.is_available() else "cpu"',
         *(_GPU_ONLY.replace("OPERATION", on_gpu).splitlines() if on_gpu else []),
         'if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":',
-        '    sys.exit("there is no GPU here: set TRITON_INTERPRET=1")',
+        '    sys.exit("no GPU is available: set TRITON_INTERPRET=1")',
         "with torch.device(device):",
         f"    {subject}{', names' if names else ''} = original()",
         *([f"reference = type(module).{receiver}"] if receiver else []),
@@ -262,7 +262,7 @@ def main(name: str, receiver: str, names: bool, outside: Sequence[str], on_gpu: 
         f"make = accepted({function}, drawn)",
         f"wrong = compare(KERNELS, {function}, make)",
         'if device == "cpu":',
-        '    print("not timed: without a GPU, the kernels are interpreted")',
+        '    print("not timed: without a GPU, the kernels run in an interpreter")',
         "else:",
         "    ours = times(KERNELS, *make(0))",
         f"    theirs = times({function}, *make(0))",

@@ -65,7 +65,7 @@ def lowered(traced: TracedCall) -> Ledger:
     return ledger
 
 
-_AFTERWARDS = "Their file can be read and edited all the same"
+_AFTERWARDS = "The generated file can still be read and edited"
 
 
 def _listing(assembly: Assembly, name: str, facts: Facts) -> Stage:

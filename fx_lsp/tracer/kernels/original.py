@@ -125,7 +125,7 @@ def _reason_for_text(source: str, body: Sequence[ast.stmt]) -> str:
     symbols = symtable.symtable(source, "<original>", "exec").get_symbols()
     assigned = {s.get_name() for s in symbols if s.is_assigned()}
     if any(_shadows(s, assigned) for s in body if isinstance(s, ast.ClassDef)):
-        return "a class of it has names of the module"
+        return "one of its classes uses names of the module"
     return ""
 
 

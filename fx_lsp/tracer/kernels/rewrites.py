@@ -54,7 +54,7 @@ class _Record:
             for name, graph in present.items():
                 if graph not in self.lanes:
                     stage = "inference" if graphs.call is None else name
-                    self.lanes[graph] = self.ledger.begin(stage, "the graph as it was traced", graph, self.names.copy())
+                    self.lanes[graph] = self.ledger.begin(stage, "the traced graph", graph, self.names.copy())
             self.marks = _marks(present)
             return
         for name, graph in present.items():

@@ -56,7 +56,7 @@ def self_test(
 ) -> SelfTest:
     """Compare the generated function `name` with the user's."""
     if any(_is_random(n) for n in graph.nodes):
-        return _absent("it draws random numbers, which are others in the original")
+        return _absent("it draws random numbers, which differ from those of the original")
     outside = [i for i in inputs if i.outside]
     try:
         arguments = _Arguments(traced, graph, captured, parameters, outside)
@@ -148,13 +148,13 @@ def _subject(traced: TracedCall, parameters: Signature) -> str:
         return request.name
     owner = request.name if request.kind == "module" else request.name.rpartition(".")[0]
     if not owner:
-        raise _Missing("the original is a method of an object that is made elsewhere")
+        raise _Missing("the original is a method of an object that is created elsewhere")
     if request.kind == "module" and not isinstance(receiver, nn.Module):
-        raise _Missing("the original is no module")
+        raise _Missing("the original is not a module")
     if not _is_class(traced, owner):
         return owner
     if traced.constructor is None:
-        raise _Missing(f"a program made the {owner}, and its constructor's arguments are unknown")
+        raise _Missing(f"a program created the {owner}, and the constructor arguments are unknown")
     mode = ".eval()" if isinstance(receiver, nn.Module) and not receiver.training else ""
     return f"{owner}({_constructor_arguments(traced.constructor, request.module)}){mode}"
 
@@ -181,7 +181,7 @@ def _constructor_arguments(plans: Plans, module: str) -> str:
 def _plan_text(plan: Plan, module: str) -> str:
     """Return the value of a plan as an expression in the user's file, which is `module`. Raises _Missing."""
     if isinstance(plan, TensorPlan):
-        raise _Missing(f"it is made with a tensor, {plan.spec}")
+        raise _Missing(f"it is constructed with a tensor, {plan.spec}")
     if isinstance(plan, ValuePlan):
         return literal(plan.make()) or _expression(plan.shown)
     items, kind = [_plan_text(item, module) for item in plan.items], plan.kind
@@ -193,7 +193,7 @@ def _plan_text(plan: Plan, module: str) -> str:
         return "{" + ", ".join(f"{literal(k) or repr(k)}: {v}" for k, v in zip(plan.keys, items, strict=True)) + "}"
     name = kind.__qualname__ if isinstance(kind, type) and kind.__module__ == module else "<"
     if "<" in name:
-        raise _Missing("it is made with an object that cannot be written down")
+        raise _Missing("it is constructed with an object that cannot be written as source")
     keys = plan.keys or ()
     return f"{name}({', '.join(f'{k}={v}' for k, v in zip(keys, items, strict=True)) if keys else ', '.join(items)})"
 
@@ -203,7 +203,7 @@ def _expression(spec: str) -> str:
     try:
         tree = ast.parse(spec, mode="eval")
     except SyntaxError:
-        raise _Missing(f"what it was made with cannot be written down: {spec}") from None
+        raise _Missing(f"its constructor arguments cannot be written as source: {spec}") from None
     return ast.unparse(tree).replace("'", '"')
 
 
@@ -252,7 +252,7 @@ class _Arguments:
         kwargs = "{" + ", ".join(f'"{k}": {v}' for k, v in by_name.items()) + "}"
         lines = [
             f"def arguments({', '.join(own_parameters)}):",
-            '    """Return random arguments, positional ones and others, like those the kernels are made for."""',
+            '    """Return random positional and keyword arguments that the kernels accept."""',
             "    torch.manual_seed(seed)",
             *(f"    {line}" for line in self.lines),
             f"    return {tuple_text(positional)}, {kwargs}",
@@ -311,6 +311,6 @@ class _Arguments:
         spec = next((i.spec for i in self.traced.inputs if i.name == path), "")
         text = _expression(spec) if spec else ""
         if not text:
-            raise _Missing(f"{path} is an object that cannot be written down")
+            raise _Missing(f"{path} is an object that cannot be written as source")
         self.names[identifier(path)] = text
         return f'names["{identifier(path)}"]'

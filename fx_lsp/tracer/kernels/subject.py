@@ -126,7 +126,7 @@ def results_of(captured: Captured, graph: fx.Graph) -> ForwardResults:
         if total != len(captured.outputs):
             raise ValueError(
                 "no kernels can be generated: it writes into an input, or returns several views of a tensor, "
-                "and this torch does not say which"
+                "and this version of torch does not report which"
             )
         return ForwardResults((), tuple(range(total)), total, None)
     changed: list[int] = []
@@ -236,7 +236,7 @@ class _ResultWriter:
         with suppress(TypeError):
             text = index_text(size, self.sizes, {}) if size.free_symbols <= self.sizes.keys() else None
         if text is None:
-            raise ValueError("no kernels can be generated: it returns a number that no tensor's size tells")
+            raise ValueError("no kernels can be generated: it returns a number that is not computed from sizes")
         return text
 
 

@@ -218,7 +218,7 @@ def _description(inputs: Sequence[GraphInput], name: str, replaces: str, missing
     if lines:
         lines = ["Made for", "", *lines]
     if replaces:
-        lines += ["", f"`{replaces} = {name}` puts them in place."]
+        lines += ["", f"`{replaces} = {name}` uses them instead."]
     if missing:
         lines += [*([""] if inputs else []), f"It is not compared with the original: {missing}."]
     return lines

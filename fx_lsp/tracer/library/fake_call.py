@@ -45,7 +45,7 @@ class Options:
             return None
         if isinstance(self.decompositions, str):
             if self.decompositions != "core":
-                raise ValueError(f'decompositions are a table, "core" or None, and not {self.decompositions!r}')
+                raise ValueError(f'decompositions must be a table, "core" or None, not {self.decompositions!r}')
             return find_table("core")
         table: dict[Any, Callable[..., Any]] = {}
         for op, function in self.decompositions.items():
@@ -170,7 +170,7 @@ def tracing(
     Raises ValueError if inputs and options do not fit together.
     """
     if not isinstance(cast("Any", example_inputs), (list, tuple)):
-        raise ValueError(f"example_inputs is a list or tuple of arguments, and not {type(example_inputs).__name__}")
+        raise ValueError(f"example_inputs must be a list or tuple of arguments, not {type(example_inputs).__name__}")
     fn = uncompiled(fn)
     origin = origin_of(fn)
     static = _static_positions(options.static_argnums, len(example_inputs))
@@ -184,7 +184,7 @@ def tracing(
     )
     held, arguments = call.held(), list(call.arguments())
     if any(is_lazy(item.tensor) for item in held):
-        raise ValueError(f"{origin.name} has parameters without a size yet: call it once on real tensors first")
+        raise ValueError(f"{origin.name} has uninitialized parameters: call it once on real tensors first")
     sources = SessionSources(origin)
     every = [*(item.tensor for item in held), *(tensor for _, tensor in arguments)]
     flags = _flags(call, options.requires_grad, static) if differentiate else {}
@@ -296,11 +296,13 @@ def _flags(call: Call, wanted: Sequence[bool] | None, static: frozenset[int]) ->
     if wanted is not None:
         count = len(groups) + len(static)
         if len(wanted) != count:
-            raise ValueError(f"requires_grad has {len(wanted)} values for {count} example inputs: give one for each")
+            raise ValueError(f"requires_grad has {len(wanted)} values for {count} example inputs: pass one for each")
         flags = [bool(flag) for i, flag in enumerate(wanted) if i not in static]
         for name, group, flag in zip(call.parameter_names, groups, flags, strict=True):
             if flag and not any(_can_require_grad(tensor) for _, tensor in group):
-                raise ValueError(f"requires_grad is true for {name}, which is no dense floating or complex tensor")
+                raise ValueError(
+                    f"requires_grad is true for {name}, which is not a dense floating-point or complex tensor"
+                )
         if any(wanted[i] for i in static):
             raise ValueError("requires_grad is true for an argument of static_argnums, which is a constant")
         return {
@@ -319,5 +321,5 @@ def _can_require_grad(tensor: torch.Tensor) -> bool:
 def _static_positions(numbers: Sequence[int], count: int) -> frozenset[int]:
     for number in numbers:
         if not -count <= number < count:
-            raise ValueError(f"static_argnums has {number}, and there are {count} example inputs")
+            raise ValueError(f"static_argnums has {number}, but there are {count} example inputs")
     return frozenset(number % count for number in numbers)

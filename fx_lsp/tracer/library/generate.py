@@ -47,7 +47,7 @@ def forward_and_backward(
         if captured.inference is not None:
             raise ValueError(
                 f"nothing is differentiable: no result of {name} depends on an input that requires a gradient "
-                "(tensors that the code finds by itself are constants: pass them as inputs, or pass their module)"
+                "(tensors that are not inputs are constants: pass them as inputs, or pass their module)"
             )
         if captured.forward is None or captured.backward is None:
             raise ValueError(f"no graph was captured of {name}")

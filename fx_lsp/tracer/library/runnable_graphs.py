@@ -92,7 +92,7 @@ def _complete(graph: torch.fx.Graph, inputs: Sequence[FlatInput], backward: torc
     if len(present) == len(inputs):
         return
     order = [id(item.tensor) for item in inputs]
-    assert len(present) == len(dict.fromkeys(order)), "AOTAutograd has put inputs that share memory together"
+    assert len(present) == len(dict.fromkeys(order)), "AOTAutograd has merged inputs that share memory"
     gradients = _results(backward) if backward is not None else []
     remaining = iter(present)
     last: torch.fx.Node | None = None

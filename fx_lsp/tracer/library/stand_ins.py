@@ -54,8 +54,8 @@ class StandIns(TorchFunctionMode):
         if not self.writable and [fake._version for fake in used] != versions:
             name = getattr(func, "__name__", "an operation")
             raise ValueError(
-                f"no graph was captured: `{name}` writes into a tensor that the code finds by itself; pass that tensor "
-                "as an input, or pass the module that holds it in place of a function around it"
+                f"no graph was captured: `{name}` writes into a tensor that is not an input; pass that tensor "
+                "as an input, or pass the module that holds it instead of a function around it"
             )
         return self._reals.get(id(result), result)
 

@@ -98,7 +98,7 @@ class InductorWatch:
                 self.module = graph
                 result = original(graph, *args, **options)
                 after = result if isinstance(result, fx.GraphModule) else graph
-                self._between(after, f"{title}, what is not a pass of its own")
+                self._between(after, f"{title}, changes outside of named passes")
                 return result
             finally:
                 self.depth -= 1
@@ -144,7 +144,7 @@ class InductorWatch:
                 self.prefix = "inference"
             self._between(graph, "views become reshapes", "view_to_reshape")
             if backward and self.lane is not None:
-                title = "its inputs, laid out as Inductor's forward leaves them"
+                title = "its inputs, in the layout that Inductor's forward produces"
                 self.ledger.lay_out(self.lane, "backward:layouts", title, graph.graph)
 
         return self._group(original, prepare, "post-grad passes")

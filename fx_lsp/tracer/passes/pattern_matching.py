@@ -77,7 +77,7 @@ def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[...
             matches.groups.append(nodes)
             matched.update(nodes)
         else:
-            reason = f"the filter {getattr(refused, '__name__', type(refused).__name__)} refuses the match"
+            reason = f"the filter {getattr(refused, '__name__', type(refused).__name__)} rejects the match"
             matches.misses.append(Miss(nodes[-1], nodes[-1], reason, size, size))
     refused_anchors = {miss.anchor for miss in matches.misses}
     anchors = [n for n in matcher.pattern_anchors if _is_part(n)]
@@ -88,7 +88,7 @@ def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[...
             if (miss := _try(matcher, anchor, node, matched, _MatchAttempt(names), size)) is not None:
                 matches.misses.append(miss)
     if anchors and not matches.groups and not matches.misses:
-        matches.nothing = f": no node calls {target_name(anchors[0].target)}, with which the pattern ends"
+        matches.nothing = f": no node calls {target_name(anchors[0].target)}, the last operation of the pattern"
     return matches
 
 
@@ -104,7 +104,7 @@ def rewriting_of(subject: Any, more: list[Any]) -> tuple[Any, Any, list[Callable
     """
     parts = [*subject, *more] if isinstance(subject, (tuple, list)) else [subject, *more]
     if len(parts) < 2:
-        raise TypeError("a rewriting is a pattern and a replacement")
+        raise TypeError("a rewrite needs a pattern and a replacement")
     pattern, replacement, *rest = parts
     filters = [f for item in rest for f in (item if isinstance(item, (tuple, list)) else [item])]
     return pattern, replacement, filters
@@ -141,10 +141,10 @@ def _try(
     for got, wanted in parts.items():
         outside = [u for u in got.users if u not in parts]
         if outside and wanted not in matcher.pattern_returning_nodes:
-            reason = f"its result is also used by {attempt.names[outside[0]]}, which is not in the pattern"
+            reason = f"its result is also used by {attempt.names[outside[0]]}, which is outside of the pattern"
             return Miss(node, got, reason, len(parts), size)
     inside = next((n for n in parts if n in matched), None)
-    return None if inside is None else Miss(node, inside, "it is in another match already", len(parts), size)
+    return None if inside is None else Miss(node, inside, "it is already in another match", len(parts), size)
 
 
 def _similar(anchor: fx.Node, node: fx.Node) -> bool:
@@ -187,7 +187,7 @@ class _watched:
         def literals(wanted: Any, got: Any, match: Any) -> bool:
             fits = self._literals(wanted, got, match)
             if not fits and not self._matcher.ignore_literals:
-                reason = f"the pattern has {_pattern_value(wanted)} where the graph has {_graph_value(got, names)}"
+                reason = f"the pattern has {_pattern_value(wanted)} but the graph has {_graph_value(got, names)}"
                 attempt.fails(attempt.path[-1], reason)
             return fits
 
@@ -201,10 +201,10 @@ class _watched:
             if fits:
                 return True
             if again is not None:
-                reason = f"the pattern has one value, its {wanted.name}, where the graph has {{}} and {names[got]}"
+                reason = f"the pattern has one value, its {wanted.name}, but the graph has {{}} and {names[got]}"
                 attempt.fails(reader, reason.format(_graph_value(again, names)))
             elif other is not None:
-                reason = f"the pattern has two values, its {other.name} and its {wanted.name}, where the graph has {{}}"
+                reason = f"the pattern has two values, its {other.name} and its {wanted.name}, but the graph has {{}}"
                 attempt.fails(reader, reason.format(f"{names[got]} twice"))
             else:
                 attempt.fails(got, _shape(wanted, got))
@@ -222,12 +222,12 @@ class _watched:
 def _difference(wanted: fx.Node, got: fx.Node) -> str:
     mine, theirs = target_name(wanted.target), target_name(got.target)
     if got.op == "placeholder":
-        return f"the pattern has {mine} here, and the graph an input"
+        return f"the pattern has {mine} here, but the graph has an input"
     if wanted.op != got.op:
-        return f"the pattern has {_KINDS[wanted.op]} {mine} here, and the graph {_KINDS[got.op]} {theirs}"
+        return f"the pattern has {_KINDS[wanted.op]} {mine} here, but the graph has {_KINDS[got.op]} {theirs}"
     if isinstance(wanted.target, torch._ops.OpOverloadPacket) and _packet(got.target) is wanted.target:
-        return f"the pattern has {wanted.target}, which stands for all overloads: write torch.ops.{theirs}"
-    return f"the pattern has {mine} here, and the graph {theirs}"
+        return f"the pattern has {wanted.target}, which means all overloads: write torch.ops.{theirs}"
+    return f"the pattern has {mine} here, but the graph has {theirs}"
 
 
 _KINDS = {
@@ -241,7 +241,7 @@ _KINDS = {
 
 def _shape(wanted: fx.Node, got: fx.Node) -> str:
     mine, theirs = _arguments(wanted), _arguments(got)
-    return "its arguments do not fit" if mine == theirs else f"the pattern gives it {mine}, and the graph {theirs}"
+    return "its arguments do not fit" if mine == theirs else f"the pattern passes {mine} to it, but the graph {theirs}"
 
 
 def _arguments(node: fx.Node) -> str:
@@ -276,7 +276,7 @@ def partition(module: fx.GraphModule, support: Any) -> tuple[Matches, Callable[[
         if node not in inside and node.op.startswith("call_"):
             is_supported = bool(support.is_node_supported(submodules, node))
             reason = (
-                "it would make a cycle of partitions"
+                "it would create a cycle of partitions"
                 if is_supported
                 else f"{target_name(node.target)} is not supported"
             )

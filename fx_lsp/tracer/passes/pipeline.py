@@ -65,7 +65,7 @@ def _compiled(traced: TracedCall) -> Ledger:
         with left(traced.devices):
             watch_dynamo(watch)
     except Exception as error:
-        note = f"Dynamo does not capture it whole, so AOTAutograd traces the Python code: {sentence(error)}"
+        note = f"Dynamo cannot capture it as one graph, so AOTAutograd traces the Python code: {sentence(error)}"
         ledger.text("dynamo", "torch.compile: the graph that Dynamo captures", note=note)
         _without_dynamo(watch)
     apply_configured(traced, ledger)

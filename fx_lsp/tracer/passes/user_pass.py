@@ -117,7 +117,7 @@ class Bench:
         values = {row.node.name: value_of(row.node) for row in self.lane.rows if row.node.op == "placeholder"}
         more = [n.name for n in nodes if n.name not in values and not n.args]
         if more:
-            raise ValueError(f"nothing gives it the input {more[0]}")
+            raise ValueError(f"no value is passed for its input {more[0]}")
         return [values[n.name] if n.name in values else n.args[0] for n in nodes]
 
     def _keep(self, result: fx.GraphModule, note: str, origins: Origins | None) -> None:
@@ -142,7 +142,7 @@ def run_pass(traced: TracedCall) -> Ledger:
             return other.ledger
         if other.failed and first.ledger.infos[-1].nodes:
             error = next(r.message for r in other.ledger.remarks if r.severity == "error")
-            note = f"it finds nothing to do here; on the graph as written ({other.name}), {error}"
+            note = f"it has no effect on this graph; on the graph as written ({other.name}), {error}"
             first.ledger.infos[-1] = replace(first.ledger.infos[-1], note=note)
     return first.ledger
 
@@ -164,7 +164,7 @@ def _run_on_graph(traced: TracedCall, source: PassSource, name: str) -> _PassRun
     except NoGraph:
         raise
     except (Exception, SystemExit) as error:
-        ledger.text(name, "the graph to run it on", note=f"it cannot be made: {sentence(error)}")
+        ledger.text(name, "the graph to run it on", note=f"it cannot be constructed: {sentence(error)}")
         return _PassRun(name, ledger, False, False)
     fine = run_on(bench, source)
     return _PassRun(name, ledger, not fine, bench.matched or any(info.change for info in ledger.infos))
@@ -240,7 +240,7 @@ def graph_module_of(result: Any, module: fx.GraphModule, name: str) -> fx.GraphM
     if isinstance(result, fx.GraphModule):
         return result
     raise Wrong(
-        f"{name} returns a {type(result).__name__}; a pass returns a GraphModule, a Graph, a PassResult or None"
+        f"{name} returns a {type(result).__name__}; a pass must return a GraphModule, a Graph, a PassResult or None"
     )
 
 
@@ -250,9 +250,9 @@ def _instance(bench: Bench, subject: Any, *arguments: Any) -> Any:
         inspect.signature(subject).bind(*arguments)
     except TypeError as error:
         name = bench.running
-        needed = "more than the graph module" if arguments else "arguments"
+        needed = "more arguments than the graph module" if arguments else "arguments"
         way = "" if arguments else f", or write `{name.lower()} = {name}(…)` and run that"
-        raise Wrong(f"the constructor of {name} takes {needed} ({error}): give it a default{way}") from None
+        raise Wrong(f"the constructor of {name} takes {needed} ({error}): add a default{way}") from None
     return subject(*arguments)
 
 
@@ -292,7 +292,7 @@ def _rewrite(bench: Bench, subject: Any, more: list[Any]) -> None:
     of_pattern, of_replacement = matches.inputs, inputs_of(replacement)
     if matches.groups and of_pattern != of_replacement:
         counts = f"{bench.running} takes {of_pattern} inputs and its replacement {of_replacement}"
-        raise Wrong(f"{counts}; a replacement takes the inputs of its pattern, in their order")
+        raise Wrong(f"{counts}; a replacement must take the inputs of its pattern, in the same order")
     from torch.fx.subgraph_rewriter import replace_pattern_with_filters
 
     replace_pattern_with_filters(bench.module, pattern, replacement, filters)

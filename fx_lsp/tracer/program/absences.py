@@ -30,7 +30,7 @@ class AbsentError(AttributeError):
     """An absent value was used; `__cause__` is the error that made it absent."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"it needs what could not be had: {type(cause).__name__}: {cause}")
+        super().__init__(f"it needs a value that is unavailable: {type(cause).__name__}: {cause}")
 
 
 class Absent:
@@ -161,7 +161,7 @@ def numbers_note() -> list[str]:
     """Return a sentence on the made-up numbers since the last report, if there were any."""
     numbers = ", ".join(f"{name}={number}" for name, number in _MADE_UP.items())
     _MADE_UP.clear()
-    return [f"the data is not here, so that these are made up: {numbers}"] if numbers else []
+    return [f"the data is missing; assumed: {numbers}"] if numbers else []
 
 
 class _Parts(ast.NodeTransformer):

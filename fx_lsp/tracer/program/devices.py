@@ -86,12 +86,12 @@ class Devices:
         if self.gpu is not None and self.gpu.kinds:
             kinds = " and ".join(sorted(self.gpu.kinds))
             notes.append(
-                f"there is no {kinds} device here: where PyTorch chooses operations by the device (batch norm, "
-                "recurrent layers, attention with a mask), those that it has for any device stand"
+                f"there is no {kinds} device here: where PyTorch selects operations by device (batch norm, "
+                "recurrent layers, attention with a mask), the device-independent ones are shown"
             )
         if self.on_cpu is not None and self.on_cpu.replaced:
             kinds = " and ".join(sorted(self.on_cpu.replaced))
-            notes.append(f"traces see no GPU: what the code puts on {kinds} stands on the CPU")
+            notes.append(f"traces use no GPU: what the code puts on {kinds} is on the CPU here")
         return notes
 
     @property

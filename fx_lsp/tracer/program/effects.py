@@ -26,7 +26,7 @@ class EffectBlocked(RuntimeError):
     """
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}, which is not done while tracing")
+        super().__init__(f"{what}, which is not allowed while tracing")
         self.what = what
 
 
@@ -169,11 +169,11 @@ _CHECKS: dict[str, tuple[Literal["file", "process", "network"], _Check]] = {
     "os.remove": ("file", _on_path("removes the file", 0, 1)),
     "os.rename": ("file", _rename),
     "os.rmdir": ("file", _on_path("removes the directory", 0, 1)),
-    "os.mkdir": ("file", _on_path("makes the directory", 0, 2)),
+    "os.mkdir": ("file", _on_path("creates the directory", 0, 2)),
     "os.chmod": ("file", _on_path("changes the mode of", 0, 2)),
     "os.chown": ("file", _on_path("changes the owner of", 0, 3)),
-    "os.link": ("file", _on_path("makes the link", 1, 3)),
-    "os.symlink": ("file", _on_path("makes the link", 1, 2)),
+    "os.link": ("file", _on_path("creates the link", 1, 3)),
+    "os.symlink": ("file", _on_path("creates the link", 1, 2)),
     "os.truncate": ("file", _on_path("truncates the file")),
     "os.utime": ("file", _on_path("changes the time of", 0, 3)),
     "shutil.rmtree": ("file", _on_path("removes the directory", 0, 1)),

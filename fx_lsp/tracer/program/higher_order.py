@@ -80,7 +80,7 @@ def differentiable_attention() -> Generator[list[str], None, None]:
         if key.shape[:-1] != value.shape[:-1]:  # kernels would silently read out of bounds
             raise ValueError(f"key and value are of different sizes: {list(key.shape)} and {list(value.shape)}")
         if query.device.type == "cpu" and any(t.requires_grad for t in (query, key, value)):
-            notes[:] = ["FlexAttention runs forward alone on the CPU: its backward is shown as a GPU runs it"]
+            notes[:] = ["FlexAttention has no backward on the CPU: its backward is shown as a GPU runs it"]
             return
         original(query, key, value)
 

@@ -139,7 +139,7 @@ def _without_data(request: TraceRequest, mode: AbstractContextManager[object], e
     module = _execute(request, request.sliced, mode, is_tolerant=True)
     if isinstance(vars(module).get(request.name.partition(".")[0]), Absent):
         raise error
-    note = f"what the file does with data that is not here was left out: {type(error).__name__}: {error}"
+    note = f"code that uses missing data was skipped: {type(error).__name__}: {error}"
     return Loaded(module, whole=False, notes=(note,))
 
 
@@ -225,7 +225,7 @@ def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) ->
                 with forbid_effects(imports=imports):
                     exec(code, module.__dict__)
     except TimeUp as error:
-        raise TimeoutError(f"what comes before the loop took more than {PROGRAM_SECONDS:.0f} s") from error
+        raise TimeoutError(f"the code before the loop took more than {PROGRAM_SECONDS:.0f} s") from error
 
 
 def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:

@@ -76,7 +76,7 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         file, line = ("", 0) if is_of_package else _raising_file(error, self._own)
         if not file or file in self.files:
             return False
-        told = f"left out, as it raises when `{Path(file).name}` is imported: line {line}, {_told(error)}"
+        told = f"skipped, because it raises when `{Path(file).name}` is imported: line {line}, {_told(error)}"
         self.files[file], self.first_error = told, self.first_error or error
         return True
 
@@ -96,12 +96,12 @@ class PartialImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         raised = [error for error in self.errors.values() if isinstance(error, PackageRaised)]
         missing = [name for name, error in self.errors.items() if error not in raised]
         told = (
-            ("not installed, and left out", [f"`{name}`" for name in missing if "." not in name]),
-            ("not in the version that is installed, and left out", [f"`{name}`" for name in missing if "." in name]),
+            ("not installed, and skipped", [f"`{name}`" for name in missing if "." not in name]),
+            ("not in the installed version, and skipped", [f"`{name}`" for name in missing if "." in name]),
         )
         absent = [f"{why}: {', '.join(names)}" for why, names in told if names]
-        lacking = [f"left out: {_told(self.lacking)}"] if self.lacking is not None else []
-        return (*absent, *(f"left out: {error}" for error in raised), *lacking, *self.files.values())
+        lacking = [f"skipped: {_told(self.lacking)}"] if self.lacking is not None else []
+        return (*absent, *(f"skipped: {error}" for error in raised), *lacking, *self.files.values())
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         """Return the spec of a placeholder for a module of a missing package, or of a file that runs in part."""

@@ -103,4 +103,4 @@ def weights_note() -> list[str]:
     """Return a sentence on the weights that were left out since the last report, if there were any."""
     sources = list(dict.fromkeys(_LOADED_FROM))
     _LOADED_FROM.clear()
-    return [f"weights are left out: {', '.join(sources[:3])}{', …' if len(sources) > 3 else ''}"] if sources else []
+    return [f"weights are not loaded: {', '.join(sources[:3])}{', …' if len(sources) > 3 else ''}"] if sources else []

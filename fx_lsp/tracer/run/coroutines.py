@@ -31,7 +31,7 @@ def _yielded(generator: Generator[Any, None, Any]) -> tuple[Any, ...]:
     for item in generator:
         items.append(item)
         if len(items) > MAX_STEPS:
-            generator.throw(Unfinished(f"it has yielded {MAX_STEPS} values here, and there is no end of it"))
+            generator.throw(Unfinished(f"it has yielded {MAX_STEPS} values here and does not end"))
     return tuple(items)
 
 
@@ -42,7 +42,7 @@ def _yielded_in_time(generator: AsyncGenerator[Any, None]) -> tuple[Any, ...]:
             items.append(_awaited(generator.__anext__()))
         except StopAsyncIteration:
             return tuple(items)
-    _awaited(generator.athrow(Unfinished(f"it has yielded {MAX_STEPS} values here, and there is no end of it")))
+    _awaited(generator.athrow(Unfinished(f"it has yielded {MAX_STEPS} values here and does not end")))
     return tuple(items)
 
 
@@ -54,7 +54,7 @@ def _awaited(coroutine: Coroutine[Any, None, Any]) -> Any:
         for _ in range(MAX_STEPS):
             if coroutine.send(None) is not None:
                 break
-        coroutine.throw(Unfinished("it waits here for something outside of it, and a trace has no event loop"))
+        coroutine.throw(Unfinished("it awaits something external here, and a trace has no event loop"))
     except StopIteration as end:
         return end.value
     except RuntimeError as error:
@@ -63,4 +63,4 @@ def _awaited(coroutine: Coroutine[Any, None, Any]) -> Any:
         unfinished = Unfinished("it needs a running event loop here, and a trace has none")
         raise unfinished.with_traceback(error.__traceback__) from None
     coroutine.close()
-    raise Unfinished("it waits again and again for something outside of it, and a trace has no event loop")
+    raise Unfinished("it keeps awaiting something external, and a trace has no event loop")

@@ -36,6 +36,12 @@ def _augmented(text: bytes) -> ast.expr | None:
     return ast.BinOp(statement.target, statement.op, statement.value)
 
 
+def verb_of(node: ast.expr | None) -> str:
+    """Return what an expression does when its sizes fit: arithmetic broadcasts, and anything else works."""
+    is_arithmetic = isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult)
+    return "broadcasts" if is_arithmetic else "works"
+
+
 def shown_expression(span: Span, lines: list[str]) -> str:
     """Return the source of an expression, shortened if it is long; its line if it is not an expression."""
     node = expression(span, lines)

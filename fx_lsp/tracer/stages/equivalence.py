@@ -76,7 +76,7 @@ def run_for_real(
         return RandomRun(trouble=f"it cannot be run on the CPU: {sentence(error)}")
     names = dict(zip(places, map(label, placeholders), strict=True))
     labels = {f"gradient {i}": f"the gradient of {name}" for i, name in names.items()}
-    labels |= {f"input {i}": f"what it leaves in {name}" for i, name in names.items()}
+    labels |= {f"input {i}": f"its final value of {name}" for i, name in names.items()}
     is_joint = any(map(is_tangent, placeholders)) and len(leaf_places) > 1
     gradients = is_joint or any(name.startswith("gradient") for name in tensors)
     random = any(_is_random(n.target) for n in graph.nodes)
@@ -87,7 +87,7 @@ def _obstacle(graph: fx.Graph, placeholders: list[fx.Node], label: Callable[[fx.
     """Return why a graph cannot run: an input of an unknown kind, or too much memory; "" if it can."""
     unknown = next((n for n in placeholders if not n.args and not {"val", "example_value"} & n.meta.keys()), None)
     if unknown is not None:
-        return f"nothing says what {label(unknown)} is"
+        return f"the value of {label(unknown)} is unknown"
     needed = sum(bytes_of(value_of(n)) for n in graph.nodes)
     return f"its values need {needed / (1 << 30):.1f} GiB" if needed > MAX_BYTES else ""
 
@@ -184,9 +184,9 @@ def _differing_value(before: RandomRun, after: RandomRun, labels: dict[str, str]
             continue
         difference = f"{label} differs by up to {_largest_difference(old, new):.3g}"
         if after.copied:
-            return f"not certain, because the module is a copy, which may have other weights: {difference}"
+            return f"not certain, because the module is a copy that may have other weights: {difference}"
         if before.random or after.random:
-            return f"not certain, because random numbers are drawn: {difference}"
+            return f"not certain, because the graph uses random numbers: {difference}"
         return f"it is another function: {difference}"
     return ""
 
@@ -199,7 +199,7 @@ def _agreement(before: RandomRun, after: RandomRun) -> str:
     up_to = f", up to {largest:.2g}" if largest else ""
     moved = next((name for name, old, new in pairs if _has_other_strides(old, new)), "")
     other = f"; {before.labels.get(moved, moved)} has other strides" if moved.startswith("output") else ""
-    same = "; the weights of its copy are taken to be the same" if after.copied else ""
+    same = "; assumed: its copy has the same weights" if after.copied else ""
     return f"checked on random inputs: the same {values}{up_to}{other}{same}"
 
 
@@ -278,7 +278,7 @@ class _Runner(fx.Interpreter):
                 self.copied.append(name)
             if number is None or spec_of(self.seeds.tensors.get(number, tensor)) != spec_of(tensor):
                 if not self._first:
-                    raise ValueError(f"{name} is computed from tensors of the module, which have no values here")
+                    raise ValueError(f"{name} is computed from tensors of the module, which have no values in a trace")
                 number = 0
             values = _real(tensor, number)
             self._stand_ins[id(tensor)] = values if isinstance(tensor, nn.Parameter) else values.abs()

@@ -63,7 +63,7 @@ def is_ours(path: Path, form: DatabaseFormat) -> bool:
     try:
         header = files.read_head(path, _HEADER_BYTES)
     except OSError as error:
-        raise ForeignFileError(errno.EEXIST, f"{error.strerror}, and is left as it is", str(path)) from error
+        raise ForeignFileError(errno.EEXIST, f"{error.strerror}, and stays unchanged", str(path)) from error
     application = int.from_bytes(header[_APPLICATION_OFFSET:][:4], "big")
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
         ours = _is_at_our_place(path, form)
@@ -72,7 +72,7 @@ def is_ours(path: Path, form: DatabaseFormat) -> bool:
     else:
         ours = _is_at_our_place(path, form) or _has_our_tables(path, form)
     if not ours:
-        why = f"it is there already, does not hold {form.holds}, and is left as it is"
+        why = f"it already exists, does not hold {form.holds}, and stays unchanged"
         raise ForeignFileError(errno.EEXIST, why, str(path))
     return True
 
@@ -115,7 +115,7 @@ def _begin(path: Path, form: DatabaseFormat) -> None:
     leftovers = [other for suffix in _COMPANIONS if (other := _companion(path, suffix)).exists()]
     if leftovers and files.status_of(path) is None:  # SQLite would read them as a part of the new file
         if not _is_at_our_place(path, form):
-            why = f"it is not begun, as {leftovers[0].name} beside it is there already"
+            why = f"it is not created, because {leftovers[0].name} next to it already exists"
             raise ForeignFileError(errno.EEXIST, why, str(path))
         _remove_companions(path)
     with files.new_file(path) as temporary, closing(sqlite3.connect(temporary, isolation_level=None)) as connection:

@@ -295,7 +295,9 @@ class Cache:
             if path.stat().st_ino != self._inode:
                 return  # another server has set it aside already
             aside = set_aside(path, TRACES)
-            self._warn(f"the trace cache could not be read ({error}); it was moved to {aside} and begun anew")
+            self._warn(
+                f"the trace cache could not be read ({error}); it was moved to {aside}, and a new one was created"
+            )
         except OSError as failed:
             self._turn_off(failed)
 
@@ -307,7 +309,7 @@ class Cache:
 
     def _turn_off(self, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or error
-        self.trouble = f"traces are not kept on disk in this session: {self._path}: {reason}"
+        self.trouble = f"traces are not stored on disk in this session: {self._path}: {reason}"
         self._warn(self.trouble)
         self._disconnect()
         self._path = None
@@ -327,7 +329,7 @@ def _readable(read: Callable[[], T]) -> T | None:
     try:
         return read()
     except ProtocolError as error:
-        log.info("a stored answer does not count: %s", error)
+        log.info("a stored answer is ignored: %s", error)
         return None
 
 
@@ -337,7 +339,7 @@ def _note_use(connection: sqlite3.Connection, key: str, now: float) -> None:
     except sqlite3.OperationalError as error:
         if _is_busy(error):
             raise
-        log.debug("use of a cached trace was not noted: %s", error)  # a read-only file can still be read
+        log.debug("the use of a cached trace could not be recorded: %s", error)  # a read-only file can still be read
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

@@ -78,7 +78,7 @@ class Answers:
         try:
             stage = await asyncio.to_thread(decode_stage, data)
         except ProtocolError as error:
-            log.info("a stored stage does not count: %s", error)
+            log.info("a stored stage is ignored: %s", error)
             return None
         if self._encoded.get((key, name)) in (None, data):  # unless a newer answer was stored meanwhile
             self._encoded.put((key, name), data)

@@ -49,7 +49,7 @@ def _sources(text: str) -> list[str]:
         notebook: Any = json.loads(text)
         return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError("it is no notebook of format 4") from error
+        raise ValueError("it is not a notebook of format 4") from error
 
 
 def _is_foreign(cell: str) -> bool:

@@ -28,7 +28,7 @@ from fx_lsp.wire import parse, to_json
 
 MAX_RECORDS = 1000
 """The most files of kernels with a record."""
-WRONG = "# These kernels do not compute what the original does:\n"
+WRONG = "# These kernels do not compute the same as the original:\n"
 """The first line of a file whose comparison failed; the result follows as comments, up to an empty line."""
 
 Standing: TypeAlias = Literal["current", "changed", "gone", "unknown"]
@@ -91,9 +91,9 @@ class Update:
         """Return a sentence on the changes to the file, whose text was `present`."""
         kept = f"{_count(self.kept, 'edit')} kept" if self.kept else ""
         if self.conflicts:
-            both = f"{_count(len(self.conflicts), 'conflict')} of what was edited with what is generated now"
-            return ", ".join(filter(None, [both, kept])) + ": choose, and remove the marks"
-        what = "unchanged" if self.text == present else "brought up to date" if kept else "written"
+            both = f"{_count(len(self.conflicts), 'conflict')} between your edits and the newly generated code"
+            return ", ".join(filter(None, [both, kept])) + ": resolve them, and remove the markers"
+        what = "unchanged" if self.text == present else "updated" if kept else "written"
         return ", ".join(filter(None, [what, kept]))
 
 
@@ -131,11 +131,11 @@ def update(record: Record | None, present: str | None, new: Generated) -> Update
     said, text = without_failure(present.replace("\r\n", "\n"))
     base = record.of(present) if record is not None else new if text == new.text else None
     if base is None:
-        return Refusal("is there already and was not generated here, or what it was generated as is no longer known")
+        return Refusal("already exists, and was not generated here or its generated state is no longer known")
     if marks := conflicts_in(present):
-        return Refusal("has conflicts that are not resolved yet", marks)
+        return Refusal("has unresolved conflicts", marks)
     if not base.is_of(new.source, new.name) and text != base.text:
-        return Refusal(f"has kernels of {base.title} that were edited")
+        return Refusal(f"has edited kernels of {base.title}")
     merged = merge(base.text, text, new.text)
     whole = said + text if merged.text == text else merged.text
     return Update(whole.replace("\n", newline), merged.kept, merged.conflicts)

@@ -40,7 +40,7 @@ def read_sweep(text: str) -> Sweep:
     """Return the sweep for `N=1024..65536` (the powers of two between) or `N=1000,2000`. Raises TargetError."""
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(?:(\d+)\s*\.\.\s*(\d+)|(\d+(?:\s*,\s*\d+)*))\s*", text)
     if match is None:
-        raise TargetError(f"`{text}` is no sweep: write it as N=1024..65536 or N=1000,2000,4000")
+        raise TargetError(f"`{text}` is not a sweep: write it as N=1024..65536 or N=1000,2000,4000")
     name, first, last, several = match.groups()
     if several is not None:
         values = dict.fromkeys(int(value) for value in several.split(","))
@@ -160,7 +160,7 @@ def texts_of(asked: BenchRequest, analysis: Analysis, target: Target | None) -> 
         return [("", with_inputs(asked.text, target, inputs))]
     if not re.search(_size(sweep.name), inputs):
         raise TargetError(
-            f"no input of {asked.name} has a size {sweep.name}: say which, as in "
+            f"no input of {asked.name} has a size {sweep.name}: name it, as in "
             f'"x=f32[{sweep.name}, 1024], …", with the benchmark or in its `# fx:` comment'
         )
     return [
@@ -176,7 +176,7 @@ def with_inputs(text: str, target: Target, inputs: str) -> str:
     """
     wrong = parse_comment(inputs)
     if isinstance(wrong, CommentError):
-        raise TargetError(f"the inputs `{inputs}` cannot be read: {wrong.message}")
+        raise TargetError(f"cannot parse the inputs `{inputs}`: {wrong.message}")
     lines = _LINE_ENDS.split(text)
     comment = fx_comment(text, target)
     if comment is None:

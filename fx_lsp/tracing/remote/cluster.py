@@ -26,7 +26,9 @@ from fx_lsp.tracing.remote.payload import packed
 from fx_lsp.tracing.remote.troubles import ended, refused
 from fx_lsp.tracing.remote.trust import is_trusted
 
-NO_RAY = Failed("Ray clusters need ray, which is not installed beside fx-lsp", "install the cluster's version of it")
+NO_RAY = Failed(
+    "Ray clusters need ray, which is not installed next to fx-lsp", "install the same version as the cluster"
+)
 CONNECT_SECONDS = 30.0
 _MEND = "is it running, and is its token in this environment (RAY_AUTH_MODE, RAY_AUTH_TOKEN)? try: ray status"
 
@@ -52,7 +54,7 @@ async def run_on_cluster(
 ) -> AsyncGenerator[Event, None]:
     """Run each case of a job as a task with `gpus` GPUs. The last event is `Finished`, with all cases, or `Failed`."""
     if not is_trusted(cluster):
-        yield Failed(f"{cluster.name} ({cluster.reached}) was not used before, and nobody has said yes to it")
+        yield Failed(f"{cluster.name} ({cluster.reached}) has not been used before, and you have not confirmed it")
         return
     try:
         ray = import_module("ray")
@@ -73,7 +75,7 @@ async def run_on_cluster(
         source = inspect.getsource(supervisor)
         tasks = [remote.remote(source, _task(one, files)) for one in jobs]
         has_one = ray.cluster_resources().get("GPU", 0) >= gpus
-        yield JobProgress("measuring" if has_one else "waiting for a GPU: the cluster has none now", 0, len(jobs))
+        yield JobProgress("measuring" if has_one else "waiting for a GPU: the cluster has none free", 0, len(jobs))
         for number, task in enumerate(tasks):
             last = _end(cluster, await asyncio.wrap_future(task.future()), seconds)
             if isinstance(last, Failed):
@@ -167,7 +169,7 @@ def _end(cluster: Cluster, sent: Sequence[tuple[str, str]], seconds: float) -> F
         with suppress(ValueError, ProtocolError):
             event = wire.event_from_json(json.loads(text)) if kind == "line" else None
             last = event if isinstance(event, (Finished, Failed)) else last
-    return last or Failed(f"a task of {cluster.name} said nothing")
+    return last or Failed(f"a task of {cluster.name} reported nothing")
 
 
 def _first_line(error: Exception) -> str:

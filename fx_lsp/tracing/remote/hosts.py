@@ -201,14 +201,14 @@ def _refused(path: Path, workspace: str | None) -> str:
     """Return why a file is not trustworthy, or "". Raises OSError."""
     real = path.resolve(strict=True)
     if workspace is not None and (root := Path(workspace).resolve()) in real.parents and root not in _above_home():
-        return f"{path} is not read: it lies in the project {root}, and only you may name hosts"
+        return f"{path} is not read: it is in the project {root}, and a project cannot name hosts"
     if os.name != "nt":
         for part in (real, real.parent):
             status = part.stat()
             if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                return f"{part} is not read: others may write it; run: chmod go-w {shlex.quote(str(part))}"
+                return f"{part} is not read: other users may write it; run: chmod go-w {shlex.quote(str(part))}"
             if status.st_uid not in (os.getuid(), 0):
-                return f"{part} is not read: it belongs to somebody else"
+                return f"{part} is not read: it belongs to another user"
     return ""
 
 
@@ -220,7 +220,7 @@ def _above_home() -> set[Path]:
 def _entries(table: Mapping[str, Any], text: str, problems: list[str]) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
     """Yield every host, pool and cluster, the hosts first."""
     for key in [key for key in table if key not in _KINDS]:
-        problems.append(f":{line_of(text, (key,))}: {key} is not known here; there are hosts, pools and ray")
+        problems.append(f":{line_of(text, (key,))}: {key} is unknown here; use hosts, pools or ray")
     for kind in _KINDS:
         group: Any = table.get(kind, {})
         if not isinstance(group, dict):
@@ -244,14 +244,14 @@ def _host(name: str, data: dict[str, Any]) -> Host:
     for key in ("ssh", "ssh_config", "command", "python", "folder"):
         _text(path, data, key)
     if data.get("local") not in (None, True, False):
-        raise _InvalidSetting((*path, "local"), "local is true or false")
+        raise _InvalidSetting((*path, "local"), "local must be true or false")
     if data.get("ssh_config") and not data.get("ssh"):
-        raise _InvalidSetting((*path, "ssh_config"), "ssh_config goes with ssh")
+        raise _InvalidSetting((*path, "ssh_config"), "ssh_config needs ssh")
     if command := data.get("command", ""):
         _check_command(path, command, data)
     paths = data.get("paths", [])
     if not isinstance(paths, list) or not all(isinstance(p, str) for p in cast("list[Any]", paths)):
-        raise _InvalidSetting((*path, "paths"), 'paths is a list of folders: ["~/project"]')
+        raise _InvalidSetting((*path, "paths"), 'paths must be a list of folders: ["~/project"]')
     settings: dict[str, Any] = {
         key: data[key] for key in ("ssh", "ssh_config", "command", "local", *_PLACES) if key in data
     }
@@ -282,21 +282,21 @@ _READERS = {"hosts": _host, "pools": _pool, "ray": _cluster}
 def _check_command(path: tuple[str, ...], command: str, data: Mapping[str, Any]) -> None:
     """Raise _InvalidSetting for a command that cannot run a Python that reads programs."""
     if data.get("python"):
-        raise _InvalidSetting((*path, "python"), "a command ends in its Python: leave python out")
+        raise _InvalidSetting((*path, "python"), "a command ends in its Python: remove python")
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise _InvalidSetting((*path, "command"), f"the command cannot be split into words: {error}") from None
     if Path(words[0]).name == "ssh":
         raise _InvalidSetting(
-            (*path, "command"), 'ssh would have the remote shell split the program: write ssh = "…" instead'
+            (*path, "command"), 'the remote shell of ssh would split the program: write ssh = "…" instead'
         )
 
 
 def _rivals(path: tuple[str, ...], data: Any) -> dict[str, tuple[Rival, ...]]:
     """Return rivals from `name = "module:function"` for every function, or from a table of these for one."""
     if not isinstance(data, dict):
-        raise _InvalidSetting(path, 'rivals are a table: name = "package.module:function"')
+        raise _InvalidSetting(path, 'rivals must be a table: name = "package.module:function"')
     by_function: dict[str, list[Rival]] = {}
     for key, value in cast("dict[str, Any]", data).items():
         own = cast("dict[str, Any]", value).items() if isinstance(value, dict) else [(key, value)]
@@ -310,17 +310,17 @@ def _rivals(path: tuple[str, ...], data: Any) -> dict[str, tuple[Rival, ...]]:
 def _only(path: tuple[str, ...], data: Mapping[str, Any], allowed: set[str]) -> None:
     for key in data:
         if key not in allowed:
-            raise _InvalidSetting((*path, key), f"{key} is not known here: write one of {', '.join(sorted(allowed))}")
+            raise _InvalidSetting((*path, key), f"{key} is unknown here: write one of {', '.join(sorted(allowed))}")
 
 
 def _text(path: tuple[str, ...], data: Mapping[str, Any], key: str) -> None:
     value = data.get(key, "text")
     if not isinstance(value, str) or not value.strip() or "\n" in value:
-        raise _InvalidSetting((*path, key), f"{key} is a text in quotes")
+        raise _InvalidSetting((*path, key), f"{key} must be a string in quotes")
 
 
 def _seconds(path: tuple[str, ...], data: Mapping[str, Any], key: str) -> float:
     value = data[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise _InvalidSetting((*path, key), f"{key} is a number of seconds")
+        raise _InvalidSetting((*path, key), f"{key} must be a number of seconds")
     return float(value)

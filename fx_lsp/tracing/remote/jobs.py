@@ -66,7 +66,7 @@ async def probe_host(host: Host) -> Probe | Failed:
     """Return the equipment of a host, and what it lacks for benchmarks."""
     arguments = ("-m", "fx_lsp.tracing.remote.prober")
     task = _Task(arguments, prober_files(), PROBE_SECONDS, SILENCE_SECONDS, torch=False)
-    last: Probe | Failed = Failed(f"{host.name} said nothing")
+    last: Probe | Failed = Failed(f"{host.name} reported nothing")
     async with aclosing(_run(host, task, lambda data: wire.from_json(Probe, data))) as ran:
         async for event in ran:
             last = last if isinstance(event, JobProgress) else event
@@ -90,8 +90,8 @@ class _Task:
 async def _run(host: Host, task: _Task, read: Callable[[Any], T]) -> AsyncGenerator[T | JobProgress | Failed, None]:
     if not is_trusted(host):
         yield Failed(
-            f"{host.name} ({host.reached}) was not used before, and nobody has said yes to it",
-            f"say yes in a terminal: fx-lsp doctor --host {host.name}",
+            f"{host.name} ({host.reached}) has not been used before, and you have not confirmed it",
+            f"confirm it in a terminal: fx-lsp doctor --host {host.name}",
         )
         return
     try:

@@ -39,20 +39,20 @@ def probed(folder: str) -> Probe:
 
 def _lacks(torch: str, triton: str, built_for: str, cards: tuple[Card, ...], folder: str, free: int) -> Iterator[Lack]:
     if not torch:
-        yield Lack(f"there is no torch for {sys.executable}", "install torch there, or name another Python")
+        yield Lack(f"torch is not installed for {sys.executable}", "install torch there, or configure another Python")
     elif is_older(torch, OLDEST_TORCH):
         yield Lack(f"torch {torch} is too old", "install torch 2.6 or newer there")
     elif cards and not built_for:
-        yield Lack("there is a GPU, but its torch is built without CUDA", "install a torch for CUDA there")
+        yield Lack("there is a GPU, but torch there is built without CUDA", "install a torch for CUDA there")
     if torch and not triton:
-        yield Lack("there is no triton, so that kernels cannot run", "install triton there")
+        yield Lack("triton is not installed, so kernels cannot run", "install triton there")
     if not cards and "rocm" not in built_for:
         yield Lack(
-            "there is no NVIDIA GPU, so that kernels are checked and not timed", "ask for a GPU, if this host has any"
+            "there is no NVIDIA GPU, so kernels are checked but not timed", "request a GPU, if this host has one"
         )
     if free < DISK_NEEDED:
         needed = DISK_NEEDED >> 20
-        yield Lack(f"only {free >> 20} MB are free in {folder}", f"a job needs {needed} MB; name another folder")
+        yield Lack(f"only {free >> 20} MB are free in {folder}", f"a job needs {needed} MB; configure another folder")
 
 
 def _built_for() -> str:

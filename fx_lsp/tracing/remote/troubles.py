@@ -11,7 +11,7 @@ from fx_lsp.tracing.workers.processes import describe_status, gist
 
 NEEDED = "a job needs torch 2.6 or newer and triton there, and Python 3.10 or newer"
 NO_EXECNET = Failed(
-    "benchmarks need execnet, which is not installed beside fx-lsp", 'install it: pip install "fx-lsp[bench]"'
+    "benchmarks need execnet, which is not installed next to fx-lsp", 'install it: pip install "fx-lsp[bench]"'
 )
 _SSH_FAILED = 255
 _ERROR = r"\b[Ee]rror\b"
@@ -19,8 +19,8 @@ _ERROR = r"\b[Ee]rror\b"
 _SSH: tuple[tuple[str, str, str], ...] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "{name} shows another host key than the one that is known: it was installed anew, or it is not that machine",
-        "if it is the same machine, forget the old key: ssh-keygen -R its name; then connect once with: {try_it}",
+        "{name} has a different host key than before: it was reinstalled, or it is another machine",
+        "if it is the same machine, remove the old key: ssh-keygen -R its name; then connect once with: {try_it}",
     ),
     (
         r"[Hh]ost key verification failed|No \S+ host key is known",
@@ -29,13 +29,13 @@ _SSH: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"Too many authentication failures|Permission denied|No more authentication methods",
-        "{name} does not let you in without a password",
-        "put your key there (ssh-copy-id) or into your ssh-agent, until this asks nothing: {try_it}",
+        "{name} does not accept your key, and a job cannot enter a password",
+        "copy your key there (ssh-copy-id) or add it to your ssh-agent, until this command needs no password: {try_it}",
     ),
     (
         r"[Cc]ould not resolve hostname ([^:\s]*)",
         "there is no host {1}: its name cannot be resolved",
-        "say under ssh what you would say to the ssh command, as in ~/.ssh/config",
+        "write under ssh what you pass to the ssh command: a name from ~/.ssh/config, or user@address",
     ),
     (
         r"Bad configuration option|Can't open user config file|no argument after|Bad owner or permissions",
@@ -49,7 +49,7 @@ _SSH: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"[Cc]onnection (?:to|from) .*(?:closed|reset)|[Cc]onnection (?:closed|reset)|kex_exchange_identification",
-        "{name} closed the connection before a Python ran there",
+        "{name} closed the connection before Python started there",
         "try: {try_it}",
     ),
 )
@@ -59,7 +59,7 @@ def not_started(host: Host, error: OSError) -> Failed:
     """Return the failure to start the program that connects to the host."""
     program = error.filename or (host.command.split() or ["ssh"])[0]
     if isinstance(error, FileNotFoundError):
-        return Failed(f"there is no command {program} on this machine, which {host.name} is reached with", _mend(host))
+        return Failed(f"there is no command {program} on this machine, which is used to reach {host.name}", _mend(host))
     return Failed(f"{program} cannot be started: {error.strerror or error}", _mend(host))
 
 
@@ -72,8 +72,8 @@ def not_connected(host: Host, status: int | None, said: str, late: bool) -> Fail
         last = said.splitlines()[-1] if said else ""
         return Failed(
             f"{host.name} does not answer: no Python was running there after {host.connect:g} s"
-            + (f"; it said: {last[:200]}" if last else ""),
-            f"raise `connect` of {host.name} in hosts.toml if it needs longer, or see what happens: {_try(host)}",
+            + (f"; its output: {last[:200]}" if last else ""),
+            f"raise `connect` of {host.name} in hosts.toml if it needs longer, or run it yourself: {_try(host)}",
         )
     if host.ssh and status == _SSH_FAILED:
         for pattern, message, hint in _SSH:
@@ -82,10 +82,10 @@ def not_connected(host: Host, status: int | None, said: str, late: bool) -> Fail
                 line = next(line for line in said.splitlines() if match[0].splitlines()[0] in line).strip()
                 words = {"name": host.name, "said": line.removeprefix("ssh: "), "try_it": _try(host)}
                 return Failed(message.format(match[0], *groups, **words), hint.format(**words))
-        return Failed(f"ssh cannot reach {host.name}: {gist(said) or 'it does not say why'}", f"try: {_try(host)}")
+        return Failed(f"ssh cannot reach {host.name}: {gist(said) or 'it gives no explanation'}", f"try: {_try(host)}")
     python = _python(host)
     if re.search(r"future feature annotations is not defined|SyntaxError", said):
-        return Failed(f"{python} {at(host)} is older than 3.10, which is needed", _mend_python(host))
+        return Failed(f"{python} {at(host)} is older than 3.10; fx-lsp needs 3.10 or newer", _mend_python(host))
     missing = _line_with(r"[Nn]o such file or directory|not found", said)
     if status == 127 or missing:
         return Failed(
@@ -95,7 +95,8 @@ def not_connected(host: Host, status: int | None, said: str, late: bool) -> Fail
         return Failed(f"{python} {at(host)} cannot be run: {_last(said) or 'not executable'}", _mend_python(host))
     how = "ended" if status is None else describe_status(status)
     return Failed(
-        f"no Python answered {at(host)}: what should lead to one {how}" + _so(_line_with(_ERROR, said) or gist(said)),
+        f"no Python answered {at(host)}: the command that starts it {how}"
+        + _so(_line_with(_ERROR, said) or gist(said)),
         f"try: {_try(host)}",
     )
 
@@ -104,22 +105,22 @@ def talkative(host: Host, text: str) -> Failed:
     """Return the failure of a host that prints text among the protocol's data."""
     return Failed(
         f"{host.name} prints text before its Python starts" + (f": {text[:80]!r}" if text else ""),
-        "whatever prints there, a line of ~/.bashrc perhaps, must do so for interactive shells alone",
+        "restrict what prints there, for example a line of ~/.bashrc, to interactive shells",
     )
 
 
 def lost(host: Host, status: int | None, said: str, silent: float | None = None) -> Failed:
     """Return the failure of a connection that ended during a job, or was silent for `silent` seconds."""
-    hint = "the job is ended there, at the latest when you next run one on that host"
+    hint = "the job there ends at the latest when you run the next one on that host"
     if silent is not None:
-        return Failed(f"{host.name} has not been heard of for {silent:g} s: the connection hangs", hint)
+        return Failed(f"{host.name} has not answered for {silent:g} s: the connection hangs", hint)
     why = _line_with(_ERROR, said) or _last(said)
     if not host.ssh and status is not None and status < 0:
         return Failed(f"the Python {at(host)} {describe_status(status)} in the middle of the job", hint)
     if re.search(r"Broken pipe|[Cc]onnection.*(?:closed|reset|timed out)|Timeout, server", said):
         return Failed(f"the connection to {host.name} was lost in the middle of the job" + _so(why), hint)
     if host.ssh and status == _SSH_FAILED:
-        return Failed(f"the Python {at(host)} was killed in the middle of the job, or the connection lost", hint)
+        return Failed(f"the Python {at(host)} was killed in the middle of the job, or the connection was lost", hint)
     return Failed(f"the Python {at(host)} ended in the middle of the job" + _so(why), hint)
 
 
@@ -145,25 +146,25 @@ def ended(host: Host, result: dict[str, Any], seconds: float, said: str = "") ->
     why, status, errors = result.get("why"), int(result.get("status", 0)), str(result.get("errors", ""))
     if why == "limit":
         return Failed(
-            f"the job {at(host)} was ended at its limit of {seconds:g} s",
-            "ask for fewer variants, or raise `limit` of that host in hosts.toml",
+            f"the job {at(host)} was stopped at its limit of {seconds:g} s",
+            "measure fewer variants, or raise `limit` of that host in hosts.toml",
         )
     if why == "terminated":
         return Failed(
-            f"the job {at(host)} was told to end there" + _so(_line_with(_ERROR, said)),
-            "a scheduler does so at the end of the time that it gives a job, or when somebody cancels it",
+            f"the job {at(host)} was terminated there" + _so(_line_with(_ERROR, said)),
+            "a scheduler does this when the time of a job is over, or when somebody cancels the job",
         )
     if status < 0:
         return Failed(
             f"the job {at(host)} was killed there: it {describe_status(status)}",
-            "often there was too little memory; a scheduler may also have ended it",
+            "often because of too little memory; a scheduler may also have stopped it",
         )
     if re.search(r"No space left on device", errors):
         return Failed(f"the disk of {host.name} is full", _MEND_FOLDER)
     return Failed(f"the job {at(host)} {describe_status(status)} without a report" + _so(gist(errors)))
 
 
-_MEND_FOLDER = 'make room there, or name another place in hosts.toml: folder = "/path/with/space"'
+_MEND_FOLDER = 'free space there, or configure another folder in hosts.toml: folder = "/path/with/space"'
 
 
 def _python(host: Host) -> str:
@@ -179,7 +180,7 @@ def _try(host: Host) -> str:
 
 
 def _mend(host: Host) -> str:
-    return f"mend how {host.name} is reached in hosts.toml"
+    return f"correct how {host.name} is reached in hosts.toml"
 
 
 def at(host: Host) -> str:
@@ -191,8 +192,8 @@ def _mend_python(host: Host) -> str:
     if host.name == LOCAL:
         return f"choose another Python: --python, or fx-lsp.interpreter in an editor; {NEEDED}"
     if host.command:
-        return f"have its command in hosts.toml end in another Python; {NEEDED}"
-    return f'name another in hosts.toml: python = "/path/to/python"; {NEEDED}'
+        return f"let its command in hosts.toml end in another Python; {NEEDED}"
+    return f'configure another in hosts.toml: python = "/path/to/python"; {NEEDED}'
 
 
 def _last(said: str) -> str:

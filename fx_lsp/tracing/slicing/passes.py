@@ -208,7 +208,7 @@ def _source(
     except FileNotFoundError:
         return Failure("unsupported", f"there is no file {file} with a pass {name}", hint=_HINTS[configured])
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        return Failure("unsupported", f"{file} with the pass {name} cannot be read: {error}", hint=_HINTS[configured])
+        return Failure("unsupported", f"cannot read {file} with the pass {name}: {error}", hint=_HINTS[configured])
     tree = parse(file, text)
     if isinstance(tree, Failure):
         return replace(tree, message=f"the file of the pass {name} does not parse: {tree.message}")

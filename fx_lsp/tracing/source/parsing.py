@@ -24,7 +24,7 @@ def parse(file: str, text: str) -> ast.Module | Failure:
     IPython commands are skipped. A text longer than `MAX_TEXT` is not parsed.
     """
     if len(text) > MAX_TEXT:
-        message = f"the file has {len(text):,} characters, and no more than {MAX_TEXT:,} are parsed"
+        message = f"the file has {len(text):,} characters; fx-lsp parses at most {MAX_TEXT:,}"
         return Failure("syntax", message, Span(file, 1, 0, 1, 0), severity="error")
     try:
         with warnings.catch_warnings():

@@ -136,10 +136,10 @@ def _read(path: str, mtime_ns: int, size: int) -> _Read:
     except (OSError, ValueError, RecursionError) as error:
         return _unreadable(f"{path} is not read: {getattr(error, 'strerror', None) or error}")
     except (AttributeError, TypeError):
-        return _unreadable(f"{path} is not read: [tool.fx-lsp.inputs] is no table")
+        return _unreadable(f"{path} is not read: [tool.fx-lsp.inputs] is not a table")
     items = cast("list[Any]", named) if isinstance(named, list) else [named]
     if not all(isinstance(item, str) and "::" in item for item in items):
-        return _unreadable(f'{path} is not read: passes of [tool.fx-lsp] is no list like ["passes.py::fuse"]')
+        return _unreadable(f'{path} is not read: passes of [tool.fx-lsp] is not a list like ["passes.py::fuse"]')
     entries: list[tuple[str, str, str]] = []
     for key, value in inputs.items():
         where, _, name = key.partition("::")

@@ -59,7 +59,7 @@ async def ask(
         if "error" in header:
             trace = str(header["error"])
             if whole is not None:
-                log.error("what was to follow the answer for %s failed inside fx-lsp\n%s", request.name, trace)
+                log.error("work after the answer for %s failed inside fx-lsp\n%s", request.name, trace)
                 break
             raise TracerFailed(trace.strip().splitlines()[-1], trace)
         if "stage" in header:

@@ -49,7 +49,7 @@ class Child:
                 await asyncio.wait({asked}, timeout=_MOMENT)
             reply = asked.result() if asked.done() else None
         except ProtocolError as error:
-            raise WorkerDied(f"the tracer sent something that is no reply: {error}", 1, self.output.text()) from error
+            raise WorkerDied(f"the tracer sent an invalid reply: {error}", 1, self.output.text()) from error
         finally:
             asked.cancel()
         if reply is None:

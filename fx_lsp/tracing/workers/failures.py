@@ -10,7 +10,7 @@ from fx_lsp.tracing.workers.launch import Limits
 from fx_lsp.tracing.workers.stack import stopped_at
 
 _OUTPUT_BYTES = 4096
-_SMALLER = "give smaller inputs in a `# fx:` comment"
+_SMALLER = "write smaller inputs in a `# fx:` comment"
 _CRASHES = {
     "SIGSEGV": "a segmentation fault",
     "SIGABRT": "an abort",
@@ -24,7 +24,7 @@ def timed_out(request: TraceRequest, limits: Limits, error: WorkerTimeout, name_
     what, place = _stopped(request, error)
     where = f" while it was at line {place.line}" if place else ""
     message = f"{what} took more than {limits.seconds:g} s and was stopped{where}"
-    hint = f"See whether this ends; if it does, {_SMALLER}, or raise `fx-lsp.limits.seconds`."
+    hint = f"Check whether this code ends; if it does, {_SMALLER}, or raise `fx-lsp.limits.seconds`."
     return _failure("timeout", message, hint, place or name_span, error)
 
 
@@ -34,7 +34,7 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
     what, place = _stopped(request, error)
     if status >= 0:
         message = f"tracing {name} ended without a result: {error}"
-        hint = "Look for `os._exit`, or for native code that ends the process."
+        hint = "Look for `os._exit`, or for native code that exits the process."
         return _failure("exit" if status == 0 else "crash", message, hint, name_span, error)
     signal_name = _signal_name(-status)
     if signal_name == "SIGKILL":
@@ -44,7 +44,7 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
         return _failure("memory", message, hint, place or name_span, error)
     where = f" at line {place.line}" if place else ""
     message = f"{what} crashed the process with {_CRASHES.get(signal_name, 'a signal')} ({signal_name}){where}"
-    hint = "Native code failed there; it does not run on fake tensors, which have no memory behind them."
+    hint = "Native code failed there; it cannot run on fake tensors, because they have no memory."
     return _failure("crash", message, hint, place or name_span, error)
 
 
@@ -61,7 +61,7 @@ def internal_error(what: str, error: Exception, span: Span | None) -> Failure:
     said = str(error) if isinstance(error, TracerFailed) else f"{type(error).__name__}: {error}"
     message = f"internal error in fx-lsp, please report it: {said} (in the work on {what})"
     output = error.output[-_OUTPUT_BYTES:] if isinstance(error, TracerFailed) else ""
-    return Failure("internal", message, span, "The log has the traceback; your code need not be wrong.", output=output)
+    return Failure("internal", message, span, "The log has the traceback; your code may be correct.", output=output)
 
 
 def gave_up(python: str, times: int, error: WorkerDied) -> WorkerStartError:

@@ -102,7 +102,7 @@ async def probe(python: str, env: Mapping[str, str] | None = None) -> Interprete
     answer = _parse(output.text())
     if answer is None:
         said = gist(errors.text()) or gist(output.text())
-        how = f"it {describe_status(status)}" + (f" and said: {said[:200]}" if said else "")
+        how = f"it {describe_status(status)}" + (f" and printed: {said[:200]}" if said else "")
         raise _wrong(f"{python} does not work as a Python interpreter: {how}", errors.text())
     version = ".".join(map(str, answer["version"]))
     if tuple(answer["version"]) < OLDEST:

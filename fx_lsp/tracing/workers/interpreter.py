@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 _RESTARTS = 3
 _RESTART_WINDOW = 60.0
-NOT_TRUSTED_HINT = "Graphs, shapes and kernels come from running code on fake tensors; trust the workspace to see them."
+NOT_TRUSTED_HINT = (
+    "fx-lsp runs the code on fake tensors to show graphs, shapes and kernels; trust the workspace to see them."
+)
 
 
 class Tracers(Protocol):
@@ -220,7 +222,7 @@ class TracingInterpreters:
     def find(self, settings: EngineSettings, workspace: Sequence[str]) -> TracingInterpreter:
         """Return the interpreter of a workspace. Raises WorkerStartError where none may be started."""
         if not settings.trusted:
-            raise NotTrusted("Nothing is traced, as this workspace is not trusted", NOT_TRUSTED_HINT)
+            raise NotTrusted("Nothing is traced, because this workspace is not trusted", NOT_TRUSTED_HINT)
         python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
         if python not in self._interpreters:
             self._interpreters[python] = TracingInterpreter(python, settings.limits, self._backend, self._on_change)

@@ -14,7 +14,8 @@ class Scaled(nn.Module):
         ratio = self.length / self.weight.norm(dim=1, keepdim=True)
         return x @ (self.weight * ratio).t()
         #           ^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: init.fan_in equals init.fan_out here: `self.weight * ratio` works only so.
+        #  warning[dimension]: `self.weight * ratio` only broadcasts when init.fan_in == init.fan_out. Is a dimension
+        #  missing or swapped?
         #  line 12: a column and a row broadcast here to all pairs of their elements
 
 
@@ -42,8 +43,8 @@ class Gated(nn.Module):
         if self.use_gate:
             p = p * self.gate(p)
             #   ^^^^^^^^^^^^^^^^ …
-            #  warning[dimension]: init.parts equals init.width here: `p * self.gate(p)` works only so, with
-            #  use_gate=True.
+            #  warning[dimension]: with use_gate=True: `p * self.gate(p)` only broadcasts when init.parts ==
+            #  init.width. Is a dimension missing or swapped?
         return p
 
 
@@ -55,8 +56,8 @@ class Residual(nn.Module):
     def forward(self, x):
         return x + self.conv(x).relu()
         #      ^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: init.in_channels equals init.out_channels here: `x + self.conv(x).relu()` works only
-        #  so.
+        #  warning[dimension]: `x + self.conv(x).relu()` only broadcasts when init.in_channels == init.out_channels.
+        #  Is a dimension missing or swapped?
 
 
 class ResidualRight(nn.Module):
@@ -88,7 +89,8 @@ class Scale(nn.Module):
     def forward(self, x):
         return x @ (self.u @ self.v)
         #           ^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: init.rank equals init.size here: `self.u @ self.v` works only so.
+        #  warning[dimension]: `self.u @ self.v` only works when init.rank == init.size. Is a dimension missing or
+        #  swapped?
 
 
 class ScaleRight(nn.Module):
@@ -148,7 +150,7 @@ def scaled_given(length: torch.Tensor, weight: torch.Tensor):
     ratio = length / weight.norm(dim=1, keepdim=True)
     return weight * ratio
     #      ^^^^^^^^^^^^^^ …
-    #  error[shape]: shapes [5, 5] and [5, 3] do not broadcast: size 5 at dimension -1 does not fit (weight: f32[5,
+    #  error[shape]: shapes [5, 5] and [5, 3] do not broadcast: size 5 at dimension -1 does not match (weight: f32[5,
     #  3], ratio: f32[5, 5]); line 135: a column and a row broadcast here to all pairs of their elements.
 
 

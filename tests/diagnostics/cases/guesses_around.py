@@ -9,7 +9,7 @@ def make(initializer, experts, shape):
     def init(weight):
         size = math.prod(shape)
         #      ^^^^^^^^^^^^^^^^ …
-        #  information[inputs]: TypeError: 'int' object is not iterable. The arguments of make, around this function,
+        #  information[inputs]: TypeError: 'int' object is not iterable. The arguments of the enclosing function make
         #  are guessed: `experts`, `initializer`, `shape`. Write a `# fx:` comment there.
         if weight.ndim != 2 or weight.shape[0] != experts or weight.shape[1] != size:
             raise ValueError("weight must be [experts, prod(shape)]")
@@ -30,7 +30,8 @@ def scheduled(model, steps):
 def wrong(scale):
     def apply(x: torch.Tensor):
         return x.view(3, 7) @ torch.ones(4, 4) * scale
-        #      ^^^^^^^^^^^^ warning[shape]: x.shape[0] is 3 here: `x.view(3, 7)` works only so.
+        #      ^^^^^^^^^^^^ …
+        #  warning[shape]: `x.view(3, 7)` only works when x.shape[0] == 3. Is a dimension missing or swapped?
 
     return apply
 
@@ -49,7 +50,7 @@ def sized(width):
         return x.view(-1, 7) @ kernel
         #      ^^^^^^^^^^^^^^^^^^^^^^ …
         #  information[inputs]: matrices of 256×7 and 8×8 cannot be multiplied: the inner sizes 7 and 8 differ
-        #  (x.view(-1, 7): f32[256, 7], kernel: f32[8, 8]). The arguments of sized, around this function, are guessed:
+        #  (x.view(-1, 7): f32[256, 7], kernel: f32[8, 8]). The arguments of the enclosing function sized are guessed:
         #  `width`. Write a `# fx:` comment there.
 
     return apply

@@ -63,7 +63,7 @@ def evaluate(model, batches):
         for x, y in batches:
             total += F.mse_loss(model(x), y).item()
             #        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-            #  information[dimension]: the value of `F.mse_loss(model(x), y).item()` is made up: a trace has shapes
+            #  information[dimension]: the value of `F.mse_loss(model(x), y).item()` is assumed: a trace has shapes
             #  but no values.
     return total
 

@@ -101,7 +101,7 @@
       (note 'benchmark (list (cons 'waited (and (page) t))
                              (cons 'measuring (wait "progress" (lambda () (shows "measuring on local"))))))
       (fx-lsp-stop-bench)
-      (wait "a benchmark that is stopped" (lambda () (shows "was not measured yet")))
+      (wait "a benchmark that is stopped" (lambda () (shows "has not been measured yet")))
       (go "x.sum()")
       (fx-lsp-bench '(:hosts ["local"] :what ["forward"] :variants ["eager"]))
       (note 'measured (wait "a benchmark" (lambda () (shows "\n  eager "))))

@@ -30,7 +30,7 @@ drive.run(function()
   end)
   drive.go('def double', 'double')
   vim.cmd('FxBench!')
-  result.stopped = drive.shown(PAGE, 'double was not measured yet.')
+  result.stopped = drive.shown(PAGE, 'double has not been measured yet.')
 
   drive.go('def double', 'double')
   vim.cmd('FxBench local what=forward variants=eager inputs=x=f32[32, 16]')

@@ -1,4 +1,4 @@
--- Triton kernels that are saved, edited by hand, and brought up to date once the function has changed.
+-- Triton kernels that are saved, edited by hand, and updated once the function has changed.
 local drive = dofile(vim.env.FX_DRIVE)
 local result = drive.result
 local SAVED = 'm_soft_kernels%.py$'

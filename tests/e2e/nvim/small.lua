@@ -55,7 +55,7 @@ drive.run(function()
     return drive.lens('def gate'):find('^stale') and #drive.problems() > 1
   end)
   drive.wait('a graph that says that it is stale', function()
-    return drive.text(graph):find('stale: of the last version', 1, true)
+    return drive.text(graph):find('stale: from the last version', 1, true)
   end)
   result.broken = { lenses = drive.lenses(), graph = drive.text(graph), problems = drive.problems() }
   drive.replace('def mismatch((', 'def mismatch(')
@@ -63,7 +63,7 @@ drive.run(function()
     return drive.lens('def gate') ~= '' and not drive.lens('def gate'):find('stale')
   end)
   drive.wait('a graph that does not say that any more', function()
-    return not drive.text(graph):find('stale: of', 1, true)
+    return not drive.text(graph):find('stale: from', 1, true)
   end)
 
   -- The command works anywhere in the function, and in a graph it goes to another stage.

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map
 
 
 def autotuned(*configs, key):
-    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
+    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
 
@@ -70,16 +70,16 @@ def convolved_backward_kernel(
 
 
 def is_plain(*values):
-    """Whether nothing traces these tensors and numbers."""
+    """Whether these are real tensors and numbers, not traced ones."""
     return all(
         type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values
     )
 
 
 def as_operator(name):
-    """Registers a function as an operator, for torch.compile and whatever else traces.
+    """Registers a function as an operator, for torch.compile and other tracers.
 
-    On plain tensors the function is called as it is: the way through the dispatcher takes longer.
+    On plain tensors the function is called directly: the dispatcher takes longer.
     """
 
     def register(function):
@@ -99,7 +99,7 @@ def as_operator(name):
 
 
 def launch(kernel, out):
-    """A kernel that writes `out`; where that is traced, one that can be traced, too."""
+    """Returns a kernel that writes `out`, wrapped for tracing if `out` is traced."""
     if not is_plain(out):
         return wrap_triton(kernel)
     if out.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
@@ -111,7 +111,7 @@ def launch(kernel, out):
 def convolved_forward(
     x: torch.Tensor, w: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    # left to PyTorch: the library is faster at convolutions
+    # left to PyTorch: the library is faster for convolutions
     convolution = torch.ops.aten.convolution.default(
         x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
     )
@@ -131,7 +131,7 @@ def convolved_backward(
     launch(convolved_backward_kernel, grad_convolution)[
         lambda meta: (triton.cdiv(48, meta["BLOCK"]),)
     ](le, grad_out, grad_convolution, 48)
-    # left to PyTorch: the library is faster at convolutions
+    # left to PyTorch: the library is faster for convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
         grad_convolution,
         x,
@@ -168,7 +168,7 @@ class _Convolved(torch.autograd.Function):
 
 
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
-    """Refuses a tensor that the kernels are not made for; None stands for anything."""
+    """Raises if the kernels do not support a tensor; None means any value."""
     if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
         found = (
             tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
@@ -219,7 +219,7 @@ def original():
 
 
 def arguments(seed, device):
-    """Return random arguments, positional ones and others, like those the kernels are made for."""
+    """Return random positional and keyword arguments that the kernels accept."""
     torch.manual_seed(seed)
     x = torch.randn((1, 2, 6, 6), device=device, requires_grad=True)
     w = torch.randn((3, 2, 3, 3), device=device, requires_grad=True)
@@ -247,7 +247,7 @@ def tensors(value, name):
 def results(function, args, kwargs):
     """Return the results of a call, the gradients of its inputs, and the inputs that it changes.
 
-    The gradients are those for random gradients of everything that it returns.
+    The gradients are computed from random gradients of all results.
     """
     bound = inspect.signature(convolved).bind(*args, **kwargs).arguments
     inputs = {n: t for name, value in bound.items() for n, t in tensors(value, name)}
@@ -273,7 +273,7 @@ def results(function, args, kwargs):
 
 
 def doubled(value):
-    """Return a tensor or module in float64, if it is one of floating-point numbers."""
+    """Return a floating-point tensor or module in float64, and anything else unchanged."""
     if isinstance(value, torch.nn.Module):
         return value.double()
     if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -292,7 +292,7 @@ TOLERANCE = {
 
 
 def differences(value, right):
-    """Return the distance of numbers from the right ones, in units of these and their mean size."""
+    """Return the error of numbers, relative to the right ones and their mean magnitude."""
     if right.is_complex():
         value, right = torch.view_as_real(value), torch.view_as_real(right)
     value, right = value.detach().double(), right.detach().double()
@@ -311,9 +311,9 @@ def finite(value):
 def judged(value, right, exact):
     """Return whether a result is wrong, how far it is off, and how far the original is.
 
-    `right` is the original's, `exact` that in float64. Where they are far apart, because the
-    function jumps or is zero but for rounding, a result may be as far off, or close to the original.
-    Where the original overflows, nothing can be said.
+    `right` is the original's result, `exact` the same in float64. If these differ much, because the
+    function jumps or is zero except for rounding, a result may be equally far off.
+    Elements where the original overflows are not compared.
     """
     if value is None or right is None:
         return True, torch.inf, torch.inf
@@ -342,14 +342,14 @@ FAILURES = AssertionError, LookupError, RuntimeError, TypeError, ValueError
 
 
 def between(value):
-    """Return a tensor of floating-point numbers as one of numbers between 0 and 1."""
+    """Map a floating-point tensor to numbers between 0 and 1."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.detach().frac().abs().requires_grad_(value.requires_grad)
     return value
 
 
 def accepted(reference, make):
-    """Return a function that draws arguments that the original takes: any, or between 0 and 1."""
+    """Return a function that makes random arguments that the original accepts."""
     failures = []
     for draw in (make, lambda seed: tree_map(between, make(seed))):
         try:
@@ -369,7 +369,7 @@ def compare(kernels, reference, make):
         try:
             exact = results(reference, *tree_map(doubled, make(seed)))
         except FAILURES:
-            exact = {}  # the original is not made for float64
+            exact = {}  # the original does not support float64
         for name in dict.fromkeys((*right, *values)):
             verdict = judged(values.get(name), right.get(name), exact.get(name))
             worst[name] = max(worst.get(name, verdict), verdict)
@@ -398,7 +398,7 @@ def times(function, args, kwargs):
 if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        sys.exit("there is no GPU here: set TRITON_INTERPRET=1")
+        sys.exit("no GPU is available: set TRITON_INTERPRET=1")
     with torch.device(device):
         reference = original()
 
@@ -408,7 +408,7 @@ if __name__ == "__main__":
     make = accepted(reference, drawn)
     wrong = compare(convolved, reference, make)
     if device == "cpu":
-        print("not timed: without a GPU, the kernels are interpreted")
+        print("not timed: without a GPU, the kernels run in an interpreter")
     else:
         ours = times(convolved, *make(0))
         theirs = times(reference, *make(0))

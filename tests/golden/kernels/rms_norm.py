@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map
 
 
 def autotuned(*configs, key):
-    """The fastest of the configurations for each `key`; the first under Triton's interpreter."""
+    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
 
@@ -92,16 +92,16 @@ def rms_norm_backward_kernel(
 
 
 def is_plain(*values):
-    """Whether nothing traces these tensors and numbers."""
+    """Whether these are real tensors and numbers, not traced ones."""
     return all(
         type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values
     )
 
 
 def as_operator(name):
-    """Registers a function as an operator, for torch.compile and whatever else traces.
+    """Registers a function as an operator, for torch.compile and other tracers.
 
-    On plain tensors the function is called as it is: the way through the dispatcher takes longer.
+    On plain tensors the function is called directly: the dispatcher takes longer.
     """
 
     def register(function):
@@ -121,7 +121,7 @@ def as_operator(name):
 
 
 def launch(kernel, out):
-    """A kernel that writes `out`; where that is traced, one that can be traced, too."""
+    """Returns a kernel that writes `out`, wrapped for tracing if `out` is traced."""
     if not is_plain(out):
         return wrap_triton(kernel)
     if out.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
@@ -173,7 +173,7 @@ class _RmsNorm(torch.autograd.Function):
 
 
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
-    """Refuses a tensor that the kernels are not made for; None stands for anything."""
+    """Raises if the kernels do not support a tensor; None means any value."""
     if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
         found = (
             tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
@@ -227,7 +227,7 @@ def original():
 
 
 def arguments(seed, device):
-    """Return random arguments, positional ones and others, like those the kernels are made for."""
+    """Return random positional and keyword arguments that the kernels accept."""
     torch.manual_seed(seed)
     x = torch.randn((4, 64), device=device, requires_grad=True)
     weight = torch.randn((64,), device=device, requires_grad=True)
@@ -255,7 +255,7 @@ def tensors(value, name):
 def results(function, args, kwargs):
     """Return the results of a call, the gradients of its inputs, and the inputs that it changes.
 
-    The gradients are those for random gradients of everything that it returns.
+    The gradients are computed from random gradients of all results.
     """
     bound = inspect.signature(rms_norm).bind(*args, **kwargs).arguments
     inputs = {n: t for name, value in bound.items() for n, t in tensors(value, name)}
@@ -281,7 +281,7 @@ def results(function, args, kwargs):
 
 
 def doubled(value):
-    """Return a tensor or module in float64, if it is one of floating-point numbers."""
+    """Return a floating-point tensor or module in float64, and anything else unchanged."""
     if isinstance(value, torch.nn.Module):
         return value.double()
     if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -300,7 +300,7 @@ TOLERANCE = {
 
 
 def differences(value, right):
-    """Return the distance of numbers from the right ones, in units of these and their mean size."""
+    """Return the error of numbers, relative to the right ones and their mean magnitude."""
     if right.is_complex():
         value, right = torch.view_as_real(value), torch.view_as_real(right)
     value, right = value.detach().double(), right.detach().double()
@@ -319,9 +319,9 @@ def finite(value):
 def judged(value, right, exact):
     """Return whether a result is wrong, how far it is off, and how far the original is.
 
-    `right` is the original's, `exact` that in float64. Where they are far apart, because the
-    function jumps or is zero but for rounding, a result may be as far off, or close to the original.
-    Where the original overflows, nothing can be said.
+    `right` is the original's result, `exact` the same in float64. If these differ much, because the
+    function jumps or is zero except for rounding, a result may be equally far off.
+    Elements where the original overflows are not compared.
     """
     if value is None or right is None:
         return True, torch.inf, torch.inf
@@ -350,14 +350,14 @@ FAILURES = AssertionError, LookupError, RuntimeError, TypeError, ValueError
 
 
 def between(value):
-    """Return a tensor of floating-point numbers as one of numbers between 0 and 1."""
+    """Map a floating-point tensor to numbers between 0 and 1."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.detach().frac().abs().requires_grad_(value.requires_grad)
     return value
 
 
 def accepted(reference, make):
-    """Return a function that draws arguments that the original takes: any, or between 0 and 1."""
+    """Return a function that makes random arguments that the original accepts."""
     failures = []
     for draw in (make, lambda seed: tree_map(between, make(seed))):
         try:
@@ -377,7 +377,7 @@ def compare(kernels, reference, make):
         try:
             exact = results(reference, *tree_map(doubled, make(seed)))
         except FAILURES:
-            exact = {}  # the original is not made for float64
+            exact = {}  # the original does not support float64
         for name in dict.fromkeys((*right, *values)):
             verdict = judged(values.get(name), right.get(name), exact.get(name))
             worst[name] = max(worst.get(name, verdict), verdict)
@@ -406,7 +406,7 @@ def times(function, args, kwargs):
 if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        sys.exit("there is no GPU here: set TRITON_INTERPRET=1")
+        sys.exit("no GPU is available: set TRITON_INTERPRET=1")
     with torch.device(device):
         reference = original()
 
@@ -416,7 +416,7 @@ if __name__ == "__main__":
     make = accepted(reference, drawn)
     wrong = compare(rms_norm, reference, make)
     if device == "cpu":
-        print("not timed: without a GPU, the kernels are interpreted")
+        print("not timed: without a GPU, the kernels run in an interpreter")
     else:
         ours = times(rms_norm, *make(0))
         theirs = times(reference, *make(0))

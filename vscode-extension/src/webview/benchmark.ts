@@ -25,7 +25,7 @@ function button(words: string, title: string, press: () => void): HTMLButtonElem
 }
 
 const measure = () => button(last?.runs.length ? 'Measure again…' : 'Benchmark…', 'Choose hosts and measure', () => runCommand('fx-lsp.bench'));
-const options = () => button('With options…', 'Choose what, variants, inputs, a sweep and how kernels are made', () => runCommand('fx-lsp.benchWithOptions'));
+const options = () => button('With options…', 'Choose what to measure, variants, inputs, a sweep and kernel options', () => runCommand('fx-lsp.benchWithOptions'));
 
 /** What is being measured now, which changes far more often than the rest. */
 function showRunning(running: Running[]): void {
@@ -38,7 +38,7 @@ function showRunning(running: Running[]): void {
     return element('div', { class: 'now' }, element('strong', {}, now.host), bar, element('span', { title: now.text }, now.text), now.total ? element('small', {}, `${now.done} of ${now.total}`) : '');
   });
   const known = progress.querySelector('button');
-  const stop = known ?? button('Cancel', 'Stop what is being measured; nothing stays running on the hosts', () => runCommand('fx-lsp.stopBench'));
+  const stop = known ?? button('Cancel', 'Stop the benchmark; no processes stay on the hosts', () => runCommand('fx-lsp.stopBench'));
   progress.hidden = running.length === 0;
   if (running.length === 0) {
     progress.replaceChildren();
@@ -140,12 +140,12 @@ function sizes(run: Run): HTMLElement[] {
 function slower({ changes }: Run): HTMLElement[] {
   const worse = changes.filter(({ ratio }) => ratio > 1);
   const text = worse.map((change) => `${[change.variant, nameOf(change.what), change.label].filter(Boolean).join(', ')}: ${change.ratio.toFixed(2)}×`).join('; ');
-  return worse.length ? [element('p', { class: 'note worse' }, `Slower than in the run before, by more than the noise: ${text}.`)] : [];
+  return worse.length ? [element('p', { class: 'note worse' }, `Slower than in the previous run, by more than the noise: ${text}.`)] : [];
 }
 
 function ofHost(look: Look, run: Run, all: Run[]): HTMLElement {
   const shown = element('div', run.stale ? { class: 'stale' } : {});
-  const notes = run.stale ? [element('p', { class: 'note', role: 'status' }, 'The source has changed since this was measured. ', measure())] : [];
+  const notes = run.stale ? [element('p', { class: 'note', role: 'status' }, 'The source has changed since this measurement. ', measure())] : [];
   const choose = sizes(run);
   const parts = WHATS.filter(([what]) => run.report.measured.some((row) => row.what === what)).map(([what]) => part(look, run, what, all));
   shown.append(...choose, ...parts);
@@ -159,13 +159,13 @@ function ofHost(look: Look, run: Run, all: Run[]): HTMLElement {
     ...slower(run),
     ...run.report.warnings.map((text) => element('p', { class: 'note' }, text)),
     shown,
-    element('p', { class: 'about' }, `Milliseconds of one call: the median, ± half of the spread of the middle 80 %. ${clocks.join('; ')}.`),
+    element('p', { class: 'about' }, `Milliseconds per call: median ± half of the spread of the middle 80 %. ${clocks.join('; ')}.`),
   );
 }
 
 function onAll(look: Look, runs: Run[]): HTMLElement {
   const stale = runs.filter((run) => run.stale).map((run) => run.host);
-  const note = stale.length ? [element('p', { class: 'note', role: 'status' }, `The source has changed since it was measured on ${stale.join(', ')}. `, measure())] : [];
+  const note = stale.length ? [element('p', { class: 'note', role: 'status' }, `The source has changed since the measurement on ${stale.join(', ')}. `, measure())] : [];
   const { columns, width } = grid();
   const pictures = runs.map((run) => {
     const [what] = WHATS.find(([known]) => run.report.measured.some((row) => row.what === known)) ?? ['forward'];
@@ -186,14 +186,14 @@ function show(): void {
   const names = latest.map((run) => run.host);
   host = names.includes(host) || (host === ALL && names.length > 1) ? host : (names.at(-1) ?? '');
   const shown = latest.find((run) => run.host === host);
-  const buttons = [measure(), options(), ...(latest.length ? [button('As text', 'Open the same as a text document', showText)] : [])];
+  const buttons = [measure(), options(), ...(latest.length ? [button('As text', 'Open this page as a text document', showText)] : [])];
   const header = element('header', {}, element('h1', {}, data.title), element('span', { class: 'space' }), ...buttons);
   const place = document.documentElement.scrollTop;
   const failures = data.failures.map((failed) => element('p', { class: 'note worse', role: 'status' }, `Not measured on ${failed.host}: ${failed.message} ${failed.hint}`.trim()));
   root.replaceChildren(header, progress, said, ...failures);
   if (latest.length === 0 && failures.length === 0) {
-    const what = 'its kernels are checked against float64 and timed against eager, torch.compile and more, on this machine or on a GPU host of yours.';
-    root.append(element('p', { class: 'empty' }, `Nothing was measured of this function yet: ${what}`));
+    const what = 'its kernels are checked against float64 and timed against eager, torch.compile and more, on this machine or on one of your GPU hosts.';
+    root.append(element('p', { class: 'empty' }, `This function has not been measured yet: ${what}`));
   }
   if (names.length > 1) {
     root.append(tabs([...names, ALL]));

@@ -31,7 +31,7 @@ export function times(look: Look, rows: Measured[], width: number): Named | unde
     marginRight: 84,
     marginBottom: 36,
     ariaLabel: `Times in ms, ${timed.map((point) => `${point.row.variant} ${label(point)}`).join(', ')}`,
-    x: { domain: [0, far], label: `ms ${usual ?? ''}, the median of one call; lines: the middle 80 %`, labelAnchor: 'left', labelArrow: 'none', ticks: Math.max(Math.floor(width / 110), 2), grid: true },
+    x: { domain: [0, far], label: `ms ${usual ?? ''}, median per call; lines: the middle 80 %`, labelAnchor: 'left', labelArrow: 'none', ticks: Math.max(Math.floor(width / 110), 2), grid: true },
     y: { domain: names, label: null, tickSize: 0, padding: 0.3 },
     marks: [
       barX(timed, { x: 'x', y: variantOf, fill: (point: Point) => look.of(point.row.variant) }),
@@ -71,7 +71,7 @@ export function roofline(look: Look, report: Report, rows: Measured[], width: nu
     x: { type: 'log', domain: [low, high] },
     y: { type: 'log', domain: [bottom, top] },
     marks: [
-      axisX(logTicks(low, high), { text: short, label: 'operations for each byte that the function needs', labelAnchor: 'center', labelArrow: 'none' }),
+      axisX(logTicks(low, high), { text: short, label: 'operations per byte (minimum of the function)', labelAnchor: 'center', labelArrow: 'none' }),
       ...logY(bottom, top, null, (value) => formatRate(value, 'FLOP')),
       line(roof, { x: 'x', y: 'y', stroke: look.foreground, strokeWidth: 1.6 }),
       text([Math.sqrt(low * ridge)], { x: (x: number) => x, y: (x: number) => x * copy, text: () => `copy: ${formatRate(copy, 'B')}`, textAnchor: 'end', dx: -8, dy: -6, fill: look.foreground }),
@@ -98,7 +98,7 @@ function bandwidths(look: Look, rows: Measured[], costOfRow: (row: Measured) => 
     ariaLabel: `Bytes per second of ${formatRate(copy, 'B')}: ${points.map(({ row, x }) => `${row.variant} ${formatRate(x, 'B')}`).join(', ')}`,
     x: {
       domain: [0, far],
-      label: `bytes that the function needs; line: a copy on this card, ${formatRate(copy, 'B')}`,
+      label: `minimum bytes of the function; line: a copy on this GPU, ${formatRate(copy, 'B')}`,
       labelAnchor: 'left',
       labelArrow: 'none',
       ticks: Math.max(Math.floor(width / 130), 2),
@@ -112,7 +112,7 @@ function bandwidths(look: Look, rows: Measured[], costOfRow: (row: Measured) => 
       tip(points, pointerY({ x: 'x', y: variantOf, title: ({ row, timing, x }: Point) => `${said(row, timing)}\n${formatRate(x, 'B')}`, ...tipLook(look) })),
     ],
   });
-  return { kind: 'roofline', title: 'Of the card’s bandwidth', svg };
+  return { kind: 'roofline', title: 'Share of the GPU’s bandwidth', svg };
 }
 
 /** The time of each variant over the sizes of a sweep. */
@@ -184,14 +184,14 @@ export function history(look: Look, runs: Run[], shown: Run, rows: Measured[], w
       tip(points, pointer({ x: 'x', y: 'y', title: pastSaid, ...tipLook(look) })),
     ],
   });
-  const stale = points.some(({ run }) => run.stale) ? '; hollow: of another source' : '';
+  const stale = points.some(({ run }) => run.stale) ? '; hollow: older source' : '';
   return { kind: 'history', title: `History${stale}`, svg };
 }
 
 function pastSaid({ run, row, timing, ratio }: Past): string {
   const { machine } = run.report;
   const change = ratio === undefined ? '' : `\n${ratio > 1 ? `${ratio.toFixed(2)}× slower` : `${(1 / ratio).toFixed(2)}× faster`} than before`;
-  return `${dateOf(run.report.started)} · ${machineOf(run.report)} · torch ${machine.torch}${run.stale ? ' · of another source' : ''}\n${said(row, timing)}${change}`;
+  return `${dateOf(run.report.started)} · ${machineOf(run.report)} · torch ${machine.torch}${run.stale ? ' · older source' : ''}\n${said(row, timing)}${change}`;
 }
 
 function pointsOf(rows: Measured[], place: (row: Measured, timing: Timing) => [number, number]): Point[] {

@@ -125,7 +125,7 @@ function describe(item: Item | undefined): void {
   details.append(element('strong', {}, node?.name ?? title));
   if (node) {
     details.append(element('code', {}, node.text));
-    const facts = [node.kind === 'output' ? '' : node.bytes === null ? 'a size without a number' : formatBytes(node.bytes), mark, node.backward ? 'backward' : ''];
+    const facts = [node.kind === 'output' ? '' : node.bytes === null ? 'unknown size' : formatBytes(node.bytes), mark, node.backward ? 'backward' : ''];
     details.append(element('span', {}, facts.filter(Boolean).join(' · ')));
   } else {
     details.append(element('span', {}, [detail, mark].filter(Boolean).join(' · ')));

@@ -55,7 +55,7 @@ function chart(data: MemoryData, now: HTMLElement): { svg: SVGElement; mark: (sa
     const i = stepAt(event);
     const step = steps[i];
     if (step) {
-      now.textContent = `${step.stage} · ${step.name}: ${step.spec} · ${formatBytes(step.live)}, of it kept ${formatBytes(step.kept)}${step.made ? ` · makes ${formatBytes(step.made)}` : ''}`;
+      now.textContent = `${step.stage} · ${step.name}: ${step.spec} · ${formatBytes(step.live)}, of which saved ${formatBytes(step.kept)}${step.made ? ` · allocates ${formatBytes(step.made)}` : ''}`;
       cursor.setAttribute('x1', String(x(i + 0.5)));
       cursor.setAttribute('x2', String(x(i + 0.5)));
     }
@@ -83,7 +83,7 @@ function table(data: MemoryData, mark: (saved: SavedData | undefined) => void): 
     row.addEventListener('mouseleave', () => mark(undefined));
     return row;
   });
-  const head = element('tr', {}, ...['kept for backward', 'shape', 'kind', 'bytes', 'used by'].map((title) => element('th', { scope: 'col' }, title)));
+  const head = element('tr', {}, ...['saved for backward', 'shape', 'kind', 'bytes', 'used by'].map((title) => element('th', { scope: 'col' }, title)));
   return element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows));
 }
 
@@ -97,14 +97,14 @@ function show(data: MemoryData | FailureData): void {
   }
   const now = element('p', { class: 'now', role: 'status' });
   const { svg, mark } = chart(data, now);
-  const parts = [data.summary, data.unknown ? `${data.unknown} values have no size in numbers and are not counted` : ''];
+  const parts = [data.summary, data.unknown ? `${data.unknown} values have no concrete size and are not counted` : ''];
   root.replaceChildren(
     element('h1', {}, data.title),
     element('p', {}, parts.filter(Boolean).join(' · ')),
-    element('p', { class: 'keys' }, 'Without parameters and inputs:', element('span', { class: 'kept-key' }, 'kept for backward'), element('span', { class: 'live-key' }, 'everything else')),
+    element('p', { class: 'keys' }, 'Excluding parameters and inputs:', element('span', { class: 'kept-key' }, 'saved for backward'), element('span', { class: 'live-key' }, 'everything else')),
     svg,
     now,
-    data.saved.length ? table(data, mark) : element('p', {}, 'Nothing is kept for backward.'),
+    data.saved.length ? table(data, mark) : element('p', {}, 'Nothing is saved for backward.'),
   );
 }
 

@@ -5,8 +5,8 @@ import { CLOCKS, costOf, EAGER, formatMs, formatRate, type KernelTime, type Meas
 import { element } from './host';
 
 const RIGHT: [boolean | null, string, string][] = [
-  [true, 'yes', 'Its results are those of the function in float64'],
-  [false, 'NO', 'Its results are not those of the function'],
+  [true, 'yes', 'Its results match the function in float64'],
+  [false, 'NO', 'Its results do not match the function'],
   [null, '–', 'Its results were not compared'],
 ];
 const MOST_KERNELS = 12;
@@ -19,12 +19,12 @@ export function table(report: Report, rows: Measured[]): HTMLElement {
   const clocks = CLOCKS.filter(([clock]) => rows.some((row) => row.timings[clock]));
   const has = (value: (row: Measured) => unknown) => rows.some((row) => value(row) != null);
   const columns: { head: string; title: string; cell: (row: Measured) => string | Node }[] = [
-    { head: 'right', title: 'Whether its results are those of the function, computed in float64', cell: rightCell },
-    ...clocks.map(([clock, title]) => ({ head: `${clock} ms`, title: `${title}: the median of one call, ± half of the spread of the middle 80 %`, cell: (row: Measured) => timeCell(row.timings[clock]) })),
-    { head: '× eager', title: 'How many times as fast as eager, by the first clock that both have', cell: (row) => speedup(row, eager)?.toFixed(2) ?? '' },
-    ...(has((row) => row.bandwidth_fraction) ? [{ head: 'bandwidth', title: 'Of what this card copies, by the bytes that the function needs', cell: (row: Measured) => fraction(row.bandwidth_fraction) }] : []),
-    ...(has((row) => row.rate_fraction) ? [{ head: 'rate', title: 'Of the rate at which this card multiplies matrices', cell: (row: Measured) => fraction(row.rate_fraction) }] : []),
-    { head: 'setup', title: 'How long it took to compile, tune and check', cell: (row) => (row.setup_seconds ? `${row.setup_seconds.toFixed(1)} s` : '') },
+    { head: 'right', title: 'Whether its results match the function, computed in float64', cell: rightCell },
+    ...clocks.map(([clock, title]) => ({ head: `${clock} ms`, title: `${title}: median per call ± half of the spread of the middle 80 %`, cell: (row: Measured) => timeCell(row.timings[clock]) })),
+    { head: '× eager', title: 'Speedup over eager, by the first clock that both have', cell: (row) => speedup(row, eager)?.toFixed(2) ?? '' },
+    ...(has((row) => row.bandwidth_fraction) ? [{ head: 'bandwidth', title: 'Share of this GPU’s copy bandwidth, for the minimum bytes of the function', cell: (row: Measured) => fraction(row.bandwidth_fraction) }] : []),
+    ...(has((row) => row.rate_fraction) ? [{ head: 'rate', title: 'Share of this GPU’s matrix multiplication rate', cell: (row: Measured) => fraction(row.rate_fraction) }] : []),
+    { head: 'setup', title: 'Time to compile, tune and check', cell: (row) => (row.setup_seconds ? `${row.setup_seconds.toFixed(1)} s` : '') },
   ];
   const head = element('tr', {}, element('th', { scope: 'col' }, 'variant'), ...columns.map((column) => element('th', { scope: 'col', class: 'number', title: column.title }, column.head)));
   const body = rows.flatMap((row) => {
@@ -124,7 +124,7 @@ function floorRow(report: Report, row: Measured | undefined, clocks: number, col
   const why =
     copying >= multiplying
       ? `what ${formatBytes(cost.bytes)} need at ${formatRate(report.ceilings.copy_bytes_per_second, 'B')}`
-      : `what the products need at ${formatRate(report.ceilings.matmul_flops_per_second, 'FLOP')}`;
+      : `time of the products at ${formatRate(report.ceilings.matmul_flops_per_second, 'FLOP')}`;
   const time = element('td', { class: 'number' }, formatMs(Math.max(copying, multiplying)));
   return [element('tr', { class: 'floor' }, element('th', { scope: 'row', colspan: '2' }, why), time, element('td', { colspan: String(Math.max(columns - 2, 1)) }))];
 }

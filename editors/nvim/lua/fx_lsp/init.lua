@@ -208,7 +208,7 @@ local function at_cursor(buf, run, otherwise)
       run(client, uri, name, pass ~= nil)
     else
       local text, status = M.status()
-      warn(status and not status.quiescent and text:gsub('^fx%-lsp: ', '') or 'no function that is traced at the cursor')
+      warn(status and not status.quiescent and text:gsub('^fx%-lsp: ', '') or 'no traced function at the cursor')
     end
   end, buf)
 end

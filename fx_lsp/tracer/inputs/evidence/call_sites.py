@@ -63,7 +63,7 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
         yield from _as_stated(_with_guesses(offer, task), signature, hints, task)
     for site in request.sites if not task.seen else ():
         if task.program_seconds < request.seconds * KEPT:
-            _UNFOLLOWED.append(f"{_place(site, request)} was not followed: others took the time")
+            _UNFOLLOWED.append(f"{_place(site, request)} was not followed: other calls used up the time limit")
             continue
         with modules_kept((request.module, site.imported, site.module)):
             until = _time_after(task)
@@ -118,14 +118,14 @@ def _note_unfollowed(site: CallSite, request: TraceRequest, raised: Sequence[Off
     place = _place(site, request)
     missing = next((e for e in raised if isinstance(e, ModuleNotFoundError) and e.name), None)
     if any(isinstance(error, TimeUp) for error in raised):
-        _UNFOLLOWED.append(f"{place} was not followed: what leads to it takes too long")
+        _UNFOLLOWED.append(f"{place} was not followed: the code before it takes too long")
     elif missing is not None:
         _UNFOLLOWED.append(f"{place} was not followed: `{(missing.name or '').partition('.')[0]}` is not installed")
 
 
 def _place(site: CallSite, request: TraceRequest) -> str:
     shown = _shown(site.file, request)
-    return f"the call in line {site.line}{f' of {shown}' if shown else ''}"
+    return f"the call on line {site.line}{f' of {shown}' if shown else ''}"
 
 
 def _time_after(task: Task) -> float:

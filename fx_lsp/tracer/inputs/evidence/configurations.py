@@ -44,7 +44,7 @@ def _plans(
     if place.name:
         cls: type = getattr(importlib.import_module(place.module), place.name)
         construct(cls)
-        detail = f"the class of {place.shown} that has what is read of it"
+        detail = f"the class in {place.shown} with the attributes that the code reads"
         yield ValuePlan(
             lambda: construct(cls), f"{cls.__name__}()", "annotation", detail, is_only and needs_nothing(cls)
         )
@@ -57,7 +57,7 @@ def _plans(
     guesses = open_names(values, reads)
     values = _filled(values, reads, module)
     make = _Namespace(values) if place.arguments else _Settings(values, reads)
-    detail = f"{where}, which has what is read of it" + (", in part" if guesses else "")
+    detail = f"{where}, which has {'some of ' if guesses else ''}the attributes that the code reads"
     yield ValuePlan(make, _shown(values, reads), "search" if guesses else "annotation", detail, is_only and not guesses)
 
 

@@ -63,7 +63,7 @@ def unlike_docstring(plans: Plans, facts: Mapping[str, Facts]) -> list[NamedSize
         if shape is not None and "..." not in shape and len(shape) == len(plan.spec.sizes):
             for index, (name, size) in enumerate(zip(shape, plan.spec.sizes, strict=True)):
                 if isinstance(name, int) and name != size:
-                    unlike.append(NamedSize(path, index, name, "that of the docstring"))
+                    unlike.append(NamedSize(path, index, name, "the size in the docstring"))
                 elif isinstance(name, str) and isinstance(size, int) and named.setdefault(name, size) != size:
                     unlike.append(NamedSize(path, index, named[name], name))
     return unlike

@@ -80,8 +80,10 @@ def written_offers(inputs: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Wri
         if isinstance(parsed, CommentError):
             if item.source == "recorded":
                 continue
-            where = "the `# fx:` comment" if item.source == "comment" else f"what {item.detail or 'the settings'} says"
-            message = f"{where} is not understood: {parsed.message}"
+            where = (
+                "the `# fx:` comment" if item.source == "comment" else f"the inputs in {item.detail or 'the settings'}"
+            )
+            message = f"cannot parse {where}: {parsed.message}"
             return Failure("comment", message, _at(item, parsed), severity="error")
         offer = _offer(parsed, item.source, item.detail, evaluate)
         if item.source == "recorded":
@@ -103,7 +105,7 @@ def unmakable(written: Written) -> Failure | None:
             materialize(Plans(((name, plan),)), written.named)
         except Exception as error:
             return Failure(
-                "comment", f"`{name}` cannot be made: {sentence(error)}", written.spans[name], severity="error"
+                "comment", f"cannot create `{name}`: {sentence(error)}", written.spans[name], severity="error"
             )
     return None
 

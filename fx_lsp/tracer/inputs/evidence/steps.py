@@ -59,7 +59,7 @@ UNMAKABLE = "unmakable"
 """The attribute of a step's function with the exception raised in place of its first batch."""
 IMAGES = "images"
 """The attribute of a step's function with images that its model accepts."""
-FROM_MODEL = "the model runs with it"
+FROM_MODEL = "the model accepts it"
 BATCH_SECONDS = 1.5
 """The time limit of the first batch, in seconds."""
 
@@ -205,7 +205,7 @@ def _not_reached(search: _Search) -> Failure:
         return Failure("inputs", f"{search.request.name} cannot be run: {sentence(search.troubles[0])}")
     if not search.troubles:
         return Failure("inputs", f"no call of {around} was found")
-    message = f"what {around} has before the loop cannot be run: {sentence(search.troubles[0])}"
+    message = f"the code of {around} before the loop cannot be run: {sentence(search.troubles[0])}"
     return Failure("inputs", message)
 
 

@@ -76,7 +76,7 @@ def namespaces(module: ModuleType, construct: Callable[[type], Any]) -> Namespac
         wanted = {a for a in facts.attributes if not a.startswith("__") and a not in DICT_METHODS}
         for name, cls in list(vars(module).items()):
             if isinstance(cls, type) and not issubclass(cls, nn.Module) and wanted and wanted <= _attributes(cls):
-                detail = "the class that has what is read of it"
+                detail = "the class with the attributes that the code reads"
                 certain = needs_nothing(cls)
                 return ValuePlan(lambda cls=cls: construct(cls), f"{name}()", "annotation", detail, certain, cls)
         if called and not keys and wanted <= {*called, *dir(nn.Module)}:
@@ -126,7 +126,7 @@ def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callab
         wanted = {a for a in attributes if not a.startswith("_")} - TENSOR_ATTRIBUTES - set(dir(nn.Module))
         kinds = [c for c in list(vars(module).values()) if isinstance(c, type) and issubclass(c, nn.Module)]
         fitting = [cls for cls in dict.fromkeys(kinds) if wanted and wanted <= _attributes(cls)]
-        detail = "the module that has what is read of it"
+        detail = "the module with the attributes that the code reads"
         return [
             ValuePlan(lambda cls=cls: construct(cls), f"{cls.__name__}()", "search", detail)
             for cls in fitting

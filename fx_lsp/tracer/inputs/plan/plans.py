@@ -313,7 +313,7 @@ def _describe(plan: Plan, path: str, specs: list[InputSpec]) -> None:
         for where, item in zip(plan.paths(path), plan.items, strict=True):
             _describe(item, where, specs)
     elif isinstance(plan, TensorPlan):
-        values = f"made-up values: {', '.join(map(str, plan.values))}, …" if plan.values else ""
+        values = f"assumed values: {', '.join(map(str, plan.values))}, …" if plan.values else ""
         detail = ", ".join(filter(None, (plan.detail, values)))
         specs.append(InputSpec(path, str(plan.spec), plan.source, detail, plan.source == "search"))
     else:

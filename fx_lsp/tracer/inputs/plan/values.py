@@ -169,7 +169,7 @@ def _handed_on(facts: Facts, module: ModuleType) -> list[Plan]:
         name = place if isinstance(place, str) else names[place] if place < len(names) else ""
         default = parameters[name].default if name in parameters else None
         if isinstance(default, (bool, int, float, str, tuple, torch.dtype)):
-            plans.append(value(default, "search", f"as {path} has it"))
+            plans.append(value(default, "search", f"the default of {path}"))
     return plans
 
 

@@ -47,7 +47,7 @@ def of_one_shape(attempt: Attempt) -> Iterator[Plans]:
             paths = [path for name in names if (path := path_of(attempt, guard.frame.f_locals.get(name))) is not None]
             for first, second in pairwise(sorted(paths, key=list(tensors).index)):
                 sizes = tensors[first].spec.sizes
-                yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from the check that failed", second)
+                yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from a check that failed", second)
 
 
 def _of_compared_shape(guard: RaisingCondition, attempt: Attempt) -> Iterator[Plans]:
@@ -61,7 +61,7 @@ def _of_compared_shape(guard: RaisingCondition, attempt: Attempt) -> Iterator[Pl
             path = path_of(attempt, guard.frame.f_locals.get(name)) if name is not None else None
             if path is not None and isinstance(shape, tuple):
                 sizes = tuple(size for size in shape if isinstance(size, int))
-                yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from the check that failed", path)
+                yield resized(attempt.plans, lambda _, sizes=sizes: sizes, "from a check that failed", path)
 
 
 def _compared_numbers(guard: RaisingCondition) -> Iterator[tuple[int, int]]:
@@ -126,7 +126,7 @@ def _meeting(plans: Plans, path: str, demand: Requirement) -> Plans:
             sizes[demand.index] = demand.size
         return tuple(sizes)
 
-    return resized(plans, change, "from the check that failed", path)
+    return resized(plans, change, "from a check that failed", path)
 
 
 def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
@@ -142,4 +142,4 @@ def _shaped(plans: Plans, path: str, shape: Shape) -> Plans:
         padded = reranked(have, rank, used_sizes)
         return tuple(d if isinstance(d, int) else old for d, old in zip(dimensions, padded, strict=True))
 
-    return resized(plans, change, "from the words of an error", path)
+    return resized(plans, change, "from the text of an error", path)

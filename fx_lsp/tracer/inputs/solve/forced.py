@@ -25,7 +25,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes
-from fx_lsp.tracer.source.expressions import shown_expression
+from fx_lsp.tracer.source.expressions import expression, shown_expression, verb_of
 from fx_lsp.tracer.source.provenance import Chain
 
 Again = Callable[[Sizes], Attempt]
@@ -71,7 +71,8 @@ def forced(
         if all(place in fixed for place in places) or _is_taken(demand, exploration):
             continue
         if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again, lifted):
-            told = f"{demand.text} here: `{shown_expression(demand.span, lines)}` works only so"
+            shown, works = shown_expression(demand.span, lines), verb_of(expression(demand.span, lines))
+            told = f"`{shown}` only {works} when {demand.text}. Is a dimension missing or swapped?"
             pairing = demand.condition.call.pairing if demand.condition and demand.condition.call else None
             related = () if pairing is None else (pairing,)
             remarks[demand.span] = Remark(told, demand.span, "warning", related)
@@ -214,7 +215,7 @@ def _of_numbers(
     first, second = ([dimensions[s].path for s in side if not dimensions[s].rank] for side in (mine, others))
     if condition.function is not None and first and second:
         is_of_option = condition.function not in _JOINING and not crosses
-        text = f"{first[0]} equals {second[0]}"
+        text = f"{first[0]} == {second[0]}"
         yield Demand(text, condition.chain[0], tuple(mine), (), condition, is_of_option)
 
 
@@ -236,9 +237,9 @@ def _of_dimensions(
             dimension = dimensions[symbol]
             if dimension.rank and (crosses or (numbered and _counts(condition, symbol, exploration))):
                 constant = next((int(root) for root in joined if not isinstance(root, sympy.Symbol)), None)
-                is_what = f"equals {name_of(dimensions[rest[0]], names)}" if constant is None else f"is {constant}"
+                wanted = name_of(dimensions[rest[0]], names) if constant is None else constant
                 together = () if constant is None else tuple(rest)
-                text = f"{name_of(dimension, names)} {is_what}"
+                text = f"{name_of(dimension, names)} == {wanted}"
                 yield Demand(text, condition.chain[0], tuple(side), together, condition)
                 return
 
@@ -257,7 +258,7 @@ def _of_one_input(
         is_matrix = low.index == low.rank - 2 and not _is_of_tokens(low, exploration.attempt.plans)
         if low.path == high.path and low.rank > 0 and not is_matrix and not _is_square(condition):
             symbols = tuple(mine if dimensions[one] == high else others)
-            return Demand(f"{name_of(high, names)} equals {name_of(low, names)}", condition.chain[0], symbols)
+            return Demand(f"{name_of(high, names)} == {name_of(low, names)}", condition.chain[0], symbols)
     return None
 
 
@@ -393,7 +394,7 @@ def _of_product(condition: Condition, exploration: Exploration, names: Mapping[A
     if len({dimension.path for dimension in dimensions}) > 1 or not dimensions[0].rank:
         return None
     others = sorted(dimensions[1:], key=lambda dimension: dimension.index)
-    text = f"{name_of(dimensions[0], names)} equals {' * '.join(name_of(d, names) for d in others)}"
+    text = f"{name_of(dimensions[0], names)} == {' * '.join(name_of(d, names) for d in others)}"
     return Demand(text, condition.chain[0], (single,))
 
 
@@ -413,7 +414,7 @@ def _of_itself(condition: Condition, exploration: Exploration, names: Mapping[An
     holds = sum(expression.xreplace({symbol: sympy.Integer(size)}) == sympy.true for size in range(2, MAX_SIZE))
     if holds > MAX_SIZES:
         return None
-    text = f"{name_of(dimension, names)} is {exploration.hints[symbol]}"
+    text = f"{name_of(dimension, names)} == {exploration.hints[symbol]}"
     return Demand(text, condition.chain[0], (symbol,))
 
 
@@ -438,7 +439,7 @@ def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[An
         return None  # a given input has as many elements, and that shape
     if len(batches) != 1 or not any(side.is_Integer for side in expression.args):
         return None
-    text = f"{name_of(exploration.dimensions[batches[0]], names)} is {exploration.hints[batches[0]]}"
+    text = f"{name_of(exploration.dimensions[batches[0]], names)} == {exploration.hints[batches[0]]}"
     return Demand(text, condition.chain[0], (batches[0],))
 
 
@@ -451,7 +452,7 @@ def _of_counts_of_several(
         return None
     symbol = next((s for s in involved if _is_batch(dimensions[s])), involved[0])
     others = ", ".join(name_of(dimensions[s], names) for s in involved if s != symbol)
-    text = f"{name_of(dimensions[symbol], names)} is {exploration.hints[symbol]} for this {others}"
+    text = f"{name_of(dimensions[symbol], names)} == {exploration.hints[symbol]} for this {others}"
     return Demand(text, condition.chain[0], (symbol,))
 
 

@@ -60,7 +60,7 @@ from fx_lsp.tracer.run.torch_calls import tensors_among
 
 LENGTHS = (4, 3, 1, 2)
 """The lengths that are tried for a list."""
-NO_GRADIENT = "no gradient: the call has none for it, or writes to it in place"
+NO_GRADIENT = "no gradient: the call is not differentiable, or writes to it in place"
 
 
 def repairs(attempt: Attempt) -> Iterator[Plans]:

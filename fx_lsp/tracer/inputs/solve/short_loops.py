@@ -55,7 +55,7 @@ def with_few_steps(evaluate: Callable[[Plans], Attempt], plans: Plans) -> Attemp
             attempt = evaluate(plans)
         if not isinstance(attempt.run.error, LongLoop):
             return attempt
-        detail = f"{FEW} steps for {number}, as a loop goes over it"
+        detail = f"{FEW} steps instead of {number}: a loop iterates over it"
         first = evaluate(plans.with_plan(name, value(FEW, "search", detail)))
         if first.run.error is not None:
             continue
@@ -78,7 +78,7 @@ def _with_few_guessed_steps(best: Attempt, evaluate: Callable[[Plans], Attempt])
     """Return an attempt with few iterations in place of a guessed number of them."""
     for name, plan in best.plans.items if best.run.calls >= HEAVY else ():
         if _guessed_steps(plan, best.run.repeats.values()) > FEW:
-            few = value(FEW, "search", f"{FEW} steps, as a loop goes over it")
+            few = value(FEW, "search", f"{FEW} steps: a loop iterates over it")
             attempt = evaluate(best.plans.with_plan(name, few))
             if attempt.run.error is None and attempt.run.calls < SHARE * best.run.calls:
                 best = attempt
@@ -125,8 +125,8 @@ def _resized(plans: Plans, places: set[tuple[str, int]], short: int) -> Plans:
             return plan
         before = ", ".join(str(s) for dim, s in enumerate(plan.spec.sizes) if (path, dim) in places)
         is_given = plan.source != "search"
-        detail = f"{plan.detail}, with {short} for {before}" if is_given else "short"
-        detail = f"{detail}, as a long loop goes over it"
+        detail = f"{plan.detail}, with {short} instead of {before}" if is_given else "short"
+        detail = f"{detail}: a long loop iterates over it"
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail=detail)
 
     return plans.map_tensors(changed)

@@ -51,11 +51,11 @@ from fx_lsp.tracer.run.tensors import short_name
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
 from fx_lsp.tracer.run.values.symbols import size_hint
 
-RESIZED = "sizes that the operation takes"
-RERANKED = "rank that the operation takes"
-RETYPED = "dtype that the operation takes"
-TAKEN = "what the operation takes"
-SINGLE = "one example, as the code takes no more at a time"
+RESIZED = "sizes that the operation accepts"
+RERANKED = "rank that the operation accepts"
+RETYPED = "dtype that the operation accepts"
+TAKEN = "a value that the operation accepts"
+SINGLE = "one example: the code takes one at a time"
 
 
 def fitting_sizes(attempt: Attempt) -> Iterator[Plans]:

@@ -88,7 +88,7 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool = False, **options: Any)
     arguments = _arguments_of(self, args, options)
     _check_devices(self.__name__, arguments)
     if warmup:
-        raise AbsentError(RuntimeError(f"the registers of {self.__name__} are known once it is compiled for a GPU"))
+        raise AbsentError(RuntimeError(f"the registers of {self.__name__} are unknown until it is compiled for a GPU"))
     for name in (parameter.name for parameter in self.params if parameter.is_constexpr):
         if isinstance(arguments[name], torch.SymInt):
             arguments[name] = int(arguments[name])

@@ -31,7 +31,7 @@ def is_set_for(error: BaseException | None) -> bool:
         launch()
     else:
         os.environ[name] = _value_read(name, file)
-        MADE_UP.append(f"the environment variable {name} is not set, and is {os.environ[name]!r} here")
+        MADE_UP.append(f"the environment variable {name} is not set; assumed: {os.environ[name]!r}")
     return True
 
 

@@ -23,9 +23,9 @@ def copies(call: TorchCall) -> Iterator[Remark]:
         return
     if result is tensor and (call.name == "contiguous" or call.name in _OF_DTYPE or _is_to_dtype(call)):
         already = "contiguous" if call.name == "contiguous" else str(tensor.dtype).removeprefix("torch.")
-        yield Remark(f"this changes nothing: the tensor is {already} already", call.chain[0], "hint", code="no-effect")
+        yield Remark(f"no effect: the tensor is already {already}", call.chain[0], "hint", code="no-effect")
     elif call.name in _LIKE_VIEWS and not _share_memory(tensor, result):
-        told = f"this copies: {spec_of(tensor)} has no view as {spec_of(result)}"
+        told = f"this copies: {spec_of(tensor)} cannot be viewed as {spec_of(result)}"
         yield Remark(told, call.chain[0], "hint", code="copy")
 
 

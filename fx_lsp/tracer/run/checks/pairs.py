@@ -105,7 +105,7 @@ class Columns:
         if column in self._meant:
             return None
         specs = " and ".join(str(spec_of(tensor)) for tensor in tensors)
-        told = f"{specs} broadcast to all pairs of their elements: one of them has a dimension too many"
+        told = f"{specs} broadcast to all pairs of their elements: one of them has one dimension too many"
         return Remark(told, span, "warning", code="all-pairs")
 
 

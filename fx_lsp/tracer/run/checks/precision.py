@@ -41,7 +41,7 @@ class Precision:
         is_meant = call.caller == "library" or torch.is_autocast_enabled(result.device.type)
         if not is_meant and (result.dtype is torch.float64 or self._is_by_default(wide)):
             meeting = f"{spec_of(narrow)} and {spec_of(wide)} give {spec_of(result)}"
-            told = f"{meeting}: what follows is computed in {str(result.dtype).removeprefix('torch.')}"
+            told = f"{meeting}: the operations that follow are computed in {str(result.dtype).removeprefix('torch.')}"
             yield Remark(told, call.chain[0], "information", code="upcast")
 
     def _note(self, call: TorchCall, result: torch.Tensor, alike: list[torch.Tensor]) -> None:

@@ -40,16 +40,18 @@ class SingleElements:
             return ""
         name, single = call.name, self._of(tensor)
         if name == "cross_entropy" and tensor.dim() > 1 and 1 - tensor.dim() in single:
-            return f"the cross entropy of one class is 0: {spec_of(tensor)} has one score for each example"
+            return f"the cross entropy of one class is 0: {spec_of(tensor)} has only one score per example"
         if name == "layer_norm" and call.argument(1, "normalized_shape") in ((1,), [1]):
-            return f"the norm of a single element is its bias: {spec_of(tensor)} has one in its last dimension"
+            return f"the norm of a single element is its bias: {spec_of(tensor)} has one element in its last dimension"
         dim = call.argument(1, "dim", call.kwargs.get("axis"))
         if type(dim) is not int or _from_the_end(dim, tensor) not in single:
             return ""
         if name in _CONSTANT:
-            return f"`{name}` over one element is {_CONSTANT[name]}: {spec_of(tensor)} has one in dimension {dim}"
+            return (
+                f"`{name}` over one element is {_CONSTANT[name]}: {spec_of(tensor)} has one element in dimension {dim}"
+            )
         if name in _SPREADS and call.kwargs.get("correction", 1) == 1 and call.argument(2, "unbiased", True) is True:
-            return f"`{name}` of one element is NaN: {spec_of(tensor)} has one in dimension {dim}"
+            return f"`{name}` of one element is NaN: {spec_of(tensor)} has one element in dimension {dim}"
         return ""
 
     def _dims(self, call: TorchCall, result: torch.Tensor) -> frozenset[int]:

@@ -22,7 +22,7 @@ def waits(call: TorchCall) -> Iterator[Remark]:
     data-dependent size.
     """
     if call.caller == "code" and call.name == "cpu":
-        yield _remark(call.chain, "the tensor is copied to it")
+        yield _remark(call.chain, "the tensor is copied to the host")
     elif call.caller == "code" and (call.name in _SIZES or _is_mask(call)):
         yield _remark(call.chain, "the size of the result depends on values")
 
@@ -32,7 +32,7 @@ def reads_told(chain: Callable[[FrameType], Chain], tell: Callable[[Remark], Non
     """Report, inside, where Python reads a tensor's values; `chain` returns the user's expressions of a frame."""
 
     def hear(frame: FrameType, name: str) -> None:
-        reason = "a tensor is printed" if name in _SHOWING else "it is to have a tensor's values"
+        reason = "a tensor is printed" if name in _SHOWING else "it needs a tensor's values"
         if spans := chain(frame):
             tell(_remark(spans, reason))
 

@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 ASSUMED: list[str] = []
 """Notes for the user on unknown lengths."""
-_ASSUMPTION = "nothing says how long sequences are that are packed: each is taken to be as long as the batch"
+_ASSUMPTION = "the lengths of packed sequences are unknown; assumed: each is as long as the padded batch"
 
 Dispatch = Callable[..., Any]
 

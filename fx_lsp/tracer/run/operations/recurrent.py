@@ -26,7 +26,7 @@ MAX_MODES = 8
 """The most frames of other modes that a call may have passed through."""
 
 NOTE = (
-    "recurrent layers stand as the one operation that cuDNN runs (its reserve space is not counted as saved); "
+    "recurrent layers are shown as the single operation that cuDNN runs (its reserve space is not counted as saved); "
     "without cuDNN, PyTorch loops over the steps"
 )
 

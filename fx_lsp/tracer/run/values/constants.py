@@ -231,7 +231,7 @@ def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
     decisions.note_value(sys._getframe(1), f"{shown}{_HOW_MADE_UP.get(origin, '')}")
 
 
-_HOW_MADE_UP = {_Origin.DRAWN: ", drawn at random", _Origin.UNKNOWN: ", of numbers drawn at random"}
+_HOW_MADE_UP = {_Origin.DRAWN: ", random", _Origin.UNKNOWN: ", computed from random values"}
 _SHOWN = 4
 """The number of displayed values of a tensor."""
 

@@ -160,8 +160,8 @@ class Decisions:
         if not chain:
             return
         node = expression(chain[0], self._lines_of(chain[0].file))
-        shown = f"the value of `{shown_text(node)}`" if node is not None else "a value that is needed here"
-        self._values.setdefault(chain[0], Remark(f"{shown} is made up: {text}", chain[0]))
+        shown = f"the value of `{shown_text(node)}`" if node is not None else "a value that the code needs here"
+        self._values.setdefault(chain[0], Remark(f"{shown} is assumed: {text}", chain[0]))
 
     def make_up(self, frame: FrameType | None) -> TracebackType | None:
         """Record that a number is made up below `frame`; return that place, for an error that it causes."""
@@ -229,14 +229,14 @@ def current_decisions() -> Decisions | None:
 
 
 _current: ContextVar[Decisions | None] = ContextVar("decisions", default=None)
-_PASSES = "the trace takes for granted that the check {} passes"
-_ENDS = "the trace follows the loop to its end: {} may end it sooner"
+_PASSES = "the trace assumes that the check {} passes"
+_ENDS = "the trace runs the loop to its end: {} may end it earlier"
 _CHECKS = (_PASSES, _ENDS)
-_WHY = "a tensor's value decides, at which torch.compile breaks the graph"
-_HOLDS = f"the trace goes on as if {{}} were true: {_WHY}"
-_FAILS = f"the trace goes on as if {{}} were false: {_WHY}"
-_TURNS = f"the trace has two turns of the loop, however long {{}} holds: {_WHY}"
-_SECOND = f"the trace leaves the loop in its second turn, where it asks for {{}}: {_WHY}"
+_WHY = "it depends on a tensor's value, and torch.compile breaks the graph here"
+_HOLDS = f"the trace assumes that {{}} is true: {_WHY}"
+_FAILS = f"the trace assumes that {{}} is false: {_WHY}"
+_TURNS = f"the trace runs two iterations of the loop, however long {{}} is true: {_WHY}"
+_SECOND = f"the trace leaves the loop in its second iteration, at {{}}: {_WHY}"
 
 
 def _conditions_in(node: ast.AST, loop: ast.AST | None, goes_on: bool) -> Iterator[_Condition]:

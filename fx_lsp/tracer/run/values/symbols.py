@@ -18,7 +18,7 @@ from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
 from fx_lsp.tracer.run.call import RUN_CODE
 from fx_lsp.tracer.run.values.decisions import Decisions, current_decisions
-from fx_lsp.tracer.source.expressions import expression, shown_text
+from fx_lsp.tracer.source.expressions import expression, shown_text, verb_of
 from fx_lsp.tracer.source.names import Assigned, identifier
 from fx_lsp.tracer.source.provenance import Chain, Sources
 
@@ -180,14 +180,20 @@ class Symbols(ShapeEnv):
         for guard in self.guards_seen:
             span = guard.chain[0] if guard.chain else None
             where = "here" if span is not None else "in the backward pass"
-            why = _reason(guard, self._expression(guard.chain))
+            node = self._expression(guard.chain)
+            why = _reason(guard, node)
             if not guard.fixed:
-                text = self.text(guard.condition)
-                remarks[Remark(f"the trace holds only where {text}{why and ': '}{why}", span)] = None
+                told = f"the trace is only valid when {self.text(guard.condition)}{why and ': '}{why}"
+                if node is not None and not why:
+                    told = f"`{shown_text(node)}` only {verb_of(node)} when {self.text(guard.condition)}"
+                remarks[Remark(told, span)] = None
             for symbol, target in guard.fixed.items():
+                name, value = self.named[symbol], self.text(target)
                 verb = "becomes" if target.is_Integer else "equals"
-                value = self.text(target)
-                remarks[Remark(f"{self.named[symbol]} {verb} {value} {where}{why and ': '}{why}", span)] = None
+                told = f"{name} {verb} {value} {where}{why and ': '}{why}"
+                if node is not None and not why:
+                    told = f"`{shown_text(node)}` only {verb_of(node)} when {name} == {value}"
+                remarks[Remark(told, span)] = None
         return (*remarks, *self._checks.remarks(), *self._demands())
 
     def _demands(self) -> Iterator[Remark]:
@@ -197,7 +203,7 @@ class Symbols(ShapeEnv):
         for chain, (name, size) in self._demanded.items():
             node = self._expression(chain)
             if node is not None and "_check" not in ast.unparse(node):
-                yield Remark(f"{name} is {size} here: `{shown_text(node)}` works only so", chain[0], "warning")
+                yield Remark(f"`{shown_text(node)}` only works when {name} == {size}", chain[0], "warning")
 
     def _expression(self, chain: Chain) -> ast.expr | None:
         if not chain:
@@ -214,14 +220,15 @@ def _run_around(frame: FrameType | None) -> FrameType | None:
 
 
 def _reason(guard: Guard, node: ast.expr | None) -> str:
+    """Return why a guard holds, if the expression that asks for it checks it or needs a number."""
     if node is None:
         return ""
     shown = shown_text(node)
     if guard.number:
-        return f"`{shown}` needs the number itself"
+        return f"`{shown}` needs a concrete number"
     if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
-        return f"the code asks for `{shown}`"
-    return f"`{shown}` works only so"
+        return f"the code checks `{shown}`"
+    return ""
 
 
 def wished_name(chain: Chain, assigned: Mapping[Span, Assigned], node: ast.expr | None) -> str:
