@@ -110,7 +110,7 @@ class Measured:
     `right` is True if its results match the original in float64, None if they were not compared; `verdicts` are
     sentences on the differences. A variant that is not right has no timings. `error` explains a missing measurement,
     such as of a variant that this machine or function does not support. `setup_seconds` is the time to compile, tune
-    and check. The fractions are relative to the card's copy and matrix-product rates (`Ceilings`), by the bytes and
+    and check. The fractions are relative to the GPU's copy and matrix-product rates (`Ceilings`), by the bytes and
     operations that the function needs. `warnings` explain why the timings may mislead.
     """
 
@@ -130,7 +130,7 @@ class Measured:
 @dataclass(frozen=True)
 class Machine:
     """Describe the machine of a benchmark. Memory is in bytes, `temperature` in °C, clocks in MHz; `others` are other
-    processes on the card, `throttled` the reasons for reduced clocks. Without a GPU, `cpu` and `threads` count.
+    processes on the GPU, `throttled` the reasons for reduced clocks. Without a GPU, `cpu` and `threads` count.
     """
 
     python: str = ""
@@ -153,7 +153,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Hold the best rates of this card, measured in the same run: bytes read and written per second by a copy, and
+    """Hold the best rates of this GPU, measured in the same run: bytes read and written per second by a copy, and
     floating-point operations per second of a matrix product in `dtype` ("bf16").
     """
 

@@ -197,7 +197,7 @@ class ObservedValue:
     """Hold the value of an expression or a variable during the run.
 
     `name` is the variable that the statement at `span` bound, "return" for a returned value, or "" for the value of the
-    expression at `span`. `spec` is `f32[8, 128]`, `(f32[2], f32[2])` for a tuple, or `4` for a whole number; `varies`
+    expression at `span`. `spec` is `f32[8, 128]`, `(f32[2], f32[2])` for a tuple, or `4` for an integer; `varies`
     is true if later iterations of a loop had another spec.
     """
 

@@ -83,7 +83,7 @@ def test_what_stays_a_call_is_said_with_its_line(folder: Path):
     done = kernel(folder, "model.py::ordered", "-o", "ordered.py")
     assert done.returncode == 0
     first, *_ = done.stderr.splitlines()
-    assert first == f"{folder / 'model.py'}:15: aten.sort stays a PyTorch call: there is no kernel that sorts"
+    assert first == f"{folder / 'model.py'}:15: aten.sort falls back to PyTorch: there is no kernel that sorts"
 
 
 def test_no_file_of_the_user_is_written_over(folder: Path):

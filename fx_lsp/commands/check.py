@@ -46,7 +46,7 @@ severities:
   warning          the code works only by accident, or fails for all inputs that were tried
   information      worth a look, may be correct: a graph break, a value that the trace does not know
 
-A fault that several targets reach is listed and counted once; the others show `as NAME`.
+A mistake that several targets reach is listed and counted once; the others show `as NAME`.
 The exit code is 0 without problems, 1 with some, 2 for wrong usage, 130 when interrupted.
 """
 

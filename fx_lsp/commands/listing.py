@@ -125,7 +125,7 @@ def _remark(one: Occurrence, colour: bool) -> str:
 
 
 def _as(report: TargetReport, first: Target, colour: bool) -> str:
-    """Return the line of a target that fails at the fault of another one, which is listed with the reason."""
+    """Return the line of a target that fails at the mistake of another one, which is listed with the reason."""
     kind = f" ({report.failure.kind})" if report.failure is not None and report.failure.kind != "error" else ""
     place = first.name if first.file == report.target.file else shown_path(first.id)
     return f"{_paint(f'not traced{kind}:', _YELLOW, colour)} as {place}"

@@ -1,4 +1,4 @@
-"""Draw a benchmark as SVG texts, by matplotlib: times, the card's limits, times over a sweep of sizes.
+"""Draw a benchmark as SVG texts, by matplotlib: times, the GPU's limits, times over a sweep of sizes.
 
 Everything except marks is grey on a transparent background, readable on light and dark pages.
 """
@@ -88,7 +88,7 @@ def _times(report: Report) -> Figure | None:
 
 
 def _roofline(report: Report) -> Figure | None:
-    """Draw each variant's rate of bytes or operations against the card's limit."""
+    """Draw each variant's rate of bytes or operations against the GPU's limit."""
     if report.ceilings is None:
         return None
     costs = {(cost.label, cost.what): cost for cost in report.costs}
@@ -108,7 +108,7 @@ Point = tuple[Cost, Measured, Timing]
 
 
 def _bandwidths(report: Report, points: Sequence[Point]) -> Figure:
-    """Draw, for functions without matrix products, bytes per second, with the card's limit as a line."""
+    """Draw, for functions without matrix products, bytes per second, with the GPU's limit as a line."""
     assert report.ceilings is not None
     best = report.ceilings.copy_bytes_per_second
     names = [f"{_WHAT[m.what]}{f', {m.label}' if m.label else ''}" for _, m, _ in points]

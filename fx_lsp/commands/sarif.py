@@ -52,7 +52,7 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
 def _target_results(
     report: TargetReport, faults: Mapping[Cause, Sequence[Occurrence]], base: Path
 ) -> Iterator[dict[str, Any]]:
-    """Yield the faults of a target, without those that are listed at another target."""
+    """Yield the mistakes of a target, without those that are listed at another target."""
     for one in reached_by(report):
         several = faults[one.cause]
         if several[0].target != one.target or not (is_failure(one.code) or one.severity in _TOLD):

@@ -85,7 +85,7 @@ class FileReport:
 
 @dataclass(frozen=True)
 class Summary:
-    """Count over all files; a fault that several targets reach counts once. `problems` are errors in the code and in
+    """Count over all files; a mistake that several targets reach counts once. `problems` are errors in the code and in
     comments, and unreadable files; `warnings` are for code that only runs by accident, or with no inputs;
     `information` are other remarks on traced code; `internal_errors` are bugs of fx-lsp.
     """
@@ -250,7 +250,7 @@ def is_problem(failure: Failure, whole_file: bool = False) -> bool:
 
 
 def reached_by(report: TargetReport) -> Iterator[Occurrence]:
-    """Yield the faults that a target reaches: its failure, or the remarks of its trace."""
+    """Yield the mistakes that a target reaches: its failure, or the remarks of its trace."""
     failure = report.failure
     if failure is not None:
         severity = "error" if is_problem(failure) else failure.severity
@@ -259,7 +259,7 @@ def reached_by(report: TargetReport) -> Iterator[Occurrence]:
 
 
 def faults_of(reports: Iterable[FileReport]) -> dict[Cause, list[Occurrence]]:
-    """Return the faults in all files, each with the targets that reach it; it is listed at the first."""
+    """Return the mistakes in all files, each with the targets that reach it; it is listed at the first."""
     return by_cause(one for report in reports for target in report.targets for one in reached_by(target))
 
 

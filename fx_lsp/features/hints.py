@@ -147,7 +147,7 @@ def _hints(view: _View, kinds: frozenset[HintKind]) -> Iterator[Hint]:
 def _of_variables(
     view: _View, kinds: frozenset[HintKind], ops_by_span: dict[Span, list[tuple[int, Node]]]
 ) -> Iterator[Hint]:
-    """Yield the values of variables: tensors of each kind of binding, and whole numbers that the text does not show."""
+    """Yield the values of variables: tensors of each kind of binding, and integers that the text does not show."""
     bound: dict[tuple[str, int, int], list[Binding]] = {}
     for binding in bindings(view.text, view.target.span):
         bound.setdefault((binding.name, binding.line, binding.col), []).append(binding)
@@ -164,7 +164,7 @@ def _of_variables(
 
 
 def _is_news(value: ObservedValue, binding: Binding) -> bool:
-    """Return True for a whole number that the text does not show, unless it is a loop counter."""
+    """Return True for an integer that the text does not show, unless it is a loop counter."""
     return _is_int(value) and not value.varies and binding.kind != "loop" and binding.plain != value.spec
 
 
@@ -189,7 +189,7 @@ def _of_chained_calls(view: _View) -> Iterator[Hint]:
 
 
 def _of_attributes(view: _View) -> Iterator[Hint]:
-    """Yield the whole numbers of attributes, at their first read in each function."""
+    """Yield the integers of attributes, at their first read in each function."""
     reads = attribute_reads(view.text, view.target.span)
     guesses = Guesses(item for item in view.trace.inputs if item.name.startswith("init."))
     for value in view.values:

@@ -45,12 +45,12 @@ class Problem:
 
 
 Cause: TypeAlias = tuple[object, str]
-"""The identity of a fault."""
+"""The identity of a mistake."""
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """Hold a fault as one target reaches it: `span` is the faulty code, in any file, or None.
+    """Hold a mistake as one target reaches it: `span` is the mistakey code, in any file, or None.
 
     `raised` is the place of a failure in another file that `span` leads to.
     """
@@ -66,14 +66,14 @@ class Occurrence:
 
     @property
     def place(self) -> Span | None:
-        """Return the place of the fault itself."""
+        """Return the place of the mistake itself."""
         return self.raised or self.span
 
     @property
     def cause(self) -> Cause:
-        """Return the identity of the fault: the expression and the code, or the line of a failure.
+        """Return the identity of the mistake: the expression and the code, or the line of a failure.
 
-        Remarks on sizes are distinct by their sentence. A fault without a place is distinct for each target.
+        Remarks on sizes are distinct by their sentence. A mistake without a place is distinct for each target.
         """
         if self.code in _WHOLE_FILE:
             return None, self.message
@@ -85,14 +85,14 @@ class Occurrence:
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """Return a sort key for the targets that reach a fault: the most severe first, then the innermost around it."""
+        """Return a sort key for targets that reach a mistake: the most severe first, then the innermost around it."""
         target = self.target.span
         is_outside = self.place is None or not target.contains(self.place)
         return _WORST_FIRST.index(self.severity), is_outside, 0 if is_outside else target.end_line - target.line
 
 
 def reached_by(target: Target, outcome: Outcome | None) -> Iterator[Occurrence]:
-    """Yield the faults that a target reaches: its failure, or the remarks of its trace."""
+    """Yield the mistakes that a target reaches: its failure, or the remarks of its trace."""
     if isinstance(outcome, Failure):
         yield reached_failure(target, outcome, outcome.severity)
     for remark in outcome.remarks if isinstance(outcome, Trace) else ():
@@ -100,12 +100,12 @@ def reached_by(target: Target, outcome: Outcome | None) -> Iterator[Occurrence]:
 
 
 def reached_failure(target: Target, failure: Failure, severity: ProblemSeverity) -> Occurrence:
-    """Return a failure as a fault that a target reaches."""
+    """Return a failure as a mistake that a target reaches."""
     return Occurrence(target, severity, failure.kind, failure.span, describe(failure), raised=failure.raised)
 
 
 def reached_remark(target: Target, remark: Remark) -> Occurrence:
-    """Return a remark as a fault that a target reaches."""
+    """Return a remark as a mistake that a target reaches."""
     code, message = code_of(remark, target.kind == "graph"), sentence(remark.message)
     return Occurrence(target, remark.severity, code, remark.span, message, remark.related, remark.page)
 
@@ -119,14 +119,14 @@ def by_cause(reached: Iterable[Occurrence]) -> dict[Cause, list[Occurrence]]:
 
 
 def other_targets(several: Sequence[Occurrence]) -> tuple[Target, ...]:
-    """Return the targets that reach a fault except the first, each once."""
+    """Return the targets that reach a mistake except the first, each once."""
     return tuple(dict.fromkeys(one.target for one in several if one.target != several[0].target))
 
 
 def problems(
     file: str, outcomes: Iterable[tuple[Target, Outcome | None]], whole: Failure | None
 ) -> tuple[Problem, ...]:
-    """Return the problems of a file in order of place; a fault that several targets reach is listed once.
+    """Return the problems of a file in order of place; a mistake that several targets reach is listed once.
 
     Of failures on one line, the most severe is shown, and of those the one of the enclosing target; the other targets
     are related. A failure in another file is shown at the target's name, with the other place as related. `whole` is a
@@ -155,7 +155,7 @@ def _line_of(one: Occurrence) -> tuple[str, int] | None:
 
 
 def _problem(one: Occurrence, others: Iterable[Target]) -> Problem:
-    """Return a fault as a problem of its target's file; the targets `others` reach it too."""
+    """Return a mistake as a problem of its target's file; the targets `others` reach it too."""
     target, span, message, related = one.target, one.span, one.message, one.related
     if one.code in _WHOLE_FILE:
         return Problem(target.name_span, one.severity, message, one.code)

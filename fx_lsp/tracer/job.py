@@ -213,7 +213,7 @@ def _loaded(request: TraceRequest, mode: FakeTensorMode, world: World | None) ->
 
 
 def _unfollowed(reply: TraceReply) -> list[str]:
-    """Return notes on calls that were not followed, where guesses stand in for what they pass."""
+    """Return notes on calls that were not followed, if arguments were guessed instead."""
     notes = unfollowed_notes()
     guessed = isinstance(reply.outcome, Trace) and any(i.source == "search" for i in reply.outcome.inputs)
     return notes if guessed else []
@@ -355,7 +355,7 @@ def _prepared(
     stopped: dict[Failure, Stopped],
     seen: tuple[Offer, ...],
 ) -> Prepared | Failure:
-    """Find the target and its inputs; what a step was to get from data that is not here is among them."""
+    """Find the target and its inputs; variables that a step would read from missing data are inputs too."""
     inputs: tuple[str, ...] = ()
     lines = request.source.splitlines()
     while True:
@@ -432,7 +432,7 @@ def _failed(
 
 
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode, inputs: tuple[str, ...]) -> Any:
-    """Return what the request's name stands for, or why there is no such step. Raises AttributeError.
+    """Return the object that the request names, or the reason why there is no such step. Raises AttributeError.
 
     Of what a step gets from data, `inputs` are parameters.
     """

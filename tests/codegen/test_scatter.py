@@ -191,7 +191,7 @@ def test_sums_that_have_to_be_the_same_in_every_run() -> None:
     inputs, choices = make(9), Choices(deterministic="yes")
     file = generated(captured(function, inputs, choices), choices=choices)
     assert "tl.atomic_add" not in file.text and "index_put.default" in file.text
-    assert "# left to PyTorch: kernels add in a different order in every run" in file.text
+    assert "# PyTorch computes it: kernels add in a different order in every run" in file.text
     assert compared(loaded(file).f, function, inputs) == []
 
 

@@ -174,7 +174,7 @@ def test_the_kernel() -> None:
     (kernel,) = (s.kernel for s in made.programs[0].steps if isinstance(s, KernelLaunch))
     assert "\n".join(line.text for line in kernel.printed()[1:]) == snapshot("""\
     num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    # TMA reads whole tiles, with zeros behind the ends
+    # TMA reads whole tiles, with zeros out of bounds
     arg0_1_tiles = tl.make_tensor_descriptor(arg0_1_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])
     arg1_1_tiles = tl.make_tensor_descriptor(arg1_1_ptr, [N, K], [K, 1], [BLOCK_N, BLOCK_K])
     for tile in tl.range(tl.program_id(0), num_m * num_n, tl.num_programs(0), flatten=True):

@@ -39,29 +39,29 @@ def test_complex_numbers() -> None:
 
 def test_sparse_tensors() -> None:
     assert said(lambda x: (x * 2).to_sparse().to_dense(), square()) == snapshot("""\
-aten._to_sparse stays a PyTorch call: sparse tensors; compute with their values and indices to get a
+aten._to_sparse falls back to PyTorch: sparse tensors; compute with their values and indices to get a
 kernel
-aten._to_dense stays a PyTorch call: sparse tensors; compute with their values and indices to get a
+aten._to_dense falls back to PyTorch: sparse tensors; compute with their values and indices to get a
 kernel\
 """)
 
 
 def test_numbers_of_eight_bits() -> None:
     assert said(lambda x: x.to(torch.float8_e4m3fn).float() + 1, square()) == snapshot("""\
-prims.convert_element_type stays a PyTorch call: float8 numbers; convert them before the function to
+prims.convert_element_type falls back to PyTorch: float8 numbers; convert them before the function to
 get a kernel\
 """)
 
 
 def test_sorting() -> None:
     assert said(lambda x: x.exp().sort()[0] + 1, square()) == snapshot(
-        "aten.sort stays a PyTorch call: there is no kernel that sorts"
+        "aten.sort falls back to PyTorch: there is no kernel that sorts"
     )
 
 
 def test_drawing() -> None:
     assert said(lambda x: torch.multinomial(x.exp(), 2) + 1, square()) == snapshot("""\
-aten.multinomial stays a PyTorch call: it uses the random numbers of the library; write it with
+aten.multinomial falls back to PyTorch: it uses the random numbers of the library; write it with
 torch.rand to get a kernel\
 """)
 
@@ -69,38 +69,38 @@ torch.rand to get a kernel\
 def test_overwriting_where_indices_may_be_equal() -> None:
     where = torch.tensor([0, 0])
     assert said(lambda x, i: torch.index_put(x * 2, (i,), x[:2]), square(), where) == snapshot("""\
-aten.index_put stays a PyTorch call: its indices may contain an element twice, and one of the values
+aten.index_put falls back to PyTorch: its indices may contain an element twice, and one of the values
 has to win; adding instead (scatter_add, accumulate=True) gets a kernel\
 """)
     assert said(lambda x, i: torch.scatter(x * 2, 0, i[:, None], x), square(), where) == snapshot("""\
-aten.scatter stays a PyTorch call: its indices may contain an element twice, and one of the values
+aten.scatter falls back to PyTorch: its indices may contain an element twice, and one of the values
 has to win; adding instead (scatter_add, accumulate=True) gets a kernel\
 """)
 
 
 def test_what_there_is_no_kernel_for() -> None:
     assert said(lambda x: F.max_pool2d(x * 2, 2), torch.randn(1, 2, 4, 4)) == snapshot("""\
-aten.max_pool2d_with_indices stays a PyTorch call: fx-lsp has no kernel for it; write it with
+aten.max_pool2d_with_indices falls back to PyTorch: fx-lsp has no kernel for it; write it with
 arithmetic, indexing and sums to get one\
 """)
 
 
 def test_what_the_library_is_better_at() -> None:
     assert said(lambda x: x @ x, square()) == snapshot("""\
-aten.mm is left to PyTorch: the library is as fast for a matrix product; choose matmul=always to get
+aten.mm is computed by PyTorch: the library is as fast for a matrix product; choose matmul=always to get
 a kernel\
 """)
     assert said(lambda x: F.conv2d(x * 2, x), torch.randn(1, 1, 4, 4)) == snapshot(
-        "aten.convolution is left to PyTorch: the library is faster for convolutions"
+        "aten.convolution is computed by PyTorch: the library is faster for convolutions"
     )
 
 
 def test_what_is_called_by_choice() -> None:
     assert said(lambda x: torch.tanh(x @ x), square(), matmul="never") == snapshot(
-        "aten.mm is left to PyTorch: matrix products get no kernels (option matmul=never)"
+        "aten.mm is computed by PyTorch: matrix products get no kernels (option matmul=never)"
     )
     assert said(lambda x: torch.tanh(x.double() @ x.double()), square(), matmul="always") == snapshot(
-        "aten.mm is left to PyTorch: tl.dot does not support the shape or dtype of this matrix product"
+        "aten.mm is computed by PyTorch: tl.dot does not support the shape or dtype of this matrix product"
     )
     assert said(lambda x: torch.tanh(x @ x), square(), engine="inductor") == ""
 
@@ -119,14 +119,14 @@ def test_the_comment_stands_at_the_call_and_is_not_repeated() -> None:
     body = [line.strip() for line in lines[begin:] if "torch.ops" in line or line.startswith("    #")]
     assert body == snapshot(
         [
-            "# stays a PyTorch call: complex numbers; split them into real and imaginary parts",
+            "# falls back to PyTorch: complex numbers; split them into real and imaginary parts",
             "# (torch.view_as_real) to get a kernel",
             "_fft_r2c = torch.ops.aten._fft_r2c.default(arg0_1, [1], 0, False)",
             "abs_1 = torch.ops.aten.abs.default(_fft_r2c)",
-            "# left to PyTorch: the library is as fast for a matrix product",
+            "# PyTorch computes it: the library is as fast for a matrix product",
             "mm = torch.ops.aten.mm.default(sin, cos)",
             "mm_1 = torch.ops.aten.mm.default(mm, exp)",
-            "# stays a PyTorch call: complex numbers",
+            "# falls back to PyTorch: complex numbers",
             "_fft_r2c_1 = torch.ops.aten._fft_r2c.default(sum_1, [0], 0, False)",
             "abs_2 = torch.ops.aten.abs.default(_fft_r2c_1)",
         ]
@@ -163,5 +163,5 @@ def test_memory_that_is_written_slice_by_slice() -> None:
 
 def test_an_assertion_stops_the_program() -> None:
     assert said(lambda i: F.one_hot(i, 3) * 2, torch.tensor([0, 2])) == snapshot(
-        "aten._assert_async is left to PyTorch: it stops the program when a check of values fails"
+        "aten._assert_async is computed by PyTorch: it stops the program when a check of values fails"
     )

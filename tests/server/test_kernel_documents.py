@@ -161,7 +161,7 @@ async def test_what_stays_a_call_is_a_problem_at_the_call(tmp_path: Path):
         kernels, text = await open_view(ed, source, "triton")
         problem, *_ = await ed.until(lambda: ed.client.diagnostics.get(kernels))
         assert text.splitlines()[problem.range.start.line].strip() == "sort = torch.ops.aten.sort.default(x)"
-        assert problem.message == "aten.sort stays a PyTorch call: there is no kernel that sorts."
+        assert problem.message == "aten.sort falls back to PyTorch: there is no kernel that sorts."
         assert problem.severity == types.DiagnosticSeverity.Information
 
 

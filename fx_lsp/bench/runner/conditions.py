@@ -38,7 +38,7 @@ _THROTTLING = {
 
 
 def machine(device: str) -> Machine:
-    """Return the current state of this machine, and of a card if `device` is one; unknown fields stay empty."""
+    """Return the current state of this machine, and of a GPU if `device` is one; unknown fields stay empty."""
     here = Machine(python=platform.python_version(), cpu=_cpu(), threads=os.cpu_count() or 0)
     if not device.startswith("cuda"):
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

@@ -94,7 +94,7 @@ class RunningJob:
         return self.deadline - time.monotonic()
 
     def look(self) -> None:
-        """Observe the state of the card, without waiting for it."""
+        """Observe the state of the GPU, without waiting for it."""
         if self.kind == "cuda":
             device = self.job.device or "cuda"
             threading.Thread(target=lambda: self.looks.append(conditions.machine(device)), daemon=True).start()

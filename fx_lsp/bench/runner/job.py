@@ -1,7 +1,7 @@
 """Run a job from its beginning to its report. Standard library only: this process runs no foreign code.
 
-Each variant has its own process. They are set up one after the other, then measure in turns, so that drift affects all
-alike (`turns.py`).
+Each variant has its own process. They are set up one after the other, then interleave their measurements, so that drift
+affects all alike (`turns.py`).
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ def warnings(timings: Mapping[str, Timing], bandwidth: float | None, rate: float
             doubts.append(f"{clock}: a second measurement differs by {drift:.0%}.")
     if bandwidth is not None and bandwidth > OVER:
         doubts.append(
-            f"Faster than the card can copy what it reads and writes ({bandwidth:.2f} of the bandwidth): the data "
+            f"Faster than the GPU can copy what it reads and writes ({bandwidth:.2f} of the bandwidth): the data "
             "stayed in the cache, or only part of it is used."
         )
     if rate is not None and rate > OVER:
-        doubts.append(f"Faster than the card multiplies matrices ({rate:.2f} of the rate): some products are skipped.")
+        doubts.append(f"Faster than the GPU multiplies matrices ({rate:.2f} of the rate): some products are skipped.")
     return tuple(doubts)

@@ -1,4 +1,4 @@
-"""Measure the best rates of a card, and compute the least cost of a function."""
+"""Measure the best rates of a GPU, and compute the least cost of a function."""
 
 from __future__ import annotations
 

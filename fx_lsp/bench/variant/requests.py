@@ -74,7 +74,7 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
 
 
 def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
-    """Return versions, the card, its ceilings, and the needs of each case."""
+    """Return versions, the GPU, its ceilings, and the needs of each case."""
     from fx_lsp.bench.variant import ceilings
 
     has_gpu = torch.cuda.is_available()
@@ -167,7 +167,7 @@ def _measured(prepared: PreparedVariant, request: Request, mark: Callable[[], No
     wrong = checking.of_timed_call(calls, request["what"], samples.kept)
     if prepared.where.kind == "cuda":
         free, total = torch.cuda.mem_get_info()
-        if free < total / 2:  # others measure on this card in turn
+        if free < total / 2:  # others measure on this GPU in turn
             torch.cuda.empty_cache()
     return {
         "samples": samples.milliseconds,

@@ -32,7 +32,7 @@ class GeneratedFile:
     programs: tuple[Program, ...]
 
     def calls(self) -> list[tuple[int, Unsupported]]:
-        """Return the reasons why operations stay calls, in order, each with the line (from 1) of its call."""
+        """Return the reasons why operations fall back to PyTorch, in order, each with the line (from 1) of its call."""
         calls = {call.node: call for program in self.programs for call in program.calls}
         first: dict[fx.Node, int] = {}
         for number, (node, line) in enumerate(zip(self.nodes, self.text.splitlines(), strict=True), start=1):

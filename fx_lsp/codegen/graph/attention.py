@@ -1,6 +1,6 @@
 """Represent an attention in a graph, with its operands and scores, and the rewrites before kernels replace it.
 
-Scores are a product of matrices, `[batch, m, n]`, and element-wise results of it. Their rows are reduced by a softmax;
+Scores are a matrix product, `[batch, m, n]`, and element-wise results of it. Their rows are reduced by a softmax;
 further products sum them over n (the result, the gradient of the queries) or over m (those of keys and values).
 """
 
@@ -244,7 +244,7 @@ class ScoreSum:
 
 
 def is_product(node: fx.Node) -> bool:
-    """Return True if a node is a product of matrices, batched or not."""
+    """Return True if a node is a matrix product, batched or not."""
     return operation(node) in ("aten.bmm.default", "aten.mm.default")
 
 

@@ -2,7 +2,7 @@
 
 Sums in the steps over more elements than a program of the loop holds are finished after the loop. A step may sum over
 the columns of its state for one result and over the rows for another. A program holds some rows with all columns: its
-partial sums are stacked, and added up for all steps at once.
+partial sums are stacked, and summed for all steps at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Split reductions with too few results to keep a GPU busy into partial ones and their reduction.
 
-Reductions that the steps of a loop add up become one. The gradient of a value shared by all steps is a sum over time of
+Reductions that the steps of a loop sum become one. The gradient of a value shared by all steps is a sum over time of
 sums over elements: the operand accumulates in the loop over time, element by element, and is reduced once, after it.
 """
 

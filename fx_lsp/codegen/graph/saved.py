@@ -88,7 +88,7 @@ Partition: TypeAlias = "tuple[fx.Graph, fx.Graph, SavedValues, StepFamilies]"
 
 
 def partition_recomputing(call: PartitionCall, steps: StepFamilies) -> Partition:
-    """Split a graph; backward recomputes everything except products of matrices, reductions and random values."""
+    """Split a graph; backward recomputes everything except matrix products, reductions and random values."""
     with functorch_config.patch({"aggressive_recomputation": True}):
         return _part(call, steps, min_cut_rematerialization_partition)
 

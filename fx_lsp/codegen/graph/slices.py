@@ -275,7 +275,7 @@ MIN_STACKED = 4
 
 
 def sum_stacked_parts(graph: fx.Graph) -> None:
-    """Add up the parts of a stack that is then summed, or averaged, over the stacked dimension."""
+    """Sum the parts of a stack that is then summed, or averaged, over the stacked dimension."""
     for node in list(graph.nodes):
         parts = _summed_parts(node)
         if len(parts) < MIN_STACKED:

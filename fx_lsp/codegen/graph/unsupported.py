@@ -20,7 +20,7 @@ from fx_lsp.codegen.ir.node_facts import facts_of
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Describe an operation that stays a call: `reason` in a few words, `cure` is the remedy, "" if unknown.
+    """Describe an operation that falls back to PyTorch: `reason` in a few words, `cure` is the remedy, "" if unknown.
 
     `chosen` is True for a decision rather than a missing kernel: the library is faster, or the user chose so.
     """
@@ -33,17 +33,17 @@ class Unsupported:
     @property
     def comment(self) -> str:
         """Return the comment at the call in the file, without choices of the generator."""
-        return f"left to PyTorch: {self.reason}" if self.chosen else f"stays a PyTorch call: {self._advised}"
+        return f"PyTorch computes it: {self.reason}" if self.chosen else f"falls back to PyTorch: {self._advised}"
 
     @property
     def reminder(self) -> str:
         """Return the comment at further calls with the same reason, "" for none."""
-        return "" if self.chosen else f"stays a PyTorch call: {self.reason}"
+        return "" if self.chosen else f"falls back to PyTorch: {self.reason}"
 
     @property
     def sentence(self) -> str:
         """Return a sentence with the name of the operation."""
-        begin = "is left to PyTorch" if self.chosen else "stays a PyTorch call"
+        begin = "is computed by PyTorch" if self.chosen else "falls back to PyTorch"
         return f"{operation_name(self.node)} {begin}: {self._advised}"
 
     @property
@@ -152,7 +152,7 @@ def _call_reason(node: fx.Node, tensors: list[torch.Tensor], choices: Choices) -
     if "_assert" in op.name():
         return Unsupported(node, "it stops the program when a check of values fails", chosen=True)
     if op._schema.is_mutable:
-        return Unsupported(node, "it writes into its argument", "compute a new tensor to get a kernel")
+        return Unsupported(node, "it modifies its argument in place", "compute a new tensor to get a kernel")
     if is_random(node):
         if facts_of(node).seeds:
             return Unsupported(node, "seeds come from the generator that torch.manual_seed sets", chosen=True)

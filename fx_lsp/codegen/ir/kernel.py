@@ -34,7 +34,7 @@ class Naming:
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """A parameter of a kernel. Triton compiles a kernel anew for each value of a `constant` parameter."""
+    """A parameter of a kernel. Triton compiles a kernel again for each value of a `constant` parameter."""
 
     name: str
     constant: bool = False

@@ -82,7 +82,7 @@ class _Memory:
 
 
 def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
-    """Return the schedule of `graph`. Nodes in `cut` are anchors; nodes in `called` stay calls of ATen."""
+    """Return the schedule of `graph`. Nodes in `cut` are anchors; nodes in `called` fall back to ATen."""
     memory = _memory(graph, cut, called)
     anchors = _anchors(graph, memory)
     boundary = anchors | memory.roots

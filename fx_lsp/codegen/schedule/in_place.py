@@ -35,7 +35,7 @@ def overwrite_inputs(
     results: Iterable[fx.Node | None],
     buffers: Mapping[fx.Node, Buffer],
 ) -> tuple[tuple[KernelLaunch | fx.Node, ...], dict[fx.Node, fx.Node]]:
-    """Return the steps with new values written over old ones, and a dict from new to old for the values overwritten.
+    """Return the steps with new values that overwrite old ones, and a dict from new to old for the values overwritten.
 
     `changed` maps new values to old ones. An old value is kept if a later step or a result needs it.
     """

@@ -1,6 +1,6 @@
 """Matmuls with a kernel of their own: those whose result feeds element-wise operations before it is stored.
 
-A matmul without an epilogue stays a call of ATen, because its libraries are hard to beat.
+A matmul without an epilogue falls back to ATen, because its libraries are hard to beat.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def _descriptors(writer: KernelWriter, tiling: MatmulTiling) -> tuple[list[str],
     writer.used_sizes.update(("M", "N", "K"))
     statements: list[Statement] = [
         assign(("num_m", "num_n"), "tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)"),
-        CodeComment("TMA reads whole tiles, with zeros behind the ends"),
+        CodeComment("TMA reads whole tiles, with zeros out of bounds"),
     ]
     names = [writer.unique(f"{matrix.buffer.name}_tiles") for matrix in tiling.matrices]
     statements += [assign(n, m.descriptor()) for n, m in zip(names, tiling.matrices, strict=True)]

@@ -80,7 +80,7 @@ def trunc(a):
 
 @triton.jit
 def round_even(a):
-    """Rounded to the nearest whole number, halves to the even one."""
+    """Rounded to the nearest integer, halves to the even one."""
     down = tl.floor(a)
     rest = a - down
     odd = down - 2.0 * tl.floor(down * 0.5)

@@ -34,10 +34,11 @@ from fx_lsp.codegen.triton.loop import write_loop_kernel
 
 @dataclass(frozen=True)
 class Program:
-    """A graph as kernels and calls. `steps` are kernel launches and nodes that stay calls.
+    """A graph as kernels and calls. `steps` are kernel launches and fallback nodes.
 
     `results` are the returned nodes, None for a missing gradient. `buffers` are the tensors that it allocates or is
-    given. `calls` are the reasons why steps stay calls. `overwritten` maps results to the inputs that they overwrite.
+    given. `calls` are the reasons why steps fall back to PyTorch. `overwritten` maps results to overwritten
+    inputs.
     """
 
     inputs: tuple[fx.Node, ...]

@@ -1,4 +1,4 @@
-"""Find layers of a module that its results do not train: they are unused, or their results are detached."""
+"""Find layers of a module that get no gradient from its results: they are unused, or their results are detached."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def symbolic_graph(call: Call, mode: FakeTensorMode, sources: Sources) -> fx.Gra
 
 
 class _Tracer(fx.Tracer):
-    """Mark nodes with the expressions they came from. Modules of `torch.nn` stay calls, as usual in torch.fx."""
+    """Mark nodes with the expressions they came from. Modules of `torch.nn` stay `call_module` nodes."""
 
     def __init__(self, call: Call, sources: Sources) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ def sizes_of(tensor: torch.Tensor) -> Sizes:
 
 @dataclass
 class SymbolicCall:
-    """Create symbols for the sizes of a call's tensors, and with `numbers` also for its whole numbers.
+    """Create symbols for the sizes of a call's tensors, and with `numbers` also for its integers.
 
     `paths` are the inputs of symbols that are sizes, `attributes` the names of numbers that modules store, and `inputs`
     the sizes of each input.
@@ -113,7 +113,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Return True for a whole number that can be a generic size."""
+    """Return True for an integer that can be a generic size."""
     return type(value) is int and value > 1
 
 

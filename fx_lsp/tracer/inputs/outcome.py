@@ -46,7 +46,7 @@ class Prepared:
 
     `otherwise` is the fallback if it cannot be captured; `unreached` and `variants` are as in `Trace`; `constructor`
     are the plans for the constructor of the method's object, None if they are unknown. `guessed` are inputs that
-    remarks may depend on and that nobody gave.
+    remarks may depend on and without a given value.
     """
 
     call: Call

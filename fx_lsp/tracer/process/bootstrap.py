@@ -3,7 +3,7 @@
     python -X utf8 -B …/fx_lsp/tracer/process/bootstrap.py zygote --control FD [options]
     python -X utf8 -B …/fx_lsp/tracer/process/bootstrap.py once [options]
 
-It is started by path: until `sys.path` is mended it imports only what Python has loaded already (no pathlib), and it
+It is started by path: until `sys.path` is fixed it imports only what Python has loaded already (no pathlib), and it
 parses on Python 3.7 and later, so that one older than 3.10 gets a sentence and no traceback.
 """
 # ruff: noqa: UP036

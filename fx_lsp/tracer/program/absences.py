@@ -90,7 +90,7 @@ def backward_of(loss: Any) -> Any:
 
 @dataclass
 class Absences:
-    """Collect the errors of `tolerant` statements, and the numbers that are made up for absent data."""
+    """Collect the errors of `tolerant` statements, and the numbers that are assumed for absent data."""
 
     errors: list[BaseException] = field(default_factory=list[BaseException])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
@@ -260,7 +260,7 @@ def _last_name(node: ast.AST) -> str:
 
 def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast.Module:
     """Return the module, rewritten so that each statement that raises leaves its names absent, at its top level and in
-    the functions that begin at some lines. Numbers of absent data are made up.
+    the functions that begin at some lines. Numbers of absent data are assumed.
 
     With the `line` of a call, loops around it run one iteration, and arguments have to be present; else arguments of
     functions may be absent.

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 @contextmanager
 def one_batch_each(and_last: bool = False) -> Generator[None, None, None]:
     """Give a loader one batch inside, of its first samples, loaded in this process; with `and_last` a second one as
-    large as its last. Random splits of data sets use real numbers.
+    large as its last. Random splits of datasets use real numbers.
     """
     kind: Any = DataLoader
     sets: Any = sys.modules[Subset.__module__]

@@ -351,7 +351,7 @@ def forget_project(roots: Sequence[str], before: Collection[str]) -> None:
 
 @contextmanager
 def project_anew(request: TraceRequest, but: Collection[str]) -> Generator[None, None, None]:
-    """Import the project's modules anew inside, except for `but`, so that they use the current versions of these.
+    """Import the project's modules again inside, except for `but`, so that they use the current versions of these.
 
     Afterwards the modules that were loaded before are restored.
     """

@@ -252,7 +252,7 @@ NEVER_REPLACED = frozenset({"torch", "fx_lsp"})
 
 
 def _is_missing(package: str) -> bool:
-    """Return True for a package that is not there, or a folder without sources, such as an empty submodule."""
+    """Return True for a missing package, or a folder without sources, such as an empty submodule."""
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):

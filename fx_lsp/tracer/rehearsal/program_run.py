@@ -145,7 +145,7 @@ def _no_remote_calls() -> Generator[None, None, None]:
     rpc: Any = importlib.import_module("torch.distributed.rpc")
 
     def init_rpc(*args: Any, **kwargs: Any) -> Any:
-        raise AbsentError(NotImplementedError("the other processes are not there"))
+        raise AbsentError(NotImplementedError("the other processes are missing"))
 
     with patch.object(rpc, "init_rpc", init_rpc):
         yield

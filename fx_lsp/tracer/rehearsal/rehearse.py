@@ -59,7 +59,7 @@ class _Rehearsal(ProgramRun):
     run: Run = field(kw_only=True)
 
     def forget_failed(self) -> None:
-        """Forget the torch call that failed last: something else stands for its result."""
+        """Forget the torch call that failed last: a placeholder replaces its result."""
         self.run.failed = None
 
     def examine(self, error: BaseException) -> None:
@@ -69,7 +69,7 @@ class _Rehearsal(ProgramRun):
         self.forget_failed()
 
     def _is_own(self, error: BaseException) -> bool:
-        """Return True if an error is the script's own doing: nothing of what is not here had a part in it."""
+        """Return True if an error is a mistake of the script: no missing data or package had a part in it."""
         failed = self.run.failed
         if self._is_of_options(error) or _stems_from_absence(error) or not is_wrong(error, failed):
             return False
@@ -89,7 +89,7 @@ class _Rehearsal(ProgramRun):
         return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
 
     def _is_of_options(self, error: BaseException) -> bool:
-        """Return True if options of the command line were made up, or have no value that would choose a branch."""
+        """Return True if options of the command line are assumed, or have no value that selects a branch."""
         return bool(self.line.invented or (self.line.unset and isinstance(error, UnboundLocalError)))
 
     def _is_vague(self, failed: FailedCall) -> bool:
@@ -99,7 +99,7 @@ class _Rehearsal(ProgramRun):
         return _is_vague(failed.args, failed.kwargs)
 
     def _may_lack_something(self) -> bool:
-        """Return True if something was left out so far, so that what stands for it may be what is in the way."""
+        """Return True if something is missing so far, so that its placeholder may cause an error."""
         return bool(self.absences.errors) or are_weights_left_out()
 
     def _reads_what_was_cut(self, frame: FrameType, line: int) -> bool:
@@ -218,7 +218,7 @@ def _gives_tensors(node: ast.expr, frame: FrameType) -> bool:
 
 
 def _value_of(node: ast.expr, frame: FrameType) -> Any:
-    """Return what an expression of names and attributes stands for in a frame."""
+    """Return the value of an expression of names and attributes in a frame."""
     if isinstance(node, ast.Attribute):
         return getattr(_value_of(node.value, frame), node.attr, None)
     name = node.id if isinstance(node, ast.Name) else ""

@@ -1,5 +1,5 @@
-"""The syntax of a script as it is rehearsed: statements that need what is not here leave it absent, training loops have
-two turns, and what stands under `if __name__ == "__main__":` runs."""
+"""Rewrite a script for a rehearsal: statements that need missing data bind placeholders, training loops have two
+iterations, and the block under `if __name__ == "__main__":` runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.program.absences import guarded
 
 TURNS, AGAIN, TRYING = " turns", " again", " trying"
-"""The names of what rehearsed code calls: around what a loop goes through, at each turn of another loop, and where the
-code itself catches what is raised. No identifier of the user's has a space in front."""
+"""Names that rewritten code calls: around the iterable of a `for` loop, at each iteration of a `while` loop, and around
+statements whose exceptions the code catches. Identifiers of the user have no leading space."""
 TRAINING_TURNS = 2
 """The number of turns of a loop that trains: two show what goes from one training step to the next."""
 LOOP_CALLS = 5_000
-"""The number of operations on tensors after which a loop has its last turn, if it has had two."""
+"""The number of operations on tensors after which a loop ends, if it has had two iterations."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Raise)
 _CATCHING = frozenset({"suppress", "raises", "assertRaises"})
@@ -65,7 +65,7 @@ class Turns:
             yield item
 
     def again(self, *names: str) -> Callable[[], bool]:
-        """Return what tells at the begin of each turn of a loop whether there is to be one."""
+        """Return a function that says at the begin of each iteration of a loop if it is to run."""
         turns: list[tuple[int, int]] = []
         begin = self.calls
 

@@ -70,7 +70,7 @@ class Run:
     the running torch call. `findings` are mistakes in the target's file, if values were recorded or it is `checked`,
     and `findings_of_shapes` those that depend on the operands' shapes. `coverage` has the executed lines of that file,
     if values were recorded. `recorded` are the torch calls that returned, for a run that begins with an empty list of
-    them, and `last` is the last of all, without its expressions. `made_up` is the place of the first number made up for
+    them, and `last` is the last of all, without its expressions. `made_up` is the place of the first number assumed for
     a tensor's value.
     """
 
@@ -275,7 +275,7 @@ _UNBATCHED_DIMS = {f"conv{kind}{n}d": n + 1 for kind in ("", "_transpose") for n
 
 
 def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Return True for a layer's call with an example without a batch dimension."""
+    """Return True for a layer's call with an unbatched example."""
     name = getattr(func, "__name__", "")
     if name == "unsqueeze":  # recurrent layers add the batch dimension themselves
         return sys._getframe(2).f_globals.get("__name__") == "torch.nn.modules.rnn"
@@ -284,7 +284,7 @@ def _is_unbatched(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
 
 
 class Values:
-    """Collect `ObservedValue`s of tensors and whole numbers: the first at a place, and whether later ones differed.
+    """Collect `ObservedValue`s of tensors and integers: the first at a place, and whether later ones differed.
 
     The return value of a Python call is the value of its expression; torch calls inside had other values there before.
     """

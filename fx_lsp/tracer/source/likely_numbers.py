@@ -1,4 +1,4 @@
-"""Guess whole numbers from names."""
+"""Guess integers from names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
 
 
 def number_named(name: str) -> int:
-    """Return a plausible whole number for a name."""
+    """Return a plausible integer for a name."""
     return next((number for pattern, number in INTEGERS if pattern.search(name)), 2)
 
 

@@ -115,8 +115,8 @@ class World:
     def follow(self, program: ProgramFile, report: Callable[[FirstCall], None]) -> None:
         """Run a program from its first statement to its last; `report` is called at the first call of each target.
 
-        What is raised ends the program, but for what `report` raises. Raises GpuWanted once it turns out that the
-        program runs on a machine with a GPU, and has heard of none.
+        What is raised ends the program, but for what `report` raises. Raises GpuWanted if the program
+        needs a GPU and found none.
         """
         self.program, self.run = program, ProgramRun()
         text = self._text_of(program.file)
@@ -254,8 +254,8 @@ class World:
     def stands(self, edits: Mapping[str, str]) -> bool:
         """Return whether this process is as it would be with later texts of some files.
 
-        It is if only bodies of functions differ, none of which has run, but for that whose call it stands at, and none
-        of which sees other variables than before.
+        It is if only bodies of functions differ, if none of these has run except the one whose call it is at, and if
+        all of them see the same variables as before.
         """
         place = self.call.place if self.call is not None else None
         for file, text in edits.items():

@@ -82,7 +82,7 @@ class Child:
         await asyncio.wait({self.exited}, timeout=_MOMENT)
         killed = not self.exited.done()
         if killed:
-            # It may be dead and not reported yet: then this changes nothing, and its own status arrives.
+            # It may be dead and not reported yet: then the signal has no effect, and its own status arrives.
             self.kill()
             await asyncio.wait({self.exited}, timeout=_REPORT)
         status = self.exited.result() if self.exited.done() else _KILLED

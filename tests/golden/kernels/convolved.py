@@ -111,7 +111,7 @@ def launch(kernel, out):
 def convolved_forward(
     x: torch.Tensor, w: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    # left to PyTorch: the library is faster for convolutions
+    # PyTorch computes it: the library is faster for convolutions
     convolution = torch.ops.aten.convolution.default(
         x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
     )
@@ -131,7 +131,7 @@ def convolved_backward(
     launch(convolved_backward_kernel, grad_convolution)[
         lambda meta: (triton.cdiv(48, meta["BLOCK"]),)
     ](le, grad_out, grad_convolution, 48)
-    # left to PyTorch: the library is faster for convolutions
+    # PyTorch computes it: the library is faster for convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
         grad_convolution,
         x,

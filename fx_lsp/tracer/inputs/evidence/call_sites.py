@@ -114,7 +114,7 @@ def unfollowed_notes() -> list[str]:
 
 
 def _note_unfollowed(site: CallSite, request: TraceRequest, raised: Sequence[Offer | BaseException | None]) -> None:
-    """Record that a call was not followed, unless that is a fault of the program."""
+    """Record that a call was not followed, unless that is a mistake of the program."""
     place = _place(site, request)
     missing = next((e for e in raised if isinstance(e, ModuleNotFoundError) and e.name), None)
     if any(isinstance(error, TimeUp) for error in raised):

@@ -22,7 +22,7 @@ from fx_lsp.tracer.source.likely_numbers import number_named
 
 @dataclass
 class CommandLine:
-    """Hold the names of required arguments whose values were made up; the `file` of the program.
+    """Hold the names of required arguments whose values were assumed; the `file` of the program.
 
     `instead` are keys in place of made-up words that a dictionary of the program lacks; `unset` are options without a
     value and without a default.

@@ -100,7 +100,7 @@ def with_named_sizes(plans: Plans, sizes: Iterable[NamedSize]) -> Plans:
 
 
 def _numbers(name: str, plan: Plan) -> Iterator[tuple[str, int]]:
-    """Yield the whole numbers among a constructor's arguments with their names, directly or as attributes of an object;
+    """Yield the integers among a constructor's arguments with their names, directly or as attributes of an object;
     those of a module describe that module's input.
     """
     if not isinstance(plan, ValuePlan):

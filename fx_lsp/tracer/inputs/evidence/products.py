@@ -1,4 +1,4 @@
-"""Infer ranks from products of matrices whose axes are counted from the end, which have leading dimensions.
+"""Infer ranks from matrix products whose axes are counted from the end, which have leading dimensions.
 
 `q @ k.transpose(-2, -1)` has a batch. With a softmax of the product there are heads as well: attention is written for
 batch × heads × length × width.
@@ -30,7 +30,7 @@ class _Dataflow:
 
 
 def ranks_of_products(function: FunctionNode, names: Mapping[str, object], lines: Mapping[str, int]) -> dict[str, int]:
-    """Return the ranks that parameters most likely have because of the products of matrices that they are in.
+    """Return the ranks that parameters most likely have because of the matrix products that they are in.
 
     `names` are the parameters, `lines` those on which they are rebound.
     """

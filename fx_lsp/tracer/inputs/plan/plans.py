@@ -124,7 +124,7 @@ class Plans:
 
     def with_init(self, changed: Mapping[str, Plan]) -> Plans:
         """Return the same plans with other arguments for the constructor."""
-        assert self.init is not None, "an object that was given is not made anew"
+        assert self.init is not None, "an object that was given is not constructed again"
         items = tuple((name, changed.get(name, plan)) for name, plan in self.init.items)
         return replace(self, init=replace(self.init, items=items))
 

@@ -1,4 +1,4 @@
-"""Guess values for parameters that nobody gave: from their annotation, their use, and their name."""
+"""Guess values for parameters without a given value: from their annotation, their use, and their name."""
 
 from __future__ import annotations
 
@@ -689,7 +689,7 @@ def _anything(name: str, facts: Facts, used_sizes: set[int], context: Context) -
 
 
 def integers(name: str, facts: Facts, context: Context) -> list[int]:
-    """Return plausible whole numbers for a parameter of that name, the most plausible first.
+    """Return plausible integers for a parameter of that name, the most plausible first.
 
     `dim` is a size in a constructor and an axis in a function.
     """

@@ -266,7 +266,7 @@ def _counts(condition: Condition, symbol: sympy.Symbol, exploration: Exploration
     """Return True if a dimension that has to equal a number of the model is a count."""
     dimension = exploration.dimensions[symbol]
     meets_a_parameter = _meets_a_parameter(condition, exploration.dimensions)
-    is_image = dimension.rank == 3 and meets_a_parameter  # without a batch
+    is_image = dimension.rank == 3 and meets_a_parameter  # an unbatched image
     if is_image or _is_of_weight(condition, symbol, exploration):
         return False
     counts = _counts_examples(dimension, exploration.attempt.plans)
@@ -314,7 +314,7 @@ def _counts_examples(dimension: Dimension, plans: Plans) -> bool:
 
 
 def _is_of_tokens(dimension: Dimension, plans: Plans) -> bool:
-    """Return True for a dimension of whole numbers: a batch of tokens is not a matrix."""
+    """Return True for a dimension of integers: a batch of tokens is not a matrix."""
     dtypes = {path: plan.spec.dtype for path, plan in plans.tensors()}
     return dtypes.get(dimension.path, "").startswith("i")
 
@@ -419,7 +419,7 @@ def _of_itself(condition: Condition, exploration: Exploration, names: Mapping[An
 
 
 def _of_counts(condition: Condition, exploration: Exploration, names: Mapping[Any, str]) -> Demand | None:
-    """Return the requirement that counts of examples add up to a constant, or are multiples of each other;
+    """Return the requirement that counts of examples sum to a constant, or are multiples of each other;
     else None.
     """
     expression: Any = condition.expression

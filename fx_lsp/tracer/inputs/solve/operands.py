@@ -362,8 +362,8 @@ def _other_shapes(shape: Shape, operand: torch.Tensor, question: Question) -> It
 def _sizes(
     shape: Shape, others: Sequence[Shape], numbers: Sequence[tuple[int, ...]]
 ) -> Iterator[Iterable[tuple[int, int]]]:
-    """Yield sizes for dimensions, by their indices: those of other operands at the same place, sizes that match whole
-    numbers of the call, then any size of another operand.
+    """Yield sizes for dimensions, by their indices: those of other operands at the same place, sizes that match
+    integers of the call, then any size of another operand.
     """
     places = range(len(shape) - 1, -1, -1)
     for other in others:
@@ -388,7 +388,7 @@ def _even_sizes(shape: Shape, group: tuple[int, ...]) -> Iterator[Iterable[tuple
 
 
 def _numbers(call: FailedCall) -> Iterator[tuple[int, ...]]:
-    """Yield the whole numbers among the arguments of a call: those of a list together, then each by itself."""
+    """Yield the integers among the arguments of a call: those of a list together, then each by itself."""
     values = [*call.args, *call.kwargs.values()]
     plain = tuple(size_hint(value) for value in values if _is_number(value))
     if len(plain) > 1:

@@ -208,7 +208,7 @@ class PathConditions(ShapeEnv):
         return symint
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answer from the numbers of the symbols. Numbers that depend on values are left to PyTorch."""
+        """Answer from the numbers of the symbols. Numbers that depend on values are computed by PyTorch."""
         self.asked += 1
         if self.asked > self._most:
             raise TimeoutError("a run on symbols asks too much")
@@ -279,7 +279,7 @@ class Free:
     sizes: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def plans(self, plans: Plans, prefix: str = "") -> Plans:
-        """Return the plans with a symbol for each guessed dimension and whole number.
+        """Return the plans with a symbol for each guessed dimension and integer.
 
         0 and 1 stay numbers: operations treat them specially.
         """
@@ -317,7 +317,7 @@ class Free:
 
 
 def guessed_number(plan: Plan) -> int | None:
-    """Return the guessed whole number of a plan, or None."""
+    """Return the guessed integer of a plan, or None."""
     if not isinstance(plan, ValuePlan) or plan.source != "search" or not plan.shown.isdigit():
         return None
     return int(plan.shown)

@@ -347,4 +347,4 @@ def _refreshed(plan: Plan, plans: Plans) -> Plan:
 
 
 SMALL = 3
-"""Sizes up to this are never made up: they are channels, coordinates, kernels."""
+"""Sizes up to this are never guessed: they are channels, coordinates, kernels."""

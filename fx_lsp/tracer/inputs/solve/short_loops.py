@@ -12,7 +12,7 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt
 from fx_lsp.tracer.run.observation import LongLoop, repeats_at_most
 
 LONG = 256
-"""The fewest runs of one expression that make a loop long, if the size of the dimension was made up."""
+"""The fewest runs of one expression that make a loop long, if the size of the dimension was assumed."""
 OFTEN = 128
 MANY = 1000
 """The same if the size is given, and the number of torch calls that takes too long to capture."""
@@ -86,7 +86,7 @@ def _with_few_guessed_steps(best: Attempt, evaluate: Callable[[Plans], Attempt])
 
 
 def _guessed_steps(plan: Plan, repeated: Iterable[int]) -> int:
-    """Return the guessed whole number of a parameter, if it may be one of iterations; else 0.
+    """Return the guessed integer of a parameter, if it may be one of iterations; else 0.
 
     That is the case if an expression was `repeated` as often, once less or more, or a multiple of that.
     """

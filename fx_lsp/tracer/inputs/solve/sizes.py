@@ -209,7 +209,7 @@ def unpacked_ranks(attempt: Attempt) -> Iterator[Plans]:
 
 def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans in which an input has as many parts as it is unpacked into, `rows, columns = edges`: first as a
-    matrix, then with its own rank. Parts that are used as indices are whole numbers.
+    matrix, then with its own rank. Parts that are used as indices are integers.
     """
     if attempt.run.failed is not None or not isinstance(attempt.run.error, ValueError):
         return

@@ -82,7 +82,7 @@ class DeadEnd:
 def at_fault(end: DeadEnd) -> Attempt | None:
     """Return the attempt that shows the mistake, if a search failed for no reason among the guesses; else None.
 
-    Later inputs of a search are made up to avoid a mistake. So the first attempt that ended at an expression counts, if
+    Later inputs of a search are chosen to avoid a mistake. So the first attempt that ended at an expression counts, if
     none passed it.
     """
     firsts: dict[object, Attempt] = {}

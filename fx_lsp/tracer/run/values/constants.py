@@ -3,7 +3,7 @@
 An operation whose operands all have values also runs on these, besides its run on fake tensors. Code that reads such a
 value (`if mask.all()`, `betas.tolist()`, `lengths.max()`) gets it. Trained and random values are unknown. But random
 integers are generated, as lengths and indices, and guessed integers may have values, like sizes; if code reads them,
-the user gets a note that they are made up. Unknown floating-point numbers are those of `numbers.py`, unless all unknown
+the user gets a note that they are assumed. Unknown floating-point numbers are those of `numbers.py`, unless all unknown
 values are random, as in `drawn.py`.
 """
 
@@ -215,7 +215,7 @@ def _decided(origin: _Origin) -> bool | None:
 
 
 def _tell(origin: _Origin, tensor: torch.Tensor) -> None:
-    """Record for the user that values are made up, if they are.
+    """Record for the user that values are assumed, if they are.
 
     Raises the error of reading an unknown value if random values were read too often.
     """
@@ -536,7 +536,7 @@ def _as_trained(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _makes_up(tensor: torch.Tensor) -> Decisions | None:
-    """Return the decisions if a tensor's numbers are made up; None if they are known, symbols, or not floats."""
+    """Return the decisions if a tensor's numbers are assumed; None if they are known, symbols, or not floats."""
     decisions, inner = current_decisions(), _inner(tensor)
     if decisions is None or not tensor.dtype.is_floating_point or _value(inner) is not None:
         return None

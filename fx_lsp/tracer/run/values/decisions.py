@@ -69,7 +69,7 @@ class Decisions:
 
     With `is_rehearsal`, made-up numbers may enter operations, and values that no condition tests are false. With
     `only_checks`, nothing is decided that leads to other operations. `place` is where the first number of a run was
-    made up.
+    assumed.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Decisions:
         self._values.setdefault(chain[0], Remark(f"{shown} is assumed: {text}", chain[0]))
 
     def make_up(self, frame: FrameType | None) -> TracebackType | None:
-        """Record that a number is made up below `frame`; return that place, for an error that it causes."""
+        """Record that a number is assumed below `frame`; return that place, for an error that it causes."""
         self.note_value(frame, "a trace has shapes but no values")
         while frame is not None and not self._sources.rank(frame.f_code.co_filename) < 2:
             frame = frame.f_back

@@ -17,7 +17,7 @@ NUMBER = 0.5 + 2**-11
 
 
 class NumberOfData(float):
-    """A number that depends on data. `place` is where it was made up, `decisions` determine its comparisons."""
+    """A number that depends on data. `place` is where it was assumed, `decisions` determine its comparisons."""
 
     place: TracebackType | None
     decisions: Decisions
