@@ -39,8 +39,8 @@ def test_complex_numbers() -> None:
 
 def test_sparse_tensors() -> None:
     assert said(lambda x: (x * 2).to_sparse().to_dense(), square()) == snapshot("""\
-aten._to_sparse falls back to PyTorch: sparse tensors; compute with their values and indices to get a
-kernel
+aten._to_sparse falls back to PyTorch: sparse tensors; compute with their values and indices to get
+a kernel
 aten._to_dense falls back to PyTorch: sparse tensors; compute with their values and indices to get a
 kernel\
 """)
@@ -48,8 +48,8 @@ kernel\
 
 def test_numbers_of_eight_bits() -> None:
     assert said(lambda x: x.to(torch.float8_e4m3fn).float() + 1, square()) == snapshot("""\
-prims.convert_element_type falls back to PyTorch: float8 numbers; convert them before the function to
-get a kernel\
+prims.convert_element_type falls back to PyTorch: float8 numbers; convert them before the function
+to get a kernel\
 """)
 
 
@@ -69,8 +69,8 @@ torch.rand to get a kernel\
 def test_overwriting_where_indices_may_be_equal() -> None:
     where = torch.tensor([0, 0])
     assert said(lambda x, i: torch.index_put(x * 2, (i,), x[:2]), square(), where) == snapshot("""\
-aten.index_put falls back to PyTorch: its indices may contain an element twice, and one of the values
-has to win; adding instead (scatter_add, accumulate=True) gets a kernel\
+aten.index_put falls back to PyTorch: its indices may contain an element twice, and one of the
+values has to win; adding instead (scatter_add, accumulate=True) gets a kernel\
 """)
     assert said(lambda x, i: torch.scatter(x * 2, 0, i[:, None], x), square(), where) == snapshot("""\
 aten.scatter falls back to PyTorch: its indices may contain an element twice, and one of the values
@@ -87,8 +87,8 @@ arithmetic, indexing and sums to get one\
 
 def test_what_the_library_is_better_at() -> None:
     assert said(lambda x: x @ x, square()) == snapshot("""\
-aten.mm is computed by PyTorch: the library is as fast for a matrix product; choose matmul=always to get
-a kernel\
+aten.mm is computed by PyTorch: the library is as fast for a matrix product; choose matmul=always to
+get a kernel\
 """)
     assert said(lambda x: F.conv2d(x * 2, x), torch.randn(1, 1, 4, 4)) == snapshot(
         "aten.convolution is computed by PyTorch: the library is faster for convolutions"
