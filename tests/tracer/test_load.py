@@ -11,6 +11,7 @@ from typing import Any
 
 import mpmath
 import pygls
+import pytest
 import sympy
 from conftest import in_fork
 from inline_snapshot import snapshot
@@ -294,6 +295,22 @@ def test_a_limit_that_ends_while_pytorch_switches_modes_does_not_abort() -> None
         return "not stopped"
 
     assert in_fork(limited) == "stopped after PyTorch had returned"
+
+
+def test_a_timer_that_rings_while_frames_are_examined_raises_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a look at the frames takes longer than the timer's interval."""
+    from fx_lsp.tracer.program import time_limit
+
+    def slow(frame: FrameType | None) -> bool:
+        end = time.monotonic() + 4 * time_limit.TICK
+        while time.monotonic() < end:
+            pass
+        return False
+
+    monkeypatch.setattr(time_limit, "is_inside_torch", slow)
+    with pytest.raises(time_limit.TimeUp), time_limit.time_limit(0.05):
+        while True:
+            pass
 
 
 def test_what_another_version_of_a_package_has_is_left_out(trace, tmp_path):

@@ -44,7 +44,7 @@ def is_inside_torch(frame: FrameType | None) -> bool:
 @functools.cache
 def _runs_torch(file: str) -> bool:
     """Return True for a file of fx-lsp, of the standard library, or of a package that PyTorch requires."""
-    if file.startswith((_OWN, "<frozen ")) or file in _required_files():
+    if file.startswith((_OWN, "<frozen ", *_required_paths())):
         return True
     paths = sysconfig.get_paths()
     is_installed = file.startswith((paths["purelib"] + os.sep, paths["platlib"] + os.sep))
@@ -52,9 +52,9 @@ def _runs_torch(file: str) -> bool:
 
 
 @functools.cache
-def _required_files() -> frozenset[str]:
-    """Return the files of the packages that PyTorch requires, directly or indirectly."""
-    files: set[str] = set()
+def _required_paths() -> tuple[str, ...]:
+    """Return the folders and modules of the packages that PyTorch requires, directly or indirectly."""
+    paths: set[str] = set()
     names, seen = ["torch"], {"torch"}
     while names:
         try:
@@ -65,8 +65,11 @@ def _required_files() -> frozenset[str]:
         added = {match[0] for match in required if match} - seen
         names, seen = [*names, *added], seen | added
         if package.name != "torch":
-            files |= {os.path.abspath(str(package.locate_file(file))) for file in package.files or ()}
-    return frozenset(files)
+            record = package.read_text("RECORD") or ""
+            tops = {line.partition(",")[0].partition("/") for line in record.splitlines()}
+            own = ((top, separator) for top, separator, _ in tops if top != "..")
+            paths |= {os.path.abspath(str(package.locate_file(top))) + (separator and os.sep) for top, separator in own}
+    return tuple(paths)
 
 
 class TimeUp(BaseException):
@@ -85,13 +88,18 @@ def time_limit(seconds: float) -> Generator[None, None, None]:
         yield
         return
 
-    raised = -AGAIN
+    raised, is_ringing = -AGAIN, False
 
     def ring(_: int, frame: FrameType | None) -> None:
-        nonlocal raised
+        nonlocal raised, is_ringing
         now = time.monotonic()
         leaves = frame is not None and frame.f_code.co_filename in _CONTEXTS
-        if now - raised > AGAIN and not leaves and not is_inside_torch(frame):
+        if is_ringing or leaves or now - raised <= AGAIN:
+            return
+        is_ringing = True  # a timer may ring again before the frames are examined
+        is_inside = is_inside_torch(frame)
+        is_ringing = False
+        if not is_inside:
             raised = now
             raise TimeUp
 
