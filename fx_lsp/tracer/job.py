@@ -49,12 +49,11 @@ from fx_lsp.tracer.dimensions.naming import finder_of_names
 from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
 from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_class, find_function
-from fx_lsp.tracer.inputs.evidence.call_sites import unfollowed_notes
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
 from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, step_function
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
-from fx_lsp.tracer.program.absences import has_missed, numbers_note
+from fx_lsp.tracer.notes import Notes
 from fx_lsp.tracer.program.devices import Devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.load import (
@@ -68,14 +67,10 @@ from fx_lsp.tracer.program.load import (
     syntax_of,
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
-from fx_lsp.tracer.program.processes.environment import MADE_UP
-from fx_lsp.tracer.program.processes.process_group import REPLICATED
-from fx_lsp.tracer.program.weights import weights_note
 from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
-from fx_lsp.tracer.run.operations.lengths import ASSUMED
 from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
 from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import returned_names
@@ -176,9 +171,9 @@ def _traced(
     """Yield early replies for the target, and return the complete one."""
     reply, later = _trace(request, loaded, sources, around, started, seen)
     missing = loaded.missing
-    if isinstance(reply.outcome, Failure) and missing is not None and has_missed(missing):
+    if isinstance(reply.outcome, Failure) and missing is not None and around.notes.has_missed(missing):
         reply = TraceReply(load_failure(missing, sources))
-    reply = _with_notes(reply, [*around.attention, *REPLICATED, *ASSUMED, *MADE_UP, *_unfollowed(reply)])
+    reply = _with_notes(reply, around.notes)
     outcome = reply.outcome
     for complete in later:
         if not isinstance(outcome, Trace):
@@ -212,17 +207,13 @@ def _loaded(request: TraceRequest, mode: FakeTensorMode, world: World | None) ->
     return loaded
 
 
-def _unfollowed(reply: TraceReply) -> list[str]:
-    """Return notes on calls that were not followed, if arguments were guessed instead."""
-    notes = unfollowed_notes()
-    guessed = isinstance(reply.outcome, Trace) and any(i.source == "search" for i in reply.outcome.inputs)
-    return notes if guessed else []
-
-
-def _with_notes(reply: TraceReply, notes: Sequence[str]) -> TraceReply:
-    if not isinstance(reply.outcome, Trace):
+def _with_notes(reply: TraceReply, notes: Notes) -> TraceReply:
+    """Add the notes of a run to its trace."""
+    outcome = reply.outcome
+    if not isinstance(outcome, Trace):
         return reply
-    return replace(reply, outcome=replace(reply.outcome, notes=(*reply.outcome.notes, *notes)))
+    is_guessed = any(i.source == "search" for i in outcome.inputs)
+    return replace(reply, outcome=replace(outcome, notes=(*outcome.notes, *notes.report(is_guessed))))
 
 
 def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
@@ -327,7 +318,7 @@ def _trace(
         outputs=tuple(_output_specs(forward, captured)),
         seconds=time.perf_counter() - started,
         torch=torch.__version__,
-        notes=(*notes, *prepared.notes, *captured.notes, *devices.notes(), *weights_note(), *numbers_note()),
+        notes=(*notes, *prepared.notes, *captured.notes, *devices.notes()),
         remarks=prepared.reported(
             (
                 *(symbols.remarks() if symbols is not None else ()),

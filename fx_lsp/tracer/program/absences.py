@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from fx_lsp.steps import BACKWARD, blocks_of
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.run.state import variables_around
 from fx_lsp.tracer.source.likely_numbers import number_named, says_number
 
@@ -50,7 +51,7 @@ class Absent:
 
     def _raise(self, *args: Any, **kwargs: Any) -> Any:
         cause = object.__getattribute__(self, "cause")
-        _MISSED.append(cause)
+        notes().missed.append(cause)
         raise AbsentError(cause) from cause
 
     def __getattr__(self, name: str) -> Any:
@@ -64,16 +65,6 @@ class Absent:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = _raise
     __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _raise
     __enter__ = __exit__ = __int__ = __float__ = __index__ = __matmul__ = _raise
-
-
-_MISSED: list[BaseException] = []
-
-
-def has_missed(cause: BaseException) -> bool:
-    """Return True if a value that is absent because of an error was used since the last call."""
-    is_missed = any(error is cause for error in _MISSED)
-    _MISSED.clear()
-    return is_missed
 
 
 def backward_of(loss: Any) -> Any:
@@ -139,10 +130,6 @@ class Absences:
             yield first
         yield from rest
 
-    def tell(self) -> None:
-        """Report the made-up numbers with the trace."""
-        _MADE_UP.update(self.numbers)
-
     def record(self, error: BaseException, imported: bool) -> Absent:
         """Return the placeholder for the names that a failed statement binds."""
         self.errors.append(error)
@@ -151,17 +138,6 @@ class Absences:
 
 def _in_form(pattern: Any, absent: Absent) -> Any:
     return absent if pattern is None else tuple(_in_form(part, absent) for part in pattern)
-
-
-_MADE_UP: dict[str, int] = {}
-"""The made-up numbers since the last report."""
-
-
-def numbers_note() -> list[str]:
-    """Return a sentence on the made-up numbers since the last report, if there were any."""
-    numbers = ", ".join(f"{name}={number}" for name, number in _MADE_UP.items())
-    _MADE_UP.clear()
-    return [f"the data is missing; assumed: {numbers}"] if numbers else []
 
 
 class _Parts(ast.NodeTransformer):

@@ -18,6 +18,7 @@ from torch._dynamo.exc import TorchDynamoException
 from torch.overrides import handle_torch_function
 
 from fx_lsp.tracer.compat import FakeTensorMode, ShapeEnv
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.run.conditions import with_shape_env
 
 _compile = torch.compile
@@ -62,16 +63,15 @@ def _symbols() -> Generator[None, None, None]:
 
 
 @contextmanager
-def differentiable_attention() -> Generator[list[str], None, None]:
-    """Allow differentiating FlexAttention on the CPU inside; the yielded notes list where.
+def differentiable_attention() -> Generator[None, None, None]:
+    """Allow differentiating FlexAttention on the CPU inside.
 
     The operation and its backward are the same on every device; the CPU only lacks the kernel.
     """
-    notes: list[str] = []
     try:
         from torch.nn.attention import flex_attention
     except ImportError:
-        yield notes
+        yield
         return
     original: Callable[..., None] | None = getattr(flex_attention, "_validate_device", None)
 
@@ -80,9 +80,9 @@ def differentiable_attention() -> Generator[list[str], None, None]:
         if key.shape[:-1] != value.shape[:-1]:  # kernels would silently read out of bounds
             raise ValueError(f"key and value are of different sizes: {list(key.shape)} and {list(value.shape)}")
         if query.device.type == "cpu" and any(t.requires_grad for t in (query, key, value)):
-            notes[:] = ["FlexAttention has no backward on the CPU: its backward is shown as a GPU runs it"]
+            notes().add("FlexAttention has no backward on the CPU: its backward is shown as a GPU runs it")
             return
         original(query, key, value)
 
     with mock.patch.object(flex_attention, "_validate_device", validate) if original is not None else nullcontext():
-        yield notes
+        yield

@@ -21,6 +21,7 @@ from fx_lsp.model import TraceRequest
 from fx_lsp.steps import as_functions, functions_around
 from fx_lsp.syntax import is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant, without_lacking_names
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.partial_imports import PartialImports
@@ -212,7 +213,7 @@ def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleTy
         _run_program(request, tree, module)
     else:
         exec(compile(tree, request.file, "exec", dont_inherit=True), module.__dict__)
-    absences.tell()
+    notes().numbers.update(absences.numbers)
     _enter(request, module)
     return module
 

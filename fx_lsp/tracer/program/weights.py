@@ -11,11 +11,9 @@ import torch
 import torch.hub
 from torch import nn
 
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.program.scratch import is_scratch
-
-_LOADED_FROM: list[str] = []
-"""The sources of the weights that were left out."""
 
 
 class MissingWeights(dict[Any, Any]):
@@ -35,7 +33,7 @@ class MissingWeights(dict[Any, Any]):
 
 def left_out(source: Any) -> MissingWeights:
     """Record that weights from `source` are left out, and return the placeholder."""
-    _LOADED_FROM.append(str(source))
+    notes().weights[str(source)] = None
     return MissingWeights()
 
 
@@ -66,7 +64,7 @@ def without_weights() -> Generator[None, None, None]:
             open(os.fspath(f), "ab").close()
 
     def no_models(github: Any, *args: Any, **kwargs: Any) -> list[str]:
-        _LOADED_FROM.append(str(github))
+        notes().weights[str(github)] = None
         return []
 
     torch.load, nn.Module.load_state_dict, torch.save = load_or_leave_out, load_what_is_there, save_nothing
@@ -92,15 +90,3 @@ def _not_downloaded(
     import fx_lsp.tracer.program.weights
 
     return fx_lsp.tracer.program.weights.left_out(url)
-
-
-def are_weights_left_out() -> bool:
-    """Return True if weights were left out since the last report."""
-    return bool(_LOADED_FROM)
-
-
-def weights_note() -> list[str]:
-    """Return a sentence on the weights that were left out since the last report, if there were any."""
-    sources = list(dict.fromkeys(_LOADED_FROM))
-    _LOADED_FROM.clear()
-    return [f"weights are not loaded: {', '.join(sources[:3])}{', …' if len(sources) > 3 else ''}"] if sources else []

@@ -18,9 +18,9 @@ from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_gradients
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, is_wrong
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absent, AbsentError
 from fx_lsp.tracer.program.load import empty_module
-from fx_lsp.tracer.program.weights import are_weights_left_out
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
 from fx_lsp.tracer.rehearsal.script import rehearsed
 from fx_lsp.tracer.run.in_place import overwritten
@@ -100,7 +100,7 @@ class _Rehearsal(ProgramRun):
 
     def _may_lack_something(self) -> bool:
         """Return True if something is missing so far, so that its placeholder may cause an error."""
-        return bool(self.absences.errors) or are_weights_left_out()
+        return bool(self.absences.errors) or bool(notes().weights)
 
     def _reads_what_was_cut(self, frame: FrameType, line: int) -> bool:
         """Return True if a frame is at a statement that reads what a loop would have added more to."""

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import torch
 
 from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.notes import Notes, collecting_notes
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
 from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
@@ -33,7 +34,7 @@ class Surroundings:
 
     mode: FakeTensorMode
     devices: Devices
-    attention: list[str]
+    notes: Notes
 
 
 @contextmanager
@@ -46,6 +47,7 @@ def surroundings(text: str, compiles: bool = False, available: bool = False) -> 
     logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
     mode = fake_mode()
     with (
+        collecting_notes() as run_notes,
         patch.object(torch, "compile", as_written),
         possible_devices(mode, compiles, available) as devices,
         movable_modules(),
@@ -54,9 +56,9 @@ def surroundings(text: str, compiles: bool = False, available: bool = False) -> 
         inference_without_gradients(),
         lazy_tensors(),
         without_weights(),
-        differentiable_attention() as attention,
+        differentiable_attention(),
         triton_launches(),
         fake_processes(text),
         remote_calls_here(),
     ):
-        yield Surroundings(mode, devices, attention)
+        yield Surroundings(mode, devices, run_notes)

@@ -280,7 +280,7 @@ class World:
     def enter(self) -> None:
         """Give this process to a request for a target that is found here."""
         self.recorder.close()
-        self.run.absences.tell()
+        self.around.notes.numbers.update(self.run.absences.numbers)
         self.since = frozenset(sys.modules)
         self.is_entered = True
         _CURRENT[:] = [self]

@@ -28,6 +28,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, Valu
 from fx_lsp.tracer.inputs.plan.values import proposals, tensors
 from fx_lsp.tracer.inputs.solve.frames import expressions_raising, value_in
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
@@ -63,7 +64,7 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
         yield from _as_stated(_with_guesses(offer, task), signature, hints, task)
     for site in request.sites if not task.seen else ():
         if task.program_seconds < request.seconds * KEPT:
-            _UNFOLLOWED.append(f"{_place(site, request)} was not followed: other calls used up the time limit")
+            notes().unfollowed[f"{_place(site, request)} was not followed: other calls used up the time limit"] = None
             continue
         with modules_kept((request.module, site.imported, site.module)):
             until = _time_after(task)
@@ -100,27 +101,16 @@ def _key_instead(raised: Offer | BaseException | None, task: Task) -> Mapping[st
     return {str(raised.args[0]): likely[0]} if isinstance(raised, KeyError) and likely else {}
 
 
-_UNFOLLOWED: list[str] = []
-"""Calls that may be right but could not be followed, and the reasons."""
-
-
-def unfollowed_notes() -> list[str]:
-    """Return a sentence for each call that could not be followed since the last call, because of time or a missing
-    package.
-    """
-    notes = list(dict.fromkeys(_UNFOLLOWED))
-    _UNFOLLOWED.clear()
-    return notes
-
-
 def _note_unfollowed(site: CallSite, request: TraceRequest, raised: Sequence[Offer | BaseException | None]) -> None:
     """Record that a call was not followed, unless that is a mistake of the program."""
     place = _place(site, request)
     missing = next((e for e in raised if isinstance(e, ModuleNotFoundError) and e.name), None)
     if any(isinstance(error, TimeUp) for error in raised):
-        _UNFOLLOWED.append(f"{place} was not followed: the code before it takes too long")
+        notes().unfollowed[f"{place} was not followed: the code before it takes too long"] = None
     elif missing is not None:
-        _UNFOLLOWED.append(f"{place} was not followed: `{(missing.name or '').partition('.')[0]}` is not installed")
+        notes().unfollowed[f"{place} was not followed: `{(missing.name or '').partition('.')[0]}` is not installed"] = (
+            None
+        )
 
 
 def _place(site: CallSite, request: TraceRequest) -> str:
@@ -206,7 +196,7 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
     args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
     if not is_tolerant:
         return replace(offer, args=args, guessed=bool(line.invented), unset=bool(line.unset))
-    absences.tell()
+    notes().numbers.update(absences.numbers)
     init = {name: plan for name, plan in (offer.init or {}).items() if not is_absent(plan)}
     is_whole = offer.init is None or not any(map(has_absent, offer.init.values()))
     instance = offer.instance if is_whole or not isinstance(offer.instance, nn.Module) else None

@@ -38,6 +38,7 @@ from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, AbsentError, absent_names
 from fx_lsp.tracer.program.data_loaders import one_batch_each
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
@@ -226,7 +227,7 @@ def _found(search: _Search) -> FunctionType | None:
             fallback, absences = function, missed
         if has_batch:
             break
-    absences.tell()
+    notes().numbers.update(absences.numbers)
     return fallback
 
 

@@ -7,6 +7,7 @@ import linecache
 import os
 import traceback
 
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.source.likely_numbers import number_named
 
 LAUNCHED = {
@@ -18,8 +19,6 @@ LAUNCHED = {
     "MASTER_PORT": "29500",
 }
 """The variables that a launcher of processes sets."""
-MADE_UP: list[str] = []
-"""A sentence for each made-up variable."""
 
 
 def is_set_for(error: BaseException | None) -> bool:
@@ -31,7 +30,7 @@ def is_set_for(error: BaseException | None) -> bool:
         launch()
     else:
         os.environ[name] = _value_read(name, file)
-        MADE_UP.append(f"the environment variable {name} is not set; assumed: {os.environ[name]!r}")
+        notes().add(f"the environment variable {name} is not set; assumed: {os.environ[name]!r}")
     return True
 
 

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.processes.environment import LAUNCHED, launch
 
 _NAMES = rf"['\"](?:{'|'.join(LAUNCHED)})['\"]"
@@ -77,10 +78,6 @@ def _collective(legacy: Callable[..., Any], functional: Callable[..., Any]) -> C
     return collective
 
 
-REPLICATED: list[str] = []
-"""Notes for the user on replicated models."""
-
-
 @contextmanager
 def _replicas() -> Generator[None, None, None]:
     """Make a model that is to be replicated a single replica inside.
@@ -96,7 +93,7 @@ def _replicas() -> Generator[None, None, None]:
         nn.Module.__init__(self)
         self.module, self.require_backward_grad_sync, self.device_ids = module, True, device_ids
         self.device = next(module.parameters()).device
-        REPLICATED[:] = ["DistributedDataParallel averages the gradients over all processes, outside of these graphs"]
+        notes().add("DistributedDataParallel averages the gradients over all processes, outside of these graphs")
 
     def forward(self: Any, *inputs: Any, **options: Any) -> Any:
         if hasattr(self, "reducer"):

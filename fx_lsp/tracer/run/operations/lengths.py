@@ -17,12 +17,11 @@ from torch._C import DispatchKey
 from torch.utils._mode_utils import no_dispatch
 
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensorMode
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.run.values.constants import fake_of, known_list
 
 aten = torch.ops.aten
 
-ASSUMED: list[str] = []
-"""Notes for the user on unknown lengths."""
 _ASSUMPTION = "the lengths of packed sequences are unknown; assumed: each is as long as the padded batch"
 
 Dispatch = Callable[..., Any]
@@ -53,7 +52,7 @@ def _packed(mode: FakeTensorMode, padded: torch.Tensor, lengths: torch.Tensor, b
         raise DATA_DEPENDENT[0](aten._pack_padded_sequence.default)
     values = known_list(lengths)
     if values is None:
-        ASSUMED[:] = [_ASSUMPTION]
+        notes().add(_ASSUMPTION)
         values = [steps] * batch
     if min(values) <= 0:
         raise RuntimeError("Length of all samples has to be greater than 0")
