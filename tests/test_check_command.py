@@ -224,6 +224,8 @@ def test_sarif(project: Path):
     assert done.returncode == 1
     (run,) = json.loads(done.stdout)["runs"]
     assert run["columnKind"] == "unicodeCodePoints"
+    rules = [(rule["id"], rule["helpUri"].rpartition("/")[2]) for rule in run["tool"]["driver"]["rules"]]
+    assert rules == [("shape", "shape.md"), ("syntax", "syntax.md")]
     for result in run["results"]:
         del result["message"]
     assert run["results"] == snapshot(

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from fx_lsp import __version__
 from fx_lsp.commands.columns import character_column
 from fx_lsp.commands.survey import FileReport, TargetReport, faults_of, is_problem, reached_by
+from fx_lsp.features.pages import page_of
 from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.text import sentence
 from fx_lsp.model import Failure, ProblemSeverity, Related, Severity, Span
@@ -34,7 +35,7 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
         results += [result for target in report.targets for result in _target_results(target, faults, base)]
         results += [_failure(c, sentence(c.message), c.span, base) for c in report.comments if c.span is not None]
     kinds = sorted({result["ruleId"] for result in results})
-    driver = {"name": "fx-lsp", "version": __version__, "rules": [{"id": kind} for kind in kinds]}
+    driver = {"name": "fx-lsp", "version": __version__, "rules": [_rule(kind) for kind in kinds]}
     return {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -47,6 +48,11 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
             }
         ],
     }
+
+
+def _rule(code: str) -> dict[str, Any]:
+    page = page_of(code)
+    return {"id": code} if page is None else {"id": code, "helpUri": page}
 
 
 def _target_results(

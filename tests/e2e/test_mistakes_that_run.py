@@ -34,14 +34,18 @@ async def lines(e: Editor, uri: str) -> list[str]:
     return [f"{d.range.start.line + 1} {d.code}" for d in e.client.diagnostics[uri]]
 
 
-async def test_a_code_opens_its_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "source"),
+    [("pytorch-warning", SOURCE), ("shape", SOURCE.replace("F.softmax(x.contiguous())", "torch.mm(x, x)"))],
+)
+async def test_a_code_opens_its_page(tmp_path: Path, code: str, source: str) -> None:
     async with editor(tmp_path, CAPABILITIES, {"interpreter": sys.executable}, command=SERVE) as e:
-        uri = e.open("model.py", SOURCE)
-        assert await lines(e, uri) == ["7 pytorch-warning"]
+        uri = e.open("model.py", source)
+        assert await lines(e, uri) == [f"7 {code}"]
         (problem,) = e.client.diagnostics[uri]
         assert problem.code_description is not None
         page = Path(unquote(urlparse(problem.code_description.href).path))
-        assert page.read_text(encoding="utf-8").startswith("# `pytorch-warning`")
+        assert page.read_text(encoding="utf-8").startswith(f"# `{code}`")
 
 
 async def test_a_comment_and_settings_say_what_is_told(tmp_path: Path) -> None:

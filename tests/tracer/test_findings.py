@@ -39,9 +39,7 @@ def test_examples_of_pages(trace: TraceFixture, code: str, block: str, name: str
 
 
 def test_each_page_has_three_examples_of_both_kinds() -> None:
-    pages = [page.stem for page in sorted(PAGES.glob("*.md")) if page.stem != "README"]
-    assert pages == sorted(FINDINGS)
-    for page in pages:
+    for page in FINDINGS:
         blocks = re.findall(r"^```python\n(.*?)^```", (PAGES / f"{page}.md").read_text(), re.M | re.S)
         assert [len(re.findall(r"^(?:class|def) ", block, re.M)) >= 3 for block in blocks] == [True, True]
 

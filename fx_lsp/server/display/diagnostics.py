@@ -7,13 +7,13 @@ from lsprotocol import types
 from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.findings import told, unknown_codes
 from fx_lsp.features.kernels import kernel_problems, kernels_of
+from fx_lsp.features.pages import page_of
 from fx_lsp.features.problems import problems, work_problems
 from fx_lsp.features.unreached import faded
 from fx_lsp.features.uris import View
 from fx_lsp.model import Span, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
-from fx_lsp.server.display.pages import page_of
 from fx_lsp.server.session import Session
 
 
