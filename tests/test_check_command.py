@@ -224,8 +224,12 @@ def test_sarif(project: Path):
     assert done.returncode == 1
     (run,) = json.loads(done.stdout)["runs"]
     assert run["columnKind"] == "unicodeCodePoints"
-    rules = [(rule["id"], rule["helpUri"].rpartition("/")[2]) for rule in run["tool"]["driver"]["rules"]]
-    assert rules == [("shape", "shape.md"), ("syntax", "syntax.md")]
+    rules = run["tool"]["driver"]["rules"]
+    assert [(rule["id"], rule["shortDescription"]["text"]) for rule in rules] == [
+        ("shape", "sizes or ranks that do not fit"),
+        ("syntax", "a file that does not parse"),
+    ]
+    assert all("## Wrong" in rule["help"]["markdown"] for rule in rules)
     for result in run["results"]:
         del result["message"]
     assert run["results"] == snapshot(

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fx_lsp import __version__
 from fx_lsp.commands.columns import character_column
 from fx_lsp.commands.survey import FileReport, TargetReport, faults_of, is_problem, reached_by
-from fx_lsp.features.pages import page_of
+from fx_lsp.features.pages import text_of_page
 from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.text import sentence
 from fx_lsp.model import Failure, ProblemSeverity, Related, Severity, Span
@@ -51,8 +51,12 @@ def to_sarif(reports: Iterable[FileReport], base: Path) -> dict[str, Any]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    page = page_of(code)
-    return {"id": code} if page is None else {"id": code, "helpUri": page}
+    """Return the rule of a code with its page, so that the log explains it on any machine."""
+    page = text_of_page(code)
+    if page is None:
+        return {"id": code}
+    title = page.partition("\n")[0].partition(": ")[2]
+    return {"id": code, "shortDescription": {"text": title}, "help": {"text": page, "markdown": page}}
 
 
 def _target_results(

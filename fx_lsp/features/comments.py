@@ -82,7 +82,7 @@ def target_problems(text: str, target: Target, comment: FxComment) -> Iterator[P
         if (item.in_init, item.name) in seen:
             yield problem(f"`{item.name}` is given twice", item.col, item.end_col)
         seen.add((item.in_init, item.name))
-    if signature is None:
+    if signature is None or target.kind == "graph":  # a graph's inputs are the placeholders that the code creates
         return
     if items.init is not None and signature.init is None:
         yield problem(f"`init(…)` only applies to modules and methods; {target.name} is a function", *items.init)

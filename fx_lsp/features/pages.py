@@ -16,5 +16,16 @@ FOLDERS = _PACKAGE / "problems", _PACKAGE.parent / "docs" / "problems"
 @cache
 def page_of(code: str) -> str | None:
     """Return the URI of the page on a code, None if it has none."""
-    page = next((page for folder in FOLDERS if (page := folder / f"{code}.md").is_file()), None)
+    page = _file_of(code)
     return None if page is None else page.as_uri()
+
+
+@cache
+def text_of_page(code: str) -> str | None:
+    """Return the Markdown text of the page on a code, None if it has none."""
+    page = _file_of(code)
+    return None if page is None else page.read_text(encoding="utf-8")
+
+
+def _file_of(code: str) -> Path | None:
+    return next((page for folder in FOLDERS if (page := folder / f"{code}.md").is_file()), None)

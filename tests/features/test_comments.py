@@ -150,6 +150,8 @@ def test_a_comment_at_nothing():
         'def f(x):\n    """As in\n    # fx: x=f32[8]\n    """\n    return x.sin()\n',
         "# fx:\ndef f(x):\n    return x.sin()\n",
         "# fx: x=f32[8]\n\ndef f(x:\n",
+        "from torch import fx\n\n# fx: x=f32[8]\ndef built():\n    graph = fx.Graph()\n"
+        "    graph.output(graph.placeholder('x'))\n    return graph\n",
     ],
     ids=[
         "kwargs",
@@ -160,6 +162,7 @@ def test_a_comment_at_nothing():
         "in a string",
         "empty",
         "a broken file",
+        "placeholders",
     ],
 )
 def test_what_is_no_problem(text: str):
