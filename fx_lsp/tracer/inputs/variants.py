@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain as concat
 from itertools import islice
 
+from fx_lsp.messages.requests import NO_SUCH_VARIANT
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -145,9 +146,7 @@ def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared 
     everything = concat(_optional_tensors(candidate, ran.plans, {name}), _variants(candidate, ran.plans, code))
     variant = next((variant for variant in everything if variant.name == name), None)
     if variant is None:
-        return Failure(
-            "unsupported", f"{task.request.name} has no variant {name!r}: it is neither an optional tensor nor a flag"
-        )
+        return NO_SUCH_VARIANT.failure(name=task.request.name, variant=name)
     outcome = variant.search(task.seconds)
     candidate = variant.candidate.with_object_of(outcome.best.plans)
     settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)
