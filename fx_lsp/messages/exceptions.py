@@ -27,6 +27,7 @@ NO_FAKE_KERNEL = FailureTemplate(
     'Add `@torch.library.register_fake("{operator}")` to `def _({parameters}): {body}`, '
     "which returns tensors with the shapes and dtypes of the operator's results.",
 )
+RAISED_ELSEWHERE = FailureTemplate("error", "{error}, raised in {file}:{line}")
 WHILE_IMPORTED = FailureTemplate("import", "{error} (while importing the file)")
 GUESSED_INPUTS = "The inputs are guessed; write the real ones in a comment: `# fx: {comment}`."
 """The fix for exceptions that other inputs may not cause."""

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from fx_lsp import wire
+from fx_lsp.messages.analyses import BROKEN_GRAPH, NODE_NOT_COMPUTED
 from fx_lsp.messages.targets import NO_GRAPH_FOR_PASS, NOT_DEFINED, RETURNS_NO_GRAPH, SHOWN_AS_BUILT
 from fx_lsp.model import InputSpec, Remark, Span, Trace, TraceReply, TraceRequest, read_work
 from fx_lsp.specs import Comment, TensorSpec, parse_comment
@@ -74,7 +75,7 @@ def graph_reply(
         message, node = problem
         chain = names.chain(node) if node is not None else ()
         where = chain[0] if chain else None
-        ledger.remarks.append(Remark(f"the graph is broken: {message}", where, "error"))
+        ledger.remarks.append(BROKEN_GRAPH.remark(where, error=message))
     inputs = ()
     if problem is None:
         inputs, remarks = _propagate(result, request, mode, names)
@@ -160,8 +161,8 @@ def _propagate(
     except (Exception, EffectBlocked) as error:
         at = propagation.at
         chain = names.chain(at) if at is not None else ()
-        said = f"{'the graph' if at is None else at.name} cannot be computed: {sentence(error)}"
-        return tuple(inputs), [Remark(said, chain[0] if chain else None, "error")]
+        span, name = chain[0] if chain else None, "the graph" if at is None else at.name
+        return tuple(inputs), [NODE_NOT_COMPUTED.remark(span, node=name, error=sentence(error))]
     return tuple(inputs), []
 
 

@@ -25,6 +25,7 @@ from fx_lsp.messages.exceptions import (
     NEEDS_VALUE_OF_OPERATION,
     NOT_ON_FAKE_TENSORS,
     OUT_OF_MEMORY,
+    RAISED_ELSEWHERE,
     READS_FILE,
     READS_STANDARD_INPUT,
     WHILE_IMPORTED,
@@ -76,7 +77,7 @@ def failure_of(
         message += _about_operands(failed, span, lines, kind)
     raised = chain[0] if chain and span is not None and chain[0].file != span.file else None
     if raised is not None:
-        message = f"{message}, raised in {raised.file}:{raised.line}"
+        message = RAISED_ELSEWHERE.message(error=message, file=raised.file, line=raised.line)
     if not is_wrong(error, failed):
         severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
