@@ -53,7 +53,7 @@ def test_the_command_line_loads_no_language_server(target: str):
 @pytest.mark.parametrize("file", sorted((PACKAGE / "tracer").rglob("*.py")), ids=lambda f: f.stem)
 def test_the_tracer_needs_nothing_but_torch_and_what_torch_brings(file: Path):
     allowed = sys.stdlib_module_names | {"torch", "sympy", "fx_lsp.tracer"} | {f"fx_lsp.{name}" for name in SHARED}
-    allowed |= {"fx_lsp.codegen"}
+    allowed |= {"fx_lsp.codegen", "fx_lsp.messages"}
     assert {name for name in imported(file) if not within(name, allowed)} <= {"fx_lsp"}
 
 
@@ -61,6 +61,12 @@ def test_the_tracer_needs_nothing_but_torch_and_what_torch_brings(file: Path):
 def test_what_both_sides_import_needs_nothing(name: str):
     allowed = sys.stdlib_module_names | {f"fx_lsp.{other}" for other in SHARED}
     assert {found for found in imported(PACKAGE / f"{name}.py") if not within(found, allowed)} == set()
+
+
+@pytest.mark.parametrize("file", sorted((PACKAGE / "messages").glob("*.py")), ids=lambda f: f.stem)
+def test_messages_need_nothing_but_the_model(file: Path):
+    allowed = sys.stdlib_module_names | {"fx_lsp.model", "fx_lsp.messages"}
+    assert {name for name in imported(file) if not within(name, allowed)} == set()
 
 
 def modules_after(code: str) -> set[str]:

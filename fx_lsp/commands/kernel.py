@@ -26,6 +26,7 @@ from fx_lsp.errors import ForeignFileError
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.features.passes import render_passes
+from fx_lsp.messages.requests import NO_SUCH_LISTING
 from fx_lsp.model import Failure, Trace, read_work, write_work
 from fx_lsp.tracing.kernel_files.generated import (
     WRONG,
@@ -214,7 +215,7 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
             return outcome
         names = stages_of_listing(arguments.view, (info.name for info in outcome.stages))
         if not names:
-            return Failure("unsupported", f"kernels for {arguments.gpu} have no {arguments.view}")
+            return NO_SUCH_LISTING.failure(gpu=arguments.gpu, view=arguments.view)
         for remark in outcome.remarks:
             if remark.severity == "error":  # a kernel that is not among them
                 print(f"fx-lsp: {remark.message}", file=sys.stderr)

@@ -14,6 +14,7 @@ from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.features.comments import comment_problems, elsewhere
 from fx_lsp.features.findings import TOLD, told_outcome, unknown_codes
 from fx_lsp.features.problems import Cause, Occurrence, Problem, by_cause, is_failure, reached_failure, reached_remark
+from fx_lsp.messages.texts import UNREADABLE_FILE
 from fx_lsp.model import (
     Failure,
     FailureKind,
@@ -189,8 +190,7 @@ async def _look(
         try:
             text = read_source(file)
         except (OSError, SyntaxError, ValueError) as error:
-            message = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
-            work.failure = Failure("syntax", message, severity="error")
+            work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
             return
         engine.open(file, text, (work.source.root,))
         try:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from fx_lsp import wire
+from fx_lsp.messages.targets import NOT_CAPTURED, NOT_DEFINED
 from fx_lsp.model import (
     Failure,
     InputSpec,
@@ -355,7 +356,7 @@ def _prepared(
         except AttributeError:
             target = None
             if find_function(tree, request.name) is None or not request.callers:
-                return Failure("unsupported", f"{request.name} does not exist after the file has run")
+                return NOT_DEFINED.failure(name=request.name)
         if isinstance(target, Failure):
             return target
         with forbid_effects(), mode, decided_by(Decisions(sources, lines)):
@@ -481,8 +482,8 @@ def _capture_failure(error: BaseException, sources: Sources, request: TraceReque
     lines = request.source.splitlines()
     failure = failure_of(error, sources, None, lines, "information", prepared.inputs)
     if failure.kind == "error":
-        message = f"it runs, but AOTAutograd cannot capture it: {failure.message}"
-        return Failure("unsupported", message, failure.span, failure.hint, inputs=prepared.inputs)
+        uncaptured = NOT_CAPTURED.failure(failure.span, hint=failure.hint, reason=failure.message)
+        return replace(uncaptured, inputs=prepared.inputs)
     return failure
 
 

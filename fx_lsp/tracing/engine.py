@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from fx_lsp.errors import WorkerStartError
+from fx_lsp.messages.requests import CLOSED, NO_SUCH_STAGE, NOT_OPEN, UNSTORED_STAGE
 from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, TraceReply, Work, known_trace
 from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
 from fx_lsp.tracing.answers.disk import UNKNOWN, Cache, CachedTrace, Dependency, is_fresh
@@ -163,7 +164,7 @@ class Engine:
                 return outcome
             if trace is None or kept is None:
                 there = [info.name for info in trace.stages] if trace is not None else []
-                return Failure("unsupported", f"{name} has no stage {stage!r}", hint=stages_like(stage, there))
+                return NO_SUCH_STAGE.failure(hint=stages_like(stage, there), name=name, stage=stage)
             open_file = self._files.get(file)
             decoded = await self._answers.stage(key, kept)
             if decoded is not None and open_file is not None:
@@ -174,7 +175,7 @@ class Engine:
             if open_file is not None:
                 open_file.answers.drop(question)
                 self._schedule(open_file, question, key)
-        return Failure("unsupported", f"the stage {stage!r} of {name} could not be stored")
+        return UNSTORED_STAGE.failure(name=name, stage=stage)
 
     def known(self, file: str, name: str, work: Work) -> Outcome | None:
         """Return the outcome of `work` with the current text of a target, or None. Never waits."""
@@ -407,7 +408,7 @@ class Engine:
 
         def settled() -> T | Failure | None:
             if not self._is_open(open_file):
-                return Failure("unsupported", f"{open_file.file} was closed")
+                return CLOSED.failure(file=open_file.file)
             return look() if open_file.settled else None
 
         return await open_file.requests.wait(settled, *questions)
@@ -443,4 +444,4 @@ class Engine:
 
 
 def _not_open(file: str) -> Failure:
-    return Failure("unsupported", f"{file} is not open")
+    return NOT_OPEN.failure(file=file)

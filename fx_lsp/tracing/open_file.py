@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeVar
 
 from fx_lsp.errors import WorkerStartError
+from fx_lsp.messages.requests import NO_SUCH_TARGET
 from fx_lsp.model import Failure, FailureKind, Outcome, Target, Trace
 from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.answers.disk import CachedTrace
@@ -328,9 +329,9 @@ def known_outcome(open_file: OpenFile, question: TargetQuestion) -> tuple[Outcom
     if failure is not None:
         return failure, ""
     if open_file.key_of(question) is None:
-        message = f"{open_file.file} has no function or module {question.target!r} that can be traced"
         names = [*open_file.good.targets] if open_file.good is not None else []
-        return Failure("unsupported", message, hint=names_like(question.target, names)), ""
+        hint = names_like(question.target, names)
+        return NO_SUCH_TARGET.failure(hint=hint, file=open_file.file, name=question.target), ""
     answer = open_file.current(question)
     return None if answer is None else (answer.outcome, answer.key)
 

@@ -29,6 +29,7 @@ from fx_lsp.codegen.inspect.compilation import (
 )
 from fx_lsp.codegen.inspect.listings import Listing
 from fx_lsp.codegen.inspect.occupancy import CHIPS, Occupancy, occupancy
+from fx_lsp.messages.kernels import COMPILER_DIED, COMPILER_DIED_SILENTLY
 from fx_lsp.model import Failure
 
 __all__ = ["Access", "Assembly", "LaunchSpec", "Note", "Resources", "assemble"]
@@ -248,8 +249,10 @@ def _in_another_process(text: str, launch: LaunchSpec, target: str, file: str) -
     command = [sys.executable, "-X", "utf8", "-B", "-c", _CHILD, package]
     done = subprocess.run(command, input=request, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        last_line = done.stderr.strip().rpartition("\n")[2]
-        return Failure("crash", f"compiling {launch.kernel} for {target} ended its process: {last_line}".rstrip(": "))
+        last_line = done.stderr.strip().rpartition("\n")[2].rstrip(": ")
+        if not last_line:
+            return COMPILER_DIED_SILENTLY.failure(kernel=launch.kernel, target=target)
+        return COMPILER_DIED.failure(kernel=launch.kernel, target=target, error=last_line)
     outcome = cast("dict[str, Any]", json.loads(done.stdout))
     if "failure" in outcome:
         return wire.from_json(Failure, outcome["failure"])

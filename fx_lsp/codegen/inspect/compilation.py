@@ -28,6 +28,18 @@ from typing import Any
 
 from fx_lsp.codegen.inspect import listings
 from fx_lsp.codegen.inspect.occupancy import CHIPS
+from fx_lsp.messages.kernels import (
+    ARGUMENT_MISSING,
+    CONSTEXPR_MISSING,
+    KERNELS_NOT_IMPORTED,
+    NO_SUCH_ARGUMENT,
+    NO_SUCH_CHIP,
+    NO_SUCH_KERNEL,
+    NO_TRITON,
+    NOT_A_KERNEL,
+    NOT_COMPILED,
+    UNPARSED_KERNELS,
+)
 from fx_lsp.model import Failure, Span
 
 Constant = int | float | bool | str | None
@@ -71,9 +83,7 @@ class CompiledKernel:
 def compile_kernel(text: str, launch: LaunchSpec, target: str, file: str) -> CompiledKernel | Failure:
     """Compile the kernel of `text` that `launch` names for a target of `CHIPS`. `file` is the file of failure spans."""
     if target not in CHIPS:
-        return Failure(
-            "unsupported", f"there is no target {target}", hint=f"The targets are {', '.join(sorted(CHIPS))}."
-        )
+        return NO_SUCH_CHIP.failure(target=target, targets=", ".join(sorted(CHIPS)))
     _sweep()
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as directory:
         path = str(Path(directory, "fx_lsp_kernel.py"))
@@ -87,7 +97,7 @@ def compile_kernel(text: str, launch: LaunchSpec, target: str, file: str) -> Com
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "triton":
                 raise
-            return Failure("unsupported", "this interpreter has no triton", hint="Install triton into it.")
+            return NO_TRITON.failure()
         finally:
             linecache.cache.pop(path, None)
 
@@ -158,24 +168,25 @@ def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, f
     """Return the source for `triton.compile`, or a Failure if the launch does not fit the kernel."""
     triton: Any = importlib.import_module("triton")
     if launch.kernel not in namespace:
-        return Failure("error", f"the file has no kernel named {launch.kernel}")
+        return NO_SUCH_KERNEL.failure(kernel=launch.kernel)
     span = span_of(text, file, definition_line(text, launch.kernel))
     kernel: Any = namespace[launch.kernel]
     while kernel is not None and not isinstance(kernel, triton.JITFunction):  # below autotune and heuristics
         kernel = getattr(kernel, "fn", None)
     if kernel is None:
-        return Failure("error", f"{launch.kernel} is not a kernel: it lacks @triton.jit", span)
+        return NOT_A_KERNEL.failure(span, kernel=launch.kernel)
     names: list[str] = kernel.arg_names
     unknown = [name for name in {**launch.signature, **launch.constants} if name not in names]
     missing = [name for name in names if name not in launch.signature]
-    if unknown or missing:
-        what = f"has no argument {unknown[0]}" if unknown else f"is launched without its argument {missing[0]}"
-        return Failure("error", f"{launch.kernel} {what}", span)
+    if unknown:
+        return NO_SUCH_ARGUMENT.failure(span, kernel=launch.kernel, argument=unknown[0])
+    if missing:
+        return ARGUMENT_MISSING.failure(span, kernel=launch.kernel, argument=missing[0])
     valueless = [
         name for name, kind in launch.signature.items() if kind == "constexpr" and name not in launch.constants
     ]
     if valueless:
-        return Failure("error", f"{launch.kernel} is launched without a value of its constexpr {valueless[0]}", span)
+        return CONSTEXPR_MISSING.failure(span, kernel=launch.kernel, argument=valueless[0])
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in launch.aligned if name in names}
     signature = {name: launch.signature[name] for name in names}
     return triton.compiler.ASTSource(kernel, signature, dict(launch.constants), attributes)
@@ -192,12 +203,12 @@ def _load_file(text: str, path: str, file: str) -> Generator[dict[str, Any] | Fa
         outcome: dict[str, Any] | Failure = vars(module)
     except SyntaxError as error:
         line = error.lineno if error.filename == path else None
-        outcome = Failure("syntax", f"the file does not parse: {error.msg}", span_of(text, file, line or 0))
+        outcome = UNPARSED_KERNELS.failure(span_of(text, file, line or 0), error=error.msg)
     except (Exception, SystemExit) as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         line = frames[-1].lineno if frames else None
         message = f"{type(error).__name__}: {error}".rstrip(": ")
-        outcome = Failure("import", f"the file cannot be imported: {message}", span_of(text, file, line or 0))
+        outcome = KERNELS_NOT_IMPORTED.failure(span_of(text, file, line or 0), error=message)
     try:
         yield outcome
     finally:
@@ -218,7 +229,7 @@ def _failure(
         message, line = _triton_message(error, names)
     first, _, rest = message.replace(path, file).strip().partition("\n")
     span = span_of(text, file, line or definition_line(text, kernel))
-    return Failure("error", f"Triton cannot compile {kernel} for {target}: {first}", span, rest.strip(), "error")
+    return NOT_COMPILED.failure(span, kernel=kernel, target=target, error=first, details=rest.strip())
 
 
 def _triton_message(error: Exception, names: dict[str, Any]) -> tuple[str, int]:

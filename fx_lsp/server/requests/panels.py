@@ -17,6 +17,7 @@ from fx_lsp.features.partial import EXECUTED, until
 from fx_lsp.features.picture import picture
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
+from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
@@ -222,18 +223,18 @@ def _pass(pass_: Pass, range_: Callable[[Span], types.Range]) -> Json:
 
 async def _outcome(session: Session, view: View, work: str) -> Outcome:
     if session.engine is None:
-        return Failure("unsupported", "fx-lsp is restarting")
+        return RESTARTING.failure()
     return await session.engine.outcome(view.file, view.name, work)
 
 
 async def _stage(session: Session, view: View, stage: str, work: str) -> Stage | Failure:
     if session.engine is None:
-        return Failure("unsupported", "fx-lsp is restarting")
+        return RESTARTING.failure()
     return await session.engine.stage(view.file, view.name, stage, work)
 
 
 def _failure(answer: object) -> Failure:
-    return answer if isinstance(answer, Failure) else Failure("unsupported", "there is no such graph")
+    return answer if isinstance(answer, Failure) else NO_SUCH_GRAPH.failure()
 
 
 class _Places:

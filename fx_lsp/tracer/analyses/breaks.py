@@ -16,6 +16,7 @@ import torch._dynamo
 from torch import fx, nn
 
 import fx_lsp
+from fx_lsp.messages.findings import FULL_GRAPH_RAISES, GRAPH_BREAK
 from fx_lsp.model import Related, Remark, Span, Stage
 from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
 from fx_lsp.tracer.compat import BreakReason, exact_positions, page_of_break, watched_breaks
@@ -145,15 +146,15 @@ def _remarks(compilation: Compilation, traced: TracedCall) -> Iterator[Remark]:
     error, or a warning if inputs are guessed.
     """
     whole, is_guessed = traced.request.compiled == "whole", any(item.guessed for item in traced.inputs)
-    what = "torch.compile(fullgraph=True) raises here" if whole else "torch.compile breaks the graph here"
+    template = FULL_GRAPH_RAISES if whole else GRAPH_BREAK
     for item in compilation.breaks():
         severity = "information" if not whole or item.inside_torch else "warning" if is_guessed else "error"
         number, url = page_of_break(item.reason.kind)
         span = next((span for span in item.chain if span.file == traced.request.file), item.chain[0])
         inside = [span for span in item.chain[: item.chain.index(span)]][:1]
-        told = f"{what}{f' ({number})' if number else ''}: {_why(item)}"
+        numbered = f" ({number})" if number else ""
         related = tuple(Related(span, "the expression that Dynamo cannot trace") for span in inside)
-        yield Remark(told, span, severity, related, code="graph-break", page=url)
+        yield template.remark(span, severity=severity, related=related, page=url, number=numbered, reason=_why(item))
 
 
 def _place(item: GraphBreak) -> tuple[Span, str]:

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_iter, tree_map_only
 
+from fx_lsp.messages.analyses import FAKE_KERNEL_DIFFERS
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.capture.graphs import Names, target_name, value_spec
 from fx_lsp.tracer.capture.node_values import value_of
@@ -176,9 +177,11 @@ def _disagreement(node: fx.Node, span: Span | None) -> Remark | None:
     if real is None or real == fake:
         return None
     name = node.target.name()  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
-    message = f"the fake kernel of `{name}` returns {', '.join(fake)}, the operator itself {', '.join(real)}"
     alike = [spec.partition("[")[2] for spec in fake] == [spec.partition("[")[2] for spec in real]
-    return Remark(message, span, "warning", rests_on="dtypes" if alike else "")
+    rests_on = "dtypes" if alike else ""
+    return FAKE_KERNEL_DIFFERS.remark(
+        span, rests_on=rests_on, operator=name, fake=", ".join(fake), real=", ".join(real)
+    )
 
 
 def _real_specs(node: fx.Node, fill: Fill) -> list[str] | None:

@@ -16,7 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Remark, Span, Trace, TraceReply, TraceRequest, read_work
+from fx_lsp.messages.analyses import BROKEN_GRAPH, NODE_NOT_COMPUTED
+from fx_lsp.messages.targets import NO_GRAPH_FOR_PASS, NOT_DEFINED, RETURNS_NO_GRAPH, SHOWN_AS_BUILT
+from fx_lsp.model import InputSpec, Remark, Span, Trace, TraceReply, TraceRequest, read_work
 from fx_lsp.specs import Comment, TensorSpec, parse_comment
 from fx_lsp.tracer.analyses.node_origins import OwnNames, link_made, lint_problem, table, unmarked
 from fx_lsp.tracer.analyses.torchscript import TORCHSCRIPT, add_torchscript
@@ -52,23 +54,20 @@ def graph_reply(
     """
     options = read_work(request.work)
     if request.work not in ("", TORCHSCRIPT) and "pass" not in options:
-        message = f"{request.name} builds a graph: the graph is shown as built, and is not compiled"
-        return TraceReply(Failure("unsupported", message))
+        return TraceReply(SHOWN_AS_BUILT.failure(name=request.name))
     if options.get("on", GRAPH) != GRAPH:
-        message = f"there is no graph {options['on']!r} to run a pass on: {request.name} builds one itself"
-        return TraceReply(Failure("unsupported", message))
+        return TraceReply(NO_GRAPH_FOR_PASS.failure(graph=options["on"], name=request.name))
     try:
         target = find(loaded.module, request.name)
     except AttributeError:
-        return TraceReply(Failure("unsupported", f"{request.name} does not exist after the file has run"))
+        return TraceReply(NOT_DEFINED.failure(name=request.name))
     try:
         value = target if graph_of(target) is not None else _returned(target, mode)
     except (Exception, SystemExit, EffectBlocked) as error:
         return TraceReply(failure_of(error, sources, None, request.source.splitlines(), "error"))
     result = graph_of(value)
     if result is None:
-        message = f"{request.name} returns {type(value).__name__}, not a Graph or GraphModule"
-        return TraceReply(Failure("unsupported", message))
+        return TraceReply(RETURNS_NO_GRAPH.failure(name=request.name, returned=type(value).__name__))
     link_made(result.graph, sources)
     names = OwnNames(sources, {request.file: ast.parse(request.source, request.file)})
     ledger = Ledger("check" in options)
@@ -76,7 +75,7 @@ def graph_reply(
         message, node = problem
         chain = names.chain(node) if node is not None else ()
         where = chain[0] if chain else None
-        ledger.remarks.append(Remark(f"the graph is broken: {message}", where, "error"))
+        ledger.remarks.append(BROKEN_GRAPH.remark(where, error=message))
     inputs = ()
     if problem is None:
         inputs, remarks = _propagate(result, request, mode, names)
@@ -162,8 +161,8 @@ def _propagate(
     except (Exception, EffectBlocked) as error:
         at = propagation.at
         chain = names.chain(at) if at is not None else ()
-        said = f"{'the graph' if at is None else at.name} cannot be computed: {sentence(error)}"
-        return tuple(inputs), [Remark(said, chain[0] if chain else None, "error")]
+        span, name = chain[0] if chain else None, "the graph" if at is None else at.name
+        return tuple(inputs), [NODE_NOT_COMPUTED.remark(span, node=name, error=sentence(error))]
     return tuple(inputs), []
 
 

@@ -13,7 +13,8 @@ import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from fx_lsp.model import Remark, Span
+from fx_lsp.messages.analyses import NOT_SCRIPTED
+from fx_lsp.model import Span
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -63,7 +64,7 @@ def add_torchscript(ledger: Ledger, module: fx.GraphModule, names: Names, before
         ledger.text(TORCHSCRIPT, _TITLE, "", before, f"torch.jit.script cannot script it: {reason}{at}")
         span = next((span for place in places if (span := _span(place, module.graph, names)) is not None), None)
         if span is not None:
-            ledger.remarks.append(Remark(f"TorchScript: {reason}", span))
+            ledger.remarks.append(NOT_SCRIPTED.remark(span, reason=reason))
         return
     shown = "".join(f"# {line}\n" for line in _PLACE.sub("", graph).rstrip().splitlines())
     ledger.text(TORCHSCRIPT, _TITLE, f"{code.rstrip()}\n\n\n{shown}", before)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Remark
+from fx_lsp.messages.findings import PLAIN_CONTAINER, PLAIN_TENSOR
+from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.analyses.untrained import assignments
 
 _OWN = frozenset(vars(nn.Module()))
@@ -38,8 +39,7 @@ def unregistered(root: nn.Module, used: Collection[int], tree: ast.Module, file:
                 or _is_read_elsewhere(attribute, definition, tree)
             ):
                 continue
-            span = assignments(definition, file)[attribute]
-            yield Remark(_message(attribute, value), span, "warning", code="unregistered")
+            yield _remark(attribute, value, assignments(definition, file)[attribute])
 
 
 def _is_hidden(tensor: torch.Tensor, used: Collection[int], registered: Collection[int]) -> bool:
@@ -63,15 +63,15 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield part
 
 
-def _message(attribute: str, value: Any) -> str:
-    do_not_reach = "`parameters()`, `to()` and `state_dict()` do not reach"
+def _remark(attribute: str, value: Any, span: Span) -> Remark:
     if isinstance(value, torch.Tensor):
-        return f"`self.{attribute}` is a plain tensor: {do_not_reach} it; make it an `nn.Parameter`"
-    kind = "Dict" if isinstance(value, dict) else "List"
-    what = "Module" if any(isinstance(part, nn.Module) for part in _parts(value)) else "Parameter"
-    inside = "layers" if what == "Module" else "parameters"
-    container = f"a plain {type(value).__name__}"
-    return f"`self.{attribute}` is {container}: {do_not_reach} its {inside}; make it an `nn.{what}{kind}`"
+        return PLAIN_TENSOR.remark(span, attribute=attribute)
+    has_modules = any(isinstance(part, nn.Module) for part in _parts(value))
+    items = "layers" if has_modules else "parameters"
+    replacement = f"{'Module' if has_modules else 'Parameter'}{'Dict' if isinstance(value, dict) else 'List'}"
+    return PLAIN_CONTAINER.remark(
+        span, attribute=attribute, container=type(value).__name__, items=items, replacement=replacement
+    )
 
 
 def _definitions(cls: type, tree: ast.Module) -> Iterator[ast.ClassDef]:

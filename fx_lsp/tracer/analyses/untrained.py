@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
+from fx_lsp.messages.findings import NO_GRADIENT, NO_GRADIENT_OF_UNUSED
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.capture.untrained import Untrained
 
@@ -36,11 +37,9 @@ def untrained_layers(
         if attribute not in places or not all(name in used for name in names):
             continue
         if all(used[name] for name in names) and not reads & _MEANT:
-            told = f"`self.{attribute}` gets no gradient: no result depends on it differentiably"
-            yield Remark(told, places[attribute], code="no-gradient")
+            yield NO_GRADIENT.remark(places[attribute], attribute=attribute)
         elif not any(used[name] for name in names) and not reads & {attribute, *_BY_ANY_NAME}:
-            told = f"`self.{attribute}` gets no gradient: the class does not use it"
-            yield Remark(told, places[attribute], code="no-gradient")
+            yield NO_GRADIENT_OF_UNUSED.remark(places[attribute], attribute=attribute)
 
 
 def _reads(cls: type) -> set[str]:

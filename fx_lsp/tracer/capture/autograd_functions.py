@@ -9,12 +9,13 @@ import inspect
 import textwrap
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from typing import Any
 from unittest import mock
 
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from fx_lsp.messages.findings import BACKWARD_RAISES, TOO_FEW_OR_MANY_GRADIENTS, WRONG_GRADIENT
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.run.tensors import describe
@@ -27,9 +28,9 @@ class GradientError(RuntimeError):
     Its `remark` depends on the inputs if other arguments of `forward` may get other gradients.
     """
 
-    def __init__(self, message: str, span: Span | None, rests_on: Literal["", "inputs"] = "inputs") -> None:
-        super().__init__(message)
-        self.remark = Remark(message, span, "error", code="wrong-gradient", rests_on=rests_on)
+    def __init__(self, remark: Remark) -> None:
+        super().__init__(remark.message)
+        self.remark = remark
 
 
 @contextmanager
@@ -47,7 +48,8 @@ def checked_gradients(sources: Sources) -> Generator[None, None, None]:
             chain = sources.traceback_chain(error.__traceback__)
             if not chain or sources.rank(inspect.unwrap(function.backward).__code__.co_filename) == 2:
                 raise  # PyTorch created the function itself, as for a custom operator
-            raise GradientError(f"`{function.__name__}.backward` raises: {sentence(error)}", chain[0]) from error
+            remark = BACKWARD_RAISES.remark(chain[0], function=function.__name__, error=sentence(error))
+            raise GradientError(remark) from error
         _check(self, function, gradients if isinstance(gradients, tuple) else (gradients,))
         return gradients
 
@@ -59,9 +61,13 @@ def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
     """Raise GradientError unless there is a gradient of the right size for each argument of `forward`."""
     count = len(node.needs_input_grad)
     if len(gradients) < count or any(gradient is not None for gradient in gradients[count:]):
-        counts = f"{_count(len(gradients), 'gradient')} for {_count(count, 'argument')} of `forward`"
-        message = f"`{function.__name__}.backward` returns {counts}: return one, or None, for each"
-        raise GradientError(message, _returned(function.backward), rests_on="")
+        remark = TOO_FEW_OR_MANY_GRADIENTS.remark(
+            _returned(function.backward),
+            function=function.__name__,
+            gradients=_count(len(gradients), "gradient"),
+            arguments=_count(count, "argument"),
+        )
+        raise GradientError(remark)
     arguments = [number for number, is_needed in enumerate(node.needs_input_grad) if is_needed]
     edges = [edge for edge in node.next_functions if edge[0] is not None]
     for number, (maker, output) in zip(arguments, edges, strict=False):
@@ -69,10 +75,15 @@ def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:
         if gradient is None or (isinstance(gradient, torch.Tensor) and _is_sum_to(wanted, gradient.shape)):
             continue
         is_tensor = isinstance(gradient, torch.Tensor)
-        got = describe(gradient.detach()) if is_tensor else f"a {type(gradient).__name__}"
-        argument = f"`{_argument(function, number)}`, which has the shape {[*wanted]}"
-        message = f"`{function.__name__}.backward` returns {got} as the gradient of {argument}"
-        raise GradientError(message, _returned(function.backward, number), "inputs" if is_tensor else "")
+        remark = WRONG_GRADIENT.remark(
+            _returned(function.backward, number),
+            rests_on="inputs" if is_tensor else "",
+            function=function.__name__,
+            gradient=describe(gradient.detach()) if is_tensor else f"a {type(gradient).__name__}",
+            argument=_argument(function, number),
+            shape=[*wanted],
+        )
+        raise GradientError(remark)
 
 
 def _is_sum_to(wanted: torch.Size, shape: torch.Size) -> bool:

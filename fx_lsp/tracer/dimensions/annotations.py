@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from fx_lsp.messages.assumptions import ANNOTATED_DTYPE, ANNOTATED_LENGTH, ANNOTATED_RANK, ANNOTATED_SIZES
 from fx_lsp.model import InputSpec, Related, Remark, Span
 from fx_lsp.specs import DTYPES, TensorSpec, parse_spec
 from fx_lsp.syntax import FunctionNode
@@ -139,7 +140,7 @@ def _mismatch(kind: Any, value: Any, sizes: _Sizes, name: str) -> _Mismatch | No
     if origin in (tuple, list) and isinstance(value, (tuple, list)):
         kinds = parts if origin is tuple and parts[-1:] != (...,) else parts[:1] * len(value)
         if len(kinds) != len(value):
-            return _Mismatch(f"{name} has {len(value)} elements, but its annotation has {len(kinds)}")
+            return _Mismatch(ANNOTATED_LENGTH.message(name=name, length=len(value), annotated=len(kinds)))
         several = (_mismatch(k, v, sizes, f"{name}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
         return next((mismatch for mismatch in several if mismatch is not None), None)
     return None
@@ -149,7 +150,7 @@ def _of_tensor(kind: Any, dimensions: str, spec: TensorSpec, sizes: _Sizes, name
     dtypes: Any = getattr(kind, "dtypes", None)
     if isinstance(dtypes, (list, tuple)) and DTYPES.get(spec.dtype, spec.dtype) not in dtypes:
         expected = getattr(kind, "__name__", "").partition("[")[0] or " or ".join(map(str, typing.cast("Any", dtypes)))
-        return _Mismatch(f"{name} is {spec}, but its annotated dtype is {expected}")
+        return _Mismatch(ANNOTATED_DTYPE.message(name=name, spec=spec, dtype=expected))
     spec = replace(spec, strides=None)
     numbers = tuple(size for size in spec.sizes if isinstance(size, int))
     if len(numbers) < len(spec.sizes):
@@ -158,12 +159,15 @@ def _of_tensor(kind: Any, dimensions: str, spec: TensorSpec, sizes: _Sizes, name
     several = [place for place, token in enumerate(tokens) if "..." in token or "*" in _marks(token)]
     missing = len(numbers) - len(tokens) + len(several)
     if missing < 0 or (missing > 0 and not several):
-        ranks = f'has {_counted(len(numbers))}, but "{dimensions}" has {_counted(len(tokens))}'
-        return _Mismatch(f"{name} is {spec}: it {ranks}")
+        rank, annotated = _counted(len(numbers)), _counted(len(tokens))
+        return _Mismatch(
+            ANNOTATED_RANK.message(name=name, spec=spec, dimensions=rank, annotation=dimensions, annotated=annotated)
+        )
     for token, part in _aligned(tokens, several, numbers):
         reason = _disagreement(token, part, sizes, name)
         if reason:
-            return _Mismatch(f'{name} is {spec}, but its annotation is "{dimensions}": {reason}', of_sizes=True)
+            text = ANNOTATED_SIZES.message(name=name, spec=spec, annotation=dimensions, reason=reason)
+            return _Mismatch(text, of_sizes=True)
     return None
 
 

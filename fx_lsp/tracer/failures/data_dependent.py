@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from fx_lsp.model import Span
+from fx_lsp.messages.exceptions import (
+    AS_LONG_AS_LARGEST_VALUE,
+    AS_LONG_AS_REPEATS,
+    ASSERTS_VALUE,
+    BOUND_OF_SLICE,
+    BRANCHES,
+    COMPARES_VALUES,
+    COUNTS,
+    ELEMENT_PER_DISTINCT_VALUE,
+    ELEMENT_PER_RUN,
+    ELEMENT_PER_TRUE,
+    ELEMENT_PER_TRUE_OF_MASK,
+    INTEGER_INDEX,
+    ITERATES,
+    LOOPS_WHILE,
+    ROW_PER_NONZERO,
+    ROW_PER_TRUE,
+    TO_NUMBER,
+    TO_NUMBER_AS_SIZE,
+    TO_NUMBER_IN_ARITHMETIC,
+    TO_NUMBER_THAT_DECIDES,
+    TO_NUMBERS,
+    UNPACKS_VALUES,
+)
+from fx_lsp.model import Failure, Span
 from fx_lsp.syntax import parse
 
-NO_VALUES = "a trace has shapes but no values"
 
-
-@dataclass(frozen=True)
-class Need:
-    """Hold the use of a value, as a clause, and a hint that fits it."""
-
-    message: str
-    hint: str
-
-
-def explain(operation: str, span: Span | None, lines: list[str]) -> Need | None:
-    """Return why the expression at `span` of a file's `lines` needs a value; None if the source does not show it.
+def explain(operation: str, span: Span | None, lines: list[str]) -> Failure | None:
+    """Return why the expression at `span` of a file's `lines` needs a value, as a clause, and a hint that fits it; None
+    if the source does not show it.
 
     `operation` is the operation that raised ("aten.nonzero.default", or "").
     """
@@ -54,7 +68,7 @@ def _covers(node: ast.AST, span: Span) -> bool:
     return start <= (span.line, span.col) and (span.end_line, span.end_col) <= end
 
 
-def _needs(path: list[ast.AST], operation: str) -> Iterator[Need]:
+def _needs(path: list[ast.AST], operation: str) -> Iterator[Failure]:
     """Yield the possible readings, the best first."""
     within = dict(zip(path[1:], path, strict=False))  # the child of each ancestor on the way to the expression
     if not _makes_tensor(operation):
@@ -67,114 +81,87 @@ def _needs(path: list[ast.AST], operation: str) -> Iterator[Need]:
     if isinstance(node, (ast.Tuple, ast.List)) or (
         isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
     ):
-        yield Need(f"{_quoted(node)} unpacks a tensor's values", _ARGUMENT)
+        yield UNPACKS_VALUES.failure(code=_text(node))
 
 
-def _decisions(path: list[ast.AST], within: dict[ast.AST, ast.AST]) -> Iterator[Need]:
+def _decisions(path: list[ast.AST], within: dict[ast.AST, ast.AST]) -> Iterator[Failure]:
     for node, around in zip(path, [*path[1:], None], strict=True):
         if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)) and within.get(node) in (node.test, None):
             yield _decision(node)
         elif _is_range(node) and isinstance(around, ast.For):
-            yield Need(f"{_heading(around)} runs a number of iterations that depends on a tensor's value", _COUNT)
+            yield ITERATES.failure(loop=_heading(around))
         elif _is_range(node):
-            yield Need(f"{_quoted(node)} counts up to a tensor's value", _COUNT)
+            yield COUNTS.failure(code=_text(node))
         elif isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.stmt)):
             break
 
 
-def _decision(node: ast.If | ast.While | ast.IfExp | ast.Assert) -> Need:
+def _decision(node: ast.If | ast.While | ast.IfExp | ast.Assert) -> Failure:
     test = _text(node.test)
     if isinstance(node, ast.Assert):
-        return Need(
-            f"`assert {test}` checks a tensor's value",
-            "Check it outside of the traced function, or with `torch._assert_async`.",
-        )
+        return ASSERTS_VALUE.failure(test=test)
     if isinstance(node, ast.While):
-        hint = "Loop a fixed number of times and use `torch.where` to leave finished elements unchanged."
-        return Need(f"`while {test}:` loops depending on a tensor's value", hint)
-    shown = f"`if {test}:`" if isinstance(node, ast.If) else _quoted(node)
-    return Need(
-        f"{shown} branches on a tensor's value",
-        "Use `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes.",
-    )
+        return LOOPS_WHILE.failure(test=test)
+    return BRANCHES.failure(code=f"if {test}:" if isinstance(node, ast.If) else _text(node))
 
 
-_COUNT = "Use a fixed number of iterations, or pass the number as an argument."
-_ARGUMENT = "Keep it a tensor, or pass the numbers as an argument."
-_SIZE = "Pass the number as an argument, or keep the full size and mask the unused elements."
-_MASK = "Keep the shape and mask instead: `torch.where(mask, x, 0)` or `x.masked_fill(~mask, 0)`."
 _NUMBERS = frozenset({"item", "int", "float", "bool", "complex", "__int__", "__float__", "__bool__", "__index__"})
 _LENGTHS = {
-    "nonzero": ("has one row for each nonzero element of {}", _MASK),
-    "argwhere": ("has one row for each nonzero element of {}", _MASK),
-    "where": ("has one element for each true element of {}", _MASK),
-    "masked_select": ("has one element for each true element of its mask", _MASK),
-    "unique": ("has one element for each distinct value of {}", _ARGUMENT),
-    "unique_consecutive": ("has one element for each run of equal values in {}", _ARGUMENT),
-    "repeat_interleave": (
-        "is as long as the sum of the repeats",
-        "Pass `output_size=` and the repeats as an argument.",
-    ),
-    "bincount": ("is as long as the largest value of {}", "Use `scatter_add` into a tensor of fixed size."),
+    "nonzero": ROW_PER_NONZERO,
+    "argwhere": ROW_PER_NONZERO,
+    "where": ELEMENT_PER_TRUE,
+    "masked_select": ELEMENT_PER_TRUE_OF_MASK,
+    "unique": ELEMENT_PER_DISTINCT_VALUE,
+    "unique_consecutive": ELEMENT_PER_RUN,
+    "repeat_interleave": AS_LONG_AS_REPEATS,
+    "bincount": AS_LONG_AS_LARGEST_VALUE,
 }
-"""Operations whose result's size depends on values: a description of the size, and a remedy."""
+"""Operations whose result's size depends on values."""
 
 
 _COMPARING = {
-    "max": "Use `torch.maximum`, or stack the tensors and use `amax`: the result stays a tensor.",
-    "min": "Use `torch.minimum`, or stack the tensors and use `amin`: the result stays a tensor.",
-    "sorted": "Use `torch.sort`: the result stays a tensor.",
-    "any": "Use `torch.any`: the result stays a tensor.",
-    "all": "Use `torch.all`: the result stays a tensor.",
+    "max": "Use `torch.maximum`, or stack the tensors and use `amax`",
+    "min": "Use `torch.minimum`, or stack the tensors and use `amin`",
+    "sorted": "Use `torch.sort`",
+    "any": "Use `torch.any`",
+    "all": "Use `torch.all`",
 }
 """Python functions that compare two numbers, or test one, and their replacement by tensor functions."""
 
 
-def _call(node: ast.Call, path: list[ast.AST]) -> Iterator[Need]:
+def _call(node: ast.Call, path: list[ast.AST]) -> Iterator[Failure]:
     method = isinstance(node.func, ast.Attribute)
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    shown = _quoted(_statement_of(path))
+    shown = _text(_statement_of(path))
     if name in _NUMBERS:
-        use, hint = _use(path)
-        yield Need(f"{shown} turns a tensor into a Python number{use}", hint)
+        yield _number(shown, next(_paths_of_uses(path), path))
     elif name in ("tolist", "numpy", "list"):
-        yield Need(f"{shown} turns a tensor into Python numbers", _ARGUMENT)
+        yield TO_NUMBERS.failure(code=shown)
     elif name in _LENGTHS:
-        says, hint = _LENGTHS[name]
         inner = isinstance(node.func, ast.Attribute) and not _is_module(node.func.value)
         subject = (
             node.func.value if method and inner and isinstance(node.func, ast.Attribute) else (node.args or [node])[0]
         )
-        loop = next((f", and {_heading(n)} iterates over them" for n in _uses(path) if isinstance(n, ast.For)), "")
-        yield Need(f"{_quoted(node)} {says.format(_quoted(subject))}{loop}", hint)
+        loop = next((f", and `{_heading(n)}` iterates over them" for n in _uses(path) if isinstance(n, ast.For)), "")
+        yield _LENGTHS[name].failure(code=_text(node), subject=_text(subject), loop=loop)
     elif name in ("equal", "allclose"):
-        yield Need(
-            f"{_quoted(node)} compares the values of tensors", "Compare with `torch.eq`: the result stays a tensor."
-        )
+        yield COMPARES_VALUES.failure(code=_text(node), instead="Compare with `torch.eq`")
     elif not method and name in _COMPARING:
-        yield Need(f"{_quoted(node)} compares the values of tensors", _COMPARING[name])
+        yield COMPARES_VALUES.failure(code=_text(node), instead=_COMPARING[name])
 
 
 def _is_module(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "torch"
 
 
-def _subscript(node: ast.Subscript, operation: str) -> Need:
+def _subscript(node: ast.Subscript, operation: str) -> Failure:
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if _makes_tensor(operation):
         masks = [p for p in parts if not isinstance(p, (ast.Slice, ast.Constant))] or parts
-        return Need(f"{_quoted(node)} has one row for each true element of {_quoted(masks[0])}", _MASK)
+        return ROW_PER_TRUE.failure(code=_text(node), subject=_text(masks[0]))
     if any(isinstance(p, ast.Slice) for p in parts):
-        return Need(f"{_quoted(node)} uses a tensor as the bound of a slice", _SIZE)
-    return Need(
-        f"{_quoted(node)} uses a tensor as an integer index", "Use `index_select` with a one-element index tensor."
-    )
-
-
-def _use(path: list[ast.AST]) -> tuple[str, str]:
-    """Describe the use of the expression at the start of `path`, or of the variable that it is bound to; and a hint."""
-    uses = (_used_in(around) for around in _paths_of_uses(path))
-    return next(uses, None) or _used_in(path)
+        return BOUND_OF_SLICE.failure(code=_text(node))
+    return INTEGER_INDEX.failure(code=_text(node))
 
 
 def _uses(path: list[ast.AST]) -> Iterator[ast.AST]:
@@ -193,25 +180,23 @@ def _paths_of_uses(path: list[ast.AST]) -> Iterator[list[ast.AST]]:
             yield _path(function, Span("", use.lineno, use.col_offset, use.end_lineno or 0, use.end_col_offset or 0))
 
 
-def _used_in(path: list[ast.AST]) -> tuple[str, str]:
+def _number(code: str, path: list[ast.AST]) -> Failure:
+    """Return the failure of code that turns a tensor into a number; `path` leads to the use of the number."""
     within = dict(zip(path[1:], path, strict=False))
     if (decision := next(_decisions(path, within), None)) is not None:
-        return f": {decision.message}", decision.hint
+        return TO_NUMBER_THAT_DECIDES.failure(code=code, decision=decision.message, fix=decision.hint)
     for node in path[1:]:
         if isinstance(node, ast.Subscript) and within[node] is node.slice:
-            return f", used as a size in {_quoted(node)}", _SIZE
+            return TO_NUMBER_AS_SIZE.failure(code=code, user=_text(node))
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Attribute, ast.Name)):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
             if name in _SIZED:
-                return f", used as a size in {_quoted(node)}", _SIZE
+                return TO_NUMBER_AS_SIZE.failure(code=code, user=_text(node))
         if isinstance(node, ast.BinOp):
-            return (
-                f", used in {_quoted(node)}",
-                "Keep it a tensor: arithmetic also works with one-element tensors.",
-            )
+            return TO_NUMBER_IN_ARITHMETIC.failure(code=code, user=_text(node))
         if isinstance(node, ast.stmt):
             break
-    return "", _ARGUMENT
+    return TO_NUMBER.failure(code=code)
 
 
 _SIZED = frozenset(
@@ -235,15 +220,11 @@ def _statement_of(path: list[ast.AST]) -> ast.AST:
 
 
 def _heading(loop: ast.For) -> str:
-    return f"`for {_text(loop.target)} in {_text(loop.iter)}:`"
+    return f"for {_text(loop.target)} in {_text(loop.iter)}:"
 
 
 def _is_range(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
-
-
-def _quoted(node: ast.AST) -> str:
-    return f"`{_text(node)}`"
 
 
 def _text(node: ast.AST) -> str:

@@ -7,6 +7,7 @@ import inspect
 import linecache
 import re
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,10 +15,26 @@ import torch
 import torch.overrides
 from torch._subclasses.functional_tensor import FunctionalTensor
 
+from fx_lsp.messages.exceptions import (
+    EXITS,
+    FIXES,
+    GUESSED_INPUTS,
+    HAS_EFFECT,
+    NEEDS_VALUE,
+    NEEDS_VALUE_FOR,
+    NEEDS_VALUE_OF_OPERATION,
+    NOT_ON_FAKE_TENSORS,
+    OUT_OF_MEMORY,
+    RAISED_ELSEWHERE,
+    READS_FILE,
+    READS_STANDARD_INPUT,
+    WHILE_IMPORTED,
+)
+from fx_lsp.messages.targets import PACKAGE_MISSING, PACKAGE_RAISES, SUBMODULE_MISSING
 from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
-from fx_lsp.tracer.failures.data_dependent import NO_VALUES, explain
+from fx_lsp.tracer.failures.data_dependent import explain
 from fx_lsp.tracer.failures.fake_kernels import is_internal_to_fakes, missing_kernel, runs_only_on_real_tensors
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked
@@ -60,7 +77,7 @@ def failure_of(
         message += _about_operands(failed, span, lines, kind)
     raised = chain[0] if chain and span is not None and chain[0].file != span.file else None
     if raised is not None:
-        message = f"{message}, raised in {raised.file}:{raised.line}"
+        message = RAISED_ELSEWHERE.message(error=message, file=raised.file, line=raised.line)
     if not is_wrong(error, failed):
         severity = "information"
     hint = "" if severity == "error" else _hint(kind, inputs)
@@ -69,7 +86,7 @@ def failure_of(
     if kind == "data-dependent" and span is not None:
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
-            message, hint = f"{need.message}, and {NO_VALUES}", need.hint
+            message, hint = NEEDS_VALUE_FOR.message(need=need.message), need.hint
     return Failure(kind, message, span, hint, severity, inputs=inputs, raised=raised)
 
 
@@ -132,23 +149,22 @@ _OF_VALUES = (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueE
 def sentence(error: BaseException) -> str:
     """Return the message of an exception in one line."""
     if isinstance(error, SystemExit):
-        return f"the code exits the process (sys.exit({error.code!r}))"
+        return EXITS.message(code=error.code)
     if isinstance(error, (Unfinished, AbsentError)):
         return str(error)
     if isinstance(error, EffectBlocked):
-        return f"the code {error.what}; tracing does not allow such side effects"
+        return HAS_EFFECT.message(effect=error.what)
     if isinstance(error, MemoryError):
-        return "the code needs more memory here than a trace is allowed to use"
+        return OUT_OF_MEMORY.message()
     if isinstance(error, (FileNotFoundError, IsADirectoryError)) and error.filename is not None:
-        return f"the code reads {error.filename!r}: {error.strerror}"
+        return READS_FILE.message(file=error.filename, error=error.strerror)
     if is_internal_to_fakes(error):
-        return "PyTorch cannot run this on fake tensors, and a trace only has fake tensors"
+        return NOT_ON_FAKE_TENSORS.message()
     if isinstance(error, EOFError):
-        return "the code reads standard input, which is empty while tracing"
+        return READS_STANDARD_INPUT.message()
     if needs_value(error):
         operation = _operation(error)
-        what = f" (`{operation}`)" if operation else ""
-        return f"the code needs the value of a tensor here{what}, and {NO_VALUES}"
+        return NEEDS_VALUE_OF_OPERATION.message(operation=operation) if operation else NEEDS_VALUE.message()
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
     for kind in (FakeTensor, FunctionalTensor):
         text = text.replace(kind.__name__, "Tensor")
@@ -248,21 +264,13 @@ def _tensors(failed: FailedCall) -> int:
 def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
     if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.source == "search" for i in inputs):
         return comment_hint(inputs)
-    if kind == "data-dependent":
-        return "Branch on shapes instead, use `torch.where`, or move this part out of the traced function."
-    if kind == "exit":
-        return 'Raise an exception instead; at the top level, move the call under `if __name__ == "__main__":`.'
-    if kind == "memory":
-        return "Write smaller inputs in a `# fx:` comment, or raise the setting `fx-lsp.limits.memory`."
-    if kind in ("effect", "unsupported"):
-        return "Move it out of the traced function, or pass the value that it computes as an argument."
-    return ""
+    return FIXES.get(kind, "")
 
 
 def comment_hint(inputs: tuple[InputSpec, ...]) -> str:
     """Return the advice to write guessed inputs down, with the comment to write; "" without guesses."""
     comment = _comment(inputs)
-    return f"The inputs are guessed; write the real ones in a comment: `# fx: {comment}`." if comment else ""
+    return GUESSED_INPUTS.format(comment=comment) if comment else ""
 
 
 def _comment(inputs: tuple[InputSpec, ...]) -> str:
@@ -305,25 +313,14 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
     if isinstance(error, SyntaxError) and error.filename:
         span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
     if isinstance(error, PackageRaised):
-        return Failure(
-            "import", str(error), span, "Repair its installation, or choose another interpreter (`fx-lsp.interpreter`)."
-        )
+        return PACKAGE_RAISES.failure(span, error=error)
     missing: Any = getattr(error, "name", None)
     if isinstance(error, ModuleNotFoundError) and missing:
         package = missing.partition(".")[0]
-        there = package != missing and (package in sys.modules or find_spec(package) is not None)
-        lacks = (
-            f"the package `{package}` has no module `{missing}`"
-            if there
-            else f"the package `{missing}` is not installed"
-        )
-        cure = "Check the name and the package's version" if there else "Install it"
-        return Failure(
-            "import",
-            f"{lacks} in the interpreter that fx-lsp uses",
-            span,
-            f"{cure}, or choose another interpreter (`fx-lsp.interpreter`).",
-        )
+        if package != missing and (package in sys.modules or find_spec(package) is not None):
+            return SUBMODULE_MISSING.failure(span, package=package, module=missing)
+        return PACKAGE_MISSING.failure(span, package=missing)
     kind = kind_of(error)
     kind = kind if kind in ("memory", "exit", "effect") else "import"
-    return Failure(kind, f"{sentence(error)} (while importing the file)", span, _hint(kind, ()))
+    failure = WHILE_IMPORTED.failure(span, hint=_hint(kind, ()), error=sentence(error))
+    return replace(failure, kind=kind)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
+from fx_lsp.messages.exceptions import NO_FAKE_KERNEL
+from fx_lsp.model import Failure
+
 _LACKS_FAKE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w.]+)::(\w+)\)>")
-
-
-@dataclass(frozen=True)
-class MissingKernel:
-    """Describe an operator whose results a trace cannot compute."""
-
-    message: str
-    hint: str
 
 
 def runs_only_on_real_tensors(error: BaseException) -> bool:
@@ -35,8 +29,8 @@ def is_internal_to_fakes(error: BaseException) -> bool:
     return isinstance(error, AssertionError) and module.startswith("torch._subclasses.")
 
 
-def missing_kernel(error: BaseException) -> MissingKernel | None:
-    """Return the message and the remedy for the operator of an error, if it lacks a fake kernel; else None."""
+def missing_kernel(error: BaseException) -> Failure | None:
+    """Return the failure, without a place, for the operator of an error, if it lacks a fake kernel; else None."""
     op = _operator(error)
     if op is None:
         return None
@@ -46,13 +40,7 @@ def missing_kernel(error: BaseException) -> MissingKernel | None:
     returned = f"torch.empty_like({tensor})" if tensor is not None else "torch.empty(…)"
     results = len(op._schema.returns)
     returns = "pass" if results == 0 else f"return {', '.join([returned] * results)}"
-    hint = (
-        f'Add `@torch.library.register_fake("{name}")` to `def _({", ".join(parameters)}): {returns}`, '
-        "which returns tensors with the shapes and dtypes of the operator's results."
-    )
-    return MissingKernel(
-        f"the operator `{name}` has no fake kernel, so a trace cannot know the shape and dtype of its result", hint
-    )
+    return NO_FAKE_KERNEL.failure(operator=name, parameters=", ".join(parameters), body=returns)
 
 
 def is_custom(op: OpOverload) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fx_lsp.messages.targets import NO_OPERATIONS, NO_OPERATIONS_BEFORE_ERROR
 from fx_lsp.model import Failure, InputSource, InputSpec, TraceRequest
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.observation import Run
@@ -11,8 +12,7 @@ _GUESSES: frozenset[InputSource] = frozenset({"search", "default", "annotation"}
 
 def nothing(name: str, why: str = "") -> Failure:
     """Return the failure of a target with nothing to trace; `why` is the exception that ended the run."""
-    message = f"{name} runs no PyTorch operation"
-    return Failure("nothing", f"{message} before it fails: {why}" if why else message)
+    return NO_OPERATIONS_BEFORE_ERROR.failure(name=name, error=why) if why else NO_OPERATIONS.failure(name=name)
 
 
 def ran_without_tensors(request: TraceRequest, run: Run) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from fx_lsp.messages.targets import NO_SIGNATURE_OF_CONSTRUCTOR
+from fx_lsp.messages.texts import MODE_WITHOUT_MODULE
 from fx_lsp.model import Failure, InputSpec, Severity, Span
 from fx_lsp.specs import MODE
 from fx_lsp.tracer.failures.exceptions import comment_hint, failure_of
@@ -62,7 +64,7 @@ def construct(
     """
     signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
     if signature is None:
-        return Failure("construct", f"the constructor of {cls.__name__} has no readable signature")
+        return NO_SIGNATURE_OF_CONSTRUCTOR.failure(name=cls.__name__)
     facts = constructor_facts(find_class(task.tree, cls.__name__))
     add_facts_of_functions(facts, task.module)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
@@ -153,10 +155,8 @@ def switch(
     task: Task, modules: Mapping[str, nn.Module], mode: ValuePlan, span: Span | None
 ) -> tuple[InputSpec, ...] | Failure:
     """Put the target's module into a mode, with its own `train` or `eval`; `span` is the place of the written mode."""
-    name = task.request.name
     if "" not in modules:
-        message = f"`{'train' if mode.make() else 'eval'}()` only applies to modules, and {name} is not in a module"
-        return Failure("comment", message, span, severity="error")
+        return MODE_WITHOUT_MODULE.failure(span, mode="train" if mode.make() else "eval", name=task.request.name)
     try:
         modules[""].train() if mode.make() else modules[""].eval()
     except Exception as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+from fx_lsp.messages.assumptions import RANDOM_VALUES
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
 from fx_lsp.tracer.failures.exceptions import is_of_made_up, kind_of
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -182,4 +183,5 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
 
 def _drawn(failure: Failure) -> Remark:
     """Return the remark on the first use of an unavailable value, after which random values are used."""
-    return Remark(f"{failure.message}; the trace continues with random values. {failure.hint}".rstrip(), failure.span)
+    fix = f" {failure.hint}" if failure.hint else ""
+    return RANDOM_VALUES.remark(failure.span, reason=failure.message, fix=fix)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from fx_lsp.messages.assumptions import ONLY_WORKS_UNLIKE_NAME, ONLY_WORKS_WITH_SIZE, UNBATCHED
+from fx_lsp.messages.findings import CHANGED_IN_PLACE
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -56,8 +58,7 @@ def _overwritten(ran: Attempt) -> Iterator[Remark]:
     outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
     for write in overwritten(outputs, ran.run.writes):
         severity = "error" if write.trains else "warning"
-        message = f"the backward pass fails: this modifies in place a tensor that {write.saved_by.lower()} saved for it"
-        yield Remark(message, write.chain[0], severity, code="changed-in-place")
+        yield CHANGED_IN_PLACE.remark(write.chain[0], severity=severity, operation=write.saved_by.lower())
 
 
 def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> Iterator[Remark]:
@@ -73,10 +74,7 @@ def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
         yield Remark(failure.message, failure.span, "warning")
         return
     for chain in chains:
-        shown = shown_expression(chain[0], candidate.task.lines)
-        yield Remark(
-            f"`{shown}` only works with an unbatched example: its input has no batch dimension", chain[0], "warning"
-        )
+        yield UNBATCHED.remark(chain[0], code=shown_expression(chain[0], candidate.task.lines))
 
 
 def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
@@ -149,9 +147,14 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     first, names = others[0], dimension_names(candidate.node)
     rank = len(sizes[first.path])
     dimension = name_of(Dimension(first.path, first.index % rank, rank), names)
-    shown = shown_expression(span, candidate.task.lines)
-    told = f"`{shown}` only works when {dimension} == {sizes[first.path][first.index]}"
-    return Remark(f"{told}, but {first.name} is {first.size}", span, "warning")
+    return ONLY_WORKS_UNLIKE_NAME.remark(
+        span,
+        code=shown_expression(span, candidate.task.lines),
+        dimension=dimension,
+        size=sizes[first.path][first.index],
+        name=first.name,
+        number=first.size,
+    )
 
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
@@ -175,7 +178,6 @@ def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
         span = place_of(attempt)
     if not isinstance(span, Span):
         return None
-    names = dimension_names(candidate.node)
-    text = name_of(Dimension(ones[0], 0, 2), names)
-    shown = shown_expression(span, candidate.task.lines)
-    return Remark(f"`{shown}` only works when {text} == 1", span, "warning")
+    dimension = name_of(Dimension(ones[0], 0, 2), dimension_names(candidate.node))
+    code = shown_expression(span, candidate.task.lines)
+    return ONLY_WORKS_WITH_SIZE.remark(span, code=code, dimension=dimension, size=1)

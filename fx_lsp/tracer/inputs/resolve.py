@@ -13,6 +13,8 @@ from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
+from fx_lsp.messages.targets import CALLER_RAISES, NO_SIGNATURE, NOT_DEFINED_INSIDE
+from fx_lsp.messages.texts import UNKNOWN_PARAMETER, UNKNOWN_PARAMETER_OF_NONE
 from fx_lsp.model import Caller, Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -93,7 +95,7 @@ Observe = Callable[[Caller], "Observed | Failure"]
 def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Observe) -> Prepared | Failure:
     request, signature = task.request, subject.parameters()
     if signature is None:
-        return Failure("unsupported", f"{request.name} has no readable signature")
+        return NO_SIGNATURE.failure(name=request.name)
     unknown = _unknown_names(task, subject, signature, written)
     if unknown is not None:
         return unknown
@@ -138,11 +140,10 @@ def _unknown(
     names = [n for n in arguments if n not in signature.parameters and not takes_any(signature)]
     if not names:
         return None
-    parameters = ", ".join(signature.parameters)
-    message = f"{of} has no parameter `{names[0]}`" + (
-        f"; its parameters are {parameters}" if parameters else "; it takes none"
-    )
-    return Failure("comment", message, written.spans[f"{prefix}{names[0]}"], severity="error")
+    span, parameters = written.spans[f"{prefix}{names[0]}"], ", ".join(signature.parameters)
+    if not parameters:
+        return UNKNOWN_PARAMETER_OF_NONE.failure(span, callee=of, name=names[0])
+    return UNKNOWN_PARAMETER.failure(span, callee=of, name=names[0], parameters=parameters)
 
 
 def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared | Failure:
@@ -160,7 +161,7 @@ def _prepare_nested(task: Task, written: Written, observe: Observe) -> Prepared 
             return _on_guesses_around(task, subject, prepared, seen.guessed)
     name, outer = task.request.name.rpartition(".")[2], task.request.name.rpartition(".")[0]
     if failure is None:
-        return Failure("unsupported", f"{outer} ran without defining {name}: the code that defines it was not reached")
+        return NOT_DEFINED_INSIDE.failure(function=outer, name=name)
     return dataclasses.replace(failure, message=f"{failure.message} (while running {outer}, which defines {name})")
 
 
@@ -205,7 +206,7 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
                 with under(task.mode, prepared.conditions):
                     result = prepared.call.run()
     except Exception as error:
-        return Failure("error", f"{caller.name} cannot be run: {sentence(error)}")
+        return CALLER_RAISES.failure(name=caller.name, error=sentence(error))
     finally:
         if before is not None:
             sys.modules[request.module] = before

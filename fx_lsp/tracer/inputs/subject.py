@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fx_lsp.messages.targets import NOT_A_MODULE
 from fx_lsp.model import Failure
 from fx_lsp.tracer.inputs.plan.plans import Plans, materialize
 from fx_lsp.tracer.inputs.plan.signatures import apply_of, signature_of
@@ -85,7 +86,7 @@ def subject_of(task: Task, target: Any) -> Subject | Failure:
         if isinstance(target, nn.Module):
             return Subject(f"{request.name}.forward", target, modules={"": target})
         if not (isinstance(target, type) and issubclass(target, nn.Module)):
-            return Failure("unsupported", f"{request.name} is not an nn.Module")
+            return NOT_A_MODULE.failure(name=request.name)
         return Subject(f"{request.name}.forward", owner=target, attribute="forward")
     if request.kind == "method":
         owner: Any = task.module

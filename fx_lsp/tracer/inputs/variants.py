@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain as concat
 from itertools import islice
 
+from fx_lsp.messages.assumptions import IN_VARIANT
+from fx_lsp.messages.requests import NO_SUCH_VARIANT
 from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -123,7 +125,9 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
         values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
         code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
         remarks = (
-            dataclasses.replace(remark, message=f"with {variant.shown(inputs)}: {remark.message}")
+            dataclasses.replace(
+                remark, message=IN_VARIANT.message(variant=variant.shown(inputs), problem=remark.message)
+            )
             for remark in remarks_of(candidate, outcome.best, outcome.failures)
         )
         is_shown = bool(reached) or not variant.is_flag
@@ -133,7 +137,7 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
     if bad != "information" and failure.span is not None:
-        remark = Remark(f"with {variant.shown(inputs)}: {failure.message}", failure.span, bad)
+        remark = IN_VARIANT.remark(failure.span, severity=bad, variant=variant.shown(inputs), problem=failure.message)
         return Optional(code, (remark,), (TargetVariant(name, inputs),))
     return untried if before - task.seconds >= budget else Optional(code)
 
@@ -145,9 +149,7 @@ def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared 
     everything = concat(_optional_tensors(candidate, ran.plans, {name}), _variants(candidate, ran.plans, code))
     variant = next((variant for variant in everything if variant.name == name), None)
     if variant is None:
-        return Failure(
-            "unsupported", f"{task.request.name} has no variant {name!r}: it is neither an optional tensor nor a flag"
-        )
+        return NO_SUCH_VARIANT.failure(name=task.request.name, variant=name)
     outcome = variant.search(task.seconds)
     candidate = variant.candidate.with_object_of(outcome.best.plans)
     settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)

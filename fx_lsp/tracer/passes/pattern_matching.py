@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
 
-from fx_lsp.model import Remark
+from fx_lsp.messages.analyses import MATCHED
 from fx_lsp.tracer.capture.graphs import Names, arguments_of, target_name
 from fx_lsp.tracer.stages.ledger import Lane, Ledger
 
@@ -298,8 +298,8 @@ def report(ledger: Ledger, lane: Lane, matches: Matches, stage: str, title: str)
         marks += [(names[node], label) for node in nodes]
         chain = next((c for c in map(names.chain, reversed(nodes)) if c), ())
         if chain:
-            text = f"{label} of {stage.split(':')[1]}: {', '.join(names[n] for n in nodes)}"
-            ledger.remarks.append(Remark(text, chain[0], "hint"))
+            matcher, matched = stage.split(":")[1], ", ".join(names[n] for n in nodes)
+            ledger.remarks.append(MATCHED.remark(chain[0], label=label, matcher=matcher, nodes=matched))
     if not matches.groups:
         lines.append(f"# there is no {matches.kind}" + matches.nothing)
     if matches.misses:

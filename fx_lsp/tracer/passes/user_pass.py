@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
+from fx_lsp.messages.analyses import PASS_RAISED
 from fx_lsp.model import Pass, PassSource, Remark, Span, TraceRequest
 from fx_lsp.tracer.capture.graphs import target_name
 from fx_lsp.tracer.capture.node_values import value_of
@@ -382,7 +383,8 @@ def _blame(bench: Bench, user_pass: Pass, error: BaseException) -> None:
     reason = error
     while type(reason) is Exception and reason.__cause__ is not None:  # a pass manager wraps exceptions
         reason = reason.__cause__
-    message = str(reason) if isinstance(reason, Wrong) else f"{bench.running} {bench.raised(reason)}"
+    is_wrong = isinstance(reason, Wrong)
+    message = str(reason) if is_wrong else PASS_RAISED.message(code=bench.running, event=bench.raised(reason))
     cause = reason.__cause__ if isinstance(reason, Wrong) and reason.__cause__ is not None else reason
     chain = bench.sources.traceback_chain(cause.__traceback__)
     span = next((span for span in chain if span.file == user_pass.file), None)

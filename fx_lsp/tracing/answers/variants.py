@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fx_lsp.model import Failure, Outcome, Remark, TargetVariant, Trace, Unreached
+from fx_lsp.messages.assumptions import VARIANT_FAILS
+from fx_lsp.model import Failure, Outcome, TargetVariant, Trace, Unreached
 
 
 def untried(outcome: Outcome) -> list[str]:
@@ -18,7 +19,7 @@ def with_variant_outcome(trace: Trace, name: str, outcome: Outcome) -> Trace:
     """
     if isinstance(outcome, Failure):
         wrong = outcome.severity != "information" and outcome.span is not None
-        remark = Remark(f"{outcome.message}, with {name}", outcome.span, outcome.severity)
+        remark = VARIANT_FAILS.remark(outcome.span, severity=outcome.severity, problem=outcome.message, variant=name)
         return replace(trace, remarks=(*trace.remarks, remark)) if wrong else trace
     reached = [code for code in trace.unreached if _reaches(outcome, code)]
     values = tuple(v for v in outcome.values if any(code.span.contains(v.span) for code in reached))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fx_lsp import files
+from fx_lsp.messages.requests import NO_FILE_OF_PASS, NO_PASS_AT_ALL, NO_SUCH_PASS, UNREADABLE_PASS
 from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest, read_work
 from fx_lsp.syntax import FUNCTIONS, FunctionNode, assigned
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
@@ -203,12 +204,13 @@ def _source(
     identifier: str, overlays: Mapping[str, str], roots: tuple[str, ...], configured: bool
 ) -> PassSource | Failure:
     file, _, name = identifier.rpartition("::")
+    hint = _HINTS[configured]
     try:
         text = overlays[file] if file in overlays else files.read_python(file)
     except FileNotFoundError:
-        return Failure("unsupported", f"there is no file {file} with a pass {name}", hint=_HINTS[configured])
+        return NO_FILE_OF_PASS.failure(hint=hint, file=file, name=name)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        return Failure("unsupported", f"cannot read {file} with the pass {name}: {error}", hint=_HINTS[configured])
+        return UNREADABLE_PASS.failure(hint=hint, file=file, name=name, error=error)
     tree = parse(file, text)
     if isinstance(tree, Failure):
         return replace(tree, message=f"the file of the pass {name} does not parse: {tree.message}")
@@ -216,8 +218,9 @@ def _source(
     passes = find_passes(file, text, graph.index)
     pass_ = next((p for p in passes if p.name == name), None)
     if pass_ is None:
-        there = f"it has {', '.join(p.name for p in passes)}" if passes else "a pass takes a GraphModule"
-        return Failure("unsupported", f"{file} has no pass {name!r}; {there}", hint=_HINTS[configured])
+        if not passes:
+            return NO_PASS_AT_ALL.failure(hint=hint, file=file, name=name)
+        return NO_SUCH_PASS.failure(hint=hint, file=file, name=name, passes=", ".join(p.name for p in passes))
     module, package, root = module_name(file)
     part = graph.slice(name, pass_.uses)
     return PassSource(pass_, text, part.text, module, package, tuple(dict.fromkeys((root, *roots))))

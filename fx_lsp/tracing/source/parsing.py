@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fx_lsp import files
+from fx_lsp.messages.texts import NESTED_TOO_DEEPLY, NOT_UNICODE, SYNTAX_ERROR, TOO_LONG
 from fx_lsp.model import Failure, Span
 from fx_lsp.syntax import parse as parse_python
 
@@ -24,24 +25,21 @@ def parse(file: str, text: str) -> ast.Module | Failure:
     IPython commands are skipped. A text longer than `MAX_TEXT` is not parsed.
     """
     if len(text) > MAX_TEXT:
-        message = f"the file has {len(text):,} characters; fx-lsp parses at most {MAX_TEXT:,}"
-        return Failure("syntax", message, Span(file, 1, 0, 1, 0), severity="error")
+        return TOO_LONG.failure(Span(file, 1, 0, 1, 0), length=len(text), limit=MAX_TEXT)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return parse_python(python_of(text).removeprefix("\ufeff"), file)
     except SyntaxError as error:
-        return Failure("syntax", f"syntax error: {error.msg}", _error_span(file, text, error), severity="error")
+        return SYNTAX_ERROR.failure(_error_span(file, text, error), error=error.msg)
     except UnicodeEncodeError as error:
         line = len(split_lines(text[: error.start]))
-        message = "the text is not valid Unicode: was the file saved in an encoding other than UTF-8?"
-        return Failure("syntax", message, Span(file, line, 0, line, 0), severity="error")
+        return NOT_UNICODE.failure(Span(file, line, 0, line, 0))
     except (RecursionError, MemoryError):
-        message = "the file is nested too deeply for Python's parser"
-        return Failure("syntax", message, Span(file, 1, 0, 1, 0), severity="error")
+        return NESTED_TOO_DEEPLY.failure(Span(file, 1, 0, 1, 0))
     except ValueError as error:
         line = len(split_lines(text.partition("\0")[0]))
-        return Failure("syntax", f"syntax error: {error}", Span(file, line, 0, line, 0), severity="error")
+        return SYNTAX_ERROR.failure(Span(file, line, 0, line, 0), error=error)
 
 
 _COMMAND = re.compile(r"([ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?)[%!].*")

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from fx_lsp.messages.texts import UNMAKABLE_VALUE, UNPARSED_COMMENT, UNPARSED_INPUTS
 from fx_lsp.model import Failure, InputSource, Span, WrittenInputs
 from fx_lsp.specs import MODE, Comment, CommentError, TensorSpec, parse_comment
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -80,11 +81,10 @@ def written_offers(inputs: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Wri
         if isinstance(parsed, CommentError):
             if item.source == "recorded":
                 continue
-            where = (
-                "the `# fx:` comment" if item.source == "comment" else f"the inputs in {item.detail or 'the settings'}"
-            )
-            message = f"cannot parse {where}: {parsed.message}"
-            return Failure("comment", message, _at(item, parsed), severity="error")
+            span = _at(item, parsed)
+            if item.source == "comment":
+                return UNPARSED_COMMENT.failure(span, error=parsed.message)
+            return UNPARSED_INPUTS.failure(span, place=item.detail or "the settings", error=parsed.message)
         offer = _offer(parsed, item.source, item.detail, evaluate)
         if item.source == "recorded":
             recorded.append(offer)
@@ -104,9 +104,7 @@ def unmakable(written: Written) -> Failure | None:
         try:
             materialize(Plans(((name, plan),)), written.named)
         except Exception as error:
-            return Failure(
-                "comment", f"cannot create `{name}`: {sentence(error)}", written.spans[name], severity="error"
-            )
+            return UNMAKABLE_VALUE.failure(written.spans[name], name=name, error=sentence(error))
     return None
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from fx_lsp.messages.targets import LOOP_NOT_REACHED, NO_CALL_OF_STEP, STEP_CANNOT_RUN
 from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
 from fx_lsp.steps import BATCHES, STEP, bound_from_data, calls_by_name, draws_of
@@ -184,7 +185,7 @@ def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
     plain = innermost(function)
     absent = absent_names(plain) if isinstance(plain, FunctionType) else ()
     missing = next((value for _, value in absent), None)
-    return None if missing is None else Failure("inputs", f"{request.name} cannot be run: {sentence(missing.cause)}")
+    return None if missing is None else STEP_CANNOT_RUN.failure(name=request.name, error=sentence(missing.cause))
 
 
 def _with_images(function: FunctionType, request: TraceRequest) -> FunctionType:
@@ -203,11 +204,10 @@ def _definition(request: TraceRequest) -> ast.AST:
 def _not_reached(search: _Search) -> Failure:
     around = search.request.name.rpartition(".")[0] or "the file"
     if search.request.kind == "function" and search.troubles:
-        return Failure("inputs", f"{search.request.name} cannot be run: {sentence(search.troubles[0])}")
+        return STEP_CANNOT_RUN.failure(name=search.request.name, error=sentence(search.troubles[0]))
     if not search.troubles:
-        return Failure("inputs", f"no call of {around} was found")
-    message = f"the code of {around} before the loop cannot be run: {sentence(search.troubles[0])}"
-    return Failure("inputs", message)
+        return NO_CALL_OF_STEP.failure(function=around)
+    return LOOP_NOT_REACHED.failure(function=around, error=sentence(search.troubles[0]))
 
 
 def _found(search: _Search) -> FunctionType | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from fx_lsp.messages.assumptions import ONLY_WHEN_UNMET
 from fx_lsp.model import Remark, Span
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracer.compat import FloorDiv, sympy
@@ -71,11 +72,12 @@ def forced(
         if all(place in fixed for place in places) or _is_taken(demand, exploration):
             continue
         if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again, lifted):
-            shown, works = shown_expression(demand.span, lines), verb_of(expression(demand.span, lines))
-            told = f"`{shown}` only {works} when {demand.text}. Is a dimension missing or swapped?"
+            code, verb = shown_expression(demand.span, lines), verb_of(expression(demand.span, lines))
             pairing = demand.condition.call.pairing if demand.condition and demand.condition.call else None
             related = () if pairing is None else (pairing,)
-            remarks[demand.span] = Remark(told, demand.span, "warning", related)
+            remarks[demand.span] = ONLY_WHEN_UNMET.remark(
+                demand.span, related=related, code=code, verb=verb, condition=demand.text
+            )
     return list(remarks.values())
 
 

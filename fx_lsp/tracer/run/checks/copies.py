@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
+from fx_lsp.messages.findings import COPIES, NO_EFFECT
 from fx_lsp.model import Remark
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import TorchCall
@@ -22,11 +23,10 @@ def copies(call: TorchCall) -> Iterator[Remark]:
     if call.caller != "code" or not isinstance(tensor, torch.Tensor) or not isinstance(result, torch.Tensor):
         return
     if result is tensor and (call.name == "contiguous" or call.name in _OF_DTYPE or _is_to_dtype(call)):
-        already = "contiguous" if call.name == "contiguous" else str(tensor.dtype).removeprefix("torch.")
-        yield Remark(f"no effect: the tensor is already {already}", call.chain[0], "hint", code="no-effect")
+        state = "contiguous" if call.name == "contiguous" else str(tensor.dtype).removeprefix("torch.")
+        yield NO_EFFECT.remark(call.chain[0], state=state)
     elif call.name in _LIKE_VIEWS and not _share_memory(tensor, result):
-        told = f"this copies: {spec_of(tensor)} cannot be viewed as {spec_of(result)}"
-        yield Remark(told, call.chain[0], "hint", code="copy")
+        yield COPIES.remark(call.chain[0], tensor=spec_of(tensor), result=spec_of(result))
 
 
 def _is_to_dtype(call: TorchCall) -> bool:

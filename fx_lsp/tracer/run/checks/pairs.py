@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from fx_lsp.messages.findings import ALL_PAIRS
 from fx_lsp.model import Related, Remark, Span
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import TorchCall
@@ -104,9 +105,8 @@ class Columns:
             return None
         if column in self._meant:
             return None
-        specs = " and ".join(str(spec_of(tensor)) for tensor in tensors)
-        told = f"{specs} broadcast to all pairs of their elements: one of them has one dimension too many"
-        return Remark(told, span, "warning", code="all-pairs")
+        first, second = map(spec_of, tensors)
+        return ALL_PAIRS.remark(span, first=first, second=second)
 
 
 def _is_size(one: int | torch.SymInt, other: int | torch.SymInt) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from fx_lsp.messages.findings import UPCASTS
 from fx_lsp.model import Remark
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import TorchCall, tensors_among
@@ -40,9 +41,13 @@ class Precision:
         self._chosen[result] = True  # values computed from it are not separate mistakes
         is_meant = call.caller == "library" or torch.is_autocast_enabled(result.device.type)
         if not is_meant and (result.dtype is torch.float64 or self._is_by_default(wide)):
-            meeting = f"{spec_of(narrow)} and {spec_of(wide)} give {spec_of(result)}"
-            told = f"{meeting}: the operations that follow are computed in {str(result.dtype).removeprefix('torch.')}"
-            yield Remark(told, call.chain[0], "information", code="upcast")
+            yield UPCASTS.remark(
+                call.chain[0],
+                narrow=spec_of(narrow),
+                wide=spec_of(wide),
+                result=spec_of(result),
+                dtype=str(result.dtype).removeprefix("torch."),
+            )
 
     def _note(self, call: TorchCall, result: torch.Tensor, alike: list[torch.Tensor]) -> None:
         """Record the origin of a result's dtype; `alike` are the operands with the same dtype."""

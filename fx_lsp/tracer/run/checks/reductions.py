@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from fx_lsp.messages.findings import CONSTANT_OVER_ONE_ELEMENT, NAN_OF_ONE_ELEMENT, NORM_OF_ONE_ELEMENT, ONE_CLASS
 from fx_lsp.model import Remark
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import TorchCall, tensors_among
@@ -29,30 +30,30 @@ class SingleElements:
 
     def __call__(self, call: TorchCall) -> Iterator[Remark]:
         """Yield a remark on a reduction over such a dimension."""
-        if call.caller != "library" and (told := self._told(call)):
-            yield Remark(told, call.chain[0], "warning", code="one-element")
+        if call.caller != "library" and (remark := self._remark(call)) is not None:
+            yield remark
         if isinstance(call.result, torch.Tensor) and (dims := self._dims(call, call.result)):
             self._single[call.result] = dims
 
-    def _told(self, call: TorchCall) -> str:
-        tensor = call.args[0] if call.args else None
+    def _remark(self, call: TorchCall) -> Remark | None:
+        tensor, span = call.args[0] if call.args else None, call.chain[0]
         if not isinstance(tensor, torch.Tensor):
-            return ""
+            return None
         name, single = call.name, self._of(tensor)
         if name == "cross_entropy" and tensor.dim() > 1 and 1 - tensor.dim() in single:
-            return f"the cross entropy of one class is 0: {spec_of(tensor)} has only one score per example"
+            return ONE_CLASS.remark(span, tensor=spec_of(tensor))
         if name == "layer_norm" and call.argument(1, "normalized_shape") in ((1,), [1]):
-            return f"the norm of a single element is its bias: {spec_of(tensor)} has one element in its last dimension"
+            return NORM_OF_ONE_ELEMENT.remark(span, tensor=spec_of(tensor))
         dim = call.argument(1, "dim", call.kwargs.get("axis"))
         if type(dim) is not int or _from_the_end(dim, tensor) not in single:
-            return ""
+            return None
         if name in _CONSTANT:
-            return (
-                f"`{name}` over one element is {_CONSTANT[name]}: {spec_of(tensor)} has one element in dimension {dim}"
+            return CONSTANT_OVER_ONE_ELEMENT.remark(
+                span, function=name, value=_CONSTANT[name], tensor=spec_of(tensor), dim=dim
             )
         if name in _SPREADS and call.kwargs.get("correction", 1) == 1 and call.argument(2, "unbiased", True) is True:
-            return f"`{name}` of one element is NaN: {spec_of(tensor)} has one element in dimension {dim}"
-        return ""
+            return NAN_OF_ONE_ELEMENT.remark(span, function=name, tensor=spec_of(tensor), dim=dim)
+        return None
 
     def _dims(self, call: TorchCall, result: torch.Tensor) -> frozenset[int]:
         """Return the dimensions of a result, counted from the end, that have one element for any inputs."""

@@ -8,6 +8,7 @@ from types import FrameType
 
 import torch
 
+from fx_lsp.messages.findings import WAITS_FOR_COPY, WAITS_FOR_PRINT, WAITS_FOR_SIZE, WAITS_FOR_VALUES
 from fx_lsp.model import Remark
 from fx_lsp.tracer.run.torch_calls import TorchCall
 from fx_lsp.tracer.run.values.reads import reads_heard
@@ -22,9 +23,9 @@ def waits(call: TorchCall) -> Iterator[Remark]:
     data-dependent size.
     """
     if call.caller == "code" and call.name == "cpu":
-        yield _remark(call.chain, "the tensor is copied to the host")
+        yield WAITS_FOR_COPY.remark(call.chain[0])
     elif call.caller == "code" and (call.name in _SIZES or _is_mask(call)):
-        yield _remark(call.chain, "the size of the result depends on values")
+        yield WAITS_FOR_SIZE.remark(call.chain[0])
 
 
 @contextmanager
@@ -32,16 +33,12 @@ def reads_told(chain: Callable[[FrameType], Chain], tell: Callable[[Remark], Non
     """Report, inside, where Python reads a tensor's values; `chain` returns the user's expressions of a frame."""
 
     def hear(frame: FrameType, name: str) -> None:
-        reason = "a tensor is printed" if name in _SHOWING else "it needs a tensor's values"
+        template = WAITS_FOR_PRINT if name in _SHOWING else WAITS_FOR_VALUES
         if spans := chain(frame):
-            tell(_remark(spans, reason))
+            tell(template.remark(spans[0]))
 
     with reads_heard(hear):
         yield
-
-
-def _remark(chain: Chain, reason: str) -> Remark:
-    return Remark(f"the host waits for the device here: {reason}", chain[0], "hint", code="host-sync")
 
 
 def _is_mask(call: TorchCall) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fx_lsp.messages.findings import PYTORCH_WARNS
 from fx_lsp.model import Remark
 from fx_lsp.tracer.compat import FakeTensor
 from fx_lsp.tracer.source.provenance import Chain
@@ -41,7 +42,7 @@ def warnings_told(
             shapes = [operand.shape for operand in operands() if str(operand.shape) in text]
             if any(_depends_on_values(shape) for shape in shapes):
                 return
-            tell(Remark(f"PyTorch warns: {text}", spans[0], severity, code="pytorch-warning"), bool(shapes))
+            tell(PYTORCH_WARNS.remark(spans[0], severity=severity, warning=text), bool(shapes))
 
         warnings.showwarning = told
         yield

@@ -20,6 +20,18 @@ from types import FrameType, TracebackType
 
 import torch
 
+from fx_lsp.messages.assumptions import (
+    CHECK_PASSES,
+    HIDDEN_VALUE_ASSUMED,
+    LEAVES_SECOND_ITERATION,
+    LOOP_ENDS,
+    TEST_FAILS,
+    TEST_HOLDS,
+    TWO_ITERATIONS,
+    VALUE_ASSUMED,
+)
+from fx_lsp.messages.exceptions import NO_VALUES
+from fx_lsp.messages.template import RemarkTemplate
 from fx_lsp.model import Remark, Span
 from fx_lsp.syntax import parse
 from fx_lsp.tracer.compat import DATA_DEPENDENT
@@ -53,7 +65,7 @@ class _Condition:
 
     test: ast.expr
     answers: tuple[bool, ...]
-    told: str
+    told: RemarkTemplate
 
 
 @dataclass
@@ -149,7 +161,7 @@ class Decisions:
         is_own = self._sources.rank(file) == 0
         where = "" if is_own else f" in {os.path.basename(file)}"
         span = _span_of(condition.test, file) if is_own else next(iter(self._sources.chain(frame, RUN_CODE)), None)
-        self._remarks[Remark(condition.told.format(f"`{shown_text(condition.test)}`{where}"), span)] = None
+        self._remarks[condition.told.remark(span, test=shown_text(condition.test), file=where)] = None
 
     def note_value(self, frame: FrameType | None, text: str) -> None:
         """Record that the expression evaluated below `frame` gets a made-up value.
@@ -160,12 +172,16 @@ class Decisions:
         if not chain:
             return
         node = expression(chain[0], self._lines_of(chain[0].file))
-        shown = f"the value of `{shown_text(node)}`" if node is not None else "a value that the code needs here"
-        self._values.setdefault(chain[0], Remark(f"{shown} is assumed: {text}", chain[0]))
+        remark = (
+            HIDDEN_VALUE_ASSUMED.remark(chain[0], reason=text)
+            if node is None
+            else VALUE_ASSUMED.remark(chain[0], code=shown_text(node), reason=text)
+        )
+        self._values.setdefault(chain[0], remark)
 
     def make_up(self, frame: FrameType | None) -> TracebackType | None:
         """Record that a number is assumed below `frame`; return that place, for an error that it causes."""
-        self.note_value(frame, "a trace has shapes but no values")
+        self.note_value(frame, NO_VALUES)
         while frame is not None and not self._sources.rank(frame.f_code.co_filename) < 2:
             frame = frame.f_back
         place = TracebackType(None, frame, frame.f_lasti, frame.f_lineno) if frame is not None else None
@@ -229,14 +245,7 @@ def current_decisions() -> Decisions | None:
 
 
 _current: ContextVar[Decisions | None] = ContextVar("decisions", default=None)
-_PASSES = "the trace assumes that the check {} passes"
-_ENDS = "the trace runs the loop to its end: {} may end it earlier"
-_CHECKS = (_PASSES, _ENDS)
-_WHY = "it depends on a tensor's value, and torch.compile breaks the graph here"
-_HOLDS = f"the trace assumes that {{}} is true: {_WHY}"
-_FAILS = f"the trace assumes that {{}} is false: {_WHY}"
-_TURNS = f"the trace runs two iterations of the loop, however long {{}} is true: {_WHY}"
-_SECOND = f"the trace leaves the loop in its second iteration, at {{}}: {_WHY}"
+_CHECKS = (CHECK_PASSES, LOOP_ENDS)
 
 
 def _conditions_in(node: ast.AST, loop: ast.AST | None, goes_on: bool) -> Iterator[_Condition]:
@@ -245,18 +254,19 @@ def _conditions_in(node: ast.AST, loop: ast.AST | None, goes_on: bool) -> Iterat
     `loop` is the innermost one around it, and `goes_on` is True if code follows it in its function.
     """
     if isinstance(node, ast.Assert):
-        yield _Condition(node.test, (True,), _PASSES)
+        yield _Condition(node.test, (True,), CHECK_PASSES)
     elif isinstance(node, ast.If):
         yield from _of_branch(node, loop, goes_on)
     elif isinstance(node, ast.While):
-        yield _Condition(node.test, (True, True, False), _TURNS)
+        yield _Condition(node.test, (True, True, False), TWO_ITERATIONS)
     elif isinstance(node, ast.IfExp):
-        yield _Condition(node.test, (True,), _HOLDS)
+        yield _Condition(node.test, (True,), TEST_HOLDS)
     elif isinstance(node, ast.comprehension):
-        yield from (_Condition(test, (True,), _HOLDS) for test in node.ifs)
+        yield from (_Condition(test, (True,), TEST_HOLDS) for test in node.ifs)
     elif isinstance(node, ast.BoolOp):
         goes_on_if = isinstance(node.op, ast.And)
-        yield from (_Condition(part, (goes_on_if,), _HOLDS if goes_on_if else _FAILS) for part in node.values[:-1])
+        told = TEST_HOLDS if goes_on_if else TEST_FAILS
+        yield from (_Condition(part, (goes_on_if,), told) for part in node.values[:-1])
     is_loop = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
         loop, goes_on = None, False
@@ -275,15 +285,15 @@ def _of_branch(node: ast.If, loop: ast.AST | None, goes_on: bool) -> Iterator[_C
     if raises and otherwise:
         return
     if raises or (not other and all(map(_only_tells, body))):
-        yield _Condition(node.test, (False,), _PASSES)
+        yield _Condition(node.test, (False,), CHECK_PASSES)
     elif otherwise:
-        yield _Condition(node.test, (True,), _PASSES)
+        yield _Condition(node.test, (True,), CHECK_PASSES)
     elif _leaves(body) and (goes_on if not other else not _leaves(other)):
         yield _leaving(node.test, True, body, loop)
     elif other and _leaves(other) and not _leaves(body):
         yield _leaving(node.test, False, other, loop)
     else:
-        yield _Condition(node.test, (True,), _HOLDS)
+        yield _Condition(node.test, (True,), TEST_HOLDS)
 
 
 def _leaving(test: ast.expr, leaves: bool, block: list[ast.stmt], loop: ast.AST | None) -> _Condition:
@@ -291,10 +301,10 @@ def _leaving(test: ast.expr, leaves: bool, block: list[ast.stmt], loop: ast.AST 
     ends_loop = isinstance(block[-1], ast.Break) and loop is not None
     only_ends = ends_loop and all(map(_only_tells, block[:-1])) and not getattr(loop, "orelse", None)
     if not isinstance(block[-1], ast.Continue) and (_is_endless(loop) or (ends_loop and not only_ends)):
-        return _Condition(test, (not leaves, leaves), _SECOND)
+        return _Condition(test, (not leaves, leaves), LEAVES_SECOND_ITERATION)
     if only_ends:
-        return _Condition(test, (not leaves,), _ENDS)
-    return _Condition(test, (not leaves,), _FAILS if leaves else _HOLDS)
+        return _Condition(test, (not leaves,), LOOP_ENDS)
+    return _Condition(test, (not leaves,), TEST_FAILS if leaves else TEST_HOLDS)
 
 
 def _is_endless(loop: ast.AST | None) -> bool:

@@ -14,6 +14,15 @@ from typing import Any
 
 import torch
 
+from fx_lsp.messages.assumptions import (
+    BECOMES,
+    CHECKS,
+    EQUALS,
+    NEEDS_NUMBER,
+    ONLY_WHEN,
+    ONLY_WORKS_WITH_SIZE,
+    VALID_WHEN,
+)
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.compat import DATA_DEPENDENT, ConstantSource, DimDynamic, ShapeEnv, StrPrinter, SymbolPrinter, sympy
 from fx_lsp.tracer.run.call import RUN_CODE
@@ -179,21 +188,25 @@ class Symbols(ShapeEnv):
         remarks: dict[Remark, None] = {}
         for guard in self.guards_seen:
             span = guard.chain[0] if guard.chain else None
-            where = "here" if span is not None else "in the backward pass"
+            place = "here" if span is not None else "in the backward pass"
             node = self._expression(guard.chain)
             why = _reason(guard, node)
+            reason = f": {why}" if why else ""
+            plain = node if not why else None
             if not guard.fixed:
-                told = f"the trace is only valid when {self.text(guard.condition)}{why and ': '}{why}"
-                if node is not None and not why:
-                    told = f"`{shown_text(node)}` only {verb_of(node)} when {self.text(guard.condition)}"
-                remarks[Remark(told, span)] = None
+                condition = self.text(guard.condition)
+                remark = _only_when(plain, span, condition) or VALID_WHEN.remark(
+                    span, condition=condition, reason=reason
+                )
+                remarks[remark] = None
             for symbol, target in guard.fixed.items():
                 name, value = self.named[symbol], self.text(target)
-                verb = "becomes" if target.is_Integer else "equals"
-                told = f"{name} {verb} {value} {where}{why and ': '}{why}"
-                if node is not None and not why:
-                    told = f"`{shown_text(node)}` only {verb_of(node)} when {name} == {value}"
-                remarks[Remark(told, span)] = None
+                remark = _only_when(plain, span, f"{name} == {value}") or (
+                    BECOMES.remark(span, name=name, number=value, place=place, reason=reason)
+                    if target.is_Integer
+                    else EQUALS.remark(span, name=name, size=value, place=place, reason=reason)
+                )
+                remarks[remark] = None
         return (*remarks, *self._checks.remarks(), *self._demands())
 
     def _demands(self) -> Iterator[Remark]:
@@ -203,7 +216,7 @@ class Symbols(ShapeEnv):
         for chain, (name, size) in self._demanded.items():
             node = self._expression(chain)
             if node is not None and "_check" not in ast.unparse(node):
-                yield Remark(f"`{shown_text(node)}` only works when {name} == {size}", chain[0], "warning")
+                yield ONLY_WORKS_WITH_SIZE.remark(chain[0], code=shown_text(node), dimension=name, size=size)
 
     def _expression(self, chain: Chain) -> ast.expr | None:
         if not chain:
@@ -219,15 +232,22 @@ def _run_around(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
+def _only_when(node: ast.expr | None, span: Span | None, condition: str) -> Remark | None:
+    """Return the remark that an expression only works on a condition; None without an expression."""
+    if node is None:
+        return None
+    return ONLY_WHEN.remark(span, code=shown_text(node), verb=verb_of(node), condition=condition)
+
+
 def _reason(guard: Guard, node: ast.expr | None) -> str:
     """Return why a guard holds, if the expression that asks for it checks it or needs a number."""
     if node is None:
         return ""
     shown = shown_text(node)
     if guard.number:
-        return f"`{shown}` needs a concrete number"
+        return NEEDS_NUMBER.format(code=shown)
     if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
-        return f"the code checks `{shown}`"
+        return CHECKS.format(code=shown)
     return ""
 
 
