@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import fx_lsp
+from fx_lsp import files
 
 _PACKAGE = Path(fx_lsp.__file__).parent
 FOLDERS = _PACKAGE / "problems", _PACKAGE.parent / "docs" / "problems"
@@ -24,7 +25,7 @@ def page_of(code: str) -> str | None:
 def text_of_page(code: str) -> str | None:
     """Return the Markdown text of the page on a code, None if it has none."""
     page = _file_of(code)
-    return None if page is None else page.read_text(encoding="utf-8")
+    return None if page is None else files.read_text(page)
 
 
 def _file_of(code: str) -> Path | None:

@@ -28,6 +28,11 @@ NO_FAKE_KERNEL = FailureTemplate(
     "which returns tensors with the shapes and dtypes of the operator's results.",
 )
 RAISED_ELSEWHERE = FailureTemplate("error", "{error}, raised in {file}:{line}")
+OVERWRITTEN = FailureTemplate(
+    "error",
+    "backward needs {value} as the forward pass read it, but `{change}` in line {line} has changed it in place since",
+    "Call `backward()` before what changes the value, or compute the forward pass again.",
+)
 WHILE_IMPORTED = FailureTemplate("import", "{error} (while importing the file)")
 GUESSED_INPUTS = "The inputs are guessed; write the real ones in a comment: `# fx: {comment}`."
 """The fix for exceptions that other inputs may not cause."""

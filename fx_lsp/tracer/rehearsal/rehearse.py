@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fx_lsp.messages.exceptions import OVERWRITTEN
 from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_gradients
 from fx_lsp.tracer.compat import FakeTensorMode
@@ -144,11 +145,10 @@ def _of_overwritten(rehearsal: _Rehearsal, error: BaseException, lines: list[str
     for write in overwritten(losses, rehearsal.run.writes):
         change = write.chain[0]
         name = next(_names_of(write.parameter, error), "") if write.parameter is not None else ""
-        needed = f"`{name}`" if name else f"what {write.saved_by.lower()} saved"
-        where = f"`{shown_expression(change, lines)}` in line {change.line}"
-        message = f"backward needs {needed} as the forward pass read it, but {where} has changed it in place since"
-        hint = "Call `backward()` before what changes the value, or compute the forward pass again."
-        return replace(failure, kind="error", message=message, hint=hint)
+        value = f"`{name}`" if name else f"what {write.saved_by.lower()} saved"
+        shown = shown_expression(change, lines)
+        overwriting = OVERWRITTEN.failure(failure.span, value=value, change=shown, line=change.line)
+        return replace(overwriting, severity=failure.severity, raised=failure.raised)
     return None
 
 
