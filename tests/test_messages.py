@@ -52,7 +52,10 @@ def trees() -> dict[str, ast.Module]:
 
 def sentences_by_hand(tree: ast.AST) -> Iterator[int]:
     """Yield the lines of failures and remarks whose message is a literal, or a variable that is bound to one."""
-    scopes = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    nodes = list(ast.walk(tree))
+    if not any(isinstance(node, ast.Name) and node.id in ("Failure", "Remark") for node in nodes):
+        return
+    scopes = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     for scope in [tree, *scopes]:
         literals = {
             name

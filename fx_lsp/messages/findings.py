@@ -9,7 +9,7 @@ ALL_PAIRS = RemarkTemplate(
     "{first} and {second} broadcast to all pairs of their elements: one of them has one dimension too many",
     "warning",
 )
-# A warning if the target does not train the result of the call.
+# A warning if the gradient of no parameter is lost.
 CHANGED_IN_PLACE = RemarkTemplate(
     "changed-in-place",
     "the backward pass fails: this modifies in place a tensor that {operation} saved for it",

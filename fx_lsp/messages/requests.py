@@ -16,6 +16,8 @@ NO_SUCH_VARIANT = FailureTemplate(
 )
 NO_SUCH_LISTING = FailureTemplate("unsupported", "kernels for {gpu} have no {view}")
 
+CORRECT_PASSES = "Correct `passes` of [tool.fx-lsp] in pyproject.toml."
+"""The fix for passes that the project's settings name; others come from a request."""
 NO_FILE_OF_PASS = FailureTemplate("unsupported", "there is no file {file} with a pass {name}")
 UNREADABLE_PASS = FailureTemplate("unsupported", "cannot read {file} with the pass {name}: {error}")
 NO_SUCH_PASS = FailureTemplate("unsupported", "{file} has no pass {name!r}; it has {passes}")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fx_lsp import files
-from fx_lsp.messages.requests import NO_FILE_OF_PASS, NO_PASS_AT_ALL, NO_SUCH_PASS, UNREADABLE_PASS
+from fx_lsp.messages.requests import CORRECT_PASSES, NO_FILE_OF_PASS, NO_PASS_AT_ALL, NO_SUCH_PASS, UNREADABLE_PASS
 from fx_lsp.model import Failure, Pass, PassKind, PassSource, Span, TraceRequest, read_work
 from fx_lsp.syntax import FUNCTIONS, FunctionNode, assigned
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
@@ -197,14 +197,11 @@ def with_passes(
     return replace(request, passes=tuple(sources))
 
 
-_HINTS = ("", "Correct `passes` of [tool.fx-lsp] in pyproject.toml.")
-
-
 def _source(
     identifier: str, overlays: Mapping[str, str], roots: tuple[str, ...], configured: bool
 ) -> PassSource | Failure:
     file, _, name = identifier.rpartition("::")
-    hint = _HINTS[configured]
+    hint = CORRECT_PASSES if configured else ""
     try:
         text = overlays[file] if file in overlays else files.read_python(file)
     except FileNotFoundError:
