@@ -172,3 +172,9 @@ def test_a_file_that_cannot_be_written(folder: Path):
     done = kernel(folder, "model.py::doubled", "-o", "missing/kernels.py")
     assert done.returncode == 2
     assert "missing/kernels.py cannot be written" in done.stderr
+
+
+def test_a_comparison_that_lacks_a_package_is_no_error(tmp_path: Path):
+    checked = compared("import no_such_package\n", warm_python(), str(tmp_path))
+    assert (checked.done, checked.wrong) == (False, False)
+    assert "has no no_such_package, which the comparison needs" in checked.output

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON document")
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and CI")
-    parser.add_argument("--only", choices=tuple(KINDS), help="show only problems of this kind")
+    parser.add_argument("--only", choices=tuple(KINDS), help="show only targets of this kind")
     for option, told in (("--enable", "report"), ("--disable", "do not report")):
         codes = f"one of {', '.join(FINDINGS)}, or all"
         parser.add_argument(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -277,6 +278,9 @@ def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECON
             )
         except subprocess.TimeoutExpired:
             return Checked(f"not checked: the comparison takes more than {seconds:.0f} s\n")
+    missing = re.search(r"^ModuleNotFoundError: No module named '([^']+)'\s*\Z", done.stderr, re.MULTILINE)
+    if done.returncode and missing is not None:
+        return Checked(f"not checked: {python} has no {missing[1]}, which the comparison needs: install it\n")
     output = done.stdout + (done.stderr.replace(folder, "") if done.returncode else "")
     return Checked(output, done.returncode != 0)
 

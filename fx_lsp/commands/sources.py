@@ -11,6 +11,7 @@ from fx_lsp import files
 from fx_lsp.errors import TargetError
 from fx_lsp.model import Failure
 from fx_lsp.tracing.calls.documents import notebook_code
+from fx_lsp.tracing.kernel_files.generated import is_known
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.source.targets import discover, names_like
 
@@ -61,13 +62,15 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 
 def python_files(directory: Path) -> Iterator[Path]:
-    """Yield the `*.py` files below a directory, sorted; not those of hidden directories, environments and build output.
+    """Yield the `*.py` files below a directory, sorted; not those of hidden directories, environments and build output,
+    and not the files that `fx-lsp kernel` wrote.
 
     `directory` itself is searched whatever its name is.
     """
     for parent, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if _is_source(Path(parent, name)))
-        yield from (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
+        python = (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (file for file in python if not is_known(file))
 
 
 def read_source(file: str) -> str:

@@ -392,3 +392,14 @@ def test_equal_masks_select_equally_many(trace: TraceFixture) -> None:
     assert trace(ALIKE, "alike").trace.remarks == ()
     assert trace(ALIKE, "alike").graph("forward").count("f32[num_nonzero]") == 3
     assert "f32[num_nonzero_1]" in trace(ALIKE, "changed").graph("forward")
+
+
+def test_a_split_at_the_values_of_a_tensor_is_no_error(trace: TraceFixture) -> None:
+    """PyTorch reads the places of the split in C++, without an operation."""
+    failure = trace("""
+        # fx: x=f32[16], ends=i64[3]
+        def f(x, ends):
+            return [part.sum() for part in x.tensor_split(ends)]
+    """).failure
+    assert (failure.kind, failure.severity) == ("data-dependent", "information")
+    assert failure.message == snapshot()

@@ -131,7 +131,14 @@ def _is_of_import(error: BaseException) -> bool:
 
 def needs_value(error: BaseException) -> bool:
     """Return True if code asked a fake tensor for its values."""
-    return isinstance(error, DATA_DEPENDENT) or str(error).startswith(".numpy() is not supported for tensor subclasses")
+    return isinstance(error, DATA_DEPENDENT) or str(error).startswith(_OF_MISSING_VALUES)
+
+
+_OF_MISSING_VALUES = (
+    ".numpy() is not supported for tensor subclasses",
+    "The tensor has a non-zero number of elements, but its data is not allocated yet",
+)
+"""PyTorch's messages for code in C++ that reads the values of a fake tensor."""
 
 
 def is_of_made_up(run: Run, sources: Sources) -> bool:
