@@ -65,6 +65,6 @@ def test_an_autotuner_says_what_it_tries():
 def test_faster_than_the_card():
     found = warnings({"graph": STEADY}, 1.6, 1.2)
     assert [w.split(":")[0] for w in found] == [
-        "Faster than the card can copy what it reads and writes (1.60 of the bandwidth)",
-        "Faster than the card multiplies matrices (1.20 of the rate)",
+        "Faster than the GPU can copy what it reads and writes (1.60 of the bandwidth)",
+        "Faster than the GPU multiplies matrices (1.20 of the rate)",
     ]

@@ -210,9 +210,9 @@ def test_a_pass_that_is_not_there(tmp_path: Path):
     file.write_text("def own(:\n")
     assert failure(given(tmp_path, f"pass={file}::own")).startswith("the file of the pass own does not parse: ")
     file.write_bytes(b"\xff\xfe")
-    assert failure(given(tmp_path, f"pass={file}::own")).startswith(f"{file} with the pass own cannot be read: ")
+    assert failure(given(tmp_path, f"pass={file}::own")).startswith(f"cannot read {file} with the pass own: ")
     assert failure(given(tmp_path, f"pass={tmp_path}::own")).startswith(
-        f"{tmp_path} with the pass own cannot be read: "
+        f"cannot read {tmp_path} with the pass own: "
     )
 
 
