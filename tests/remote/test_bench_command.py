@@ -227,7 +227,7 @@ def test_what_the_doctor_says(project: Path, own_settings: Path):
             "host a": "note",
         }
     )
-    assert checks["hosts"]["text"].partition("hosts.toml")[2].startswith(":4: shh is not known here")
+    assert checks["hosts"]["text"].partition("hosts.toml")[2].startswith(":4: shh is unknown here")
     assert "torch" in checks["interpreter"]["text"]
 
 

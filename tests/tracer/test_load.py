@@ -67,7 +67,7 @@ def f(x: Tensor):
     return double(x)
 """
     )
-    assert traced.reply.dependencies == (str(tmp_path / "ops.py"),)
+    assert traced.reply.dependencies == (str(tmp_path / "ops.py"), str(tmp_path / "user.py::f"))
     division = traced.stage("forward").nodes[1]
     assert [s.file.rsplit("/", 1)[1] for s in division.spans] == ["ops.py", "user.py"]
 

@@ -294,7 +294,7 @@ async def test_closing_every_descriptor_is_a_death(workers: Workers, tmp_path: P
 
 async def test_garbage_on_the_channel_is_a_death(workers: Workers) -> None:
     garbage = "import os\nfor fd in range(3, 200):\n  try: os.write(fd, b'\\xff' * 64)\n  except OSError: pass"
-    with pytest.raises(WorkerDied, match="no reply"):
+    with pytest.raises(WorkerDied, match="invalid reply"):
         await workers.run(asking(garbage))
     await works(workers)
 

@@ -47,7 +47,7 @@ await drive(async (w) => {
   await step(4);
   found.inputs = await input.inputValue();
   await input.fill('x=f32[N, 32');
-  await page.locator('.quick-input-message', { hasText: 'Write them as in' }).waitFor();
+  await page.locator('.quick-input-message', { hasText: 'Write them like' }).waitFor();
   await input.fill('x=f32[N, 32]');
   await page.keyboard.press('Enter');
   await step(5);

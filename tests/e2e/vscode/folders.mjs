@@ -13,7 +13,7 @@ await drive(async (w) => {
   found.second = await w.lenses('ops forward', w.editor('/two/other.py'));
 
   await w.command('FX: Record Inputs of a Run…');
-  const input = await w.asked('The program whose calls are noted');
+  const input = await w.asked('The program whose calls to record');
   await input.fill(`python run.py "two words"`);
   await page.keyboard.press('Enter');
   await w.until(() => existsSync(recorded), 'the recorded program');
