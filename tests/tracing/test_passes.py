@@ -211,9 +211,7 @@ def test_a_pass_that_is_not_there(tmp_path: Path):
     assert failure(given(tmp_path, f"pass={file}::own")).startswith("the file of the pass own does not parse: ")
     file.write_bytes(b"\xff\xfe")
     assert failure(given(tmp_path, f"pass={file}::own")).startswith(f"cannot read {file} with the pass own: ")
-    assert failure(given(tmp_path, f"pass={tmp_path}::own")).startswith(
-        f"cannot read {tmp_path} with the pass own: "
-    )
+    assert failure(given(tmp_path, f"pass={tmp_path}::own")).startswith(f"cannot read {tmp_path} with the pass own: ")
 
 
 def test_a_configured_pass_that_is_not_there_says_where_it_is_named(tmp_path: Path):
