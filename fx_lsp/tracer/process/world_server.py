@@ -132,8 +132,8 @@ class _WorldServer:
                     break
                 self._take(*message)
             self._stop_endless()
-            self._bound_memory()
             self._waiting = [request for request in self._waiting if not self._place(request)]
+            self._bound_memory()
         running = [self._running.pid] if self._running is not None else []
         for pid in (*running, *(parked.pid for parked in self._parked.values())):
             kill_group(pid)
@@ -337,11 +337,13 @@ class _WorldServer:
             kill_group(self._running.pid)
 
     def _bound_memory(self) -> None:
-        """End idle parked processes while all together have too much memory, the one that was not used longest first.
+        """End idle parked processes while all together have too much memory, the one unused for the longest time first.
 
-        A later request for their targets runs the program again.
+        A later request for their targets runs the program again. Nothing ends while a program runs or a request waits:
+        the process that it waits for may be the one with too much memory.
         """
-        if not self._has_grown or time.monotonic() - self._measured < MEMORY_SECONDS:
+        is_busy = self._running is not None or bool(self._waiting)
+        if is_busy or not self._has_grown or time.monotonic() - self._measured < MEMORY_SECONDS:
             return
         self._measured, self._has_grown = time.monotonic(), False
         sizes = {key: memory_of(parked.pid) for key, parked in self._parked.items()}
