@@ -62,10 +62,10 @@ def settings() -> tuple[str, str]:
     properties = {
         name.removeprefix(PREFIX): value for name, value in schema["contributes"]["configuration"]["properties"].items()
     }
-    known = {row.key for row in ROWS}
+    of_every_client = {row.key for row in ROWS}
     return (
-        table({name: value for name, value in properties.items() if name in known}),
-        table({name: value for name, value in properties.items() if name not in known}),
+        table({name: value for name, value in properties.items() if name in of_every_client}),
+        table({name: value for name, value in properties.items() if name not in of_every_client}),
     )
 
 

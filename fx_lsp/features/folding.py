@@ -28,7 +28,7 @@ class Fold:
 
     The iterations before and after them are alike, except for names and for the outer inputs of the first. `names` are
     those of the last hidden iteration. `steps` are, for each node, the differences of the integers in its text (name,
-    then arguments) from one iteration to the next, to the last one. `handed_on` and `stepping` describe the same in
+    then arguments) from one iteration to the next, to the last one. `passed_on` and `stepping` describe the same in
     words.
     """
 
@@ -37,7 +37,7 @@ class Fold:
     rounds: int
     names: tuple[str, ...]
     steps: tuple[Numbers, ...]
-    handed_on: tuple[str, ...]
+    passed_on: tuple[str, ...]
     stepping: tuple[str, ...]
 
     @property
@@ -118,7 +118,7 @@ def describe(fold: Fold, nodes: Sequence[Node]) -> list[str]:
     else:
         total = count(noun, fold.period * fold.rounds)
         lines = [f"… the {count(noun, fold.period)} from {first.name} on {again} ({total}), then once more:"]
-    for label, entries in (("passed on", fold.handed_on), ("stepping", fold.stepping)):
+    for label, entries in (("passed on", fold.passed_on), ("stepping", fold.stepping)):
         if entries:
             more = f" · and {len(entries) - ENTRIES} more" if len(entries) > ENTRIES else ""
             lines.append(f"  {label}: {' · '.join(entries[:ENTRIES])}{more}")
@@ -226,7 +226,7 @@ def _fold(nodes: Sequence[Node], numbers: Sequence[Numbers], index: dict[str, in
     body = range(repeat.last - period, repeat.last)
     names = tuple(nodes[i].name for i in body)
     steps = [tuple(b - a for a, b in zip(numbers[i - period], numbers[i], strict=True)) for i in body]
-    handed_on: dict[str, None] = {}
+    passed_on: dict[str, None] = {}
     stepping: dict[str, None] = {}
     for first in range(start, start + period):
         rounds = [nodes[i] for i in (first, first + period, first + repeat.last - period - start)]
@@ -240,8 +240,8 @@ def _fold(nodes: Sequence[Node], numbers: Sequence[Numbers], index: dict[str, in
                 where = "" if one.isidentifier() else f" in {rounds[0].target.removeprefix('aten.')}"
                 stepping[entry + where] = None
             elif index[one] < start:
-                handed_on[_series(one, second, last)] = None
-    return Fold(start, period, repeat.rounds - 2, names, tuple(steps), tuple(handed_on), tuple(stepping))
+                passed_on[_series(one, second, last)] = None
+    return Fold(start, period, repeat.rounds - 2, names, tuple(steps), tuple(passed_on), tuple(stepping))
 
 
 def _series(first: str, second: str, last: str) -> str:

@@ -10,7 +10,7 @@ from fx_lsp.model import InputSpec
 
 MARK = "~"
 LEGEND = f"`{MARK}`: a guessed size; nothing in the code fixes it"
-"""What the mark means, in a hover and in the tooltip of a hint."""
+"""The meaning of the mark, in a hover and in the tooltip of a hint."""
 _SIZES = re.compile(r"\[([^\[\]]*)\]")
 _NUMBER = re.compile(r"\d+")
 

@@ -326,7 +326,7 @@ def _stale(stale: bool) -> str:
 
 
 def _legend(inputs: Iterable[InputSpec]) -> str:
-    """Return what `~` means if one of some inputs has it."""
+    """Return the legend of `~` if an input has it."""
     return f"*{LEGEND}*" if any(item.guessed for item in inputs) else ""
 
 

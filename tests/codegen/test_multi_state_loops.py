@@ -150,7 +150,7 @@ def filtered(x):
     return torch.stack(out)
 
 
-def handed_on(x, a, b):
+def passed_on(x, a, b):
     """One state is what the other one was."""
     out = []
     for t in range(len(x)):
@@ -172,7 +172,7 @@ def from_the_end(rewards, values):
     ("function", "shapes", "loops"),
     [
         (filtered, ((20, 3, 40),), [1, 1]),
-        (handed_on, ((15, 3, 40), (3, 40), (3, 40)), [1, 1]),
+        (passed_on, ((15, 3, 40), (3, 40), (3, 40)), [1, 1]),
         (from_the_end, ((20, 3, 40), (21, 3, 40)), [1, 1]),
     ],
 )

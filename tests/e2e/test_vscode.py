@@ -84,9 +84,9 @@ def views(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
 def tour(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     source = REPOSITORY / "tests" / "e2e" / "vscode" / "transformer"
     workspace = Path(shutil.copytree(source, tmp_path_factory.mktemp("tour") / source.name))
-    found = code.play("tour.mjs", workspace, workspace / "attention.py")
-    animate([SHOTS / f"{frame}.png" for frame in found["frames"]], SHOTS / "tour.gif")
-    return found
+    pictures = code.play("tour.mjs", workspace, workspace / "attention.py")
+    animate([SHOTS / f"{frame}.png" for frame in pictures["frames"]], SHOTS / "tour.gif")
+    return pictures
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def _augmented(text: bytes) -> ast.expr | None:
 
 
 def verb_of(node: ast.expr | None) -> str:
-    """Return what an expression does when its sizes fit: arithmetic broadcasts, and anything else works."""
+    """Return the verb for an expression whose sizes fit: arithmetic `broadcasts`, anything else `works`."""
     is_arithmetic = isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult)
     return "broadcasts" if is_arithmetic else "works"
 

@@ -34,7 +34,7 @@ _MEND = "is it running, and is its token in this environment (RAY_AUTH_MODE, RAY
 
 _TASK = '''
 def ran(source, task):
-    """What the supervisor sends while it runs a task, as pairs."""
+    """Return the messages of the supervisor while it runs a task, as pairs."""
     import pickle, subprocess, sys
     start = [sys.executable, "-c", source + "supervise_apart()"]
     with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:

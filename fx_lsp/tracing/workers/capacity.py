@@ -1,4 +1,4 @@
-"""How much this machine can do at once."""
+"""Measure the work that this machine can do at the same time."""
 
 from __future__ import annotations
 

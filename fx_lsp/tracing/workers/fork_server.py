@@ -17,15 +17,15 @@ from fx_lsp.tracing.workers.processes import describe_status, kill_group
 from fx_lsp.wire import frame
 
 FORK_SECONDS = 60.0
-"""How long a fork may take: longer than any preload that may be under way."""
+"""Seconds that a fork may take: longer than any preload in progress."""
 STOPPED_SECONDS = 1.0
-"""How long it is waited for a fork until it is looked whether the process is stopped."""
+"""Seconds of waiting for a fork before a check that the process is not stopped."""
 
 log = logging.getLogger(__name__)
 
 
 class Forking(Protocol):
-    """What is known of a process that forks; `exited` gives its exit status (negative: a signal)."""
+    """The state of a process that forks; `exited` gives its exit status (negative: a signal)."""
 
     @property
     def pid(self) -> int: ...

@@ -30,7 +30,7 @@ NOT_TRUSTED_HINT = (
 
 
 class Tracers(Protocol):
-    """What the engine needs of `Workers`."""
+    """The part of `Workers` that the engine uses."""
 
     @property
     def pid(self) -> int | None: ...

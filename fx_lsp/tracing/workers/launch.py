@@ -1,4 +1,4 @@
-"""How a worker process is started in the user's interpreter: command line, environment, and why it failed."""
+"""Start a worker process in the user's interpreter: command line, environment, and why it failed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNSET = ("PYTHONPATH", "PYTHONINSPECT", "PYTHONPROFILEIMPORTTIME", "TORCH_LOGS"
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may use: `seconds`, and `memory_bytes` beyond what the warm process has.
+    """Hold the limits of one request: `seconds`, and `memory_bytes` beyond what the warm process has.
 
     Seconds in which its process waits for a processor do not count.
     """
@@ -44,7 +44,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Launch:
-    """What a worker runs: interpreter, job (`module:function`), extra import paths, and whether torch is warmed."""
+    """Describe a worker: interpreter, job (`module:function`), extra import paths, and whether torch is warmed."""
 
     python: str
     job: str = "fx_lsp.tracer.job:replies"

@@ -23,7 +23,7 @@ __all__ = ["Limits", "Mode", "Workers"]
 
 Mode = Literal["fork", "spawn"]
 MAX_STARVED = 3
-"""How many times its limit a process may wait for a processor beside it."""
+"""The factor of its limit that a process may also wait for a processor."""
 
 
 class Warm(Protocol):

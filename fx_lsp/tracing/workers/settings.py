@@ -1,4 +1,4 @@
-"""What an engine can be told."""
+"""Define the settings of an engine."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from fx_lsp.tracing.workers.zygote import Zygote
 from fx_lsp.wire import to_json
 
 MAX_WORLDS = 4
-"""How many worlds there are at once."""
+"""The most worlds at the same time."""
 IDLE_SECONDS = 600.0
 """After how many seconds without a request a world is ended."""
 WAIT_SECONDS = 120.0
-"""How long a world may take for a fork: it may have to import a project and run programs first."""
+"""Seconds that a world may take for a fork: it may import a project and run programs first."""
 
 
 @dataclass(frozen=True)

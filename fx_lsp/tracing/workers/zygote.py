@@ -18,7 +18,7 @@ from fx_lsp.tracing.workers.processes import Process, start_process
 from fx_lsp.wire import frame
 
 END_SECONDS = 0.5
-"""How long a zygote may take to end by itself: one that is importing something is killed."""
+"""Seconds that a zygote may take to end by itself: one that is importing something is killed."""
 
 
 class Zygote(ForkServer):

@@ -30,7 +30,7 @@ class _Lacking:
     names: tuple[str, ...]
 
 
-def handed_on(attempt: Attempt) -> Iterator[Plans]:
+def passed_on(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with the arguments that a receiver of `**kwargs` lacks: `Net(dim, **kwargs)`, `kwargs["eps"]`."""
     if not attempt.plans.takes_more:
         return

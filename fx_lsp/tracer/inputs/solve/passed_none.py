@@ -49,11 +49,11 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
 def _given_as(call: ast.Call, callee: CodeType, name: str) -> Iterator[str]:
     """Yield the variables that a call passes to a parameter; the name itself if everything is passed on."""
     values = [keyword.value for keyword in call.keywords if keyword.arg == name]
-    handed_on = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
-    if not values and not handed_on:
+    passed_on = any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords)
+    if not values and not passed_on:
         names = [n for n in _parameters(callee) if n != "self"]
         values = call.args[names.index(name) :][:1] if name in names else []
     for value in values:
         yield from (node.id for node in ast.walk(value) if isinstance(node, ast.Name))
-    if not values and handed_on:
+    if not values and passed_on:
         yield name

@@ -38,7 +38,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
 )
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch
 from fx_lsp.tracer.inputs.solve.frames import called_in_vain
-from fx_lsp.tracer.inputs.solve.missing_arguments import handed_on, partially_applied, tensor_for_default
+from fx_lsp.tracer.inputs.solve.missing_arguments import partially_applied, passed_on, tensor_for_default
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none
 from fx_lsp.tracer.inputs.solve.sizes import (
@@ -302,7 +302,7 @@ RULES: tuple[Rule, ...] = (
     _without_gradient,
     _with_values,
     _something_to_call,
-    handed_on,
+    passed_on,
     partially_applied,
     tensor_for_default,
     _missing_attribute,
