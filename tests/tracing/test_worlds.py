@@ -428,14 +428,6 @@ async def test_parked_processes_are_ended_when_they_have_too_much_memory(project
         project.engine.close(project.model)
 
 
-async def test_a_program_with_much_memory_is_not_run_again_and_again(project: Project) -> None:
-    lines = "kept = b'x' * (1500 << 20)\nhead(torch.ones(3, 2))\n"
-    project.write("train.py", f"import torch\nfrom model import *\n\n{lines}")
-    text = "import layers\nimport torch\n\n\ndef head(x):\n    return x + 1\n\n\ndef other(x):\n    return x.exp()\n"
-    assert inputs(await project.trace("head", text)) == ["x: f32[3, 2] (call site, train.py:5)"]
-    assert inputs(await project.trace("other", text))[0].endswith("(search)")
-
-
 async def until(holds: Callable[[], bool]) -> None:
     for _ in range(300):
         if holds():
