@@ -118,6 +118,16 @@ export class Workbench {
     await this.row(text).first().click();
   }
 
+  /** Clicks a button that asks something, again if the question was closed at once: it is when the focus moves. */
+  async ask(button) {
+    const question = this.page.locator('.quick-input-widget:visible input').first();
+    const appears = () => question.waitFor({ timeout: 5000 }).then(() => true, () => false);
+    await this.until(async () => {
+      await button.click();
+      return appears();
+    }, 'a question');
+  }
+
   /** The field that is asked in, once the question has this text. */
   async asked(question) {
     const widget = this.page.locator('.quick-input-widget:visible').filter({ hasText: question });

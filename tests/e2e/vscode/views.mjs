@@ -103,11 +103,9 @@ await drive(async (w) => {
   await page.keyboard.press('Control+Shift+K');
   const backward = (await graph.locator('option').allTextContents()).find((text) => text.startsWith('backward'));
   await graph.locator('select').selectOption({ label: backward });
-  await w.until(async () => (await w.tabs()).some((tab) => tab.includes('backward')), 'the picture of backward');
+  await graph.locator('body[data-state="ready"][data-title$="backward"]').waitFor();
   await w.shot('graph-view-backward');
-  await graph.locator('button', { hasText: 'SVG' }).click();
-  const dialog = page.locator('.quick-input-widget:visible input').first();
-  await dialog.waitFor();
+  await w.ask(graph.locator('button', { hasText: 'SVG' }));
   await page.keyboard.press('Enter');
   await w.until(() => existsSync(join(FX_FOLDER, 'attention.backward.svg')), 'the picture as a file');
   await w.close('backward');

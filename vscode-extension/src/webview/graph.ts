@@ -84,7 +84,7 @@ async function update(kept?: Item): Promise<void> {
     started = true;
     takeFocus();
   }
-  Object.assign(document.body.dataset, { state: 'ready', nodes: shown.nodes.length, shown: made.boxes.size });
+  Object.assign(document.body.dataset, { state: 'ready', title: shown.data.title, nodes: shown.nodes.length, shown: made.boxes.size });
 }
 
 /** The picture has the focus of the panel where nothing else in it has. */
