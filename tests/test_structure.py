@@ -42,6 +42,7 @@ OPENS_FILES = {
     "fx_lsp/tracing/workers/": "what the kernel and the interpreter say",
     "fx_lsp/tracer/process/": "its own descriptors, and what the kernel says",
     "fx_lsp/tracer/program/": "what the user's code does, on a scratch folder",
+    "fx_lsp/sandbox/": "what the kernel and installers say, before anything else of fx-lsp is imported",
     "fx_lsp/codegen/inspect/": "files of Triton's, in a folder of its own",
     "fx_lsp/commands/doctor.py": "a sample, in a folder of its own",
     "fx_lsp/commands/kernel.py": "the file that is compared, in a folder of its own",

@@ -18,7 +18,7 @@ from pathlib import Path
 from fx_lsp import __version__, wire
 from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
-from fx_lsp.commands.options import add_tracing_options, cache_path
+from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
 from fx_lsp.commands.sarif import to_sarif
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.commands.survey import FileReport, summarize, survey, to_json
@@ -28,7 +28,6 @@ from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.capacity import parallel_traces
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
-from fx_lsp.tracing.workers.launch import Limits
 
 KINDS: dict[str, TargetKind] = {
     "functions": "function",
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     interpreter = asyncio.run(probe(python))
     if interpreter.torch is None:
         raise WorkerStartError(f"{python} has no torch", "no-torch", "")
-    limits = Limits()
+    limits = limits_of(arguments)
     settings = EngineSettings(
         interpreter=python,
         cache_path=cache_path(arguments),

@@ -25,6 +25,7 @@ from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.text import format_bytes
 from fx_lsp.measured import Failed, Probe
 from fx_lsp.model import Failure
+from fx_lsp.sandbox.trial import gaps
 from fx_lsp.tracing.answers.disk import default_cache_path
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.remote.history import default_history_path
@@ -85,7 +86,7 @@ async def _checks(arguments: argparse.Namespace, hosts: Hosts, wanted: Sequence[
     checks = [Check("fx-lsp", "right", f"{__version__}, on Python {sys.version.split()[0]} at {sys.executable}")]
     if not arguments.host:
         checks += await _interpreters(arguments.python)
-        checks += [await _tracing(arguments.python), _cache(), *_extras(), *_editors()]
+        checks += [await _tracing(arguments.python), *_sandbox(), _cache(), *_extras(), *_editors()]
     checks.append(
         Check(
             "hosts", "note", f"named in {hosts.path}" + ("" if Path(hosts.path).exists() else ", which does not exist")
@@ -135,6 +136,14 @@ async def _tracing(setting: str | None) -> Check:
     if isinstance(outcome, Failure):
         return Check("tracing", "wrong", f"a small function was not traced: {outcome.message}", outcome.hint)
     return Check("tracing", "right", f"a small function was traced in {outcome.seconds:.2f} s")
+
+
+def _sandbox() -> Iterator[Check]:
+    """Check by trying what code that is traced can do to this machine."""
+    for gap in gaps():
+        yield Check("sandbox", "note", gap)
+    if not gaps():
+        yield Check("sandbox", "right", "traced code writes only temporary files, has no network, starts no programs")
 
 
 def _cache() -> Check:

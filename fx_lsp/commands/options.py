@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 
 from fx_lsp.tracing.answers.disk import default_cache_path
+from fx_lsp.tracing.workers.pool import Limits
 
 
 def add_tracing_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--python` and `--no-cache`."""
+    """Add `--python`, `--no-cache`, and what traced code is allowed besides."""
     parser.add_argument(
         "--python",
         type=_from_here,
@@ -17,11 +18,27 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
         help="the interpreter that has torch, or its environment (default: found as editors do)",
     )
     parser.add_argument("--no-cache", action="store_true", help="trace again even if a result is cached")
+    parser.add_argument(
+        "--allow-read",
+        type=_from_here,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="let traced code read this file or folder outside of the project",
+    )
+    parser.add_argument(
+        "--allow-program", action="append", default=[], metavar="NAME", help="let traced code start this program"
+    )
 
 
 def cache_path(arguments: argparse.Namespace) -> str | None:
     """Return the path of stored answers; None with `--no-cache`."""
     return None if arguments.no_cache else str(default_cache_path())
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits:
+    """Return the limits of a trace."""
+    return Limits(reads=tuple(arguments.allow_read), programs=tuple(arguments.allow_program))
 
 
 def _from_here(path: str) -> str:

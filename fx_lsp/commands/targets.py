@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fx_lsp import files
-from fx_lsp.commands.options import cache_path
+from fx_lsp.commands.options import cache_path, limits_of
 from fx_lsp.commands.sources import read_source
 from fx_lsp.errors import TargetError
 from fx_lsp.features.documents import Document
@@ -48,6 +48,7 @@ async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerato
     settings = EngineSettings(
         interpreter=arguments.python,
         cache_path=cache_path(arguments),
+        limits=limits_of(arguments),
         trace_on_open=False,
     )
     engine = Engine(settings, lambda file: None, lambda status: None)

@@ -11,6 +11,17 @@ EXITS = FailureTemplate(
     'Raise an exception instead; at the top level, move the call under `if __name__ == "__main__":`.',
 )
 HAS_EFFECT = FailureTemplate("effect", "the code {effect}; tracing does not allow such side effects", _MOVE_IT)
+STARTS_PROGRAM = FailureTemplate(
+    "effect",
+    "the code starts the program {program!r}; traced code starts only those that the setting `fx-lsp.limits.programs` "
+    "or `--allow-program` names",
+    _MOVE_IT,
+)
+NOT_ALLOWED_FILE = FailureTemplate(
+    "error",
+    "the code opens {file!r}; traced code reads only the project and the interpreter, writes only temporary files, and "
+    "reads what the setting `fx-lsp.limits.read` or `--allow-read` names",
+)
 OUT_OF_MEMORY = FailureTemplate(
     "memory",
     "the code needs more memory here than a trace is allowed to use",

@@ -28,7 +28,8 @@ MAX_NUMBER = 1e9
 @dataclass(frozen=True)
 class Settings:
     """Hold the user's settings. `limits_seconds` are per trace, `limits_memory` in MiB; None means to find the value,
-    or the default.
+    or the default. Traced code may read the paths `limits_read` and start `limits_programs`; without `limits_sandbox`,
+    it may do all that the user may.
 
     `problems` are the findings to report, `hint_kinds` the hints to show. `sizes` is the style of sizes that have names
     in the code. `gpu` is the default chip to compile kernels for, `host` the host of benchmarks.
@@ -50,6 +51,9 @@ class Settings:
     trace_on_open: bool = True
     limits_seconds: float = 60.0
     limits_memory: float = 4096.0
+    limits_read: tuple[str, ...] = ()
+    limits_programs: tuple[str, ...] = ()
+    limits_sandbox: bool = True
     cache_path: str | None = None
     gpu: str = CHIP
     host: str = ""
@@ -81,6 +85,9 @@ _ROWS = (
     _Row("traceOnOpen", "trace_on_open", bool, "true or false"),
     _Row("limits.seconds", "limits_seconds", float, "a number of seconds above 0 and up to a billion"),
     _Row("limits.memory", "limits_memory", float, "a number of MiB above 0 and up to a billion"),
+    _Row("limits.read", "limits_read", list, "a list of paths"),
+    _Row("limits.programs", "limits_programs", list, "a list of names of programs"),
+    _Row("limits.sandbox", "limits_sandbox", bool, "true or false"),
     _Row("cache.path", "cache_path", str, "a path"),
     _Row("gpu", "gpu", str, "a chip, as in cuda:90"),
     _Row("host", "host", str, "the name of a host"),
@@ -141,6 +148,8 @@ def _fits(value: object, row: _Row) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER
     if row.kind is tuple:
         return isinstance(value, (list, tuple)) and all(_is_pair(item) for item in cast("Sequence[object]", value))
+    if row.kind is list:
+        return isinstance(value, (list, tuple)) and all(map(_is_text, cast("Sequence[object]", value)))
     return isinstance(value, row.kind) and (row.kind is bool or _is_text(value)) and value in (row.values or (value,))
 
 
@@ -157,6 +166,8 @@ def _is_text(value: object) -> bool:
 def _taken(value: Any, row: _Row) -> object:
     if row.kind is tuple:
         return tuple((folder, path) for folder, path in value)
+    if row.kind is list:
+        return tuple(value)
     return float(value) if row.kind is float else value
 
 
@@ -174,10 +185,17 @@ def engine_settings(settings: Settings) -> EngineSettings:
     from fx_lsp.tracing.engine import EngineSettings
     from fx_lsp.tracing.workers.pool import Limits
 
+    limits = Limits(
+        seconds=settings.limits_seconds,
+        memory_bytes=int(settings.limits_memory * 2**20),
+        reads=settings.limits_read,
+        programs=settings.limits_programs,
+        confined=settings.limits_sandbox,
+    )
     return EngineSettings(
         interpreter=settings.interpreter,
         cache_path=settings.cache_path or default_cache_path(),
-        limits=Limits(seconds=settings.limits_seconds, memory_bytes=int(settings.limits_memory * 2**20)),
+        limits=limits,
         trace_on_open=settings.trace_on_open,
         trusted=settings.trusted,
         interpreters=settings.interpreters,

@@ -202,7 +202,7 @@ def _loaded(request: TraceRequest, mode: FakeTensorMode, world: World | None) ->
     """Return the target's module, as a program that has run has it, or as it is imported now."""
     if world is not None:
         return world.module_of(request)
-    with forbid_effects(imports=True), started_as(request.file):
+    with forbid_effects(), started_as(request.file):
         loaded = load(request, mode)
     flags_parsed()
     return loaded

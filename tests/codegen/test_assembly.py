@@ -17,7 +17,7 @@ from inline_snapshot import snapshot
 
 from fx_lsp import wire
 from fx_lsp.codegen.inspect.assembly import Access, Assembly, assemble
-from fx_lsp.codegen.inspect.compilation import LaunchSpec
+from fx_lsp.codegen.inspect.compilation import CompiledKernel, LaunchSpec, compile_kernel
 from fx_lsp.codegen.inspect.remarks import remarks
 from fx_lsp.model import Failure
 
@@ -263,7 +263,7 @@ def test_what_a_killed_compilation_left_is_removed_later(monkeypatch: pytest.Mon
         (tmp_path / name).mkdir()
         (tmp_path / name / "fx_lsp_kernel.py").write_text("")
         os.utime(tmp_path / name, times=(time.time() - hours * 3600 - 60,) * 2)
-    assert isinstance(assemble(KERNELS, launch_add(), "cuda:80"), Assembly)
+    assert isinstance(compile_kernel(KERNELS, launch_add(), "cuda:80", "kernel.py"), CompiledKernel | Failure)
     assert sorted(os.listdir(tmp_path)) == ["fx-lsp-kernel-running", "of-somebody-else"]
 
 

@@ -22,7 +22,7 @@ from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
 from fx_lsp.tracing.workers.processes import starved_seconds
 
 HERE = str(Path(__file__).parent)
-LIMITS = Limits(seconds=30, memory_bytes=256 << 20)
+LIMITS = Limits(seconds=30, memory_bytes=256 << 20, confined=False)
 
 
 def asking(source: str, name: str = "f") -> TraceRequest:
@@ -588,7 +588,7 @@ async def test_torch_that_does_not_import(mode: Mode, tmp_path: Path) -> None:
             "import socket\nsocket.create_connection(('example.com', 443))",
             "opens a network connection to example.com:443",
         ),
-        ("import socket\nsocket.socket().connect(('127.0.0.1', 9))", "opens a network connection to 127.0.0.1:9"),
+        ("import socket\nsocket.socket().connect(('127.0.0.1', 9))", "opens a network connection"),
         ("import sqlite3\nsqlite3.connect('/nowhere/db')", "opens the database /nowhere/db"),
     ],
 )
@@ -612,7 +612,9 @@ async def test_harmless_things_are_not_blocked(guarded: Workers, source: str) ->
     assert isinstance((await guarded.run(asking(source))).outcome, Trace)
 
 
-async def test_guard_variants(workers: Workers) -> None:
+async def test_temporary_files_may_be_written_but_none_in_the_working_directory(
+    workers: Workers,
+) -> None:
     source = """
 import os, socket, tempfile
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
@@ -624,24 +626,21 @@ def trial(action):
     except EffectBlocked as blocked:
         notes.append(blocked.what)
 os.chdir(tempfile.mkdtemp())
-with forbid_effects(imports=True) as effects:
-    trial(lambda: open('/dev/full', 'w').close())
+with forbid_effects() as effects:
     trial(lambda: open('model.pt', 'w').close())
-    trial(lambda: open('../cache-of-a-library', 'w').close())
+    trial(lambda: open('../of-a-library', 'w').close())
+    trial(lambda: open('/nowhere', 'w').close())
     trial(lambda: socket.getaddrinfo('example.com', 80))
-    with forbid_effects(reads=False):
-        trial(lambda: open('/etc/hostname'))
-        trial(lambda: __import__('colorsys'))
+    trial(lambda: open('/etc/hostname').close())
     notes.append(len(effects.blocked))
 trial(lambda: open('/dev/full', 'w').close())"""
     assert await notes(workers, source) == (
-        "done",
         "writes the file model.pt",
         "done",
+        "writes the file /nowhere",
         "opens a network connection to example.com:80",
-        "reads the file /etc/hostname",
         "done",
-        "2",
+        "3",
         "done",
     )
 

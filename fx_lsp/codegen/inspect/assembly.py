@@ -12,9 +12,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import fx_lsp
 from fx_lsp import wire
@@ -98,18 +102,29 @@ def assemble(text: str, launch: LaunchSpec, target: str, file: str = "kernel.py"
     Only the top level of the text runs. Returns a Failure with a span in `file` if the text, the launch or the target
     is wrong. Resources beyond the limits of the chip are no Failure: `remarks` reports them.
     """
-    if is_interpreting():
+    if len(_connections) > 1 or is_interpreting():
         return _in_another_process(text, launch, target, file)
     outcome = compile_kernel(text, launch, target, file)
     return outcome if isinstance(outcome, Failure) else _assembly(outcome, text, launch, target)
 
 
-def answer() -> None:
-    """Compile the kernel requested on standard input, and write the result to standard output, both as JSON."""
-    text, launch, target, file = json.load(sys.stdin)
-    outcome = assemble(text, wire.from_json(LaunchSpec, launch), target, file)
-    kind = "failure" if isinstance(outcome, Failure) else "assembly"
-    json.dump({kind: wire.to_json(outcome)}, sys.stdout)
+def compile_with(connect: Callable[[], Streams]) -> None:
+    """Have another process compile from now on, which `connect` gives streams to and from: it runs `answer`."""
+    _connections.append(cache(connect))
+
+
+def answer(requests: Iterable[str], answers: IO[str]) -> None:
+    """Compile the kernel of each request, and write the result to `answers`, both as a line of JSON."""
+    for request in requests:
+        text, launch, target, file = json.loads(request)
+        try:
+            outcome = assemble(text, wire.from_json(LaunchSpec, launch), target, file)
+            kind = "failure" if isinstance(outcome, Failure) else "assembly"
+            line = json.dumps({kind: wire.to_json(outcome)})
+        except Exception as error:
+            line = json.dumps({"error": "".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2]})
+        answers.write(line + "\n")
+        answers.flush()
 
 
 def _assembly(kernel: CompiledKernel, text: str, launch: LaunchSpec, target: str) -> Assembly:
@@ -241,23 +256,39 @@ _AMD_ACCESS = re.compile(
 )
 
 
+Streams = tuple[IO[str], IO[str]]
+"""The streams to write requests to and to read answers from."""
+
+
 def _in_another_process(text: str, launch: LaunchSpec, target: str, file: str) -> Assembly | Failure:
-    """Compile in another process, because this one imported triton to interpret kernels."""
-    package = str(Path(fx_lsp.__file__).parent)
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    request = json.dumps([text, wire.to_json(launch), target, file])
-    command = [sys.executable, "-X", "utf8", "-B", "-c", _CHILD, package]
-    done = subprocess.run(command, input=request, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last_line = done.stderr.strip().rpartition("\n")[2].rstrip(": ")
-        if not last_line:
-            return COMPILER_DIED_SILENTLY.failure(kernel=launch.kernel, target=target)
-        return COMPILER_DIED.failure(kernel=launch.kernel, target=target, error=last_line)
-    outcome = cast("dict[str, Any]", json.loads(done.stdout))
+    """Compile in another process, because this one interprets kernels, or may start no assembler."""
+    requests, answers = _connections[-1]()
+    with suppress(OSError):
+        requests.write(json.dumps([text, wire.to_json(launch), target, file]) + "\n")
+        requests.flush()
+    line = answers.readline()
+    if not line:
+        _connections[-1].cache_clear()
+        return COMPILER_DIED_SILENTLY.failure(kernel=launch.kernel, target=target)
+    outcome = cast("dict[str, Any]", json.loads(line))
+    if "error" in outcome:
+        return COMPILER_DIED.failure(kernel=launch.kernel, target=target, error=outcome["error"])
     if "failure" in outcome:
         return wire.from_json(Failure, outcome["failure"])
     return wire.from_json(Assembly, outcome["assembly"])
 
+
+def start_compiler() -> Streams:
+    """Start a process that compiles kernels, and return streams to and from it."""
+    package = str(Path(fx_lsp.__file__).parent)
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-X", "utf8", "-B", "-c", _CHILD, package]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    return process.stdin, process.stdout
+
+
+_connections = [cache(start_compiler)]
 
 _CHILD = """
 import sys
@@ -268,5 +299,5 @@ spec = spec_from_file_location("fx_lsp", place + "/__init__.py", submodule_searc
 sys.modules["fx_lsp"] = package = module_from_spec(spec)
 spec.loader.exec_module(package)
 from fx_lsp.codegen.inspect.assembly import answer
-answer()
+answer(sys.stdin, sys.stdout)
 """

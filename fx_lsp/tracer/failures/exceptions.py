@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 import re
 import sys
 from dataclasses import replace
@@ -23,11 +24,13 @@ from fx_lsp.messages.exceptions import (
     NEEDS_VALUE,
     NEEDS_VALUE_FOR,
     NEEDS_VALUE_OF_OPERATION,
+    NOT_ALLOWED_FILE,
     NOT_ON_FAKE_TENSORS,
     OUT_OF_MEMORY,
     RAISED_ELSEWHERE,
     READS_FILE,
     READS_STANDARD_INPUT,
+    STARTS_PROGRAM,
     WHILE_IMPORTED,
 )
 from fx_lsp.messages.targets import PACKAGE_MISSING, PACKAGE_RAISES, SUBMODULE_MISSING
@@ -37,7 +40,7 @@ from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
 from fx_lsp.tracer.failures.data_dependent import explain
 from fx_lsp.tracer.failures.fake_kernels import is_internal_to_fakes, missing_kernel, runs_only_on_real_tensors
 from fx_lsp.tracer.program.absences import AbsentError
-from fx_lsp.tracer.program.effects import EffectBlocked
+from fx_lsp.tracer.program.effects import EffectBlocked, ProgramBlocked
 from fx_lsp.tracer.program.partial_imports import PackageRaised
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import Run
@@ -159,12 +162,10 @@ def sentence(error: BaseException) -> str:
         return EXITS.message(code=error.code)
     if isinstance(error, (Unfinished, AbsentError)):
         return str(error)
-    if isinstance(error, EffectBlocked):
-        return HAS_EFFECT.message(effect=error.what)
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY.message()
-    if isinstance(error, (FileNotFoundError, IsADirectoryError)) and error.filename is not None:
-        return READS_FILE.message(file=error.filename, error=error.strerror)
+    if isinstance(error, OSError) and (about := _about_the_system(error)):
+        return about
     if is_internal_to_fakes(error):
         return NOT_ON_FAKE_TENSORS.message()
     if isinstance(error, EOFError):
@@ -181,6 +182,19 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, (RuntimeError, ValueError, IndexError)) and text:
         return text.rstrip(".")
     return f"{type(error).__name__}: {text}".rstrip(": .")
+
+
+def _about_the_system(error: OSError) -> str:
+    """Return the message for what the sandbox has stopped, and for a file that cannot be read; "" for another error."""
+    if isinstance(error, ProgramBlocked):
+        return STARTS_PROGRAM.message(program=error.program)
+    if isinstance(error, EffectBlocked):
+        return HAS_EFFECT.message(effect=error.what)
+    if not isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)) or error.filename is None:
+        return ""
+    if isinstance(error, PermissionError) and isinstance(error.filename, str) and os.access(error.filename, os.R_OK):
+        return NOT_ALLOWED_FILE.message(file=error.filename)
+    return READS_FILE.message(file=error.filename, error=error.strerror)
 
 
 def _operation(error: BaseException) -> str:

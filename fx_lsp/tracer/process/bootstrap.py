@@ -30,6 +30,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--job", default="fx_lsp.tracer.job:replies")
     parser.add_argument("--path", action="append", default=[])
     parser.add_argument("--pythonpath", default="")
+    parser.add_argument("--scratch", default="")
+    parser.add_argument("--allow-read", action="append", default=[])
+    parser.add_argument("--allow-program", action="append", default=[])
     parser.add_argument("--no-warm", dest="warm", action="store_false")
     options = parser.parse_args(argv)
 
@@ -43,6 +46,10 @@ def main(argv: list[str]) -> None:
         os.environ["PYTHONPATH"] = options.pythonpath
         insert_user_paths(p for p in options.pythonpath.split(os.pathsep) if p)
     insert_user_paths(options.path)
+    if options.scratch:
+        from fx_lsp.sandbox.confinement import Allowance, begin
+
+        begin(options.scratch, Allowance(tuple(options.allow_read), tuple(options.allow_program)))
 
     if options.role == "zygote":
         from fx_lsp.tracer.process import zygote

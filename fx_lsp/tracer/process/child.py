@@ -23,6 +23,8 @@ from typing import Any, NoReturn
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import TraceReply, TraceRequest
+from fx_lsp.sandbox import confinement
+from fx_lsp.tracer.process import compilers
 from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch
 from fx_lsp.wire import frame, from_json, outcome_to_json, read_frame, to_json
 
@@ -30,7 +32,7 @@ Job = Callable[[TraceRequest], "TraceReply | Iterator[TraceReply]"]
 """Gives one reply, or several, of which each says more than the one before."""
 GC_THRESHOLDS = 50_000, 20, 20
 """The process ends before most of its garbage is worth collecting."""
-_PRIVATE_FD = 100
+PRIVATE_FD = 100
 """The protocol's descriptors are moved here or above, away from those that user code likes to close."""
 
 
@@ -148,11 +150,17 @@ def adopt_orphans() -> None:
     _ask_kernel(PR_SET_CHILD_SUBREAPER, 1)
 
 
+def name_process(name: str) -> None:
+    """Give this process a name in the system's lists of processes (Linux)."""
+    _ask_kernel(PR_SET_NAME, name.encode())
+
+
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def _ask_kernel(option: int, value: int) -> None:
+def _ask_kernel(option: int, value: int | bytes) -> None:
     if sys.platform == "linux":
         import ctypes
 
@@ -163,6 +171,10 @@ def _ask_kernel(option: int, value: int) -> None:
 def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
     request = from_json(TraceRequest, header["request"])
     run = find_job(job)
+    if request.work:
+        compilers.prepare()
+    confinement.enter(request.roots, request.file)
+    confinement.leave_no_processes()
     logging.disable(logging.CRITICAL)
     gc.set_threshold(*GC_THRESHOLDS)
     sent: dict[str, bytes] = {}
@@ -237,7 +249,7 @@ def _private(fd: int, close: bool = False) -> int:
         return os.dup(fd)
     import fcntl
 
-    private = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
+    private = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, PRIVATE_FD)
     if close:
         os.close(fd)
     return private

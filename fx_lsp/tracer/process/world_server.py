@@ -22,11 +22,11 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from fx_lsp.model import ProgramFile, WorldRequest
-from fx_lsp.tracer.process.child import begin_child, children_of, kill_group, memory_of
+from fx_lsp.sandbox import confinement
+from fx_lsp.tracer.process.child import begin_child, children_of, kill_group, memory_of, name_process
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.process.parked import MAX_PARKED, Children, give_forks, run_program
 from fx_lsp.tracer.world.edit import changed_functions, outermost_names
@@ -89,12 +89,13 @@ class _Running:
 
 def serve(control: socket.socket, job: str) -> NoReturn:
     """Be a world: serve forks on `control` until the server closes it."""
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text(NAME)
+    name_process(NAME)
     link = Link(control)
     message = link.receive()
     if message is not None:
-        _WorldServer(link, job, World.begin(from_json(WorldRequest, message[0]["world"]))).serve()
+        request = from_json(WorldRequest, message[0]["world"])
+        confinement.enter(request.roots, *(watched.file for watched in request.files))
+        _WorldServer(link, job, World.begin(request)).serve()
     os._exit(0)
 
 

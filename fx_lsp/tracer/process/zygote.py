@@ -29,7 +29,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 from fx_lsp.errors import ProtocolError
+from fx_lsp.sandbox import confinement
+from fx_lsp.tracer.process import compilers
 from fx_lsp.tracer.process.child import (
+    PRIVATE_FD,
     adopt_orphans,
     become_child,
     begin_child,
@@ -95,6 +98,7 @@ class _Zygote:
         self._received: list[int] = []
         self._preloads: list[str] = []
         self._graph = b""
+        self._compilers = compilers.requests.open(PRIVATE_FD)
         self._wake, self._waker = os.pipe()
         for fd in (self._wake, self._waker):
             os.set_blocking(fd, False)
@@ -102,10 +106,13 @@ class _Zygote:
 
     def serve(self) -> None:
         while True:
-            ready, _, _ = select.select([self._control, self._wake], [], [], self._patience())
+            waited = [self._control, self._wake, self._compilers]
+            ready, _, _ = select.select(waited, [], [], self._patience())
             if self._wake in ready:
                 os.read(self._wake, 4096)
             self._reap()
+            if self._compilers in ready:
+                self._fork_compiler()
             if self._control in ready:
                 message = read_frame(self._read)
                 if message is None:
@@ -212,9 +219,24 @@ class _Zygote:
         finally:
             os._exit(1)
 
+    def _fork_compiler(self) -> None:
+        """Fork a process that compiles kernels for one that has asked for it."""
+        end = compilers.requests.accept()
+        if end is None:
+            return
+        with end, suppress(OSError):
+            pid = os.fork()
+            if pid == 0:
+                begin_child(self._pid)
+                self._alone(lambda: (0, 0))
+                redirect_output(2)
+                compilers.compile_kernels(end)
+            self._children.add(pid)
+
     def _alone(self, wait: Callable[[], tuple[int, int]]) -> tuple[int, int]:
         """Close the descriptors of the zygote in a fork, then return those that `wait` returns."""
         self._control.close()
+        self._compilers.close()
         os.close(self._wake)
         os.close(self._waker)
         return wait()
@@ -282,6 +304,7 @@ class _Zygote:
                 kill_group(pid)
                 self._children.discard(pid)
                 self._kill_orphans()
+                confinement.remove_scratch_of(pid)
                 self._send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
 
     def _preload(self, name: str) -> None:

@@ -1,33 +1,44 @@
 """Prevent traced code from changing anything outside its process: no files written, no network, no programs, no
 signals.
 
-It guards against accidents in code that was never meant to run in an editor. It is not a sandbox: native code is
-unrestricted.
+It says what was stopped, by which line: what native code does is for the operating system to stop (`fx_lsp.sandbox`).
 """
 # pathlib would be slow here: the hook runs at every open.
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.machinery import all_suffixes
-from typing import Any, Literal, cast
+from typing import Any, cast
+
+from fx_lsp.sandbox.confinement import allowed_programs
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 
 
-class EffectBlocked(RuntimeError):
+class EffectBlocked(PermissionError):
     """The code tried to affect something outside its process. `what` describes it as a clause: "writes the
     file m.pt".
+
+    It is the error that a system raises which does not permit it: code that expects that goes on without.
     """
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}, which is not allowed while tracing")
         self.what = what
+
+
+class ProgramBlocked(EffectBlocked):
+    """The code tried to start a program, which the user has not allowed. `program` is its name, or a command line."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(f"starts the program {program!r}")
+        self.program = program
 
 
 @dataclass(frozen=True)
@@ -39,8 +50,6 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class _Rules:
-    reads: bool
-    imports: bool
     working_directory: str
     free: tuple[str, ...]
     effects: Effects
@@ -51,18 +60,15 @@ _installed: list[bool] = []
 
 
 @contextmanager
-def forbid_effects(reads: bool = True, imports: bool = False) -> Generator[Effects, None, None]:
+def forbid_effects() -> Generator[Effects, None, None]:
     """Make effects inside (in all threads) raise EffectBlocked before they happen.
 
-    Files under the temporary directory are free, except for the working directory and all below it. With `reads=False`
-    reading files is blocked too, except for Python's own and importable ones. With `imports`, while modules are
-    imported, libraries may keep caches and start programs: connections and changes of the working directory are
-    blocked.
+    Files under the temporary directory are free, except for the working directory and all below it.
     """
     if not _installed:
         _installed.append(True)
         sys.addaudithook(_audit)
-    rules = _Rules(reads, imports, os.path.realpath(os.getcwd()), _free_directories(), Effects())
+    rules = _Rules(os.path.realpath(os.getcwd()), _free_directories(), Effects())
     _active.append(rules)
     try:
         yield rules.effects
@@ -85,14 +91,14 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
     if not _active or event not in _CHECKS:
         return
     rules = _active[-1]
-    kind, check = _CHECKS[event]
-    what = None if rules.imports and kind == "process" else check(rules, args)
+    what = _CHECKS[event](rules, args)
     if what is not None:
-        rules.effects.blocked.append(what)
-        raise EffectBlocked(what)
+        error = what if isinstance(what, EffectBlocked) else EffectBlocked(what)
+        rules.effects.blocked.append(error.what)
+        raise error
 
 
-_Check = Callable[[_Rules, tuple[Any, ...]], "str | None"]
+_Check = Callable[[_Rules, tuple[Any, ...]], "str | EffectBlocked | None"]
 
 
 def _open(rules: _Rules, args: tuple[Any, ...]) -> str | None:
@@ -101,7 +107,7 @@ def _open(rules: _Rules, args: tuple[Any, ...]) -> str | None:
         return None
     if any(c in mode for c in "wax+") if isinstance(mode, str) else flags & _WRITING:
         return _unless_free(rules, "writes the file", path)
-    return None if rules.reads or _importable(path) else _unless_free(rules, "reads the file", path)
+    return None
 
 
 def _on_path(clause: str, index: int = 0, directory: int | None = None) -> _Check:
@@ -124,8 +130,9 @@ def _rename(rules: _Rules, args: tuple[Any, ...]) -> str | None:
 
 
 def _program(index: int = 0) -> _Check:
-    def check(rules: _Rules, args: tuple[Any, ...]) -> str:
-        return f"starts the program {_program_of(args[index])!r}"
+    def check(rules: _Rules, args: tuple[Any, ...]) -> EffectBlocked | None:
+        program = _program_of(args[index])
+        return None if os.path.basename(program) in allowed_programs() else ProgramBlocked(program)
 
     return check
 
@@ -149,6 +156,11 @@ def _address(index: int) -> _Check:
     return check
 
 
+def _socket(rules: _Rules, args: tuple[Any, ...]) -> str | None:
+    is_local = args[1] not in (socket.AF_INET, socket.AF_INET6)
+    return None if is_local else "opens a network connection"
+
+
 def _host(rules: _Rules, args: tuple[Any, ...]) -> str:
     host, *rest = args
     port = f":{_text(rest[0])}" if rest and rest[0] not in (None, 0) else ""
@@ -163,46 +175,47 @@ def _always(clause: str) -> _Check:
     return lambda rules, args: clause
 
 
-_CHECKS: dict[str, tuple[Literal["file", "process", "network"], _Check]] = {
-    # event: (the affected resource, its description)
-    "open": ("file", _open),
-    "os.remove": ("file", _on_path("removes the file", 0, 1)),
-    "os.rename": ("file", _rename),
-    "os.rmdir": ("file", _on_path("removes the directory", 0, 1)),
-    "os.mkdir": ("file", _on_path("creates the directory", 0, 2)),
-    "os.chmod": ("file", _on_path("changes the mode of", 0, 2)),
-    "os.chown": ("file", _on_path("changes the owner of", 0, 3)),
-    "os.link": ("file", _on_path("creates the link", 1, 3)),
-    "os.symlink": ("file", _on_path("creates the link", 1, 2)),
-    "os.truncate": ("file", _on_path("truncates the file")),
-    "os.utime": ("file", _on_path("changes the time of", 0, 3)),
-    "shutil.rmtree": ("file", _on_path("removes the directory", 0, 1)),
-    "sqlite3.connect": ("file", _database),
-    "subprocess.Popen": ("process", _program(1)),
-    "os.system": ("process", _program()),
-    "os.exec": ("process", _program()),
-    "os.posix_spawn": ("process", _program()),
-    "os.spawn": ("process", _program(1)),
-    "os.startfile": ("process", _program()),
-    "os.fork": ("process", _always("forks")),
-    "os.forkpty": ("process", _always("forks")),
-    "pty.spawn": ("process", _program()),
-    "os.kill": ("process", _always("sends a signal")),
-    "os.killpg": ("process", _always("sends a signal")),
-    "socket.connect": ("network", _address(1)),
-    "socket.bind": ("network", _address(1)),
-    "socket.sendto": ("network", _address(1)),
-    "socket.getaddrinfo": ("network", _host),
-    "socket.gethostbyname": ("network", _host),
-    "socket.gethostbyaddr": ("network", _host),
-    "http.client.connect": ("network", lambda rules, args: _host(rules, args[1:])),
+_CHECKS: dict[str, _Check] = {
+    # event: a description of the effect
+    "open": _open,
+    "os.remove": _on_path("removes the file", 0, 1),
+    "os.rename": _rename,
+    "os.rmdir": _on_path("removes the directory", 0, 1),
+    "os.mkdir": _on_path("creates the directory", 0, 2),
+    "os.chmod": _on_path("changes the mode of", 0, 2),
+    "os.chown": _on_path("changes the owner of", 0, 3),
+    "os.link": _on_path("creates the link", 1, 3),
+    "os.symlink": _on_path("creates the link", 1, 2),
+    "os.truncate": _on_path("truncates the file"),
+    "os.utime": _on_path("changes the time of", 0, 3),
+    "shutil.rmtree": _on_path("removes the directory", 0, 1),
+    "sqlite3.connect": _database,
+    "subprocess.Popen": _program(1),
+    "os.system": _program(),
+    "os.exec": _program(),
+    "os.posix_spawn": _program(),
+    "os.spawn": _program(1),
+    "os.startfile": _program(),
+    "os.fork": _always("forks"),
+    "os.forkpty": _always("forks"),
+    "pty.spawn": _program(),
+    "os.kill": _always("sends a signal"),
+    "os.killpg": _always("sends a signal"),
+    "socket.__new__": _socket,
+    "socket.connect": _address(1),
+    "socket.bind": _address(1),
+    "socket.sendto": _address(1),
+    "socket.getaddrinfo": _host,
+    "socket.gethostbyname": _host,
+    "socket.gethostbyaddr": _host,
+    "http.client.connect": lambda rules, args: _host(rules, args[1:]),
 }
 
 
 def _unless_free(rules: _Rules, clause: str, path: Any, base: int | None = None) -> str | None:
     """Return the clause on `path`; None if it is in a directory that traced code may write to."""
     if isinstance(path, int):
-        return None if rules.imports else f"{clause} with descriptor {path}"
+        return None  # it was opened before
     name = _text(path)
     directory = f"/proc/self/fd/{base}" if base is not None and base >= 0 else ""
     real = os.path.realpath(os.path.join(directory, name))
@@ -211,18 +224,12 @@ def _unless_free(rules: _Rules, clause: str, path: Any, base: int | None = None)
     if _is_below(real, rules.working_directory):
         is_free = f"{os.sep}__pycache__{os.sep}" in real or rules.working_directory in rules.free
     else:
-        is_free = rules.imports or any(_is_below(real, free) for free in rules.free)
+        is_free = any(_is_below(real, free) for free in rules.free)
     return None if is_free else f"{clause} {name}"
 
 
 def _is_below(path: str, directory: str) -> bool:
     return path.startswith(directory.rstrip(os.sep) + os.sep)
-
-
-def _importable(path: Any) -> bool:
-    name = os.path.abspath(_text(path))
-    homes = {os.path.abspath(p) for p in (sys.prefix, sys.base_prefix)}
-    return name.endswith(tuple(all_suffixes())) or any(name.startswith(home + os.sep) for home in homes)
 
 
 def _free_directories() -> tuple[str, ...]:

@@ -12,7 +12,6 @@ import torch.hub
 from torch import nn
 
 from fx_lsp.tracer.notes import notes
-from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.program.scratch import is_scratch
 
 
@@ -51,7 +50,7 @@ def without_weights() -> Generator[None, None, None]:
     def load_or_leave_out(f: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return load(f, *args, **kwargs)
-        except (FileNotFoundError, EffectBlocked):
+        except (FileNotFoundError, PermissionError):
             return left_out(f)
 
     def load_what_is_there(self: nn.Module, state_dict: Any, *args: Any, **kwargs: Any) -> Any:

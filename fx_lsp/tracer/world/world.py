@@ -24,6 +24,7 @@ from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import Loaded, LoadError, forget_project, is_of_project, load, new_module
 from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
 from fx_lsp.tracer.rehearsal.script import rehearsed
@@ -81,6 +82,7 @@ class World:
         instrument = Instrument(request.roots, {**request.overlays, **watched}, watched)
         instrument.install()
         stack, recorder, imports = ExitStack(), ExitStack(), ImportGraph()
+        stack.enter_context(scratch_files())
         around = stack.enter_context(surroundings("\n".join(file.source for file in request.files)))
         recorder.enter_context(imports.recording())
         return cls(request, before, around, imports, instrument, stack, recorder)
@@ -92,7 +94,7 @@ class World:
     def import_needs(self, file: WatchedFile) -> None:
         """Import what a file imports at its top level, as far as that can be had."""
         namespace = {"__name__": file.module, "__package__": file.package, "__file__": file.file}
-        with forbid_effects(imports=True), suppress(TimeUp, SystemExit), time_limit(IMPORT_SECONDS):
+        with forbid_effects(), suppress(TimeUp, SystemExit), time_limit(IMPORT_SECONDS):
             for node in ast.parse(file.source, file.file).body:
                 if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") != "__future__":
                     with suppress(Exception):
@@ -104,7 +106,7 @@ class World:
             file.file, "", "module", file.source, file.source, file.module, file.package, self.request.roots
         )
         try:
-            with forbid_effects(imports=True), time_limit(IMPORT_SECONDS):
+            with forbid_effects(), time_limit(IMPORT_SECONDS):
                 loaded = load(request, self.around.mode)
                 flags_parsed()
         except (LoadError, SystemExit, TimeUp):
@@ -127,7 +129,7 @@ class World:
         linecache.cache[program.file] = (len(text), None, text.splitlines(keepends=True), program.file)
         module = new_module(program.module, program.package, program.file)
         vars(module).update(self.run.namespace())
-        with forbid_effects(imports=True), time_limit(IMPORT_SECONDS):
+        with forbid_effects(), time_limit(IMPORT_SECONDS):
             self.missing = stand_in_for(text, module).first
 
         def checked(call: FirstCall) -> None:

@@ -109,10 +109,12 @@ class TracingInterpreter:
         if self._identity is None:
             self._identity = asyncio.ensure_future(self._backend.probe(self._python))
         try:
-            return (await asyncio.shield(self._identity)).identity
+            identity = (await asyncio.shield(self._identity)).identity
         except WorkerStartError as error:
             self._fail(error)
             raise
+        allowed = self._limits.reads, self._limits.programs, self._limits.confined
+        return identity if allowed == ((), (), True) else f"{identity} {allowed}"
 
     async def trace(
         self,

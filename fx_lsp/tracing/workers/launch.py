@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,27 +39,37 @@ _UNSET = ("PYTHONPATH", "PYTHONINSPECT", "PYTHONPROFILEIMPORTTIME", "TORCH_LOGS"
 class Limits:
     """Hold the limits of one request: `seconds`, and `memory_bytes` beyond what the warm process has.
 
-    Seconds in which its process waits for a processor do not count.
+    Seconds in which its process waits for a processor do not count. Its code may read `reads`, paths besides the
+    project and the interpreter, and start `programs`, by name; all that the user may do, unless it is `confined`.
     """
 
     seconds: float = 60
     memory_bytes: int = 4 << 30
+    reads: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    confined: bool = True
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Describe a worker: interpreter, job (`module:function`), extra import paths, and whether torch is warmed."""
+    """Describe a worker: interpreter, job (`module:function`), extra import paths, limits, and whether torch is
+    warmed.
+    """
 
     python: str
     job: str = "fx_lsp.tracer.job:replies"
     paths: tuple[str, ...] = ()
     warm: bool = True
+    limits: Limits = Limits()
 
-    def command(self, *role: str) -> list[str]:
-        """Return the command line of a worker in the given role."""
+    def command(self, scratch: str, *role: str) -> list[str]:
+        """Return the command line of a worker in the given role that writes to a scratch folder."""
         bootstrap = Path(fx_lsp.__file__).parent / "tracer" / "process" / "bootstrap.py"
         command = [self.python, "-X", "utf8", "-B", str(bootstrap), *role, f"--job={self.job}"]
+        command += [f"--scratch={scratch}"] if self.limits.confined else []
         command += [f"--path={path}" for path in self.paths]
+        command += [f"--allow-read={path}" for path in self.limits.reads]
+        command += [f"--allow-program={name}" for name in self.limits.programs]
         if path := os.environ.get("PYTHONPATH"):
             command.append(f"--pythonpath={path}")
         if not self.warm:
@@ -66,6 +80,25 @@ class Launch:
 def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
     """`env` for a worker: no GPU, one thread, offline, nothing that makes Python or torch print."""
     return {k: v for k, v in env.items() if k not in _UNSET} | _SET
+
+
+def scratch_folder() -> str:
+    """Return a new folder for what a worker writes; remove old ones whose server ended without removing them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
+        with suppress(OSError, ValueError):
+            pid = int(folder.name.removeprefix(_SCRATCH).partition("-")[0])
+            if time.time() - folder.stat().st_mtime > _OLD_SECONDS and not Path(f"/proc/{pid}").exists():
+                remove_scratch(str(folder))
+    return tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-")
+
+
+def remove_scratch(folder: str) -> None:
+    """Remove a folder with what a worker has written."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+_SCRATCH = "fx-lsp-scratch-"
+_OLD_SECONDS = 86400.0
 
 
 async def until_ready(python: str, process: Process, reader: asyncio.StreamReader, output: OutputTail) -> None:

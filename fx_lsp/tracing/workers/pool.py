@@ -62,7 +62,7 @@ class Workers:
         warm: bool = True,
     ) -> None:
         self._limits = limits
-        self._launch = Launch(python, job, tuple(paths), warm)
+        self._launch = Launch(python, job, tuple(paths), warm, limits)
         self._mode: Mode = mode or ("fork" if hasattr(os, "fork") else "spawn")
         self._packages: dict[str, None] = {}
         self._warm: Warm | None = None

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from fx_lsp.tracing.workers.channels import OutputTail
 from fx_lsp.tracing.workers.child import Child
-from fx_lsp.tracing.workers.launch import Launch, until_ready, worker_environment
+from fx_lsp.tracing.workers.launch import Launch, remove_scratch, scratch_folder, until_ready, worker_environment
 from fx_lsp.tracing.workers.processes import kill_group, start_process
 from fx_lsp.wire import frame
 
@@ -53,7 +53,12 @@ class Spare:
 
 async def start_spare(launch: Launch) -> Spare:
     """Start a process that imports torch and then waits for a request. Raises WorkerStartError."""
-    process = await start_process(launch.command("once"), env=worker_environment(os.environ), stdin=True)
+    scratch = scratch_folder()
+    try:
+        process = await start_process(launch.command(scratch, "once"), env=worker_environment(os.environ), stdin=True)
+    except BaseException:
+        remove_scratch(scratch)
+        raise
     assert process.stdin is not None and process.stderr is not None
     output = OutputTail(process.stderr)
 
@@ -61,7 +66,11 @@ async def start_spare(launch: Launch) -> Spare:
         process.kill()
         kill_group(process.pid)
 
-    child = Child(process.pid, process.stdout, process.stdin, output, process.exited, kill, process.transport.close)
+    def close() -> None:
+        process.transport.close()
+        remove_scratch(scratch)
+
+    child = Child(process.pid, process.stdout, process.stdin, output, process.exited, kill, close)
     try:
         await until_ready(launch.python, process, process.stdout, output)
     except BaseException:

@@ -13,7 +13,7 @@ from typing import Any
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.fork_server import ForkServer, log
-from fx_lsp.tracing.workers.launch import Launch, until_ready, worker_environment
+from fx_lsp.tracing.workers.launch import Launch, remove_scratch, scratch_folder, until_ready, worker_environment
 from fx_lsp.tracing.workers.processes import Process, start_process
 from fx_lsp.wire import frame
 
@@ -30,8 +30,10 @@ class Zygote(ForkServer):
         control: socket.socket,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         output: OutputTail,
+        scratch: str,
     ) -> None:
         super().__init__(process, control, streams, output, "the tracer's parent process")
+        self._scratch = scratch
         self.preloading: list[str] = []
         self.preloaded: list[str] = []
         self._started = process
@@ -68,6 +70,7 @@ class Zygote(ForkServer):
         self.output.stop()
         self.control.close()
         self.writer.close()
+        await asyncio.to_thread(remove_scratch, self._scratch)
 
     def hear(self, header: dict[str, Any]) -> None:
         """Take note of a package that was imported."""
@@ -80,16 +83,18 @@ class Zygote(ForkServer):
 async def start_zygote(launch: Launch) -> Zygote:
     """Start a zygote and wait until torch is warm in it. Raises WorkerStartError."""
     ours, theirs = socket.socketpair()
+    scratch = scratch_folder()
     with theirs:
         try:
             process = await start_process(
-                launch.command("zygote", f"--control={theirs.fileno()}"),
+                launch.command(scratch, "zygote", f"--control={theirs.fileno()}"),
                 env=worker_environment(os.environ),
                 pass_fds=[theirs.fileno()],
                 merge=True,
             )
         except BaseException:
             ours.close()
+            remove_scratch(scratch)
             raise
     output = OutputTail(process.stdout)
     control = ours.dup()
@@ -101,5 +106,6 @@ async def start_zygote(launch: Launch) -> Zygote:
         writer.close()
         await process.end()
         output.stop()
+        remove_scratch(scratch)
         raise
-    return Zygote(process, control, (reader, writer), output)
+    return Zygote(process, control, (reader, writer), output, scratch)

@@ -162,12 +162,11 @@ def _seen_at(
         module = site_module(request, site)
         vars(module).update(namespace)
         if is_tolerant:
-            with forbid_effects(imports=True):
-                stand_in_for(site.text, module)
+            stand_in_for(site.text, module)
         for code, imports in statements_of(request, site, is_tolerant=is_tolerant):
             if watch is None:
                 watch = _watcher(request, target or module, tree, site)
-            with watch.watching() if watch else nullcontext(), forbid_effects(imports=imports):
+            with watch.watching() if watch else nullcontext():
                 exec(code, module.__dict__)
             if imports:
                 line.imported()

@@ -1,0 +1,70 @@
+"""List what a process of an interpreter has to read: the system, the interpreter, and all that it imports from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/nix/store", "/snap")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+WRITABLE_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
+
+
+def of_interpreter() -> list[str]:
+    """Return the paths that this interpreter reads: the system's, its own, and those it imports from."""
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    paths = [*_SYSTEM, *_DEVICES, own, sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+    paths += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path]
+    return _existing([*paths, *_editable(sys.path), *libraries()])
+
+
+def libraries() -> list[str]:
+    """Return the folders that modules are imported from, and those of the native libraries that are loaded."""
+    return _existing([*(path for path in sys.path if path), *_mapped()])
+
+
+def of_project(roots: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Return the paths that the code of files reads: their folders, the project's, and where links in these lead to."""
+    folders = {*roots, *map(os.path.dirname, files)}
+    return _existing([*folders, *files, *(link for folder in folders for link in _links(folder))])
+
+
+def _editable(entries: Iterable[str]) -> Iterator[str]:
+    """Yield the folders of packages that are installed in place, as their installers have recorded (PEP 610)."""
+    for entry in entries:
+        with suppress(OSError):
+            for name in os.listdir(entry):
+                if name.endswith(".dist-info"):
+                    yield from _recorded(os.path.join(entry, name, "direct_url.json"))
+
+
+def _recorded(file: str) -> Iterator[str]:
+    with suppress(OSError, ValueError, KeyError, TypeError), open(file, encoding="utf-8") as stream:
+        recorded: dict[str, Any] = json.load(stream)
+        if recorded.get("dir_info", {}).get("editable"):
+            yield unquote(urlsplit(str(recorded["url"])).path)
+
+
+def _mapped() -> Iterator[str]:
+    """Yield the folders of the libraries that are loaded (Linux)."""
+    with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as stream:
+        for line in stream:
+            _, slash, path = line.rstrip("\n").partition("/")
+            if slash and ".so" in path:
+                yield os.path.dirname("/" + path)
+
+
+def _links(folder: str) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield os.path.realpath(entry.path)
+
+
+def _existing(paths: Iterable[str]) -> list[str]:
+    return [path for path in dict.fromkeys(map(os.path.realpath, paths)) if os.path.exists(path) and path != os.sep]

@@ -1,0 +1,261 @@
+"""Code of a workspace changes no file but its own temporary ones, starts no program, and reaches nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import attempts
+import pytest
+import pytest_asyncio
+
+from fx_lsp.model import Trace, TraceReply, TraceRequest
+from fx_lsp.sandbox import landlock, seccomp
+from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
+
+pytestmark = pytest.mark.skipif(
+    landlock.version() < landlock.NO_SIGNALS or not seccomp.supported(), reason="this kernel confines less"
+)
+HERE = str(Path(__file__).parent)
+JOBS = str(Path(__file__).parent.parent / "tracing")
+LIMITS = Limits(seconds=120, memory_bytes=1 << 30)
+PLACES = """
+import attempts
+place = attempts.Place({place!r}, {port}, {unix!r}, {abstract!r})
+done = []
+
+def all_of_them(where):
+    for kind in (attempts.WRITES, attempts.PROGRAMS, attempts.CONNECTIONS):
+        done.extend(where + ": " + name for name in attempts.run(kind, place) if kind is attempts.PROGRAMS)
+    attempts.signals(place)
+"""
+TRIED = {
+    "at import": "all_of_them('at import')",
+    "in a call": "def f(x):\n    all_of_them('in a call')\nf(1)",
+    "in a decorator": "def deco(f):\n    all_of_them('in a decorator')\n    return f\n@deco\ndef f(x): pass",
+    "in __del__": "class Last:\n    def __del__(self):\n        all_of_them('in __del__')\nLast()",
+    "in a thread": "import threading\nt = threading.Thread(target=all_of_them, args=('a',))\nt.start()\nt.join()",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "full").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    for path in (folder / "kept.txt", folder / "full" / "kept.txt"):
+        path.write_text("kept")
+    (folder / "tool.sh").write_text("#!/bin/sh\n")
+    (folder / "tool.sh").chmod(0o700)
+    return folder
+
+
+@pytest.fixture(params=["fork", "spawn"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    return request.param
+
+
+@pytest_asyncio.fixture
+async def workers(mode: Mode) -> AsyncIterator[Workers]:
+    it = Workers(sys.executable, LIMITS, mode, job="jobs:run", paths=[HERE, JOBS], warm=False)
+    yield it
+    await it.close()
+
+
+async def run(workers: Workers, project: Path, source: str) -> TraceReply:
+    file = str(project / "user.py")
+    return await workers.run(TraceRequest(file, "f", "function", source, source, "user", "", (str(project),)))
+
+
+async def notes(workers: Workers, project: Path, source: str) -> tuple[str, ...]:
+    reply = await run(workers, project, source)
+    assert isinstance(reply.outcome, Trace), reply.outcome
+    return reply.outcome.notes
+
+
+def all_files(folder: Path) -> dict[str, object]:
+    """What can be told of a folder: kinds, modes, owners, times, attributes and contents of all that is in it."""
+    told: dict[str, object] = {}
+    for path in sorted([folder, *folder.rglob("*")]):
+        status = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(status.st_mode) else None
+        attributes = sorted(os.listxattr(path, follow_symlinks=False))
+        times = status.st_mtime_ns, status.st_ctime_ns
+        told[str(path.relative_to(folder))] = status.st_mode, status.st_uid, status.st_nlink, times, attributes, content
+    return told
+
+
+class Listener:
+    """Sockets of all kinds, and how often something came."""
+
+    def __init__(self, folder: Path) -> None:
+        self.unix, self.abstract, self.heard = str(folder / "s"), f"fx-lsp-{os.getpid()}-{folder.name}", 0
+        self._ends: list[socket.socket] = []
+        self.port = self._stream(socket.AF_INET, ("127.0.0.1", 0)).getsockname()[1]
+        with contextlib.suppress(OSError):
+            self._stream(socket.AF_INET6, ("::1", self.port))
+        self._stream(socket.AF_UNIX, self.unix)
+        self._stream(socket.AF_UNIX, "\0" + self.abstract)
+        self._datagrams(socket.AF_INET, ("127.0.0.1", self.port))
+        self._datagrams(socket.AF_UNIX, self.unix + ".datagrams")
+
+    def _stream(self, family: int, address: object) -> socket.socket:
+        end = socket.socket(family, socket.SOCK_STREAM)
+        end.bind(address)  # type: ignore[arg-type]
+        end.listen()
+        return self._listening(end, lambda: end.accept()[0].close())
+
+    def _datagrams(self, family: int, address: object) -> None:
+        end = socket.socket(family, socket.SOCK_DGRAM)
+        end.bind(address)  # type: ignore[arg-type]
+        self._listening(end, lambda: end.recv(100))
+
+    def _listening(self, end: socket.socket, hear: object) -> socket.socket:
+        def listen() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    hear()  # type: ignore[operator]
+                    self.heard += 1
+
+        self._ends.append(end)
+        threading.Thread(target=listen, daemon=True).start()
+        return end
+
+    def close(self) -> None:
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@pytest.fixture
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listener]:
+    it = Listener(tmp_path_factory.mktemp("l"))
+    yield it
+    it.close()
+
+
+def prelude(project: Path, listener: Listener) -> str:
+    return PLACES.format(place=str(project), port=listener.port, unix=listener.unix, abstract=listener.abstract)
+
+
+def test_there_are_as_many_ways_as_promised() -> None:
+    assert len(attempts.WRITES) >= 80
+    assert len(attempts.PROGRAMS) >= 25
+    assert len(attempts.CONNECTIONS) >= 12
+
+
+@pytest.mark.parametrize(
+    ("mode", "where"), [*(("fork", where) for where in TRIED), ("spawn", "in a call")], indirect=["mode"]
+)
+async def test_nothing_is_written_started_or_reached(
+    workers: Workers, project: Path, listener: Listener, where: str
+) -> None:
+    before = all_files(project)
+    source = prelude(project, listener) + TRIED[where] + "\nnotes = done\n"
+    assert await notes(workers, project, source) == ()
+    assert all_files(project) == before
+    assert listener.heard == 0
+
+
+async def test_the_attempts_do_succeed_where_nothing_is_confined(
+    mode: Mode, project: Path, listener: Listener, tmp_path: Path
+) -> None:
+    """So the tests above can fail."""
+    free = Workers(
+        sys.executable, Limits(120, 1 << 30, confined=False), mode, job="jobs:run", paths=[HERE, JOBS], warm=False
+    )
+    source = (
+        prelude(project, listener)
+        + """
+done = attempts.run(attempts.PROGRAMS, place)
+attempts.run(attempts.CONNECTIONS, place)
+attempts.run({"open a": attempts.WRITES["open a"]}, place)
+notes = done
+"""
+    )
+    assert len(await notes(free, project, source)) >= 20
+    assert listener.heard >= 8
+    assert (project / "kept.txt").read_text() == "kept!"
+    await free.close()
+
+
+async def test_temporary_files_are_written_and_removed_with_the_trace(workers: Workers, project: Path) -> None:
+    source = """
+import tempfile, os
+with tempfile.NamedTemporaryFile("w+") as file:
+    file.write("yes")
+    file.seek(0)
+    notes = [file.read(), os.path.realpath(os.environ["TMPDIR"])]
+os.makedirs(os.path.join(tempfile.gettempdir(), "left"))
+"""
+    text, folder = await notes(workers, project, source)
+    assert text == "yes"
+    await workers.close()
+    assert not Path(folder).exists()
+    assert not Path(folder).parent.name.startswith("fx-lsp-scratch") or not Path(folder).parent.exists()
+
+
+async def test_a_trace_does_not_see_what_another_has_written(workers: Workers, project: Path) -> None:
+    write = "import tempfile, os\nopen(os.path.join(tempfile.gettempdir(), 'x'), 'w').close()\nnotes = []"
+    look = "import tempfile, os\nnotes = [os.path.exists(os.path.join(tempfile.gettempdir(), 'x'))]"
+    await notes(workers, project, write)
+    assert await notes(workers, project, look) == ("False",)
+
+
+async def test_only_the_project_and_the_interpreter_are_read(workers: Workers, project: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    source = f"""
+import json, os, sys
+notes = []
+for path in ({str(project / "kept.txt")!r}, os.__file__, "/etc/hostname", {str(secret)!r}):
+    try:
+        notes.append(len(open(path).read()) > 0)
+    except PermissionError:
+        notes.append("denied")
+"""
+    assert await notes(workers, project, source) == ("True", "True", "True", "denied")
+
+
+async def test_a_project_is_read_through_its_links(workers: Workers, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "data.txt").write_text("data")
+    (project / "data").symlink_to(tmp_path / "elsewhere")
+    assert await notes(workers, project, f"notes = [open({str(project / 'data' / 'data.txt')!r}).read()]") == ("data",)
+
+
+async def test_what_the_user_allows_is_read_and_started(mode: Mode, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("data")
+    limits = Limits(60, 1 << 30, reads=(str(tmp_path / "data.txt"),), programs=("uname",))
+    workers = Workers(sys.executable, limits, mode, job="jobs:run", paths=[HERE, JOBS], warm=False)
+    source = f"""
+import subprocess
+notes = [open({str(tmp_path / "data.txt")!r}).read(), subprocess.check_output(["uname"]).decode().strip()]
+for program in ("true", "/bin/sh"):
+    try:
+        notes.append(subprocess.call([program]))
+    except PermissionError:
+        notes.append("denied")
+"""
+    assert await notes(workers, project, source) == ("data", os.uname().sysname, "denied", "denied")
+    await workers.close()
+
+
+async def test_files_grow_within_bounds(workers: Workers, project: Path) -> None:
+    source = """
+import tempfile
+notes = []
+with tempfile.TemporaryFile() as file:
+    try:
+        file.truncate(2 << 30)
+    except OSError as error:
+        notes.append(type(error).__name__)
+"""
+    assert await notes(workers, project, source) == ("OSError",)
