@@ -364,12 +364,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "uses the network at the top level": (
         """
         import socket, torch
-        N = socket.create_connection(("127.0.0.1", 9)).fileno()  # here
+        N = socket.create_connection(("127.0.0.1", 9)).fileno()
         def f(x):
-            return torch.relu(x) * N
+            return torch.relu(x) * N  # here
         """,
-        "the code opens a network connection to 127.0.0.1:9; tracing does not allow such side effects "
-        f"(while importing the file). {APART}",
+        "it needs a value that is unavailable: the code opens a network connection to 127.0.0.1:9, which is not allowed "
+        f"while tracing. {APART}",
     ),
     "starts a program": (
         """
@@ -379,7 +379,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
             subprocess.run(["touch", "/fx-lsp-was-here"])  # here
             return torch.relu(x)
         """,
-        f"the code starts the program 'touch'; tracing does not allow such side effects. {APART}",
+        "the code starts the program 'touch'; traced code starts only those that the setting `fx-lsp.limits.programs` "
+        f"or `--allow-program` names. {APART}",
     ),
     "null byte": (
         """

@@ -89,7 +89,8 @@ ERRORS = snapshot(
             "own writes the file /nowhere.txt; tracing does not allow such side effects @ open('/nowhere.txt', 'w')"
         ],
         "starts a program": [
-            "own starts the program 'true'; tracing does not allow such side effects @ import os; os.system('true')"
+            "own starts the program 'true'; traced code starts only those that the setting `fx-lsp.limits.programs` or "
+            "`--allow-program` names @ import os; os.system('true')"
         ],
         "recursion": [
             "own raised RecursionError: maximum recursion depth exceeded @ x, relu, add, mul, sigmoid, output = g.nodes"

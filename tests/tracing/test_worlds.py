@@ -22,7 +22,7 @@ from fx_lsp.tracer.process.child import memory_of
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers import worlds
 from fx_lsp.tracing.workers.interpreter import default_backend
-from fx_lsp.tracing.workers.pool import Mode
+from fx_lsp.tracing.workers.pool import Limits, Mode
 
 pytestmark = pytest.mark.torch
 
@@ -97,14 +97,16 @@ if __name__ == "__main__":
 class Project:
     """The files of a project, and an engine that has its model open; `counted` is what was run of it how often."""
 
-    def __init__(self, folder: Path, mode: Mode = "fork") -> None:
+    def __init__(self, folder: Path, mode: Mode = "fork", counting: bool = False) -> None:
         self.folder, self.counts = folder, folder.parent / "counts.txt"
+        counted = f"open({str(self.counts)!r}, 'a').write(what + '\\n')" if counting else "pass"
         self.write("pyproject.toml", "")
-        self.write("counts.py", f"def count(what):\n    open({str(self.counts)!r}, 'a').write(what + '\\n')\n")
+        self.write("counts.py", f"def count(what):\n    {counted}\n")
         self.write("layers.py", "from counts import count\ncount('project imported')\n")
         self.write("model.py", MODEL)
         self.write("train.py", TRAIN)
-        settings = EngineSettings(interpreter=warm_python(), workers=1, trace_on_open=False)
+        limits = Limits(confined=not counting)
+        settings = EngineSettings(interpreter=warm_python(), workers=1, limits=limits, trace_on_open=False)
         self.engine = Engine(settings, lambda file: None, lambda status: None, default_backend(mode))
 
     @property
@@ -160,6 +162,14 @@ async def project(tmp_path: Path, mode: Mode) -> AsyncIterator[Project]:
     await project.engine.shutdown()
 
 
+@pytest.fixture
+async def counting(tmp_path: Path) -> AsyncIterator[Project]:
+    """A project whose code says in a file how often it runs, which confined code could not."""
+    project = Project(tmp_path / "project", counting=True)
+    yield project
+    await project.engine.shutdown()
+
+
 in_both_modes = pytest.mark.parametrize("mode", ["fork", "spawn"])
 """Also without fork, as on Windows: each trace then has a process of its own, which runs the program itself."""
 
@@ -184,10 +194,10 @@ async def test_targets_have_what_the_program_passes(project: Project) -> None:
     assert inputs(await project.trace("unused"))[0].endswith("(search)")
 
 
-async def test_a_program_runs_once_for_all_its_targets(project: Project) -> None:
+async def test_a_program_runs_once_for_all_its_targets(counting: Project) -> None:
     for name in ("Net", "Block", "loss", "unused"):
-        await project.trace(name)
-    assert project.counted == ["program run 1", "project imported 1"]
+        await counting.trace(name)
+    assert counting.counted == ["program run 1", "project imported 1"]
 
 
 @in_both_modes
@@ -197,22 +207,22 @@ async def test_a_target_finds_its_object_as_it_was_at_the_first_call(project: Pr
     assert not any("cache" in value.name for value in block.values), "the cache was empty then"
 
 
-async def test_an_edit_of_a_target_runs_no_program_again(project: Project) -> None:
-    before = await project.trace("loss")
+async def test_an_edit_of_a_target_runs_no_program_again(counting: Project) -> None:
+    before = await counting.trace("loss")
     edited = MODEL.replace("    return (y * scale).mean()", "    y = y * scale\n\n    return y.exp().mean()")
-    after = await project.trace("loss", edited)
+    after = await counting.trace("loss", edited)
     assert [stage.ops for stage in after.stages] != [stage.ops for stage in before.stages]
     assert inputs(after) == inputs(before)
-    assert project.counted == ["program run 1", "project imported 1"]
+    assert counting.counted == ["program run 1", "project imported 1"]
 
 
-async def test_an_edit_of_what_has_run_before_runs_it_again(project: Project) -> None:
-    await project.trace("Block")
+async def test_an_edit_of_what_has_run_before_runs_it_again(counting: Project) -> None:
+    await counting.trace("Block")
     edited = MODEL.replace("nn.Linear(dim, dim)", "nn.Linear(dim, 2 * dim)")
-    block = await project.outcome("Block", edited)
+    block = await counting.outcome("Block", edited)
     assert isinstance(block, Failure)
     assert "[2, 7, 3, 8]" in block.message
-    assert project.counted == ["program run 2", "project imported 2"]
+    assert counting.counted == ["program run 2", "project imported 2"]
 
 
 EDITS = [
@@ -299,21 +309,21 @@ async def test_what_is_written_to_disk_starts_another_world(project: Project) ->
     assert inputs(await project.trace("loss"))[0] == "y: f64[5, 7, 3, 8] (call site, train.py:17)"
 
 
-async def test_an_edit_of_another_open_file_counts(project: Project) -> None:
-    helpers, text = str(project.folder / "helpers.py"), "def double(x):\n    return x * 2\n"
-    project.write("helpers.py", text)
+async def test_an_edit_of_another_open_file_counts(counting: Project) -> None:
+    helpers, text = str(counting.folder / "helpers.py"), "def double(x):\n    return x * 2\n"
+    counting.write("helpers.py", text)
     model = MODEL.replace("import layers", "import layers\nfrom helpers import double").replace(
         "x @ y", "double(x) @ y"
     )
-    project.engine.open(helpers, text, (str(project.folder),))
-    await project.engine.targets(helpers)
-    before = await project.trace("unused", model)
-    project.engine.open(helpers, text.replace("x * 2", "x * 2 + 1"), (str(project.folder),))
-    await project.engine.targets(helpers)
-    project.engine.close(project.model)
-    after = await project.trace("unused", model)
+    counting.engine.open(helpers, text, (str(counting.folder),))
+    await counting.engine.targets(helpers)
+    before = await counting.trace("unused", model)
+    counting.engine.open(helpers, text.replace("x * 2", "x * 2 + 1"), (str(counting.folder),))
+    await counting.engine.targets(helpers)
+    counting.engine.close(counting.model)
+    after = await counting.trace("unused", model)
     assert after.stages[0].ops == before.stages[0].ops + 1
-    assert project.counted == ["project imported 1"]
+    assert counting.counted == ["project imported 1"]
 
 
 LACKING = """

@@ -40,7 +40,7 @@ from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
 from fx_lsp.tracer.failures.data_dependent import explain
 from fx_lsp.tracer.failures.fake_kernels import is_internal_to_fakes, missing_kernel, runs_only_on_real_tensors
 from fx_lsp.tracer.program.absences import AbsentError
-from fx_lsp.tracer.program.effects import EffectBlocked, ProgramBlocked
+from fx_lsp.tracer.program.effects import EffectBlocked, ProgramBlocked, blocked_effect
 from fx_lsp.tracer.program.partial_imports import PackageRaised
 from fx_lsp.tracer.run.coroutines import Unfinished
 from fx_lsp.tracer.run.observation import Run
@@ -105,7 +105,7 @@ def is_wrong(error: BaseException, failed: FailedCall | None = None) -> bool:
 def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKind:
     """Return the kind of failure of an exception."""
     text = str(error)
-    if isinstance(error, EffectBlocked):
+    if blocked_effect(error) is not None:
         return "effect"
     if isinstance(error, Unfinished) or runs_only_on_real_tensors(error):
         return "unsupported"
@@ -164,7 +164,7 @@ def sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY.message()
-    if isinstance(error, OSError) and (about := _about_the_system(error)):
+    if isinstance(error, OSError) and (about := _about_the_system(blocked_effect(error) or error)):
         return about
     if is_internal_to_fakes(error):
         return NOT_ON_FAKE_TENSORS.message()

@@ -18,6 +18,7 @@ import torch
 
 from fx_lsp.steps import BACKWARD, blocks_of
 from fx_lsp.tracer.notes import notes
+from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.run.state import variables_around
 from fx_lsp.tracer.source.likely_numbers import number_named, says_number
 
@@ -31,7 +32,8 @@ class AbsentError(AttributeError):
     """An absent value was used; `__cause__` is the error that made it absent."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"it needs a value that is unavailable: {type(cause).__name__}: {cause}")
+        reason = str(cause) if isinstance(cause, EffectBlocked) else f"{type(cause).__name__}: {cause}"
+        super().__init__(f"it needs a value that is unavailable: {reason}")
 
 
 class Absent:

@@ -29,8 +29,19 @@ class EffectBlocked(PermissionError):
     """
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}, which is not allowed while tracing")
+        super().__init__(f"the code {what}, which is not allowed while tracing")
         self.what = what
+
+
+def blocked_effect(error: BaseException | None) -> EffectBlocked | None:
+    """Return the blocked effect that an error is, or that led to it; None for an error of another origin."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, EffectBlocked):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class ProgramBlocked(EffectBlocked):
