@@ -118,7 +118,7 @@ async def start(cache: Path) -> tuple[Editor, float]:
         (quiescent.set if params.quiescent else quiescent.clear)()
 
     started = time.perf_counter()
-    await client.start_io(sys.executable, "-m", "fx_lsp", "serve")
+    await client.start_io(sys.executable, "-m", "fx_lsp", "serve", "--trust")
     options = {"interpreter": sys.executable, "cache": {"path": str(cache)}, "traceOnOpen": False}
     capabilities = types.ClientCapabilities(
         window=types.WindowClientCapabilities(show_document=types.ShowDocumentClientCapabilities(support=True)),

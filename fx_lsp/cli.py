@@ -25,6 +25,7 @@ COMMANDS = {
     "bench": "measure the kernels of a function or module on your GPU hosts",
     "check": "trace every function and module of files and directories",
     "record": "run a command and record the inputs of its function calls",
+    "trust": "let the language server run code of a folder, or list the folders and hosts that you trust",
     "doctor": "check this machine and your GPU hosts, and suggest fixes",
 }
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chosen is None:
         from fx_lsp.server.app import serve
 
-        return serve()
+        return serve(trust_always=arguments.trust)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -78,11 +79,13 @@ def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None]:
     )
     parser.add_argument("--version", action="version", version=f"fx-lsp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("serve", help="run the language server over standard input and output").add_argument(
+    serve = commands.add_parser("serve", help="run the language server over standard input and output")
+    serve.add_argument(
         "--stdio",
         action="store_true",
         help="accepted for clients that pass it; standard input and output are always used",
     )
+    serve.add_argument("--trust", action="store_true", help="run code of every folder, and never ask")
     chosen: Command | None = None
     for command, what in COMMANDS.items():
         added = commands.add_parser(command, help=what, description=f"{what[0].upper()}{what[1:]}.")

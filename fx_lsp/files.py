@@ -36,6 +36,20 @@ def cache_folder() -> Path:
     return Path(base) / "fx-lsp"
 
 
+def config_folder() -> Path:
+    """Return the folder of this user's settings of fx-lsp, by the platform's convention."""
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+        if not base.is_absolute():  # a relative one would be in the workspace, where others write
+            base = home / ".config"
+    return base / "fx-lsp"
+
+
 def status_of(path: str | Path) -> os.stat_result | None:
     """Return the status of `path`, following links; None if nothing exists there.
 

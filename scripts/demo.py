@@ -125,7 +125,7 @@ async def connect() -> Editor:
         editor.published.set()
 
     environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
-    await client.start_io(sys.executable, "-m", "fx_lsp", "serve", env=environment)
+    await client.start_io(sys.executable, "-m", "fx_lsp", "serve", "--trust", env=environment)
     folder = types.WorkspaceFolder(uri=EXAMPLES.as_uri(), name=EXAMPLES.name)
     await client.initialize_async(types.InitializeParams(capabilities=CAPABILITIES, workspace_folders=[folder]))
     client.initialized(types.InitializedParams())

@@ -18,7 +18,7 @@ SERVE_AND_LIST_MODULES = """
 import atexit, sys
 from fx_lsp.server.app import serve
 atexit.register(lambda: print(*sys.modules, file=open(sys.argv[1], "w")))
-sys.exit(serve())
+sys.exit(serve(trust_always=True))
 """
 
 

@@ -16,7 +16,7 @@ from fx_lsp import cli
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-LINKED = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+LINKED = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
 FENCE = re.compile(r"^( *)```(.*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 

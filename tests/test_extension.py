@@ -11,7 +11,7 @@ from fx_lsp.server.settings import _ROWS as ROWS
 
 EXTENSION = Path(__file__).resolve().parent.parent / "vscode-extension"
 OF_THE_EDITOR = {"enable", "server.python", "linkedLines.colors", "trace.server"}
-OF_THE_CLIENT = {"virtualDocuments", "commandLinks", "changes", "trusted", "interpreters"}
+OF_THE_CLIENT = {"virtualDocuments", "commandLinks", "changes", "trust", "trusted", "interpreters"}
 RUNS_SOMETHING = {"fx-lsp.interpreter", "fx-lsp.server.python"}
 
 manifest = json.loads((EXTENSION / "package.json").read_text(encoding="utf-8"))

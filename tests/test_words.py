@@ -22,6 +22,7 @@ PAGES = (
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/**/*.md",
     "editors/nvim/doc/*.txt",
     "vscode-extension/README.md",

@@ -28,6 +28,11 @@
   "How sizes are shown that the code has names for: f32[B, T], f32[4, 8], or both."
   :type '(choice (const "names") (const "numbers") (const "both")))
 
+(defcustom fx-lsp-trust nil
+  "\"always\" or \"never\", if code of every project may run, or of none.
+With nil, the server asks."
+  :type '(choice (const nil) (const "always") (const "never")))
+
 (defcustom fx-lsp-trace-timeout 120
   "Seconds that `fx-lsp-show-graph' waits for a trace."
   :type 'number)
@@ -43,6 +48,7 @@
   (append fx-lsp-command
           (list :initializationOptions
                 (append (list :sizes fx-lsp-sizes)
+                        (and fx-lsp-trust (list :trust fx-lsp-trust))
                         (and fx-lsp-interpreter (list :interpreter fx-lsp-interpreter))))))
 
 (add-to-list 'eglot-server-programs '((python-mode python-ts-mode) . fx-lsp--contact))
@@ -74,6 +80,16 @@ The name is OTHERWISE, where that is given, if point is in no target."
   (jsonrpc-request (eglot--current-server-or-lose) :workspace/executeCommand
                    (list :command command :arguments (vconcat arguments))
                    :timeout fx-lsp-trace-timeout))
+
+(defun fx-lsp-trust ()
+  "Ask whether the code of the project of this buffer may run."
+  (interactive)
+  (fx-lsp--execute "fxLsp.trust" (plist-get (eglot--TextDocumentIdentifier) :uri)))
+
+(defun fx-lsp-revoke-trust ()
+  "Trust the project of this buffer no longer: none of its code runs."
+  (interactive)
+  (fx-lsp--execute "fxLsp.revokeTrust" (plist-get (eglot--TextDocumentIdentifier) :uri)))
 
 (defun fx-lsp-save-kernel (&optional file)
   "Save the Triton kernels of the function at point as a file, and visit it.

@@ -28,6 +28,32 @@ CRASHED = FailureTemplate(
 )
 CRASHED_AT_LINE = FailureTemplate("crash", f"{CRASHED.text} at line {{line}}", CRASHED.hint)
 
+NOT_TRUSTED = FailureTemplate(
+    "interpreter",
+    "Nothing is traced, because this workspace is not trusted",
+    "fx-lsp runs the code on fake tensors to show graphs, shapes and kernels; trust the workspace to see them.",
+)
+TRUST_QUESTION = (
+    "Do you trust {folder}? To show graphs and shapes, fx-lsp runs code of this folder and of its project on fake "
+    "tensors, with the interpreter {python}. {protection}Until you trust the folder, none of it runs. "
+    "The answer includes the folders in it."
+)
+HOW_TO_TRUST = (
+    "fx-lsp runs no code of {folder}, because you have not trusted it: "
+    "run `fx-lsp trust {quoted}`, or the command fxLsp.trust in the editor."
+)
+TRUST_IS_SET = {
+    "client": "fx-lsp: the editor decides whether its workspace is trusted",
+    "always": "fx-lsp: every folder is trusted: the server was started with --trust, or with the setting trust",
+    "never": "fx-lsp: no folder is trusted, because of the setting trust",
+}
+ALREADY_TRUSTED = "fx-lsp: {folder} is trusted"
+NO_LONGER_TRUSTED = "fx-lsp: {folder} is not trusted any more; none of its code runs"
+UNSTORED_TRUST = "fx-lsp: your answer about {folder} cannot be stored, and is valid until the server ends: {error}"
+TRUST_OF_WORKSPACE = (
+    "fx-lsp: `trust` and `trusted` only count in initializationOptions, because a workspace may bring its own settings"
+)
+
 INTERNAL_ERROR = FailureTemplate(
     "internal",
     "internal error in fx-lsp, please report it: {error} (in the work on {work})",

@@ -36,6 +36,7 @@ from fx_lsp.server.requests import (
     lenses,
     panels,
     text_sync,
+    trust,
     view_documents,
     view_lines,
 )
@@ -69,15 +70,17 @@ def real_engine(
     return Engine(settings, on_update, on_status)
 
 
-def serve(make_engine: MakeEngine = real_engine) -> int:
-    """Serve one client over standard input and output; return the exit code."""
+def serve(make_engine: MakeEngine = real_engine, trust_always: bool = False) -> int:
+    """Serve one client over standard input and output; return the exit code. With `trust_always`, code runs in every
+    folder, and nobody is asked.
+    """
     stdin, stdout = claim_stdio()
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("pygls").setLevel(logging.CRITICAL)
 
     async def main() -> int:
-        return await run(create_server(make_engine).protocol, stdin, stdout)
+        return await run(create_server(make_engine, trust_always).protocol, stdin, stdout)
 
     return asyncio.run(main())
 
@@ -93,17 +96,23 @@ class _Server(LanguageServer):
             self.protocol.on_error(getattr(source, "__name__", "the protocol"), error)
 
 
-def create_server(make_engine: MakeEngine = real_engine) -> _Server:
+def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = False) -> _Server:
     """Return a server with its handlers, not yet connected."""
     server = _Server("fx-lsp", __version__, protocol_cls=cast("Any", Protocol))  # pyright: ignore[reportUnknownMemberType]
-    session, client = Session(), Client(server.protocol)
+    session = Session(settings=Settings(trust="always" if trust_always else "ask"))
+    client = Client(server.protocol)
     tasks = Tasks(client.internal_error)
     refresh = RefreshTimer(lambda files: redraw(session, client, views, files))
     progresses = Progresses(session, client)
     benchmarks = Benchmarks(session, tasks, refresh)
     views = Views(session, client, tasks, benchmarks)
     status = StatusReporter(session, client, tasks, progresses)
-    engines = Engines(session, client, make_engine, refresh.updated, status.update)
+
+    def updated(file: str) -> None:
+        refresh.updated(file)
+        trust.ask_if_needed(session, client, tasks, engines, file)
+
+    engines = Engines(session, client, make_engine, updated, status.update)
 
     async def close() -> None:
         session.closed = True
@@ -156,7 +165,7 @@ async def initialized(
     if registrations := list(_registrations(session.capabilities)):
         parameters = types.RegistrationParams(registrations=registrations)
         tasks.spawn("registration", client.ask(types.CLIENT_REGISTER_CAPABILITY, parameters))
-    await engines.apply_settings(await _pull(session, client))
+    await engines.apply_settings(trust.later_settings(session, client, await _pull(session, client)))
 
 
 async def did_change_configuration(
@@ -164,9 +173,10 @@ async def did_change_configuration(
 ) -> None:
     """Apply new settings: those in the notification, or those that the client returns."""
     if session.capabilities.configuration:
-        await engines.apply_settings(await _pull(session, client))
+        settings = await _pull(session, client)
     else:
-        await engines.apply_settings(_read(session, client, params.settings, session.settings))
+        settings = _read(session, client, params.settings, session.settings)
+    await engines.apply_settings(trust.later_settings(session, client, settings))
 
 
 def _registrations(can: Capabilities) -> Iterator[types.Registration]:
@@ -246,6 +256,8 @@ _COMMANDS: dict[str, Handler] = {
     "fxLsp.writeKernel": kernel_files.write_kernel,
     "fxLsp.restart": commands.restart,
     "fxLsp.clearCache": commands.clear_cache,
+    "fxLsp.trust": trust.trust,
+    "fxLsp.revokeTrust": trust.revoke_trust,
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fx_lsp.server.client import Client
 from fx_lsp.server.session import Session
-from fx_lsp.server.settings import Settings, engine_settings
+from fx_lsp.server.settings import Settings
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
@@ -40,10 +40,20 @@ class Engines:
         if session.engine is None:
             self._start()
         elif before != settings:
-            await session.engine.configure(engine_settings(settings))
-            self._client.publish_all_again()
-            for document in session.documents:
-                self._on_update(document.file)
+            await session.engine.configure(session.engine_settings())
+            if (before.trust, before.trusted) != (settings.trust, settings.trusted):
+                await self.trust_changed()
+            self._show_again()
+
+    async def trust_changed(self) -> None:
+        """End all tracing processes, and trace the files that the user trusts now."""
+        engine = self._session.engine
+        if engine is None:
+            return
+        for document in self._session.documents:
+            engine.open(document.file, document.text, self._session.roots_of(document.file))
+        await engine.restart()
+        self._show_again()
 
     async def clear_cache(self) -> None:
         """Remove every stored trace and trace the open files again.
@@ -54,7 +64,7 @@ class Engines:
         from fx_lsp.tracing.answers.disk import TRACES
 
         await self.end()
-        path = engine_settings(self._session.settings).cache_path
+        path = self._session.engine_settings().cache_path
         try:
             if path:
                 remove(Path(path), TRACES)
@@ -67,11 +77,16 @@ class Engines:
         if engine is not None:
             await engine.shutdown()
 
+    def _show_again(self) -> None:
+        self._client.publish_all_again()
+        for document in self._session.documents:
+            self._on_update(document.file)
+
     def _start(self) -> None:
         session = self._session
         if session.closed:
             return
-        session.engine = self.make(engine_settings(session.settings), self._on_update, self._on_status)
+        session.engine = self.make(session.engine_settings(), self._on_update, self._on_status)
         for document in session.documents:
             session.engine.open(document.file, document.text, session.roots_of(document.file))
         session.started.set()

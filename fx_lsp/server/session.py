@@ -16,12 +16,13 @@ from fx_lsp.features.uris import SCHEME, View, format_uri
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import Documents
 from fx_lsp.server.open_views import OpenViews
-from fx_lsp.server.settings import Settings
+from fx_lsp.server.settings import Settings, engine_settings
 
 if TYPE_CHECKING:
     from pygls.workspace import Workspace
 
-    from fx_lsp.tracing.engine import Engine, FileState
+    from fx_lsp.tracing.engine import Engine, EngineSettings, FileState
+    from fx_lsp.tracing.trust import FolderTrust
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Capabilities:
 class Session:
     """Hold the state of one connection. The engine exists once the settings are known: `started` is set then.
 
-    `first_settings` came with `initialize`; later settings of the client extend them.
+    `first_settings` came with `initialize`; later settings of the client extend them. `asked_about` are the folders
+    that the user was asked about, and `unstored_trust` the answers that could not be stored.
     """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -64,6 +66,8 @@ class Session:
     engine: Engine | None = None
     started: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
+    asked_about: set[str] = field(default_factory=set[str])
+    unstored_trust: dict[str, FolderTrust] = field(default_factory=dict[str, "FolderTrust"])
 
     def roots(self) -> list[str]:
         """Return the paths of the workspace folders on this machine."""
@@ -75,11 +79,41 @@ class Session:
         return [path for path in paths if path]
 
     def roots_of(self, file: str) -> tuple[str, ...]:
-        """Return the workspace folders, the innermost folder of `file` first; without any, the file's own folder."""
-        folders = self.roots()
-        inside = sorted((f for f in folders if file.startswith(f.rstrip(os.sep) + os.sep)), key=len, reverse=True)
-        rest = [f for f in folders if f not in inside]
-        return (*inside, *rest) or (str(Path(file).parent),)
+        """Return the workspace folder of `file`, then the other folders that the user trusts: code is imported from
+        them, and interpreters are found in them.
+        """
+        own = self.folder_of(file)
+        return own, *(folder for folder in self._nested(file) if folder != own and self.trust_of_folder(folder))
+
+    def folder_of(self, file: str) -> str:
+        """Return the innermost workspace folder of a file; without any, the folder that the file is imported from."""
+        from fx_lsp.tracing.source.parsing import module_name
+
+        return next((f for f in self._nested(file) if _is_inside(file, f)), None) or module_name(file)[2]
+
+    def trusts(self, file: str) -> bool:
+        """Return True if the code of a file may run."""
+        return bool(self.trust_of_folder(self.folder_of(file)))
+
+    def trust_of_folder(self, folder: str) -> bool | None:
+        """Return True if code of a folder may run, False if it must not, None if the user has not answered yet."""
+        from fx_lsp.tracing.trust import folder_trust
+
+        if self.settings.trusted is not None:
+            return self.settings.trusted
+        if self.settings.trust != "ask":
+            return self.settings.trust == "always"
+        answer = self.unstored_trust.get(folder) or folder_trust(folder)
+        return None if answer is None else answer == "trusted"
+
+    def engine_settings(self) -> EngineSettings:
+        """Return the part of the settings for an engine."""
+        return engine_settings(self.settings, self.trusts)
+
+    def _nested(self, file: str) -> list[str]:
+        """Return the workspace folders, the innermost folder of `file` first."""
+        inside = sorted((folder for folder in self.roots() if _is_inside(file, folder)), key=len, reverse=True)
+        return [*inside, *(folder for folder in self.roots() if folder not in inside)]
 
     def state(self, uri: str) -> FileState | None:
         """Return the engine's state of an open document, or None. Never waits."""
@@ -111,6 +145,10 @@ class Session:
         """Return the URI that the client uses for a file."""
         document = self.documents.of_file(file)
         return document.uri if document is not None else from_fs_path(file) or Path(file).as_uri()
+
+
+def _is_inside(file: str, folder: str) -> bool:
+    return file.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _read(file: str) -> str | None:

@@ -7,9 +7,9 @@ They may be nested (`{"inlayHints": {"enabled": false}}`), dotted (`{"inlayHints
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from fx_lsp.features.dimensions import STYLES, SizeStyle
 from fx_lsp.features.findings import FINDINGS, TOLD
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import EngineSettings
 
 SECTION = "fx-lsp"
+Trust = Literal["ask", "always", "never"]
 MAX_NUMBER = 1e9
 """The largest limit: effectively unlimited, but still a valid time and size for the system."""
 
@@ -36,8 +37,11 @@ class Settings:
 
     Editor plugins, not people, set the others. With `virtual_documents`, the client opens `fx-lsp:` URIs through
     `fxLsp/document`; with `command_links`, it follows `command:` links in hovers; with `changes`, it wants
-    `fxLsp/changed`. `trusted` is false if the user's code and environment must not run; `interpreters` maps a folder to
-    its Python.
+    `fxLsp/changed`. `trusted` is the answer of a client that asks about trust itself, None if the server asks;
+    `interpreters` maps a folder to its Python.
+
+    `trust` says whether code may run in a folder that the user was not asked about. A workspace may bring settings for
+    its editor: those that come after `initialize` cannot give trust (`without_more_trust`).
     """
 
     interpreter: str | None = None
@@ -49,6 +53,7 @@ class Settings:
     diagnostics: bool = True
     problems: frozenset[FindingCode] = TOLD
     trace_on_open: bool = True
+    trust: Trust = "ask"
     limits_seconds: float = 60.0
     limits_memory: float = 4096.0
     limits_read: tuple[str, ...] = ()
@@ -60,7 +65,7 @@ class Settings:
     virtual_documents: bool = False
     command_links: bool = False
     changes: bool = False
-    trusted: bool = True
+    trusted: bool | None = None
     interpreters: tuple[tuple[str, str], ...] = ()
 
 
@@ -83,6 +88,7 @@ _ROWS = (
     _Row("diagnostics.enabled", "diagnostics", bool, "true or false"),
     *(_Row(f"problems.{code}", "problems", bool, "true or false") for code in FINDINGS),
     _Row("traceOnOpen", "trace_on_open", bool, "true or false"),
+    _Row("trust", "trust", str, "ask, always or never", values=get_args(Trust)),
     _Row("limits.seconds", "limits_seconds", float, "a number of seconds above 0 and up to a billion"),
     _Row("limits.memory", "limits_memory", float, "a number of MiB above 0 and up to a billion"),
     _Row("limits.read", "limits_read", list, "a list of paths"),
@@ -179,7 +185,16 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def engine_settings(settings: Settings) -> EngineSettings:
+_LEAST_TRUST_FIRST: tuple[Trust, ...] = ("never", "ask", "always")
+
+
+def without_more_trust(settings: Settings, first: Settings) -> Settings:
+    """Return settings with no more trust than the first ones, which no workspace can change."""
+    trust = min(settings.trust, first.trust, key=_LEAST_TRUST_FIRST.index)
+    return replace(settings, trust=trust, trusted=None if first.trusted is None else settings.trusted)
+
+
+def engine_settings(settings: Settings, may_run: Callable[[str], bool]) -> EngineSettings:
     """Return the part of the settings for the engine."""
     from fx_lsp.tracing.answers.disk import default_cache_path
     from fx_lsp.tracing.engine import EngineSettings
@@ -197,6 +212,6 @@ def engine_settings(settings: Settings) -> EngineSettings:
         cache_path=settings.cache_path or default_cache_path(),
         limits=limits,
         trace_on_open=settings.trace_on_open,
-        trusted=settings.trusted,
+        may_run=may_run,
         interpreters=settings.interpreters,
     )

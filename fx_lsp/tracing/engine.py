@@ -289,10 +289,20 @@ class Engine:
             self._touch(open_file)
 
     async def _resolve(self, open_file: OpenFile, analysis: Analysis) -> None:
-        """Compute the keys of the targets, show the stored answers, and trace the rest."""
+        """Compute the keys of the targets, show the stored answers, and trace the rest. Without targets, no interpreter
+        is needed.
+        """
+        if not analysis.targets:
+            open_file.interpreter = None
+            open_file.take_keys(TextKeys(analysis, {}))
+            self._scheduler.refresh()
+            self._touch(open_file)
+            return
         try:
+            if not self._settings.may_run(open_file.file):
+                open_file.interpreter = None
             if not isinstance(open_file.interpreter, TracingInterpreter):
-                open_file.interpreter = self._interpreters.find(self._settings, open_file.workspace)
+                open_file.interpreter = self._interpreters.find(self._settings, open_file.file, open_file.workspace)
             identity = await open_file.interpreter.identity()
         except WorkerStartError as error:
             open_file.interpreter = open_file.interpreter or error

@@ -17,7 +17,9 @@ from warm import warm_python
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
-SERVER = [sys.executable, "-m", "fx_lsp", "serve"]
+ASKING = [sys.executable, "-m", "fx_lsp", "serve"]
+SERVER = [*ASKING, "--trust"]
+"""The server that asks whether it may run code, and the one that does not ask."""
 
 BLOCKED_SECONDS = 1.0
 """No editor may stand still for longer, whatever is traced."""
@@ -104,7 +106,9 @@ def run(command: list[str], folder: Path, source: str, env: dict[str, str], seco
     return Run({**found, "printed": done.stdout + done.stderr}, source)
 
 
-def run_neovim(version: str, start: str, script: str, file: Path, folder: Path, cache: Path) -> Run:
+def run_neovim(
+    version: str, start: str, script: str, file: Path, folder: Path, cache: Path, server: list[str] = SERVER
+) -> Run:
     """Runs a script of `nvim/` in a Neovim of this version that `start` has told how to start the server.
 
     `start` is Lua in which `overrides` are fields of the client's configuration.
@@ -115,7 +119,7 @@ def run_neovim(version: str, start: str, script: str, file: Path, folder: Path, 
     init.write_text(
         f"vim.opt.runtimepath:append({json.dumps(str(REPOSITORY / 'editors' / 'nvim'))})\n"
         f"vim.o.columns, vim.o.lines = 200, 60\n"
-        f"local overrides = vim.fn.json_decode([=[{json.dumps({'cmd': SERVER, 'init_options': options})}]=])\n"
+        f"local overrides = vim.fn.json_decode([=[{json.dumps({'cmd': server, 'init_options': options})}]=])\n"
         f"{start}\n"
     )
     env = {

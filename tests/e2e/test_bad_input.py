@@ -28,7 +28,7 @@ from sessions import FULL, Editor, editor, wire
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 
-SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
+SERVE = [sys.executable, "-m", "fx_lsp", "serve", "--trust"]
 OPTIONS = {"interpreter": sys.executable, "limits": {"seconds": 8, "memory": 1024}}
 WATCHING = {**FULL, "workspace": {**FULL["workspace"], "didChangeWatchedFiles": {"dynamicRegistration": True}}}
 PATIENCE = 90.0

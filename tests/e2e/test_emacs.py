@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
-from scenarios import BLOCKED_SECONDS, HERE, REPOSITORY, SERVER, Run, emacs, require, run
+from scenarios import ASKING, BLOCKED_SECONDS, HERE, REPOSITORY, SERVER, Run, emacs, require, run
 from test_neovim import SMALL
+from test_neovim_trust import TEXT
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    program = require(emacs(), "Emacs with eglot")
     folder = tmp_path_factory.mktemp("emacs")
-    file = folder / "small.py"
-    file.write_text(SMALL)
+    (folder / "small.py").write_text(SMALL)
+    return run_emacs("drive.el", folder / "small.py", folder, SERVER)
+
+
+def run_emacs(script: str, file: Path, folder: Path, server: list[str]) -> Run:
+    """Runs a script of `emacs/` in Emacs, with this server."""
+    program = require(emacs(), "Emacs with eglot")
     env = {
         "FX_FILE": str(file),
-        "FX_SERVER": "\n".join(SERVER),
+        "FX_SERVER": "\n".join(server),
         "FX_PYTHON": sys.executable,
         "PYTHONPATH": str(REPOSITORY),
     }
-    load = ["-l", str(REPOSITORY / "editors" / "emacs" / "fx-lsp.el"), "-l", str(HERE / "emacs" / "drive.el")]
-    return run([program, "-q", "--batch", *load], folder, SMALL, env, 480)
+    load = ["-l", str(REPOSITORY / "editors" / "emacs" / "fx-lsp.el"), "-l", str(HERE / "emacs" / script)]
+    return run([program, "-q", "--batch", *load], folder, file.read_text(), env, 480)
+
+
+def test_the_user_is_asked_trusts_and_revokes(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "m.py").write_text(TEXT)
+    shown = run_emacs("trust.el", folder / "m.py", tmp_path, ASKING)
+    assert len(shown["questions"]) == 2 and not shown["traced"]
+    assert f"Do you trust {folder}?" in shown["questions"][0]["prompt"]
+    assert shown["questions"][0]["choices"] == ["Trust", "Not now", "Never"]
 
 
 def test_shape_error_on_the_expression(small: Run) -> None:

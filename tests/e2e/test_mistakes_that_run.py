@@ -12,7 +12,7 @@ from sessions import FULL, Editor, editor
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio]
 
-SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
+SERVE = [sys.executable, "-m", "fx_lsp", "serve", "--trust"]
 DIAGNOSTICS = {"relatedInformation": True, "versionSupport": True, "codeDescriptionSupport": True}
 CAPABILITIES = {**FULL, "textDocument": {**FULL["textDocument"], "publishDiagnostics": DIAGNOSTICS}}
 LITERALS = {"codeActionLiteralSupport": {"codeActionKind": {"valueSet": []}}}

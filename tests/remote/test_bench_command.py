@@ -18,7 +18,7 @@ from warm import warm_python
 
 from fx_lsp.cli import main
 from fx_lsp.measured import Report
-from fx_lsp.tracing.remote.trust import trust_path
+from fx_lsp.tracing.trust import trust_path
 from fx_lsp.wire import from_json
 
 pytest_plugins = ["box_fixtures"]

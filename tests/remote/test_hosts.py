@@ -11,7 +11,8 @@ from inline_snapshot import snapshot
 
 from fx_lsp.measured import Rival
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Pool, hosts_path, parse_hosts, read_hosts
-from fx_lsp.tracing.remote.trust import is_trusted, trust, trust_path
+from fx_lsp.tracing.remote.trust import is_trusted, trust
+from fx_lsp.tracing.trust import trust_path
 
 pytest_plugins = ["box_fixtures"]
 pytestmark = pytest.mark.usefixtures("own_settings")

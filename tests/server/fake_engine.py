@@ -196,4 +196,4 @@ def make(settings: EngineSettings, on_update: Callable[[str], None], on_status: 
 
 
 if __name__ == "__main__":
-    sys.exit(serve(make))
+    sys.exit(serve(make, trust_always=True))

@@ -15,7 +15,7 @@ from lsprotocol import types
 from pytest_lsp import LanguageClient, make_test_lsp_client
 
 FAKE = [sys.executable, str(Path(__file__).with_name("fake_engine.py"))]
-REAL = [sys.executable, "-c", "import sys; from fx_lsp.server.app import serve; sys.exit(serve())"]
+REAL = [sys.executable, "-c", "import sys; from fx_lsp.server.app import serve; sys.exit(serve(trust_always=True))"]
 
 FULL = {
     "general": {"positionEncodings": ["utf-16"]},

@@ -39,6 +39,8 @@ async def test_capabilities():
         "fxLsp.hosts",
         "fxLsp.restart",
         "fxLsp.clearCache",
+        "fxLsp.trust",
+        "fxLsp.revokeTrust",
     }
 
 

@@ -24,7 +24,7 @@ def test_commands():
 
 
 def test_settings():
-    of_plugins = {"virtualDocuments", "commandLinks", "changes", "trusted", "interpreters"}
+    of_plugins = {"virtualDocuments", "commandLinks", "changes", "trust", "trusted", "interpreters"}
     named = set(re.findall(r"^\| `([\w.]+)` \|", PAGE[PAGE.index("## Settings") :], re.MULTILINE))
     assert named == of_plugins
     table = SETTINGS.partition("\n## ")[0]

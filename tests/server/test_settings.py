@@ -1,7 +1,7 @@
 import pytest
 
 from fx_lsp.features.findings import TOLD
-from fx_lsp.server.settings import Settings, read_settings
+from fx_lsp.server.settings import Settings, read_settings, without_more_trust
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,14 @@ def test_interpreters_are_pairs():
         Settings(),
         ("fx-lsp.interpreters is [['/a']], not a list of pairs of a folder and a path",),
     )
+
+
+def test_later_settings_take_trust_away_and_give_none():
+    assert without_more_trust(Settings(trust="always"), Settings(trust="ask")).trust == "ask"
+    assert without_more_trust(Settings(trust="ask"), Settings(trust="always")).trust == "ask"
+    assert without_more_trust(Settings(trust="never"), Settings(trust="always")).trust == "never"
+    assert without_more_trust(Settings(trusted=True), Settings()).trusted is None
+    assert without_more_trust(Settings(trusted=True), Settings(trusted=False)).trusted is True
 
 
 def test_kinds_of_mistakes_are_switched_one_by_one():

@@ -289,7 +289,7 @@ async def test_what_was_known_early_is_traced_to_its_end_and_stored(bench: Bench
 
 async def test_in_a_workspace_that_is_not_trusted_texts_are_read_and_nothing_runs(bench: Bench) -> None:
     bench.probe_error = WorkerStartError("an interpreter was started", "interpreter", "")
-    engine = bench.engine(trusted=False)
+    engine = bench.engine(may_run=lambda file: False)
     engine.open(bench.file, TEXT, ())
     await bench.quiet(engine)
     state = engine.state(bench.file)
@@ -300,7 +300,7 @@ async def test_in_a_workspace_that_is_not_trusted_texts_are_read_and_nothing_run
     assert bench.tracers.started == 0
 
     bench.probe_error = None
-    await engine.configure(EngineSettings(cache_path=bench.cache, trusted=True))
+    await engine.configure(EngineSettings(cache_path=bench.cache))
     await bench.quiet(engine)
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
 

@@ -28,7 +28,6 @@ from fx_lsp.server.progress import Progresses
 from fx_lsp.server.requests.bench_options import BenchOptions, read_options
 from fx_lsp.server.requests.commands import open_view, target_of
 from fx_lsp.server.session import Session
-from fx_lsp.server.settings import engine_settings
 from fx_lsp.server.tasks import Tasks
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.remote.cases import BenchRequest, PreparedJob, job_of, read_sweep
@@ -63,7 +62,7 @@ async def bench(
     text = session.source(file)
     if text is None:
         raise JsonRpcInvalidParams(f"there is no file {file}")
-    if not session.settings.trusted:
+    if not session.trusts(file):
         client.tell("fx-lsp: nothing is measured, because this workspace is not trusted", types.MessageType.Warning)
         return None
     roots, page = session.roots_of(file), page_of(file, name)
@@ -179,7 +178,7 @@ class _Measuring:
     async def run(self, user_hosts: Hosts, places: Sequence[Place], job: BenchmarkJob) -> None:
         """Measure the target and report the results; the user may stop it."""
         request, names = self.request, [place.name for place in places]
-        interpreter = engine_settings(self.session.settings).interpreter_of(request.roots)
+        interpreter = self.session.engine_settings().interpreter_of(request.roots)
         python = find_interpreter(interpreter, request.roots, os.environ)
         running: dict[str, JobProgress] = {}
 
@@ -225,7 +224,7 @@ class _Measuring:
 
     async def _prepare(self, job: BenchmarkJob, say: Callable[[str], None]) -> PreparedJob | Failure:
         """Return the job with its kernels. A separate engine generates them, so that edits do not disturb it."""
-        settings = replace(engine_settings(self.session.settings), trace_on_open=False)
+        settings = replace(self.session.engine_settings(), trace_on_open=False)
 
         def told(status: EngineStatus) -> None:
             say(status.message or "generating kernels")

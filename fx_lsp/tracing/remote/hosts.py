@@ -112,21 +112,9 @@ class Hosts:
         return tuple(host for host in map(self.places.get, names) if isinstance(host, Host))
 
 
-def config_folder() -> Path:
-    """Return the folder of this user's settings of fx-lsp, by the platform's convention."""
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    return base / "fx-lsp"
-
-
 def hosts_path() -> Path:
     """Return the path of the user's file of hosts."""
-    return config_folder() / "hosts.toml"
+    return files.config_folder() / "hosts.toml"
 
 
 def read_hosts(workspace: str | None = None) -> Hosts:

@@ -1,22 +1,14 @@
-"""Store which hosts the user has confirmed: a file next to hosts.toml, written by fx-lsp alone."""
+"""Ask which hosts the user has confirmed, and by which connection."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
 
-from fx_lsp import files
-from fx_lsp.tracing.remote.hosts import Cluster, Host, config_folder
+from fx_lsp.tracing.remote.hosts import Cluster, Host
+from fx_lsp.tracing.trust import store, stored
 from fx_lsp.wire import to_json
-
-
-def trust_path() -> Path:
-    """Return the path of that file."""
-    return config_folder() / "trusted.json"
 
 
 def fingerprint(place: Host | Cluster) -> str:
@@ -27,22 +19,9 @@ def fingerprint(place: Host | Cluster) -> str:
 
 def is_trusted(place: Host | Cluster) -> bool:
     """Return True if the user has confirmed this place and its connection. This machine needs no confirmation."""
-    return (isinstance(place, Host) and place.local) or _read().get(place.name) == fingerprint(place)
+    return (isinstance(place, Host) and place.local) or stored("hosts").get(place.name) == fingerprint(place)
 
 
 def trust(place: Host | Cluster) -> None:
     """Record the user's confirmation. Raises OSError on failure."""
-    path = trust_path()
-    path.parent.mkdir(0o700, parents=True, exist_ok=True)
-    files.write(path, json.dumps({**_read(), place.name: fingerprint(place)}, indent=1), 0o600)
-
-
-def _read() -> dict[str, str]:
-    try:
-        path = trust_path()
-        if os.name != "nt" and path.stat().st_mode & 0o022:
-            return {}
-        table: Any = json.loads(files.read_bytes(path))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, str]", table) if isinstance(table, dict) else {}
+    store("hosts", place.name, fingerprint(place))

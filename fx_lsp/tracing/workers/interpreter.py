@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fx_lsp.errors import NotTrusted, TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
+from fx_lsp.messages.processes import NOT_TRUSTED
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
@@ -24,9 +25,6 @@ log = logging.getLogger(__name__)
 
 _RESTARTS = 3
 _RESTART_WINDOW = 60.0
-NOT_TRUSTED_HINT = (
-    "fx-lsp runs the code on fake tensors to show graphs, shapes and kernels; trust the workspace to see them."
-)
 
 
 class Tracers(Protocol):
@@ -221,10 +219,10 @@ class TracingInterpreters:
         """Return those that there are."""
         return list(self._interpreters.values())
 
-    def find(self, settings: EngineSettings, workspace: Sequence[str]) -> TracingInterpreter:
-        """Return the interpreter of a workspace. Raises WorkerStartError where none may be started."""
-        if not settings.trusted:
-            raise NotTrusted("Nothing is traced, because this workspace is not trusted", NOT_TRUSTED_HINT)
+    def find(self, settings: EngineSettings, file: str, workspace: Sequence[str]) -> TracingInterpreter:
+        """Return the interpreter for a file of a workspace. Raises WorkerStartError where none may be started."""
+        if not settings.may_run(file):
+            raise NotTrusted(NOT_TRUSTED.message(), hint=NOT_TRUSTED.hint)
         python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
         if python not in self._interpreters:
             self._interpreters[python] = TracingInterpreter(python, settings.limits, self._backend, self._on_change)

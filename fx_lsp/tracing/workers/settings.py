@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fx_lsp.tracing.workers.launch import Limits
+
+
+def any_file(file: str) -> bool:
+    """Return True: a command of the command line runs the code that it names."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -14,7 +19,7 @@ class EngineSettings:
 
     `interpreters` are those of folders, taken where `interpreter` is None. `workers` bounds the traces at once per
     interpreter, `search_seconds` the search for inputs. With `trace_on_open` false, only what is asked for is traced.
-    Without `trusted` nothing is, and no interpreter is started: texts are only read.
+    For a file whose code `may_run` is false of, no interpreter is started: its text is only read.
     """
 
     interpreter: str | None = None
@@ -23,9 +28,11 @@ class EngineSettings:
     limits: Limits = field(default_factory=Limits)
     search_seconds: float = 5.0
     trace_on_open: bool = True
-    trusted: bool = True
+    may_run: Callable[[str], bool] = any_file
     interpreters: tuple[tuple[str, str], ...] = ()
 
     def interpreter_of(self, workspace: Sequence[str]) -> str | None:
         """Return the interpreter that is set for a workspace, None where one has to be looked for."""
-        return self.interpreter or next((path for folder, path in self.interpreters if folder in workspace[:1]), None)
+        return self.interpreter or next(
+            (path for root in workspace for folder, path in self.interpreters if folder == root), None
+        )

@@ -363,6 +363,25 @@ function M.restart()
   end
 end
 
+--- Asks whether the code of the workspace of this buffer may run.
+function M.trust()
+  M._on_workspace('fxLsp.trust')
+end
+
+--- Trusts the workspace of this buffer no longer: its tracing processes end, and none of its code runs.
+function M.revoke_trust()
+  M._on_workspace('fxLsp.revokeTrust')
+end
+
+function M._on_workspace(command)
+  local buf = vim.api.nvim_get_current_buf()
+  local client = M.client(buf)
+  if not client then
+    return warn('no server is running for this buffer')
+  end
+  execute(client, command, { vim.uri_from_bufnr(buf) }, buf)
+end
+
 --- Shows or hides the inlay hints of a buffer.
 ---@param buf integer|nil
 function M.toggle_hints(buf)
