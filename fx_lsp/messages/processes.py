@@ -35,9 +35,10 @@ NOT_TRUSTED = FailureTemplate(
 )
 TRUST_QUESTION = (
     "Do you trust {folder}? To show graphs and shapes, fx-lsp runs code of this folder and of its project on fake "
-    "tensors, with the interpreter {python}. {protection}Until you trust the folder, none of it runs. "
+    "tensors, with the interpreter {python}. {protection} Until you trust the folder, none of it runs. "
     "The answer includes the folders in it."
 )
+CONFINED = "It writes only temporary files, has no network, and starts no programs."
 HOW_TO_TRUST = (
     "fx-lsp runs no code of {folder}, because you have not trusted it: "
     "run `fx-lsp trust {quoted}`, or the command fxLsp.trust in the editor."
@@ -51,7 +52,8 @@ ALREADY_TRUSTED = "fx-lsp: {folder} is trusted"
 NO_LONGER_TRUSTED = "fx-lsp: {folder} is not trusted any more; none of its code runs"
 UNSTORED_TRUST = "fx-lsp: your answer about {folder} cannot be stored, and is valid until the server ends: {error}"
 TRUST_OF_WORKSPACE = (
-    "fx-lsp: `trust` and `trusted` only count in initializationOptions, because a workspace may bring its own settings"
+    "fx-lsp: `trust`, `trusted` and what `limits` allow only count in initializationOptions, because a workspace may "
+    "bring its own settings"
 )
 
 INTERNAL_ERROR = FailureTemplate(

@@ -191,7 +191,16 @@ _LEAST_TRUST_FIRST: tuple[Trust, ...] = ("never", "ask", "always")
 def without_more_trust(settings: Settings, first: Settings) -> Settings:
     """Return settings with no more trust than the first ones, which no workspace can change."""
     trust = min(settings.trust, first.trust, key=_LEAST_TRUST_FIRST.index)
-    return replace(settings, trust=trust, trusted=None if first.trusted is None else settings.trusted)
+    if first.trusted is not None:  # the client keeps a workspace from changing these
+        return replace(settings, trust=trust)
+    return replace(
+        settings,
+        trust=trust,
+        trusted=None,
+        limits_read=tuple(path for path in settings.limits_read if path in first.limits_read),
+        limits_programs=tuple(name for name in settings.limits_programs if name in first.limits_programs),
+        limits_sandbox=settings.limits_sandbox or first.limits_sandbox,
+    )
 
 
 def engine_settings(settings: Settings, may_run: Callable[[str], bool]) -> EngineSettings:

@@ -368,8 +368,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         def f(x):
             return torch.relu(x) * N  # here
         """,
-        "it needs a value that is unavailable: the code opens a network connection to 127.0.0.1:9, which is not allowed "
-        f"while tracing. {APART}",
+        "it needs a value that is unavailable: the code opens a network connection to 127.0.0.1:9, which is not "
+        f"allowed while tracing. {APART}",
     ),
     "starts a program": (
         """

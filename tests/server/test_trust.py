@@ -18,7 +18,7 @@ from sessions import FULL, Editor, editor
 from fx_lsp.cli import main
 from fx_lsp.server.requests import trust
 from fx_lsp.server.session import Session
-from fx_lsp.server.settings import Settings
+from fx_lsp.server.settings import Settings, without_more_trust
 
 SERVE = [sys.executable, "-m", "fx_lsp", "serve"]
 PACKAGE = str(Path(trust.__file__).parents[3])
@@ -412,11 +412,10 @@ def test_a_file_that_others_may_write_gives_no_trust(place: Place, monkeypatch: 
         assert session.trust_of_folder(str(folder)) is None
 
 
-def test_a_name_of_a_folder_adds_no_lines_to_the_question(place: Place, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trust, "protection", lambda: "Programs are not stopped.")
+def test_the_question_says_what_is_not_confined_and_has_one_line(place: Place):
     folder = place.base / "a\nb"
     folder.mkdir()
-    question = trust._question(Session(), str(folder))
+    question = trust._question(Session(), str(folder), ("Programs are not stopped.",))
     assert "a?b" in question and "\n" not in question
     assert "Programs are not stopped. Until" in question
 
@@ -449,3 +448,12 @@ def environment(venv: Path, marker: Path) -> None:
     site.mkdir(parents=True)
     packages = next(path for path in sys.path if path.endswith("site-packages"))
     (site / "planted.pth").write_text(f"import pathlib; open({str(marker)!r}, 'a').write('pth\\n')\n{packages}\n")
+
+
+def test_a_workspace_cannot_loosen_the_confinement():
+    first = Settings(limits_read=("/data",), limits_programs=("git",))
+    later = Settings(limits_read=("/data", "/"), limits_programs=("sh",), limits_sandbox=False)
+    kept = without_more_trust(later, first)
+    assert (kept.limits_read, kept.limits_programs, kept.limits_sandbox) == (("/data",), (), True)
+    of_vscode = Settings(trusted=True)
+    assert without_more_trust(later, of_vscode).limits_read == ("/data", "/")

@@ -5,9 +5,10 @@ Nothing of a folder runs before the answer: no code, no interpreter, not even to
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 
 from fx_lsp.messages.processes import (
     ALREADY_TRUSTED,
+    CONFINED,
     HOW_TO_TRUST,
     NO_LONGER_TRUSTED,
     TRUST_IS_SET,
@@ -23,6 +25,7 @@ from fx_lsp.messages.processes import (
     TRUST_QUESTION,
     UNSTORED_TRUST,
 )
+from fx_lsp.sandbox.trial import gaps
 from fx_lsp.server import from_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.engines import Engines
@@ -34,14 +37,6 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.trust import FolderTrust
 
 TRUST, NOT_NOW, NEVER = "Trust", "Not now", "Never"
-
-
-def protection() -> str:
-    """Return sentences on what limits the code that runs on this machine, for the question; "" without any.
-
-    Each sentence ends with a period. The function starts no process.
-    """
-    return ""
 
 
 def ask_if_needed(session: Session, client: Client, tasks: Tasks, engines: Engines, file: str) -> None:
@@ -99,7 +94,8 @@ def later_settings(session: Session, client: Client, settings: Settings) -> Sett
 async def _ask(session: Session, client: Client, engines: Engines, folder: str, is_command: bool = False) -> None:
     """Ask about a folder, and store the answer. A client that cannot ask trusts a folder by the command alone."""
     actions = [types.MessageActionItem(title=title) for title in (TRUST, NOT_NOW, NEVER)]
-    question = types.ShowMessageRequestParams(types.MessageType.Info, _question(session, folder), actions)
+    text = _question(session, folder, await asyncio.to_thread(gaps))
+    question = types.ShowMessageRequestParams(types.MessageType.Info, text, actions)
     try:
         answer = await client.request(types.WINDOW_SHOW_MESSAGE_REQUEST, question)
         title = getattr(answer, "title", "")
@@ -113,14 +109,14 @@ async def _ask(session: Session, client: Client, engines: Engines, folder: str, 
         client.tell(HOW_TO_TRUST.format(folder=folder, quoted=shlex.quote(folder)))
 
 
-def _question(session: Session, folder: str) -> str:
+def _question(session: Session, folder: str, unconfined: Sequence[str]) -> str:
     from fx_lsp.tracing.workers.find_python import find_interpreter
 
     roots = session.roots_of(str(Path(folder) / "file.py"))
     python = find_interpreter(session.engine_settings().interpreter_of(roots), roots, os.environ)
-    limits = protection()
+    limits = " ".join(unconfined) or CONFINED
     shown = [_printable(path) for path in (folder, python)]
-    return TRUST_QUESTION.format(folder=shown[0], python=shown[1], protection=f"{limits} " if limits else "")
+    return TRUST_QUESTION.format(folder=shown[0], python=shown[1], protection=limits)
 
 
 def _printable(path: str) -> str:
