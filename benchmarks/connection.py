@@ -48,12 +48,13 @@ class Ended(Exception):
 class Connection:
     """One server with what it said: problems by URI, its last status, messages to the user, its log.
 
-    `processes` are all that it started. It has a folder for temporary files of its own.
+    `processes` are all that it started, `temporary` is where its temporary files are.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, processes: Processes, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, processes: Processes, log: Path, temporary: Path) -> None:
         self.process = process
         self.processes = processes
+        self.temporary = temporary
         self.problems: dict[str, list[Any]] = {}
         self.status: dict[str, Any] = {}
         self.messages: list[str] = []
@@ -77,6 +78,11 @@ class Connection:
         """Return the beginning of the first one."""
         match = _BUG.search(self.log)
         return self.log[match.start() :][:3000] if match else ""
+
+    @property
+    def leftovers(self) -> list[str]:
+        """Return the temporary files that there are."""
+        return sorted(str(path.relative_to(self.temporary)) for path in self.temporary.rglob("*") if not path.is_dir())
 
     @property
     def is_quiet(self) -> bool:
@@ -217,27 +223,25 @@ async def connect(
     env: Mapping[str, str] | None = None,
     encoding: str = "utf-16",
 ) -> AsyncIterator[Connection]:
-    """Yield a server with `folder` open, killed at the end if it still runs. Its cache and temporary files are below
-    `folder`, in `.cache` and `.tmp`."""
+    """Yield a server with `folder` open, killed at the end if it still runs. Its cache is below
+    `folder`; its temporary files are not."""
     processes = Processes()
-    temporary = folder / ".tmp"
-    temporary.mkdir(exist_ok=True)
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "XDG_CACHE_HOME": str(folder / ".cache"),
         "XDG_CONFIG_HOME": str(folder / ".config"),
         "XDG_STATE_HOME": str(folder / ".state"),
-        "TMPDIR": str(temporary),
         **processes.env,
         **(env or {}),
     }
-    with tempfile.NamedTemporaryFile(suffix=".log") as log:
+    with tempfile.NamedTemporaryFile(suffix=".log") as log, tempfile.TemporaryDirectory() as temporary:
+        environment["TMPDIR"] = temporary
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, stderr=log, env=environment, cwd=folder, limit=1 << 28
         )
-        connection = Connection(process, processes, Path(log.name))
+        connection = Connection(process, processes, Path(log.name), Path(temporary))
         try:
             parameters = {
                 "processId": os.getpid(),
@@ -267,11 +271,6 @@ def memory(pid: int) -> int:
     except OSError:
         return 0
     return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-
-
-def leftovers(folder: Path) -> list[str]:
-    """Return the temporary files that a server left."""
-    return sorted(str(path.relative_to(folder)) for path in (folder / ".tmp").rglob("*") if not path.is_dir())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
