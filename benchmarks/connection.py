@@ -264,13 +264,13 @@ def descriptors(pid: int) -> int:
         return 0
 
 
-def memory(pid: int) -> int:
-    """Return the bytes of memory that are a process's own, with its share of the rest (Linux; else 0)."""
+def resident(pid: int) -> int:
+    """Return the bytes of memory that a process has (Linux; else 0)."""
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

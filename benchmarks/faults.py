@@ -231,7 +231,7 @@ async def session(row: Row, folder: Path, options: Mapping[str, Any] = OPTIONS) 
             server.processes.kill(*server.processes.all())
         row.left += server.leftovers
         if server.bugs:
-            row.left.append(f"a traceback in the log: {server.first_bug[-600:]}")
+            row.left.append(f"a traceback in the log: {server.first_bug}")
 
 
 async def _ended(server: Connection) -> str:
