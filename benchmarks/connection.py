@@ -77,7 +77,7 @@ class Connection:
     def first_bug(self) -> str:
         """Return the beginning of the first one."""
         match = _BUG.search(self.log)
-        return self.log[match.start() :][:3000] if match else ""
+        return self.log[match.start() :][:8000] if match else ""
 
     @property
     def leftovers(self) -> list[str]:

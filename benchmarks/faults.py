@@ -505,7 +505,7 @@ SURROUNDINGS: dict[str, Callable[[Row], Awaitable[None]]] = {
     "no descriptors": no_descriptors,
     "clock jumps": clock_jumps,
     "interpreter replaced": replaced_interpreter,
-    "two servers, one cache": shared_cache,
+    "shared cache": shared_cache,
 }
 
 

@@ -103,7 +103,7 @@ def main() -> int:
         day(sources(options.folder, options.files), options.messages, options.open, options.samples, options.seed)
     )
     print(shown(report))
-    for difference in report.differences[:3]:
+    for difference in report.differences[:10]:
         print(f"\n{difference}")
     return int(report.is_wrong)
 
@@ -441,6 +441,8 @@ async def compare(report: Report, editor: Editing) -> None:
             answers = [await everything(server, documents) for server in (editor.server, fresh)]
             await fresh.end()
         for (what, one), (_, other) in zip(*answers, strict=True):
+            if "took more than" in one + other:  # which line is reached within a limit depends on the machine
+                continue
             report.compared += 1
             if one != other:
                 report.differences.append(f"{what}:\n{one}\n\nfrom a fresh server:\n{other}")
