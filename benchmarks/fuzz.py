@@ -482,6 +482,7 @@ def setting_values() -> Iterator[Check]:
             bool: rng.random() < 0.5,
             float: rng.choice((1, 2.5, 10**9)),
             tuple: [["/a", "/b"]],
+            list: ["ls"],
             str: rng.choice(row.values or ("/usr/bin/python", "ü")),
         }[row.kind]
         base = Settings()
@@ -495,6 +496,8 @@ def setting_values() -> Iterator[Check]:
             if isinstance(value, frozenset)
             else tuple(map(tuple, fitting))
             if row.kind is tuple
+            else tuple(fitting)
+            if row.kind is list
             else fitting
         )
         if wrong or value != wanted:
