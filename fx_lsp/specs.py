@@ -107,6 +107,13 @@ _DEVICE = re.compile(r"@\s*([a-z]+):(\d+)")
 def parse_comment(text: str) -> Comment | CommentError:
     """Read the text after `# fx:`."""
     try:
+        return _parse(text)
+    except (RecursionError, MemoryError):
+        return CommentError("the comment is nested too deeply", 0, len(text.encode()))
+
+
+def _parse(text: str) -> Comment | CommentError:
+    try:
         call = parse_expression(f"{_PREFIX}{_as_python(text)})")
     except (SyntaxError, ValueError) as error:
         return _syntax_error(text, error)
@@ -278,11 +285,12 @@ def _value(node: ast.expr) -> Any:
         return tuple(_value(e) for e in node.elts)
     if isinstance(node, ast.List):
         return [_value(e) for e in node.elts]
-    if isinstance(node, ast.Dict) and all(k is not None for k in node.keys):
-        return {ast.literal_eval(k): _value(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
     try:
+        if isinstance(node, ast.Dict) and None not in node.keys:
+            keys = [ast.literal_eval(key) for key in node.keys if key is not None]
+            return dict(zip(keys, map(_value, node.values), strict=True))
         return ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):  # it is no literal, or has an unhashable key
         return Expression(ast.unparse(node))
 
 

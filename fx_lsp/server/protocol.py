@@ -109,7 +109,7 @@ class Protocol(LanguageServerProtocol):
             what = "the id of a message must be a number or a string, and its method a string"
             self._refuse(None, types.ErrorCodes.InvalidRequest, what)
             return
-        refusal = self._refusal(method)
+        refusal = self._refusal(method, table["jsonrpc"])
         if refusal is not None:
             if msg_id is not None:
                 self._refuse(msg_id, *refusal)
@@ -131,9 +131,11 @@ class Protocol(LanguageServerProtocol):
         except Exception as error:
             self.on_error(str(method), error)
 
-    def _refusal(self, method: str | None) -> tuple[int, str] | None:
+    def _refusal(self, method: str | None, version: object) -> tuple[int, str] | None:
         if method is None or method == types.EXIT:
             return None
+        if version != self.VERSION:
+            return types.ErrorCodes.InvalidRequest, f"the version of JSON-RPC must be {self.VERSION}"
         if self._shutdown:
             return types.ErrorCodes.InvalidRequest, "the server is shutting down"
         if not self._initialized and method != types.INITIALIZE:

@@ -11,6 +11,7 @@ from inline_snapshot import snapshot
 from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.problems import problems
 from fx_lsp.model import Failure, Span
+from fx_lsp.specs import Comment, Expression, parse_comment
 from fx_lsp.tracing.source.targets import discover
 
 FILE = "/project/model.py"
@@ -45,6 +46,18 @@ def test_what_does_not_parse():
         def f(x, y):
             return x @ y
     """) == snapshot("cannot parse the `# fx:` comment: not `name=value, …`: '[' was never closed.")
+
+
+@pytest.mark.parametrize("value", ["-" * 5000 + "1", "a" + ".b" * 2000, "1" + " + a" * 1500])
+def test_what_is_nested_too_deeply(value: str):
+    text = f"# fx: x={value}\ndef f(x):\n    return x @ x\n"
+    (problem,) = comment_problems(FILE, text, discover(FILE, text).targets)
+    assert problem.message == "cannot parse the `# fx:` comment: the comment is nested too deeply."
+
+
+@pytest.mark.parametrize("value", ["{a + 1: 2}", "{[1]: 2}", "{[1]}", "{**a}"])
+def test_a_value_that_is_no_literal_is_an_expression(value: str):
+    assert parse_comment(f"x={value}") == Comment({"x": Expression(value)})
 
 
 def test_the_place_on_one_of_several_lines():

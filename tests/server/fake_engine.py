@@ -84,7 +84,13 @@ class FakeEngine:
         state = self.states.get(file)
         return None if state is None else next((t for t in state.targets if t.target.name == name), None)
 
-    async def outcome(self, file: str, name: str, work: str = "") -> Outcome:
+    async def targets(self, file: str) -> tuple[Target, ...] | Failure:
+        known = self.states.get(file)
+        if known is None:
+            return Failure("inputs", f"{file} is not open")
+        return known.syntax or tuple(state.target for state in known.targets)
+
+    async def outcome(self, file: str, name: str, work: str = "", final: bool = False) -> Outcome:
         known = self._target(file, name)
         if (syntax := self.states[file].syntax if file in self.states else None) is not None:
             return syntax
@@ -112,6 +118,12 @@ class FakeEngine:
 
     def passes(self, file: str) -> tuple[Pass, ...]:
         return ()
+
+    def recent(self, file: str) -> list[Target]:
+        return [state.target for state in self.states[file].targets] if file in self.states else []
+
+    def plan(self, file: str, name: str) -> None:
+        return None
 
     def remarks(self, file: str) -> list[Remark]:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,18 @@ async def test_a_method_that_is_none_is_refused():
         for method in (["a"], 7, {}):
             server.send(method, {}, msg_id=1)  # type: ignore[arg-type]
             assert (await server.answer(None))["error"]["code"] == INVALID_REQUEST
+        await goes_on(server)
+        await quiet(server)
+
+
+@pytest.mark.parametrize("version", [2, "1.0", None, []])
+async def test_a_version_that_is_none_is_refused(version: Any):
+    async with wire() as server:
+        await server.initialize()
+        server.body(json.dumps({"jsonrpc": version, "id": 1, "method": "textDocument/hover"}).encode())
+        error = (await server.answer(1))["error"]
+        assert (error["code"], error["message"]) == (INVALID_REQUEST, "the version of JSON-RPC must be 2.0")
+        server.body(json.dumps({"jsonrpc": version, "method": "textDocument/didSave"}).encode())
         await goes_on(server)
         await quiet(server)
 

@@ -340,6 +340,18 @@ def test_a_file_damaged_while_open_is_set_aside(path: Path) -> None:
     assert cache.get("k1", {})
 
 
+def test_a_file_whose_damage_is_quoted_in_bytes_that_are_no_text_is_set_aside(path: Path) -> None:
+    cache = Cache(str(path))
+    cache.put("k", reply(), (), ())
+    cache.close()
+    path.write_bytes(path.read_bytes().replace(b"by_use ON traces", b"by_use ON \x89\xff\xfeces"))
+    cache = Cache(str(path))
+    assert cache.get("k", {}) is None
+    cache.put("k", reply(), (), ())
+    assert cache.get("k", {})
+    assert path.with_name(path.name + ".broken-1").exists()
+
+
 def test_a_file_of_another_version_is_set_aside(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as connection:

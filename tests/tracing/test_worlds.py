@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -453,6 +454,15 @@ async def test_a_world_ends_when_nobody_asks_it(project: Project, monkeypatch: p
     assert processes
     await until(lambda: not any(map(is_running, processes)))
     assert inputs(await project.trace("loss", MODEL + "\n\n# later\n"))[0].endswith("(call site, train.py:17)")
+
+
+async def test_a_world_and_what_it_parked_go_on_after_they_were_stopped(project: Project) -> None:
+    await project.trace("loss")
+    for pid in project.processes:
+        os.kill(pid, signal.SIGSTOP)
+    edited = MODEL.replace("(y * scale).mean()", "(y * scale).sum()")
+    trace = await asyncio.wait_for(project.trace("loss", edited), 60)
+    assert inputs(trace)[0].endswith("(call site, train.py:17)")
 
 
 HOSTILE = {

@@ -265,7 +265,7 @@ class Cache:
                     else:
                         self._turn_off(error)
                     return None
-                except sqlite3.Error as error:
+                except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes damaged bytes
                     self._set_aside(error)
                 except OSError as error:
                     self._turn_off(error)

@@ -130,7 +130,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         except sqlite3.OperationalError:
             connection.close()
             raise
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: a message that quotes damaged bytes
             connection.close()
             log.warning("%s could not be read (%s); it was moved to %s", path, error, set_aside(path, RUNS))
         except BaseException:

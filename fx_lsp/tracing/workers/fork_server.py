@@ -85,8 +85,7 @@ class ForkServer:
         number, fork = self._count, _Fork(loop.create_future(), loop.create_future())
         for future in (fork.pid, fork.exited):
             future.add_done_callback(_retrieve)
-        ours, theirs = socket.socketpair()
-        read_end, write_end = os.pipe()
+        ours, theirs, read_end, write_end = _channels()
         self._forks[number] = fork
         try:
             await self.send({"fork": number, **(header or {})}, [theirs.fileno(), write_end])
@@ -192,6 +191,20 @@ class ForkServer:
                 kill_group(fork.pid.result())
             if not fork.exited.done():
                 fork.exited.set_exception(error)
+
+
+def _channels() -> tuple[socket.socket, socket.socket, int, int]:
+    """Return both ends of a request channel, and those of a pipe for output. Raises WorkerDied."""
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise WorkerDied(f"the tracer cannot fork: {error.strerror}", 1) from None
+    try:
+        return ours, theirs, *os.pipe()
+    except OSError as error:
+        ours.close()
+        theirs.close()
+        raise WorkerDied(f"the tracer cannot fork: {error.strerror}", 1) from None
 
 
 async def _open_pipe(fd: int) -> tuple[OutputTail, asyncio.ReadTransport]:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,16 +54,8 @@ class Process:
                 kill_group(self.pid)
 
     def resume(self) -> bool:
-        """Have the process go on if it is stopped; return whether it was (Linux)."""
-        try:
-            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        if state != "T":
-            return False
-        with suppress(OSError):
-            os.kill(self.pid, signal.SIGCONT)
-        return True
+        """Have the process and what it started go on if they are stopped; return whether any was (Linux)."""
+        return resume_stopped(self.pid)
 
     async def end(self) -> None:
         """Kill, wait for the end, and close the pipes."""
@@ -96,6 +88,29 @@ async def start_process(
         raise _cannot_start(command[0], error) from None
     assert protocol.stdout is not None
     return Process(transport.get_pid(), protocol.stdin, protocol.stdout, protocol.stderr, protocol.exited, transport)
+
+
+def resume_stopped(root: int) -> bool:
+    """Have a process, and those below it, go on if they are stopped; return whether any was (Linux)."""
+    parents: dict[int, int] = {}
+    stopped: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            parents[int(path.parent.name)] = int(parent)
+            stopped += [int(path.parent.name)] if state == "T" else []
+    resumed = [pid for pid in stopped if root in _lineage(pid, parents)]
+    for pid in resumed:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGCONT)
+    return bool(resumed)
+
+
+def _lineage(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    """Yield a process and those above it."""
+    while pid:
+        yield pid
+        pid = parents.get(pid, 0)
 
 
 def kill_group(pid: int) -> None:

@@ -14,6 +14,7 @@ from fx_lsp.errors import WorkerDied, WorldStale
 from fx_lsp.model import TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.fork_server import ForkServer
+from fx_lsp.tracing.workers.processes import resume_stopped
 from fx_lsp.tracing.workers.zygote import Zygote
 from fx_lsp.wire import to_json
 
@@ -43,7 +44,7 @@ class _Process:
         self.child.kill()
 
     def resume(self) -> bool:
-        return False
+        return resume_stopped(self.pid)
 
 
 class WorldProcess(ForkServer):
