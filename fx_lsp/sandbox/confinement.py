@@ -45,6 +45,8 @@ class _State:
     scratch: str = ""
     allowance: Allowance = Allowance()
     reads: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    home: str = ""
     is_begun: bool = False
     is_entered: bool = False
 
@@ -56,14 +58,18 @@ def begin(scratch: str, allowance: Allowance) -> tuple[str, ...]:
     """Confine this process from now on: it writes only below `scratch`, an existing folder, which becomes the folder
     for temporary files; it has no network, and starts only programs that are allowed. Returns the gaps.
     """
+    allowance = Allowance(tuple(map(os.path.expanduser, allowance.reads)), allowance.programs)
     _state.scratch, _state.allowance, _state.is_begun = os.path.realpath(scratch), allowance, True
+    _state.home = os.environ.get("HOME", "")
+    _state.shared = (*readable.caches(), *allowance.reads)
     _move_temporary_files(_state.scratch)
     _limit()
     if sys.platform == "darwin":
         return macos.confine(_state.scratch, _programs())
     if sys.platform != "linux":
         return (NOT_HERE,)
-    _state.reads = tuple(readable.of_interpreter())
+    _state.reads = (*readable.of_interpreter(), *_state.shared)
+    _move_home(_state.scratch, _state.shared)
     return (*_restrict(READ, []), *_attempt(seccomp.forbid_network_and_privileges, NO_NETWORK))
 
 
@@ -81,8 +87,9 @@ def enter(roots: Sequence[str], *files: str, assembles: bool = False) -> None:
     os.makedirs(scratch, exist_ok=True)
     _move_temporary_files(scratch)
     if sys.platform == "linux":
-        read = [*_state.reads, *readable.libraries(), *readable.of_project(roots, files), *_state.allowance.reads]
-        _restrict(FileAccess(0), read)
+        project = readable.of_project(roots, files)
+        _move_home(scratch, [*_state.shared, *project])
+        _restrict(FileAccess(0), [*_state.reads, *readable.libraries(), *project])
         if not _state.allowance.programs and not assembles:
             _attempt(seccomp.forbid_programs, "")
 
@@ -156,6 +163,26 @@ def _move_temporary_files(folder: str) -> None:
     for name in ("TMPDIR", "TEMP", "TMP"):
         os.environ[name] = folder
     tempfile.tempdir = folder
+
+
+def _move_home(folder: str, shared: Sequence[str]) -> None:
+    """Give code an empty home folder, in which links lead to `shared` paths of the real one.
+
+    So code finds no file there that it may not read: it goes on as on a new account.
+    """
+    if not _state.home:
+        return
+    home, real = os.path.join(folder, "home"), os.path.realpath(_state.home)
+    os.makedirs(home, exist_ok=True)
+    for path in map(os.path.realpath, shared):
+        if path.startswith(real + os.sep):
+            link = os.path.join(home, os.path.relpath(path, real))
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            with suppress(OSError):
+                os.symlink(path, link)
+    os.environ["HOME"] = home
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        os.environ.pop(name, None)
 
 
 def _limit() -> None:

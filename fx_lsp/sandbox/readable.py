@@ -28,6 +28,12 @@ def libraries() -> list[str]:
     return _existing([*(path for path in sys.path if path), *_mapped()])
 
 
+def caches() -> list[str]:
+    """Return the user's folder for caches: what packages have downloaded."""
+    home = os.environ.get("HOME", "")
+    return _existing([os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")])
+
+
 def of_project(roots: Iterable[str], files: Iterable[str]) -> list[str]:
     """Return the paths that the code of files reads: their folders, the project's, and where links in these lead to."""
     folders = {*roots, *map(os.path.dirname, files)}

@@ -248,6 +248,36 @@ for program in ("true", "/bin/sh"):
     await workers.close()
 
 
+async def test_the_home_folder_has_only_what_may_be_read(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "home" / "work" / "project"
+    project.mkdir(parents=True)
+    for path in (".config/tool.rc", ".cache/weights.json", "data/set.txt", "work/project/own.txt"):
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text(path)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    limits = Limits(60, 1 << 30, reads=("~/data",))
+    workers = Workers(sys.executable, limits, mode, job="jobs:run", paths=[HERE, JOBS], warm=False)
+    source = """
+import os
+notes = []
+for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/work/project/own.txt"):
+    try:
+        notes.append(open(os.path.expanduser(path)).read())
+    except OSError as error:
+        notes.append(type(error).__name__)
+"""
+    assert await notes(workers, project, source) == (
+        "FileNotFoundError",
+        ".cache/weights.json",
+        "data/set.txt",
+        "work/project/own.txt",
+    )
+    await workers.close()
+
+
 async def test_files_grow_within_bounds(workers: Workers, project: Path) -> None:
     source = """
 import tempfile
