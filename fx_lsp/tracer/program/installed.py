@@ -35,7 +35,7 @@ def foreign_modules(roots: Sequence[str]) -> list[str]:
     """Return the files of imported modules that belong neither to the project nor to an installed package, such as
     those of an editable installation.
     """
-    known = (*STANDARD_LIBRARY, OWN_FOLDER, *(os.path.join(root, "") for root in roots))
+    elsewhere = (*STANDARD_LIBRARY, OWN_FOLDER, *(os.path.join(root, "") for root in roots))
     files = ((name.partition(".")[0], getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
     return [
         file
@@ -43,7 +43,7 @@ def foreign_modules(roots: Sequence[str]) -> list[str]:
         if isinstance(file, str)
         and package not in OF_KEY
         and os.path.isabs(file)
-        and not file.startswith(known)
+        and not file.startswith(elsewhere)
         and not is_installed(file)
     ]
 

@@ -29,7 +29,7 @@ _SCRATCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scratch.py"
 
 
 @dataclass
-class Reads:
+class RecordedReads:
     """Hold what this process and those that it was forked from have read.
 
     `states` are those of files at their first read, of missing files, and of listed folders; `variables` are the names
@@ -73,12 +73,12 @@ class Reads:
         return news
 
 
-def reads() -> Reads:
+def reads() -> RecordedReads:
     """Return what this process has read since `watch_reads` was first called."""
     return _reads
 
 
-_reads = Reads()
+_reads = RecordedReads()
 _plain_stat = os.stat
 _installed: list[bool] = []
 
@@ -102,7 +102,12 @@ def state_of(path: str) -> ReadState:
     return [status.st_mtime_ns, status.st_size]
 
 
+_EVENTS = frozenset({"open", "os.listdir", "os.scandir", "sqlite3.connect"})
+
+
 def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if event not in _EVENTS:
+        return
     if event == "open":
         path, mode, flags = args
         if (name := _absolute(path)) is None:
