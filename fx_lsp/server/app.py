@@ -22,6 +22,7 @@ from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.redraw import redraw
 from fx_lsp.server.display.views import Views
+from fx_lsp.server.display.watchers import FIRST_GLOBS, FileWatchers, watching
 from fx_lsp.server.engines import Engines
 from fx_lsp.server.progress import Progresses
 from fx_lsp.server.protocol import Protocol, claim_stdio, run
@@ -44,7 +45,6 @@ from fx_lsp.server.session import Capabilities, Session
 from fx_lsp.server.settings import SECTION, Settings, read_settings
 from fx_lsp.server.status import StatusReporter
 from fx_lsp.server.tasks import Tasks
-from fx_lsp.server.watchers import FIRST_GLOBS, FileWatchers, watching
 
 if TYPE_CHECKING:
     from fx_lsp.server.engines import MakeEngine
