@@ -75,9 +75,6 @@ WAYS = {
     "a module": "from helper import COUNT",
     "the init of a package": "from parts import COUNT",
     "a module that appears": "try:\n    from later import COUNT\nexcept ImportError:\n    COUNT = 1",
-    "a database": (
-        'import sqlite3\nCOUNT = sqlite3.connect(HERE / "count.db").execute("SELECT count FROM counts").fetchone()[0]'
-    ),
 }
 
 
@@ -118,8 +115,6 @@ class Reading:
             (folder / "data" / f"{number}.txt").touch()
         (folder / "link.json").unlink(missing_ok=True)
         (folder / "link.json").symlink_to(f"config{count}.json")
-        (folder / "count.db").unlink(missing_ok=True)
-        database(folder / "count.db", count)
 
     async def result(self, text: str, name: str = "f", engine: Engine | None = None) -> object:
         engine = engine or self.engine
@@ -139,15 +134,6 @@ def npy(count: int) -> bytes:
     """A file of NumPy with one number."""
     header = "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }".ljust(117) + "\n"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + count.to_bytes(8, "little")
-
-
-def database(path: Path, count: int) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE counts (count)")
-        connection.execute("INSERT INTO counts VALUES (?)", (count,))
 
 
 @pytest.fixture

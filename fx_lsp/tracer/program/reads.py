@@ -16,6 +16,7 @@ from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
 from fx_lsp.model import folder_listed, variable_asked
+from fx_lsp.sandbox.confinement import is_confined
 from fx_lsp.tracer.program.paths import OWN_FOLDER, STANDARD_LIBRARY, is_installed
 
 ReadState: TypeAlias = "list[int] | None"
@@ -102,7 +103,7 @@ def state_of(path: str) -> ReadState:
     return [status.st_mtime_ns, status.st_size]
 
 
-_EVENTS = frozenset({"open", "os.listdir", "os.scandir", "sqlite3.connect"})
+_EVENTS = frozenset({"open", "os.listdir", "os.scandir"})
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
@@ -116,11 +117,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
             _reads.note_write(name)
         elif not (name.endswith(_SOURCES) and sys._getframe(1).f_code.co_filename == _IMPORTS):
             _reads.note(name)
-    elif event in ("os.listdir", "os.scandir"):
-        if (name := _absolute(args[0])) is not None and not _is_for_tool(sys._getframe(1)):
-            _reads.note_listing(name)
-    elif event == "sqlite3.connect" and (name := _absolute(args[0])) is not None:
-        _reads.note(name)
+    elif (name := _absolute(args[0])) is not None and not _is_for_tool(sys._getframe(1)):
+        _reads.note_listing(name)
 
 
 def _absolute(path: object) -> str | None:
@@ -144,7 +142,8 @@ _SYSTEM = ("/proc/", "/sys/", "/dev/")
 
 
 def _scratch_prefix() -> str:
-    return os.path.join(tempfile.gettempdir(), "fx-lsp-")
+    """Return the start of the paths of scratch files: the folder for temporary files is one, if fx-lsp has moved it."""
+    return os.path.join(tempfile.gettempdir(), "" if is_confined() else "fx-lsp-")
 
 
 def _is_for_tool(frame: FrameType | None) -> bool:
