@@ -3,7 +3,7 @@
     ├── ProtocolError        a frame or a message between two of our processes is malformed
     ├── WorkerError          a process did not answer
     │   ├── WorkerDied       it ended: signal or exit code, with its printed output
-    │   ├── WorldStale       it has run code that a later text changed
+    │   ├── WorldStale       it has run code that a later text changed, or imported a package that was upgraded
     │   ├── WorkerTimeout    it was ended because it ran past the limit
     │   ├── TracerFailed     its code, which is fx-lsp's own, raised
     │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
@@ -47,7 +47,7 @@ class WorkerDied(WorkerError):
 
 
 class WorldStale(WorkerError):
-    """A process has run code that a later text changed; another process has to run it."""
+    """A process has run code that a later text or upgrade changed; another process has to run it."""
 
 
 class WorkerTimeout(WorkerError):

@@ -92,6 +92,12 @@ def read_head(path: str | Path, size: int) -> bytes:
             return stream.read(size)
 
 
+def names_in(folder: str | Path) -> list[str]:
+    """Return the names in a folder, sorted, without that of Python's cache. Raises OSError."""
+    with _as_os_error(folder), os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if entry.name != "__pycache__")
+
+
 def read_text(path: str | Path, errors: str = "strict", limit: int = MAX_BYTES) -> str:
     """Return the text of a regular file in UTF-8, every line end as `\\n`. Raises OSError, and UnicodeDecodeError."""
     return _with_newlines(read_bytes(path, limit).decode("utf-8", errors))

@@ -6,6 +6,7 @@ A *spec* is a tensor as FX prints it: `f32[8, 128]`, `i64[2]@cuda`, `f32[8, 128]
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -679,14 +680,38 @@ def file_that_ran(dependency: str) -> tuple[str, frozenset[str]] | None:
     return (file, frozenset(names.split(","))) if separator else None
 
 
+_VARIABLE = "$"
+"""The start of a dependency on an environment variable."""
+
+
+def variable_asked(name: str) -> str:
+    """Return the dependency on the value of an environment variable."""
+    return _VARIABLE + name
+
+
+def asked_variable(dependency: str) -> str | None:
+    """Return the environment variable of a dependency that `variable_asked` built; None for any other."""
+    return dependency.removeprefix(_VARIABLE) if dependency.startswith(_VARIABLE) else None
+
+
+def folder_listed(folder: str) -> str:
+    """Return the dependency on the names in a folder."""
+    return folder.rstrip(os.sep) + os.sep
+
+
+def is_listing(dependency: str) -> bool:
+    """Return True for a dependency that `folder_listed` built."""
+    return dependency.endswith(os.sep)
+
+
 @dataclass(frozen=True)
 class TraceReply:
     """Hold a tracer's answer: the outcome, its encoded stages, and its dependencies.
 
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of other files whose
     text the answer depends on, `file::name` if it depends on the calls of the target in its own file, or strings from
-    `ran`; `packages` are the dotted names of imported installed modules, which a zygote may import beforehand. A reply
-    that is not `final` is correct, and a more complete one follows.
+    `ran`, `variable_asked` and `folder_listed`; `packages` are the dotted names of imported installed modules, which a
+    zygote may import beforehand. A reply that is not `final` is correct, and a more complete one follows.
     """
 
     outcome: Outcome

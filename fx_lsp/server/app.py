@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
@@ -22,6 +22,7 @@ from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.redraw import redraw
 from fx_lsp.server.display.views import Views
+from fx_lsp.server.display.watchers import FIRST_GLOBS, FileWatchers, watching
 from fx_lsp.server.engines import Engines
 from fx_lsp.server.progress import Progresses
 from fx_lsp.server.protocol import Protocol, claim_stdio, run
@@ -102,7 +103,7 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
     session = Session(settings=Settings(trust="always" if trust_always else "ask"))
     client = Client(server.protocol)
     tasks = Tasks(client.internal_error)
-    refresh = RefreshTimer(lambda files: redraw(session, client, views, files))
+    refresh, watchers = RefreshTimer(lambda files: show(files)), FileWatchers(session, client)
     progresses = Progresses(session, client)
     benchmarks = Benchmarks(session, tasks, refresh)
     views = Views(session, client, tasks, benchmarks)
@@ -113,6 +114,10 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
         trust.ask_if_needed(session, client, tasks, engines, file)
 
     engines = Engines(session, client, make_engine, updated, status.update)
+
+    def show(files: Set[str]) -> None:
+        redraw(session, client, views, files)
+        watchers.update()
 
     async def close() -> None:
         session.closed = True
@@ -192,13 +197,7 @@ def _registrations(can: Capabilities) -> Iterator[types.Registration]:
         options = types.TextDocumentRegistrationOptions(document_selector=selector)
         yield types.Registration(id=f"fx-lsp-{method}", method=method, register_options=options)
     if can.register_watchers:
-        yield types.Registration(
-            id="fx-lsp-files",
-            method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
-            register_options=types.DidChangeWatchedFilesRegistrationOptions(
-                watchers=[types.FileSystemWatcher(glob) for glob in ("**/*.py", "**/pyproject.toml")]
-            ),
-        )
+        yield watching("fx-lsp-files", FIRST_GLOBS)
 
 
 def _benchmark(name: str) -> Handler:

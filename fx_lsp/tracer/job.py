@@ -57,6 +57,7 @@ from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.notes import Notes
 from fx_lsp.tracer.program.devices import Devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.installed import foreign_modules, package_files
 from fx_lsp.tracer.program.load import (
     Loaded,
     LoadError,
@@ -68,6 +69,7 @@ from fx_lsp.tracer.program.load import (
     syntax_of,
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.reads import reads, watch_reads
 from fx_lsp.tracer.rehearsal.rehearse import rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
@@ -107,6 +109,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
     """Yield the replies where code that asks for a GPU hears that one is `available`."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
+    watch_reads()
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(True), request.file)
     insert_user_paths(list(request.roots))
     if request.world is not None and current() is None:
@@ -232,7 +235,8 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     else:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))
-    files = tuple(dict.fromkeys((*files, *(file for file in callers if file != request.file))))
+    files = (*files, *(file for file in callers if file != request.file))
+    files = tuple(dict.fromkeys((*files, *reads().dependencies(), *foreign_modules(request.roots), *package_files())))
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TypeVar
 
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.messages.requests import CLOSED, NO_SUCH_STAGE, NOT_OPEN, UNSTORED_STAGE
-from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, TraceReply, Work, known_trace
+from fx_lsp.model import Failure, Outcome, Pass, Remark, Stage, Target, TraceReply, Work, folder_listed, known_trace
 from fx_lsp.tracing.analysis import Analysis, Plan, analyse, aside
 from fx_lsp.tracing.answers.disk import UNKNOWN, Cache, CachedTrace, Dependency, is_fresh
 from fx_lsp.tracing.answers.placed import PlacedAnswers
@@ -105,11 +106,12 @@ class Engine:
 
     def changed_on_disk(self, files: Collection[str]) -> None:
         """Trace again the targets that depend on files written by other programs, and retry failed imports."""
+        changed = {*files, *(folder_listed(str(Path(file).parent)) for file in files)}
         for open_file in self._files.values():
             if (
                 open_file.answers.failed_imports()
                 or concerns(files, open_file.file)
-                or not open_file.answers.dependencies().isdisjoint(files)
+                or not open_file.answers.dependencies().isdisjoint(changed)
             ):
                 self._look_again(open_file)
 
@@ -191,6 +193,10 @@ class Engine:
         """Return the other files that the result of `work` with a target depends on."""
         answer = self._files[file].answers.get(TargetQuestion(name, work)) if file in self._files else None
         return answer.answer.dependencies if answer else ()
+
+    def all_dependencies(self) -> set[str]:
+        """Return everything that the answers on the open files depend on, as in `TraceReply`."""
+        return {path for open_file in self._files.values() for path in open_file.answers.dependencies()}
 
     def recent(self, file: str) -> list[Target]:
         """Return the targets that a pass in `file` can run on: traced targets of that file, then of the others."""
@@ -381,8 +387,11 @@ class Engine:
         if asked.repeats:
             self._background.run(answers.store(key, reply, plan.lines, dependencies))
         if self._is_open(open_file) and open_file.key_of(question) == key:
+            before = open_file.answers.changing(question)
             open_file.show(question, key, answer, asked.seconds)
-            changing = [d for d in dependencies if d.path in self._files or d.digest == UNKNOWN]
+            changing = [
+                d for d in dependencies if d.path in self._files or (d.digest == UNKNOWN and d.path not in before)
+            ]
             if not is_fresh(changing, unsaved_texts(self._files.values())):
                 self._read_soon(open_file, 0)
             self._trace_variants(open_file, question.target)
@@ -392,6 +401,7 @@ class Engine:
         open_file = self._files.get(file)
         if open_file is None:
             return _not_open(file), ""
+        await self._check_fresh(open_file, question)
 
         def known() -> tuple[Outcome, str] | None:
             outcome, key = known_outcome(open_file, question), open_file.key_of(question)
@@ -408,6 +418,13 @@ class Engine:
         finally:
             if not self._closed:
                 self._scheduler.refresh()
+
+    async def _check_fresh(self, open_file: OpenFile, question: TargetQuestion) -> None:
+        """Drop a known answer if something that it depends on has changed, of which no client has told."""
+        answer, texts = open_file.current(question), unsaved_texts(self._files.values())
+        if answer is not None and not await asyncio.to_thread(is_fresh, answer.answer.dependencies, texts):
+            open_file.answers.mark_old(question, answer.key)
+            self._look_again(open_file)
 
     async def _when_settled(
         self, open_file: OpenFile, look: Callable[[], T | None], *questions: TargetQuestion

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from fx_lsp.model import (
@@ -36,6 +37,7 @@ from fx_lsp.server.app import serve
 from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState, TargetState
 from fx_lsp.tracing.open_file import TraceProgress
 
+OPENED = re.compile(r"open\(\"(.*?)\"\)")
 LINE = re.compile(r"^def (\w+)\(x\): return (.*)$", re.MULTILINE)
 
 
@@ -70,6 +72,11 @@ class FakeEngine:
 
     def close(self, file: str) -> None:
         self.states.pop(file, None)
+
+    def all_dependencies(self) -> set[str]:
+        """The files that bodies open, by their names in quotes."""
+        texts = {file: state.text for file, state in self.states.items()}
+        return {f"{Path(file).parent}/{name}" for file, text in texts.items() for name in OPENED.findall(text)}
 
     def focus(self, file: str, line: int) -> None:
         pass

@@ -198,8 +198,11 @@ class Wire:
                 return message
         raise AssertionError(f"the server ended without an answer to {msg_id}")
 
-    async def initialize(self, capabilities: Any = None, process_id: int | None = None) -> Any:
-        params = {"processId": process_id, "rootUri": None, "capabilities": capabilities or {}}
+    async def initialize(
+        self, capabilities: Any = None, process_id: int | None = None, root: Path | None = None
+    ) -> Any:
+        root_uri = None if root is None else root.as_uri()
+        params = {"processId": process_id, "rootUri": root_uri, "capabilities": capabilities or {}}
         self.send("initialize", params, msg_id="init")
         answer = await self.answer("init")
         self.send("initialized", {})

@@ -96,6 +96,27 @@ async def test_clients_that_can_are_asked_to_watch_python_files():
         assert (await server.answer(1))["result"] is None
 
 
+async def test_files_that_answers_read_are_watched_too(tmp_path: Path):
+    capabilities = {"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": True}}}
+    texts = {
+        "m.py": 'def f(x): return open("config.json")\ndef g(x): return open("data/")\n',
+        "n.py": 'def h(x): return open("other.json"), open("LICENSE")\n',
+    }
+    watched: list[str] = []
+    async with wire() as server:
+        await server.initialize(capabilities, root=tmp_path)
+        for name, text in texts.items():
+            uri = (tmp_path / name).as_uri()
+            item = {"uri": uri, "languageId": "python", "version": 1, "text": text}
+            server.send("textDocument/didOpen", {"textDocument": item})
+        while not {"**/*.py", "**/*.json", "**/data/*", "**/LICENSE"} <= {*watched}:
+            message = await server.read()
+            if message.get("method") == "client/registerCapability":
+                for registration in message["params"]["registrations"]:
+                    watched += [w["globPattern"] for w in registration["registerOptions"]["watchers"]]
+    assert len(watched) == len({*watched}), "each is registered once"
+
+
 async def test_other_clients_are_not_asked():
     async with wire() as server:
         await server.initialize({"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": False}}})

@@ -25,7 +25,8 @@ from fx_lsp.errors import ProtocolError
 from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.sandbox import confinement
 from fx_lsp.tracer.process import compilers
-from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch
+from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch, read_states
+from fx_lsp.tracer.program.reads import state_of
 from fx_lsp.wire import frame, from_json, outcome_to_json, read_frame, to_json
 
 Job = Callable[[TraceRequest], "TraceReply | Iterator[TraceReply]"]
@@ -60,15 +61,20 @@ def answer(channel: Channel, job: str, watch: bool = False) -> NoReturn:
     """Answer the one request that arrives on `channel`, and end the process without running anything else.
 
     Frames of `{"preload": names}` may come before the request. Exceptions that escape the job are sent as an
-    `error` frame with their traceback. With `watch` a thread ends the process when the server closes the channel.
+    `error` frame with their traceback. With `watch` a thread ends the process when the server closes the channel, and
+    a `stale` frame is the answer if a package has changed since this process imported it.
     """
     status = 1
     try:
+        states = read_states() if watch else {}
         message = read_frame(channel.read)
         while message is not None and "preload" in message[0]:
             import_packages(message[0]["preload"])
+            states = {**read_states(), **states}
             message = read_frame(channel.read)
-        if message is not None:
+        if message is not None and any(state_of(file) != state for file, state in states.items()):
+            channel.send({"stale": True})
+        elif message is not None:
             if watch:
                 _watch(channel.read)
             _answer(channel, message[0], job)

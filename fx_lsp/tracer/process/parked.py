@@ -190,7 +190,7 @@ class _Parking:
         return Link(theirs)
 
     def _tell(self, file: str, target: str, pid: int, ours: socket.socket) -> None:
-        header = {"parked": target, "file": file, "pid": pid, "read": self._world.files()}
+        header = {"parked": target, "file": file, "pid": pid, "read": self._world.read()}
         with suppress(OSError):  # the program may have closed the link
             self._link.send(header, [ours.fileno()])
         ours.close()

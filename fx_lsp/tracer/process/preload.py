@@ -13,6 +13,9 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
+from fx_lsp.tracer.program.installed import package_files
+from fx_lsp.tracer.program.reads import ReadState, reads, state_of, watch_reads
+
 PRELOAD_SECONDS = 30
 
 
@@ -49,6 +52,7 @@ def import_torch() -> str:
 
         warm()
         remember_caches()
+        watch_reads()
     except Exception as error:
         if isinstance(error, ImportError) and (error.name or "").startswith("fx_lsp"):
             raise
@@ -67,6 +71,13 @@ def import_packages(names: Iterable[str]) -> None:
                     importlib.import_module(name)
             except BaseException as error:
                 print(f"preload of {name}: {_one_line(error)}", file=sys.stderr)
+
+
+def read_states() -> dict[str, ReadState]:
+    """Return the states of the files that imports have read so far: of torch, of packages, and what these have read."""
+    version = sys.modules.get("torch.version")
+    files = [*package_files(), *([version.__file__] if version is not None and version.__file__ else [])]
+    return {**{file: state_of(file) for file in files}, **reads().news()}
 
 
 def count_threads() -> int:

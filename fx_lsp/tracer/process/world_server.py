@@ -3,9 +3,9 @@
 Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: first `{"world": request}`, then
 `{"fork": id, "file", "target", "names", "programs", "whole", "edits"}` with two descriptors (the request channel and
 the pipe for printed output); to the server `{"forked": id, "pid"}` or `{"unforked": id, "message"}` (`"stale"` where it
-is not what it would be with the `edits`, later texts of files), `{"exited": pid, "status"}` and `{"read": files}`, the
-files of the project that it has read besides. `names` are those that the target's module has to have, `programs` those
-that may call it: they are run first, each once.
+is not what it would be with the `edits`, later texts of files), `{"exited": pid, "status"}` and `{"read": states}`, the
+files that it has read besides, with their times and sizes then. `names` are those that the target's module has to have,
+`programs` those that may call it: they are run first, each once.
 
 A program runs in a fork. At the first call of each target that forks in turn: the parked process has the arguments and
 the receiver as they are then, leaves the program, and gives forks to requests for that target.
@@ -158,7 +158,7 @@ class _WorldServer:
             self._world.instrument.collect()
             gc.collect()
             gc.freeze()
-            self._control.send({"read": self._world.files()})
+            self._control.send({"read": self._world.read()})
 
     def _place(self, request: _Request) -> bool:
         """Give a request a process, if it can be given one by now; else see to what is missing."""
@@ -251,8 +251,10 @@ class _WorldServer:
         if pid == 0:
             ours.close()
             self._begin(parent)
-            watched = self._world.watched(file)
-            give_forks(self._world, Link(theirs), self._job, watched is not None and self._world.import_whole(watched))
+            watched, link = self._world.watched(file), Link(theirs)
+            is_usable = watched is not None and self._world.import_whole(watched)
+            link.send({"read": self._world.read()})
+            give_forks(self._world, link, self._job, is_usable)
         theirs.close()
         self._parked[file, ""] = _Parked(pid, Link(ours), file)
 
@@ -316,6 +318,9 @@ class _WorldServer:
                 self._control.send({"exited": pid, "status": -int(signal.SIGKILL)})
             return
         header, _ = message
+        if "read" in header:
+            self._control.send(header)
+            return
         if "refused" in header:
             request = parked.asked.pop(header["refused"])
             request.refused.add(parked.pid)

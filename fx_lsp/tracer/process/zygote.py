@@ -5,7 +5,8 @@ Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: `{"fo
 `world_server.py`, `{"preload": names}`, and `{"rehearse": true}` with a descriptor
 of an encoded stage, the graph that was traced last; to the server, once:
 `{"ready": true, "torch"}` or `{"failed": kind, "message"}`, then `{"forked": id, "pid"}` or
-`{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal) and `{"preloaded": name, "threads"}`.
+`{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal), `{"preloaded": name, "threads"}` and
+`{"read": states}`, the files that it has read and answers depend on, with their times and sizes then.
 When the channel closes, every child is killed and the process ends. No user code ever runs here. What a trace has
 started becomes a child of this process when the trace ends, and is killed then.
 
@@ -42,7 +43,7 @@ from fx_lsp.tracer.process.child import (
     kill_group,
     redirect_output,
 )
-from fx_lsp.tracer.process.preload import Unusable, count_threads, import_packages, import_torch
+from fx_lsp.tracer.process.preload import Unusable, count_threads, import_packages, import_torch, read_states
 from fx_lsp.wire import frame, read_frame
 
 
@@ -60,6 +61,7 @@ def main(control_fd: int, job: str, warm: bool) -> None:
     gc.collect()
     gc.freeze()
     control.sendall(frame({"ready": True, "torch": torch}))
+    control.sendall(frame({"read": read_states()}))
     zygote = _Zygote(control, job, _rehearsal() if warm else None)
     with suppress(OSError, ProtocolError):
         zygote.serve()
@@ -315,6 +317,7 @@ class _Zygote:
         self._listen_for_children()
         self._helpers = children_of(self._pid) - self._children
         self._send({"preloaded": name, "threads": count_threads()})
+        self._send({"read": read_states()})
 
 
 def _wake_up(signum: int, frame: object) -> None:

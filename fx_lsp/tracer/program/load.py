@@ -24,6 +24,7 @@ from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant, without_lacking_names
 from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.installed import OF_KEY
 from fx_lsp.tracer.program.partial_imports import PartialImports
 from fx_lsp.tracer.program.paths import is_installed
 from fx_lsp.tracer.program.processes.environment import is_set_for
@@ -298,7 +299,7 @@ def find(module: ModuleType, name: str) -> Any:
 def dependencies(
     request: TraceRequest, package_dir: str | None, site: Sequence[str], before: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the project files that are loaded now or read, without the target's own, and the names of installed
+    """Return the project files that are loaded now or configure, without the target's own, and the names of installed
     modules.
 
     `before` are the modules that were loaded before the request; of those only the project's count. An installed target
@@ -316,12 +317,9 @@ def dependencies(
         in_site = any(file.startswith(s + os.sep) for s in site)
         if own or (not in_site and any(file.startswith(root + os.sep) for root in request.roots)):
             files.add(file)
-        if in_site and name not in before and name.partition(".")[0] not in _NEVER_PRELOADED:
+        if in_site and name not in before and name.partition(".")[0] not in OF_KEY:
             installed.append(name)
     return tuple(sorted(files)), tuple(installed)
-
-
-_NEVER_PRELOADED = frozenset({"torch", "fx_lsp", "__main__", "torchgen", "functorch"})
 
 
 def forget_changed(request: TraceRequest, package_dir: str | None, since: float) -> None:
@@ -368,7 +366,7 @@ def project_anew(request: TraceRequest, but: Collection[str]) -> Generator[None,
 def is_of_project(name: str, module: ModuleType, roots: Sequence[str]) -> bool:
     """Return True for a module below the roots that is not installed there."""
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or name.partition(".")[0] in _NEVER_PRELOADED:
+    if not isinstance(file, str) or name.partition(".")[0] in OF_KEY:
         return False
     return any(file.startswith(root + os.sep) for root in roots) and not is_installed(file)
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable
 
 
 def is_installed(file: str) -> bool:
     """Return True for a file of an installed package, in any environment."""
     return not _INSTALLED.isdisjoint(file.split(os.sep))
+
+
+def folder_of_installed(file: str) -> str | None:
+    """Return the folder of installed packages that a file is in, or None."""
+    parts = file.split(os.sep)
+    ends = [i + 1 for i, part in enumerate(parts) if part in _INSTALLED]
+    return os.sep.join(parts[: ends[-1]]) if ends else None
 
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -46,3 +54,11 @@ def _end_of_standard_library() -> int:
     }
     own = {os.path.normcase(p) for p in own}
     return max((i + 1 for i, p in enumerate(sys.path) if os.path.normcase(os.path.abspath(p)) in own), default=0)
+
+
+STANDARD_LIBRARY = tuple(
+    {os.path.join(os.path.abspath(sysconfig.get_path(name)), "") for name in ("stdlib", "platstdlib")}
+)
+"""The folders of the standard library, with a separator at the end. That of installed packages may be in them."""
+OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "")
+"""The folder of fx-lsp, with a separator at the end."""

@@ -21,9 +21,11 @@ from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.plans import located
 from fx_lsp.tracer.program.absences import Absent, with_numbers
 from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.program.installed import foreign_modules, package_files
 from fx_lsp.tracer.program.load import Loaded, LoadError, forget_project, is_of_project, load, new_module
 from fx_lsp.tracer.program.partial_imports import stand_in_for
 from fx_lsp.tracer.program.paths import insert_user_paths
+from fx_lsp.tracer.program.reads import ReadState, reads, state_of, watch_reads
 from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
@@ -76,6 +78,7 @@ class World:
     def begin(cls, request: WorldRequest) -> World:
         """Return the world of this process, which has run nothing of the user's so far."""
         warnings.simplefilter("ignore")
+        watch_reads()
         before = frozenset(sys.modules)
         insert_user_paths(list(request.roots))
         watched = {file.file: file.source for file in request.files}
@@ -244,14 +247,16 @@ class World:
         lines = {line for of, line in self.instrument.places if of == file}
         return frozenset(name for line, name in names.items() if line in lines)
 
-    def files(self) -> list[str]:
-        """Return the files of the project that this process has read."""
+    def read(self) -> dict[str, ReadState]:
+        """Return the files that this process has read since this was last called, with their states then."""
         modules = [
             module.__file__ or ""
             for name, module in list(sys.modules.items())
             if name not in self.before and is_of_project(name, module, self.request.roots)
         ]
-        return [*dict.fromkeys([*modules, *([self.program.file] if self.program is not None else [])])]
+        programs = [self.program.file] if self.program is not None else []
+        others = (*modules, *programs, *foreign_modules(self.request.roots), *package_files())
+        return {**{file: state_of(file) for file in others}, **reads().news()}
 
     def stands(self, edits: Mapping[str, str]) -> bool:
         """Return whether this process is as it would be with later texts of some files.

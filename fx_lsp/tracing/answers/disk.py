@@ -8,7 +8,9 @@ import hashlib
 import json
 import logging
 import math
+import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +20,18 @@ from typing import Protocol, TypeVar
 
 from fx_lsp import files
 from fx_lsp.errors import ProtocolError
-from fx_lsp.model import Compiled, Failure, Outcome, Span, TargetKind, Trace, TraceReply, WrittenInputs
+from fx_lsp.model import (
+    Compiled,
+    Failure,
+    Outcome,
+    Span,
+    TargetKind,
+    Trace,
+    TraceReply,
+    WrittenInputs,
+    asked_variable,
+    is_listing,
+)
 from fx_lsp.tracing.answers.database import DatabaseFormat, connect, set_aside, version_of
 from fx_lsp.wire import deflate, inflate, pack, unpack
 
@@ -50,7 +63,10 @@ _NOT_STORED = frozenset({"timeout", "memory", "crash", "internal", "interpreter"
 
 @dataclass(frozen=True)
 class Dependency:
-    """Hold a file that an answer depends on: the hash of its text, and its time and size if it was read from disk."""
+    """Hold a file that an answer depends on: the hash of its text, and its time and size if it was read from disk.
+
+    `path` may also be a dependency of another kind, as in `TraceReply`.
+    """
 
     path: str
     digest: str
@@ -100,6 +116,10 @@ class UnsavedTexts(Protocol):
 
 UNKNOWN = "unknown"
 """The digest of a file that changed while it was read."""
+HASHED_BYTES = 1 << 20
+"""The size up to which the content of a file counts; of a larger one, its time and size do."""
+_FOLDER = "folder"
+"""The digest of a folder of which only the existence matters."""
 
 
 def cache_key(
@@ -150,19 +170,31 @@ def read_dependencies(paths: Sequence[str], texts: UnsavedTexts, since: float = 
     )
 
 
-def is_fresh(dependencies: Sequence[Dependency], texts: UnsavedTexts) -> bool:
-    """Return True if every file still has the same text; time and size are compared first."""
+def is_fresh(
+    dependencies: Sequence[Dependency], texts: UnsavedTexts, verdicts: dict[Dependency, bool] | None = None
+) -> bool:
+    """Return True if every file still has the same text; time and size are compared first.
+
+    `verdicts` has those of the same moment on dependencies of other answers, and gets the new ones.
+    """
+    verdicts = {} if verdicts is None else verdicts
     for dependency in dependencies:
-        if dependency.mtime_ns >= 0 and texts.get(dependency.path) is None:
-            try:
-                status = files.status_of(dependency.path)
-            except OSError:
-                return False
-            if status is not None and (status.st_mtime_ns, status.st_size) == (dependency.mtime_ns, dependency.size):
-                continue
-        if _read_dependency(dependency.path, texts).digest != dependency.digest:
+        if dependency not in verdicts:
+            verdicts[dependency] = _is_unchanged(dependency, texts)
+        if not verdicts[dependency]:
             return False
     return True
+
+
+def _is_unchanged(dependency: Dependency, texts: UnsavedTexts) -> bool:
+    if dependency.mtime_ns >= 0 and texts.get(dependency.path) is None:
+        try:
+            status = files.status_of(dependency.path)
+        except OSError:
+            return False
+        if status is not None and (status.st_mtime_ns, status.st_size) == (dependency.mtime_ns, dependency.size):
+            return True
+    return _read_dependency(dependency.path, texts).digest == dependency.digest
 
 
 def is_storable(outcome: Outcome) -> bool:
@@ -190,10 +222,12 @@ class Cache:
         self.trouble = ""
         """The reason why nothing is stored on disk in this session, or ""."""
 
-    def get(self, key: str, texts: UnsavedTexts) -> CachedTrace | None:
-        """Return the answer stored under `key`, if all its dependencies are unchanged; else None."""
+    def get(self, key: str, texts: UnsavedTexts, verdicts: dict[Dependency, bool] | None = None) -> CachedTrace | None:
+        """Return the answer stored under `key`, if all its dependencies are unchanged; else None. `verdicts` as in
+        `is_fresh`.
+        """
         answer = self._attempt(lambda connection: _select(connection, key))
-        if answer is None or not is_fresh(answer.dependencies, texts):
+        if answer is None or not is_fresh(answer.dependencies, texts, verdicts):
             return None
         self._attempt(lambda connection: _note_use(connection, key, self._clock()))
         return answer
@@ -349,15 +383,34 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
 def _read_dependency(path: str, texts: UnsavedTexts) -> Dependency:
     text = texts.get(path)
     if text is not None:
-        return Dependency(path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+        return Dependency(path, _digest(text.encode("utf-8", "surrogatepass")))
+    if (variable := asked_variable(path)) is not None:
+        value = os.environ.get(variable)
+        return Dependency(
+            path, "" if value is None else _digest(f"{variable}={value}".encode("utf-8", "surrogateescape"))
+        )
     try:
         status = files.status_of(path)
     except OSError:
         status = None
     if status is None:
         return Dependency(path, "")
+    if stat.S_ISDIR(status.st_mode) and not is_listing(path):
+        return Dependency(path, _FOLDER)
+    return Dependency(path, _digest_of_file(path, status), status.st_mtime_ns, status.st_size)
+
+
+def _digest_of_file(path: str, status: os.stat_result) -> str:
+    """Return the digest of the names in a folder, or of the content of a file; of a large file, its time and size."""
     try:
-        digest = hashlib.sha256(files.read_bytes(path)).hexdigest()
+        if is_listing(path):
+            return _digest("\0".join(files.names_in(path)).encode("utf-8", "surrogateescape"))
+        if status.st_size <= HASHED_BYTES:
+            return _digest(files.read_bytes(path))
     except OSError as error:
-        digest = f"not read: {error.errno}, {status.st_mtime_ns}, {status.st_size}"
-    return Dependency(path, digest, status.st_mtime_ns, status.st_size)
+        return f"not read: {error.errno}, {status.st_mtime_ns}, {status.st_size}"
+    return f"large: {status.st_mtime_ns}, {status.st_size}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fx_lsp.model import Failure, InputSpec, Outcome, Remark, Stage, Trace
-from fx_lsp.tracing.answers.disk import CachedTrace
+from fx_lsp.tracing.answers.disk import UNKNOWN, CachedTrace
 from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.answers.relocation import line_map, relocate_outcome, relocate_stage
 from fx_lsp.tracing.answers.variants import untried, with_variant_outcome
@@ -88,6 +88,11 @@ class PlacedAnswers:
     def dependencies(self) -> set[str]:
         """Return the other files that the answers depend on."""
         return {dependency.path for placed in self._answers.values() for dependency in placed.answer.dependencies}
+
+    def changing(self, question: TargetQuestion) -> set[str]:
+        """Return the files that changed while the newest answer to a question was computed."""
+        placed = self._answers.get(question)
+        return {d.path for d in placed.answer.dependencies if d.digest == UNKNOWN} if placed is not None else set()
 
     def failed_imports(self) -> list[str]:
         """Return the keys of targets whose imports failed, which a new file or package may repair."""

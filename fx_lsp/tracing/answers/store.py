@@ -107,8 +107,10 @@ class Answers:
 
 def _look_up(remembered: Mapping[str, CachedTrace | None], cache: Cache, texts: UnsavedTexts) -> dict[str, CachedTrace]:
     answers: dict[str, CachedTrace] = {}
+    verdicts: dict[Dependency, bool] = {}
     for key, answer in remembered.items():
-        fresh = answer if answer and is_fresh(answer.dependencies, texts) else cache.get(key, texts)
+        is_current = answer is not None and is_fresh(answer.dependencies, texts, verdicts)
+        fresh = answer if is_current else cache.get(key, texts, verdicts)
         if fresh is not None:
             answers[key] = fresh
     return answers

@@ -118,8 +118,14 @@ def _imports(engine: Engine, asked: BenchRequest) -> tuple[Dependency, ...]:
     """Return the files of its project that the target imports."""
     dependencies = engine.dependencies(asked.file, asked.name, _work(asked.choices))
     return tuple(
-        one for one in dependencies if "::" not in one.path and not _INSTALLED.intersection(Path(one.path).parts)
+        one
+        for one in dependencies
+        if one.path.endswith(".py") and "::" not in one.path and one.digest and not _is_installed(one.path)
     )
+
+
+def _is_installed(path: str) -> bool:
+    return not _INSTALLED.isdisjoint(Path(path).parts)
 
 
 def _modules(engine: Engine, asked: BenchRequest, imports: Sequence[Dependency]) -> tuple[Module, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from fx_lsp.errors import TracerFailed
+from fx_lsp.errors import TracerFailed, WorldStale
 from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_header, to_json
 
@@ -44,7 +44,8 @@ async def ask(
 
     `early` is given replies that are not final; where none follows, such a one is the reply.
 
-    Raises TracerFailed when the job itself raised (our bug), ProtocolError on malformed frames.
+    Raises TracerFailed when the job itself raised (our bug), ProtocolError on malformed frames, and WorldStale when the
+    process has imported a package that has changed since.
     """
     try:
         writer.write(frame({"request": to_json(request), "memory_bytes": memory_bytes}))
@@ -62,6 +63,8 @@ async def ask(
                 log.error("work after the answer for %s failed inside fx-lsp\n%s", request.name, trace)
                 break
             raise TracerFailed(trace.strip().splitlines()[-1], trace)
+        if "stale" in header:
+            raise WorldStale("a package has changed since the tracer imported it")
         if "stage" in header:
             stages[header["stage"]] = body
         elif "done" in header:

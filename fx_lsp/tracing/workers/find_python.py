@@ -49,6 +49,7 @@ if sys.version_info >= (3, 10):
             except importlib.metadata.PackageNotFoundError:
                 found["torch"] = "unknown"
         found["identity"] = [home, os.stat(file).st_mtime_ns]
+        found["file"] = file
 sys.stdout.write("\nfx-lsp-probe " + json.dumps(found) + "\n")
 """
 
@@ -57,13 +58,15 @@ sys.stdout.write("\nfx-lsp-probe " + json.dumps(found) + "\n")
 class Interpreter:
     """A Python that can be started. `path` is its own `sys.executable`, `torch` its torch's version or None.
 
-    `identity` changes whenever another Python or another torch would answer; caches are keyed by it.
+    `identity` changes whenever another Python or another torch would answer; caches are keyed by it. `file` is the
+    file with torch's version.
     """
 
     path: str
     version: str
     torch: str | None
     identity: str
+    file: str = ""
 
 
 def find_interpreter(setting: str | None, roots: Sequence[str], env: Mapping[str, str]) -> str:
@@ -110,7 +113,7 @@ async def probe(python: str, env: Mapping[str, str] | None = None) -> Interprete
     executable = answer["executable"] or python
     torch = answer.get("torch")
     identity = json.dumps([executable, version, torch, *answer.get("identity", [])])
-    return Interpreter(executable, version, torch, identity)
+    return Interpreter(executable, version, torch, identity, answer.get("file", ""))
 
 
 def _from_setting(setting: str, roots: Sequence[str], env: Mapping[str, str]) -> str:

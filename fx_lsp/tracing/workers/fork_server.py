@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fx_lsp import files
 from fx_lsp.errors import ProtocolError, WorkerDied, WorldStale
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, receive
 from fx_lsp.tracing.workers.child import Child
@@ -62,6 +63,7 @@ class ForkServer:
         self.output = output
         self._called, self._seconds = called, seconds
         self._forks: dict[int, _Fork] = {}
+        self._read: dict[str, list[int] | None] = {}
         self._count = 0
         reader, self.writer = streams
         self.listener = asyncio.create_task(self._listen(reader))
@@ -147,8 +149,14 @@ class ForkServer:
             except BlockingIOError:
                 await asyncio.sleep(0.01)
 
+    def is_fresh(self) -> bool:
+        """Return True if it can still fork, and the files that it has read are as they were."""
+        return self.alive and all(state_of(file) == before for file, before in list(self._read.items()))
+
     def hear(self, header: dict[str, Any]) -> None:
-        """Take a message that is not about forks."""
+        """Take a message that is not about forks: files that were read, with their times and sizes then."""
+        for file, state in header.get("read", {}).items():
+            self._read.setdefault(file, state)
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -205,6 +213,15 @@ def _channels() -> tuple[socket.socket, socket.socket, int, int]:
         ours.close()
         theirs.close()
         raise WorkerDied(f"the tracer cannot fork: {error.strerror}", 1) from None
+
+
+def state_of(file: str) -> list[int] | None:
+    """Return the time and the size of a file or folder; None where there is none."""
+    try:
+        status = files.status_of(file) if file else None
+    except OSError:
+        return None
+    return None if status is None else [status.st_mtime_ns, status.st_size]
 
 
 async def _open_pipe(fd: int) -> tuple[OutputTail, asyncio.ReadTransport]:

@@ -17,6 +17,7 @@ from fx_lsp.model import Span, Trace, TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
+from fx_lsp.tracing.workers.fork_server import state_of
 from fx_lsp.tracing.workers.launch import Limits
 from fx_lsp.tracing.workers.pool import Mode, Workers
 from fx_lsp.tracing.workers.settings import EngineSettings
@@ -97,6 +98,7 @@ class TracingInterpreter:
         self._on_change = on_change
         self._clock = clock
         self._identity: asyncio.Task[Interpreter] | None = None
+        self._torch: tuple[Interpreter, list[int] | None] | None = None
         self._tracers: Tracers | None = None
         self._starting = 0
         self._deaths: deque[float] = deque()
@@ -104,15 +106,21 @@ class TracingInterpreter:
 
     async def identity(self) -> str:
         """Return what tells this interpreter and its torch from another. Raises WorkerStartError."""
-        if self._identity is None:
-            self._identity = asyncio.ensure_future(self._backend.probe(self._python))
+        if self._identity is None or self._torch_changed():
+            self._identity, self._torch = asyncio.ensure_future(self._backend.probe(self._python)), None
         try:
-            identity = (await asyncio.shield(self._identity)).identity
+            interpreter = await asyncio.shield(self._identity)
         except WorkerStartError as error:
             self._fail(error)
             raise
+        if self._torch is None or self._torch[0] is not interpreter:
+            self._torch = interpreter, state_of(interpreter.file)
         allowed = self._limits.reads, self._limits.programs, self._limits.confined
-        return identity if allowed == ((), (), True) else f"{identity} {allowed}"
+        return interpreter.identity if allowed == ((), (), True) else f"{interpreter.identity} {allowed}"
+
+    def _torch_changed(self) -> bool:
+        """Return True if torch was upgraded since its version was read."""
+        return self._torch is not None and state_of(self._torch[0].file) != self._torch[1]
 
     async def trace(
         self,

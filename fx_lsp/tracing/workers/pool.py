@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from fx_lsp.errors import WorkerDied, WorkerTimeout
+from fx_lsp.errors import WorkerDied, WorkerTimeout, WorldStale
 from fx_lsp.model import TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.child import Child
@@ -29,8 +29,9 @@ MAX_STARVED = 3
 class Warm(Protocol):
     """A process with torch imported, which gives processes for requests: a zygote, or a spare that becomes one itself.
 
-    It gives none any more once it is not `alive`; those that it gave go on. `preloading` are the packages that it is
-    importing now.
+    It gives none any more once it is not `alive`; those that it gave go on. It should give none once it is not
+    `is_fresh`, because a package that it has imported was upgraded. `preloading` are the packages that it is importing
+    now.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class Warm(Protocol):
 
     @property
     def alive(self) -> bool: ...
+    def is_fresh(self) -> bool: ...
     async def take(self) -> Child | None: ...
     def preload(self, packages: Sequence[str]) -> None: ...
     async def rehearse(self, graph: bytes) -> None: ...
@@ -126,6 +128,9 @@ class Workers:
             finally:
                 await self._end(child)
             raise WorkerTimeout(f"no answer within {limit:g} s", child.output.text()) from None
+        except WorldStale:
+            await self._end(child)
+            return await self.run(request, seconds, early, world)
         except BaseException:
             await self._end(child)
             raise
@@ -189,7 +194,7 @@ class Workers:
 
     async def _live(self) -> Warm:
         """Return the warm process, a new one where there is none."""
-        if self._warm is not None and self._warm.alive:
+        if self._warm is not None and await asyncio.to_thread(self._warm.is_fresh):
             return self._warm
         task = self._start_next()
         await asyncio.wait({task})  # others wait for it too: cancelling one who waits does not cancel it
@@ -206,11 +211,16 @@ class Workers:
         return self._starting
 
     async def _start(self) -> Warm:
-        if self._warm is not None:
-            for package in self._warm.preloading:
+        old, self._warm = self._warm, None
+        if old is not None and old.alive:
+            worlds, self._worlds = self._worlds, Worlds()
+            task = asyncio.create_task(_retire(old, worlds, [child.exited for child in self._running]))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+        elif old is not None:
+            for package in old.preloading:
                 self._packages.pop(package, None)  # what it was importing when it died may be what ended it
-            await self._warm.end()
-            self._warm = None
+            await old.end()
         self._warm = await (start_zygote if self._mode == "fork" else start_spare)(self._launch)
         self._warm.preload(list(self._packages))
         return self._warm
@@ -219,6 +229,14 @@ class Workers:
         self._starting = None
         if not task.cancelled():
             task.exception()
+
+
+async def _retire(warm: Warm, worlds: Worlds, traces: Sequence[asyncio.Future[int]]) -> None:
+    """End a warm process and its worlds once the traces that run in them have ended."""
+    if traces:
+        await asyncio.wait(traces)
+    await worlds.close()
+    await warm.end()
 
 
 async def _within(seconds: float, child: Child, answer: Coroutine[Any, Any, TraceReply]) -> TraceReply:

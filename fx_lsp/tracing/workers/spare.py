@@ -27,6 +27,10 @@ class Spare:
         """Return whether it still waits."""
         return self._child is not None and not self._child.exited.done()
 
+    def is_fresh(self) -> bool:
+        """Return True while it waits."""
+        return self.alive
+
     async def take(self) -> Child | None:
         """Return its process, whose end is the caller's from now on; None where another has it, or it has ended."""
         if not self.alive:

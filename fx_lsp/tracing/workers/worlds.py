@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from fx_lsp.errors import WorkerDied, WorldStale
 from fx_lsp.model import TraceRequest, WorldRequest
@@ -48,7 +46,7 @@ class _Process:
 
 
 class WorldProcess(ForkServer):
-    """A started world: `files` are those of the project that it has read, with what they were then."""
+    """A started world, which ends once a file that it has read changes."""
 
     def __init__(self, child: Child, request: WorldRequest) -> None:
         control = child.writer.get_extra_info("socket").dup()
@@ -58,7 +56,6 @@ class WorldProcess(ForkServer):
         self.request = request
         self._used = time.monotonic()
         self._child = child
-        self._read: dict[str, int | None] = {}
 
     def edits(self, wanted: WorldRequest) -> dict[str, str] | None:
         """Return the texts that are other ones in what is wanted; None where more differs than texts of files."""
@@ -87,16 +84,6 @@ class WorldProcess(ForkServer):
     def seconds_idle(self) -> float:
         """Return for how long nothing was asked of it."""
         return time.monotonic() - self._used
-
-    def is_fresh(self) -> bool:
-        """Return whether the files that it has read are as they were."""
-        return self.alive and all(_modified(file) == before for file, before in self._read.items())
-
-    def hear(self, header: dict[str, Any]) -> None:
-        """Take note of files that were read."""
-        for file in header.get("read", ()):
-            if file not in self._read:
-                self._read[file] = _modified(file)
 
     async def end(self) -> None:
         """End the world and all that it has started, and wait until it is gone."""
@@ -151,8 +138,10 @@ class Worlds:
 
     async def _world(self, zygote: Zygote, wanted: WorldRequest) -> tuple[WorldProcess, Mapping[str, str]]:
         """Return a world that knows as much, and which texts it is to take; one that has grown old is ended."""
-        self._end_old()
-        usable = [world for world in self._worlds if world not in self._stale and world.is_fresh()]
+        worlds = self._worlds[:]
+        fresh = await asyncio.to_thread(lambda: [world for world in worlds if world.is_fresh()])
+        self._end_old(fresh)
+        usable = [world for world in self._worlds if world in fresh and world not in self._stale]
         pairs = [(world, edits) for world in usable if (edits := world.edits(wanted)) is not None]
         if pairs:
             world, edits = min(pairs, key=lambda pair: len(pair[1]))
@@ -168,14 +157,15 @@ class Worlds:
 
     def _look_again(self) -> None:
         """End old worlds, now and every now and then as long as there are any."""
-        self._end_old()
+        self._end_old([world for world in self._worlds if world.is_fresh()])
         seconds = IDLE_SECONDS / 10
         is_needed = bool(self._worlds or self._starting) or self._timer is None
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look_again) if is_needed else None
 
-    def _end_old(self) -> None:
+    def _end_old(self, fresh: Collection[WorldProcess]) -> None:
+        """End the idle worlds that are not `fresh`, not used any more, or not what a text says."""
         for world in list(self._worlds):
-            is_usable = world not in self._stale and world.is_fresh() and world.seconds_idle < IDLE_SECONDS
+            is_usable = world in fresh and world not in self._stale and world.seconds_idle < IDLE_SECONDS
             if world.is_idle and not is_usable:
                 self._end(world)
 
@@ -202,11 +192,3 @@ async def _started(zygote: Zygote, wanted: WorldRequest) -> WorldProcess:
     with suppress(OSError):
         await world.send({"world": to_json(wanted)}, ())
     return world
-
-
-def _modified(file: str) -> int | None:
-    """Return when a file was modified; None where there is none."""
-    try:
-        return Path(file).stat().st_mtime_ns
-    except OSError:
-        return None

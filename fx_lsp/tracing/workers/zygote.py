@@ -73,7 +73,8 @@ class Zygote(ForkServer):
         await asyncio.to_thread(remove_scratch, self._scratch)
 
     def hear(self, header: dict[str, Any]) -> None:
-        """Take note of a package that was imported."""
+        """Take note of a package that was imported, and of what was read."""
+        super().hear(header)
         if "preloaded" in header:
             self.preloading.remove(header["preloaded"])
             self.preloaded.append(header["preloaded"])
