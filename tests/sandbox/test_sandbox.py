@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sqlite3
 import stat
 import sys
 import threading
@@ -276,6 +277,53 @@ for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/
         "work/project/own.txt",
     )
     await workers.close()
+
+
+async def test_a_database_of_the_project_is_read(workers: Workers, project: Path) -> None:
+    with sqlite3.connect(project / "data.db") as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("INSERT INTO t VALUES (7)")
+    connection.close()
+    source = f"""
+import sqlite3
+from fx_lsp.tracer.program.effects import forbid_effects
+with forbid_effects():
+    connection = sqlite3.connect({str(project / "data.db")!r})
+    notes = [connection.execute("SELECT x FROM t").fetchone()[0]]
+    try:
+        connection.execute("INSERT INTO t VALUES (8)")
+    except sqlite3.OperationalError as error:
+        notes.append(error)
+"""
+    assert await notes(workers, project, source) == ("7", "attempt to write a readonly database")
+
+
+async def test_locks_and_queues_of_processes_work_between_threads(workers: Workers, project: Path) -> None:
+    source = """
+import multiprocessing, threading
+from fx_lsp.tracer.program.processes.semaphores import thread_semaphores
+with thread_semaphores():
+    lock, queue, value = multiprocessing.RLock(), multiprocessing.Queue(), multiprocessing.Value("i", 4)
+    with lock, lock:
+        queue.put(3)
+    thread = threading.Thread(target=lambda: queue.put(lock.acquire(False)))
+    lock.acquire()
+    notes = [queue.get(timeout=60)]
+    thread.start()
+    notes += [queue.get(timeout=60), value.value, multiprocessing.Array("d", 2)[:]]
+    lock.release()
+    try:
+        lock.release()
+    except AssertionError as error:
+        notes.append(error)
+"""
+    assert await notes(workers, project, source) == (
+        "3",
+        "False",
+        "4",
+        "[0.0, 0.0]",
+        "attempt to release recursive lock not owned by thread",
+    )
 
 
 async def test_files_grow_within_bounds(workers: Workers, project: Path) -> None:

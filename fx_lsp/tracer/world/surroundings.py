@@ -18,6 +18,7 @@ from fx_lsp.tracer.program.higher_order import as_written, differentiable_attent
 from fx_lsp.tracer.program.lazy_modules import lazy_tensors
 from fx_lsp.tracer.program.processes.process_group import fake_processes
 from fx_lsp.tracer.program.processes.remote_calls import remote_calls_here
+from fx_lsp.tracer.program.processes.semaphores import thread_semaphores
 from fx_lsp.tracer.program.weights import without_weights
 from fx_lsp.tracer.run.fakes import (
     copied_tensors,
@@ -59,6 +60,7 @@ def surroundings(text: str, compiles: bool = False, available: bool = False) -> 
         differentiable_attention(),
         triton_launches(),
         fake_processes(text),
+        thread_semaphores(),
         remote_calls_here(),
     ):
         yield Surroundings(mode, devices, run_notes)
