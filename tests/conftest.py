@@ -57,6 +57,11 @@ class Traced:
             )
         return "\n".join(lines)
 
+    def dependencies(self) -> list[str]:
+        """The names of the project's files that the reply depends on, and of the functions in them."""
+        folder = next(dependency for dependency in self.reply.dependencies if "user.py" in dependency).rpartition("/")[0]
+        return [d.removeprefix(f"{folder}/") for d in self.reply.dependencies if d.startswith(f"{folder}/")]
+
     def inputs(self) -> list[str]:
         return [f"{i.name}: {i.spec} · {i.source}" for i in self.outcome.inputs]
 

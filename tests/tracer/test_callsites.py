@@ -152,7 +152,7 @@ def test_a_test_file_with_a_helper(trace):
             "scale: 2.0 · tests/test_user.py:5",
         ]
     )
-    assert [d.rpartition("/")[2] for d in traced.reply.dependencies] == snapshot(["user.py::Block", "test_user.py"])
+    assert traced.dependencies() == snapshot(["user.py::Block", "tests/test_user.py"])
 
 
 def test_a_method_of_an_instance(trace):
