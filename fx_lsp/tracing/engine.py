@@ -172,7 +172,7 @@ class Engine:
             if decoded is not None and open_file is not None:
                 answer = open_file.answers.get(question)
                 is_shown = answer is not None and answer.key == key
-                return open_file.answers.stage(question, decoded, open_file.text) if is_shown else decoded
+                return await open_file.answers.stage(question, decoded, open_file.text) if is_shown else decoded
             self._answers.forget(key)
             if open_file is not None:
                 open_file.answers.drop(question)
@@ -225,7 +225,7 @@ class Engine:
         if open_file is None or answer is None:
             return None
         decoded = self._answers.stage_now(answer.key, stage)
-        return open_file.answers.stage(question, decoded, open_file.text) if decoded is not None else None
+        return open_file.answers.stage_now(question, decoded, open_file.text) if decoded is not None else None
 
     def cancel_all(self) -> None:
         """Stop every trace. A cancelled target is traced again after an edit, or on request."""
