@@ -82,6 +82,10 @@ class Tracers:
             self.ended.append(request.name)
             raise
 
+    resting = False
+
+    def touch(self) -> None: ...
+
     def preload(self, packages: Sequence[str]) -> None: ...
 
     async def rehearse(self, graph: bytes) -> None: ...
@@ -599,6 +603,25 @@ async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> N
         await asyncio.sleep(0.005)
     for file in endless:  # neither was given up
         assert progress_of(engine, file, "f") is TraceProgress.TRACING
+
+
+async def test_what_is_known_is_shown_while_the_tracers_rest_and_an_edit_wakes_them(bench: Bench) -> None:
+    here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
+    limits = Limits(idle_seconds=0.3)
+    bench.tracers = workers = Workers(sys.executable, limits, "fork", job="jobs:run", paths=[here], warm=False)
+    engine = bench.engine()
+    engine.open(bench.file, good, ())
+    assert isinstance(await engine.outcome(bench.file, "f"), Trace)
+    while not workers.resting:
+        await asyncio.sleep(0.005)
+    assert workers.pid is None
+    assert isinstance(outcome_of(engine, bench.file, "f"), Trace)
+    engine.changed_on_disk({str(Path(here) / "dependency.py"), bench.file})
+    await bench.quiet(engine)
+    assert workers.resting  # a change on disk wakes nobody
+    engine.open(bench.file, good.replace("return x", "return -x"), ())
+    assert not workers.resting
+    assert isinstance(await engine.outcome(bench.file, "f"), Trace)
 
 
 def test_module_names_follow_packages(tmp_path: Path) -> None:
