@@ -1,7 +1,9 @@
 """How fast the editor sees graphs: the real server over stdio, next to the same trace in a warm interpreter.
 
     python benchmarks/latency.py [--runs N] [--targets small,medium,large]
+    python benchmarks/latency.py --gaps
 
+With `--gaps`, it prints how long the server's loop is busy at once while views of 60,000 operations are made.
 Every figure stands beside a peer from the same run on the same machine. Prints a Markdown table.
 """
 
@@ -22,10 +24,14 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import pygls.protocol
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
+
+from fx_lsp.features.uris import View, format_uri
 
 T = TypeVar("T")
 
@@ -103,7 +109,7 @@ async def within(what: str, answer: Awaitable[T]) -> T:
         raise SystemExit(f"{what} did not come within {LIMIT_SECONDS:.0f} s: the server hangs") from None
 
 
-async def start(cache: Path) -> tuple[Editor, float]:
+async def start(cache: Path, *server: str, open_traces: bool = False) -> tuple[Editor, float]:
     """A server and the seconds until it had answered `initialize`."""
     client = LanguageClient("benchmark", "1")
 
@@ -118,8 +124,8 @@ async def start(cache: Path) -> tuple[Editor, float]:
         (quiescent.set if params.quiescent else quiescent.clear)()
 
     started = time.perf_counter()
-    await client.start_io(sys.executable, "-m", "fx_lsp", "serve", "--trust")
-    options = {"interpreter": sys.executable, "cache": {"path": str(cache)}, "traceOnOpen": False}
+    await client.start_io(sys.executable, *(server or ("-m", "fx_lsp", "serve", "--trust")))
+    options = {"interpreter": sys.executable, "cache": {"path": str(cache)}, "traceOnOpen": open_traces}
     capabilities = types.ClientCapabilities(
         window=types.WindowClientCapabilities(show_document=types.ShowDocumentClientCapabilities(support=True)),
         workspace=types.WorkspaceClientCapabilities(
@@ -283,6 +289,81 @@ def _memory(server: int) -> tuple[float, float]:
         return 0, 0
 
 
+async def gaps() -> list[tuple[str, float, float]]:
+    """Return steps with a large function: the longest turn of the server's loop in seconds of its processor, and how
+    late the loop came back at most.
+    """
+    pygls.protocol._dict_to_object = lambda data: _plain(data)  # a class for each object takes a minute
+    rows: list[tuple[str, float, float]] = []
+    with tempfile.TemporaryDirectory() as directory:
+        log, target = Path(directory) / "heartbeat", Target(Path(directory) / "large.py", "large", "")
+        log.touch()
+        target.path.write_text(LARGE)
+        server = (str(HERE / "heartbeat.py"), str(log))
+        editor, _ = await start(Path(directory) / "cache.sqlite3", *server, open_traces=True)
+        await editor.open(target)
+        await editor.stored()
+        rows.append(("trace", *_latest(log)))
+        for edit, text in (
+            ("", LARGE),
+            ("a line above", f"# a comment\n{LARGE}"),
+            ("inside", LARGE.replace("return x", "return 2 * x")),
+        ):
+            if edit:
+                editor.change(target, text)
+                await editor.stored()
+                rows.append((f"edit: {edit}", *_latest(log)))
+            for label, method, params in _requests(target):
+                await within(label, editor.client.protocol.send_request_async(method, params))
+                rows.append((label, *_latest(log)))
+        await stop(editor)
+    return rows
+
+
+LARGE = "import torch\n\n\ndef large(x: torch.Tensor):\n    for _ in range(300):\n" + "        x = x + 1\n" * 200
+LARGE += "    return x\n"
+
+
+def _plain(data: Any) -> Any:
+    return SimpleNamespace(**data) if isinstance(data, dict) and "quiescent" in data else data
+
+
+def _requests(target: Target) -> list[tuple[str, str, Any]]:
+    """Return the requests on a large function: what an editor asks, and everything that draws its graphs."""
+    uri = target.path.as_uri()
+    document, place = types.TextDocumentIdentifier(uri), types.Position(7, 14)
+    whole = types.Range(types.Position(0, 0), types.Position(400, 0))
+    requests: list[tuple[str, str, Any]] = [
+        ("lenses", types.TEXT_DOCUMENT_CODE_LENS, types.CodeLensParams(document)),
+        ("hints", types.TEXT_DOCUMENT_INLAY_HINT, types.InlayHintParams(document, whole)),
+        ("hover on the name", types.TEXT_DOCUMENT_HOVER, types.HoverParams(document, types.Position(3, 6))),
+        ("hover on an expression", types.TEXT_DOCUMENT_HOVER, types.HoverParams(document, place)),
+    ]
+    file, full = str(target.path), format_uri(View(str(target.path), target.name, "joint", True))
+    views = [View(file, target.name, name) for name in ("forward", "backward", "joint", "summary")]
+    for shown in (*map(format_uri, views), full, format_uri(View(file, target.name, "backward", before="forward"))):
+        name = f"view {shown.rpartition('large.')[2]}"
+        requests.append((name, types.WORKSPACE_TEXT_DOCUMENT_CONTENT, types.TextDocumentContentParams(shown)))
+    shown, line = types.TextDocumentIdentifier(full), types.Position(300, 6)
+    related = {"uri": full, "position": {"line": 300, "character": 6}}
+    return [
+        *requests,
+        ("hover in a view", types.TEXT_DOCUMENT_HOVER, types.HoverParams(shown, line)),
+        ("highlights in a view", types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, types.DocumentHighlightParams(shown, line)),
+        ("related places", "fxLsp/related", related),
+        ("origins", "fxLsp/origins", {"uri": full}),
+        ("picture", "fxLsp/graph", {"uri": format_uri(views[2])}),
+        ("memory", "fxLsp/memory", {"uri": format_uri(views[0])}),
+    ]
+
+
+def _latest(log: Path) -> tuple[float, float]:
+    """Return the longest turn and the largest delay since the last call."""
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    os.truncate(log, 0)
+    return max((e["busy"] for e in events), default=0.0), max((e["late"] for e in events), default=0.0)
+
+
 def _p(values: list[float], percent: int) -> float:
     return sorted(values)[min(len(values) * percent // 100, len(values) - 1)]
 
@@ -323,8 +404,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--targets", default="small,medium,large")
+    parser.add_argument("--gaps", action="store_true")
     arguments = parser.parse_args()
     logging.disable(logging.ERROR)  # this client is told more than it knows
+    if arguments.gaps:
+        turns = asyncio.run(gaps())
+        print("| step | longest turn of the loop | longest delay of the loop |\n| --- | --- | --- |")
+        for label, busy, late in (*turns, ("largest", max(t[1] for t in turns), max(t[2] for t in turns))):
+            print(f"| {label} | {_ms(busy)} | {_ms(late)} |")
+        return
     rows = asyncio.run(measure(arguments.targets.split(","), arguments.runs))
     import importlib.metadata
 

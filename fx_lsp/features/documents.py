@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
@@ -34,7 +34,7 @@ class Document:
 
     lines: tuple[Line, ...]
 
-    @property
+    @cached_property
     def text(self) -> str:
         """Return the whole text."""
         return "\n".join(line.text for line in self.lines) + "\n"

@@ -44,7 +44,7 @@ from fx_lsp.server.requests import (
 from fx_lsp.server.session import Capabilities, Session
 from fx_lsp.server.settings import SECTION, Settings, read_settings
 from fx_lsp.server.status import StatusReporter
-from fx_lsp.server.tasks import Tasks
+from fx_lsp.server.tasks import QuietCollector, Tasks
 
 if TYPE_CHECKING:
     from fx_lsp.server.engines import MakeEngine
@@ -81,7 +81,9 @@ def serve(make_engine: MakeEngine = real_engine, trust_always: bool = False) -> 
     logging.getLogger("pygls").setLevel(logging.CRITICAL)
 
     async def main() -> int:
-        return await run(create_server(make_engine, trust_always).protocol, stdin, stdout)
+        protocol = create_server(make_engine, trust_always).protocol
+        protocol.on_message = QuietCollector().heard
+        return await run(protocol, stdin, stdout)
 
     return asyncio.run(main())
 
@@ -351,10 +353,27 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
 
 async def _watch(protocol: Protocol, pid: int) -> None:
     """End the server when the client's process ends. A process that is not visible lives in another container."""
+    try:
+        descriptor = os.pidfd_open(pid) if sys.platform == "linux" else -1
+    except OSError:
+        descriptor = -1
+    if descriptor >= 0:
+        await _readable(descriptor)
     while _alive(pid):
         await asyncio.sleep(PARENT_SECONDS)
     log.warning("the client's process %d is gone", pid)
     protocol.finish(1)
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until there is something to read, and close the descriptor."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 def _alive(pid: int) -> bool:

@@ -13,23 +13,26 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
-from pygls.protocol import LanguageServerProtocol, lsp_method
+from pygls.protocol import JsonRPCResponseMessage, LanguageServerProtocol, lsp_method
 
 from fx_lsp.features.uris import SCHEME
-from fx_lsp.server.frames import BrokenFrame, read_frames
+from fx_lsp.server.frames import BrokenFrame, Outbox, read_frames
 
 log = logging.getLogger(__name__)
+FLUSH_SECONDS = 2.0
+"""The longest time in seconds that the end of the server waits for a client to read the last messages."""
 
 
 class Protocol(LanguageServerProtocol):
     """Implement the protocol of one connection. `finished` is set to the exit code when it ends.
 
     `on_shutdown` ends the processes of fx-lsp before the response; `on_error` is called for a message that raised an
-    exception.
+    exception, `on_message` for every message.
     """
 
     on_shutdown: Callable[[], Awaitable[None]]
@@ -44,6 +47,8 @@ class Protocol(LanguageServerProtocol):
     def __init__(self, server: Any, converter: Any) -> None:
         super().__init__(server, converter)
         self.finished: asyncio.Future[int] | None = None
+        self.outbox: Outbox | None = None
+        self.on_message: Callable[[], None] = lambda: None
         self._initialized = False
 
     @lsp_method(types.INITIALIZE)
@@ -89,16 +94,12 @@ class Protocol(LanguageServerProtocol):
         if self.finished is not None and not self.finished.done():
             self.finished.set_result(code)
 
-    def receive(self, frame: bytes | BrokenFrame) -> None:
-        """Handle one message from the client, or a broken frame. Never raises."""
-        if isinstance(frame, BrokenFrame):
-            log.log(logging.ERROR if frame.is_end else logging.WARNING, "%s", frame.sentence)
-            self._refuse(None, types.ErrorCodes.ParseError, frame.sentence)
-            return
-        try:
-            data = json.loads(frame)
-        except (ValueError, RecursionError):
-            self._refuse(None, types.ErrorCodes.ParseError, "the message is not JSON")
+    def receive(self, data: object) -> None:
+        """Handle the JSON of one message from the client, or a broken frame. Never raises."""
+        self.on_message()
+        if isinstance(data, BrokenFrame):
+            log.log(logging.ERROR if data.is_end else logging.WARNING, "%s", data.sentence)
+            self._refuse(None, types.ErrorCodes.ParseError, data.sentence)
             return
         if not isinstance(data, dict) or "jsonrpc" not in data:
             self._refuse(None, types.ErrorCodes.InvalidRequest, "the message is not a JSON-RPC object")
@@ -144,6 +145,12 @@ class Protocol(LanguageServerProtocol):
             return types.ErrorCodes.InvalidRequest, "the server is already initialized"
         return None
 
+    def _send_data(self, data: Any) -> None:
+        """Send a message. The JSON of a response without a type of the protocol is passed on as it is."""
+        if self.outbox is not None:
+            is_plain = type(data) is JsonRPCResponseMessage
+            self.outbox.put({"jsonrpc": data.jsonrpc, "id": data.id, "result": data.result} if is_plain else data)
+
     def _refuse(self, msg_id: str | int | None, code: int, message: str) -> None:
         error = types.ResponseError(code=int(code), message=message)
         self._send_data(types.ResponseErrorMessage(jsonrpc="2.0", id=msg_id, error=error))
@@ -153,20 +160,28 @@ async def run(protocol: Protocol, stdin: BinaryIO, stdout: BinaryIO) -> int:
     """Serve one client until it ends; the exit code is 0 after an orderly shutdown, else 1."""
     loop = asyncio.get_running_loop()
     protocol.finished = loop.create_future()
-    protocol.set_writer(_Writer(stdout, lambda: protocol.finish(1)))
+
+    def later(call: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(call, *arguments)
+
+    protocol.outbox = Outbox(
+        stdout,
+        protocol._serialize_message,  # pyright: ignore[reportPrivateUsage]
+        lambda error: later(protocol.on_error, "the protocol", error),
+        lambda: later(protocol.finish, 1),
+    )
 
     def read() -> None:
-        try:
-            for frame in read_frames(stdin):
-                loop.call_soon_threadsafe(protocol.receive, frame)
-            loop.call_soon_threadsafe(protocol.lsp_exit)
-        except RuntimeError:
-            log.debug("a message arrived after exit")
+        for frame in read_frames(stdin):
+            later(protocol.receive, frame if isinstance(frame, BrokenFrame) else _parsed(frame))
+        later(protocol.lsp_exit)
 
     # Not a pool thread: the interpreter would wait for it, and so for the client, at exit.
     threading.Thread(target=read, name="reader", daemon=True).start()
     code = await protocol.finished
     await protocol.on_shutdown()
+    await asyncio.to_thread(protocol.outbox.end, FLUSH_SECONDS)
     return code
 
 
@@ -189,24 +204,13 @@ def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(stdin, "rb"), os.fdopen(stdout, "wb")
 
 
+def _parsed(frame: bytes) -> object:
+    try:
+        return json.loads(frame)
+    except (ValueError, RecursionError):
+        return BrokenFrame("the message is not JSON")
+
+
 def _is_id(value: object) -> bool:
     """Return True if the value is valid as a message id; a notification has none."""
     return value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool))
-
-
-class _Writer:
-    """Write messages for pygls. If the client is gone, it ends the connection once, without a traceback in the log."""
-
-    def __init__(self, stream: BinaryIO, lost: Callable[[], None]) -> None:
-        self._stream = stream
-        self._lost = lost
-
-    def write(self, data: bytes) -> None:
-        try:
-            self._stream.write(data)
-            self._stream.flush()
-        except (OSError, ValueError):
-            self._lost()
-
-    def close(self) -> None:
-        self._lost()

@@ -30,7 +30,8 @@ MAX_NUMBER = 1e9
 class Settings:
     """Hold the user's settings. `limits_seconds` are per trace, `limits_memory` in MiB; None means to find the value,
     or the default. Traced code may read the paths `limits_read` and start `limits_programs`; without `limits_sandbox`,
-    it may do all that the user may.
+    it may do all that the user may. Tracers end after `idle_minutes` without
+    use.
 
     `problems` are the findings to report, `hint_kinds` the hints to show. `sizes` is the style of sizes that have names
     in the code. `gpu` is the default chip to compile kernels for, `host` the host of benchmarks.
@@ -59,6 +60,7 @@ class Settings:
     limits_read: tuple[str, ...] = ()
     limits_programs: tuple[str, ...] = ()
     limits_sandbox: bool = True
+    idle_minutes: float = 10.0
     cache_path: str | None = None
     gpu: str = CHIP
     host: str = ""
@@ -76,6 +78,7 @@ class _Row:
     kind: type
     wanted: str
     values: tuple[str, ...] = ()
+    least: float | None = None
 
 
 _ROWS = (
@@ -94,6 +97,7 @@ _ROWS = (
     _Row("limits.read", "limits_read", list, "a list of paths"),
     _Row("limits.programs", "limits_programs", list, "a list of names of programs"),
     _Row("limits.sandbox", "limits_sandbox", bool, "true or false"),
+    _Row("idle.minutes", "idle_minutes", float, "a number of minutes from 0 and up to a billion", least=0),
     _Row("cache.path", "cache_path", str, "a path"),
     _Row("gpu", "gpu", str, "a chip, as in cuda:90"),
     _Row("host", "host", str, "the name of a host"),
@@ -151,7 +155,9 @@ def _switched(row: _Row, value: bool | None, names: frozenset[str]) -> frozenset
 
 def _fits(value: object, row: _Row) -> bool:
     if row.kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value <= MAX_NUMBER:
+            return False
+        return value > 0 or (row.least is not None and value >= row.least)
     if row.kind is tuple:
         return isinstance(value, (list, tuple)) and all(_is_pair(item) for item in cast("Sequence[object]", value))
     if row.kind is list:
@@ -215,6 +221,7 @@ def engine_settings(settings: Settings, may_run: Callable[[str], bool]) -> Engin
         reads=settings.limits_read,
         programs=settings.limits_programs,
         confined=settings.limits_sandbox,
+        idle_seconds=60 * settings.idle_minutes,
     )
     return EngineSettings(
         interpreter=settings.interpreter,

@@ -73,6 +73,7 @@ class Engine:
         self._scheduler = self._new_scheduler()
         self._background = Background(self._reporter.status_changed)
         self._focus: Focus | None = None
+        self._changed_meanwhile: set[str] = set()
         self._closed = False
 
     def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
@@ -83,6 +84,7 @@ class Engine:
         if open_file is None:
             open_file = self._files[file] = OpenFile(file, text, roots, PlacedAnswers(file))
             self._focus = self._focus or Focus(file)
+        self._used(open_file)
         open_file.edit(text, roots)
         self._read_soon(open_file, _DEBOUNCE if open_file.good or open_file.broken else 0)
         self._touch(open_file)
@@ -102,10 +104,17 @@ class Engine:
         """Trace the target at `line` (from 1) first."""
         if file in self._files and self._focus != Focus(file, line):
             self._focus = Focus(file, line)
+            self._used(self._files[file])
             self._scheduler.refresh()
 
     def changed_on_disk(self, files: Collection[str]) -> None:
-        """Trace again the targets that depend on files written by other programs, and retry failed imports."""
+        """Trace again the targets that depend on files written by other programs, and retry failed imports.
+
+        If nobody uses the editor and the tracers have ended, that waits until somebody does.
+        """
+        if any(interpreter.resting for interpreter in self._interpreters.all):
+            self._changed_meanwhile.update(files)
+            return
         changed = {*files, *(folder_listed(str(Path(file).parent)) for file in files)}
         for open_file in self._files.values():
             if (
@@ -172,7 +181,7 @@ class Engine:
             if decoded is not None and open_file is not None:
                 answer = open_file.answers.get(question)
                 is_shown = answer is not None and answer.key == key
-                return open_file.answers.stage(question, decoded, open_file.text) if is_shown else decoded
+                return await open_file.answers.stage(question, decoded, open_file.text) if is_shown else decoded
             self._answers.forget(key)
             if open_file is not None:
                 open_file.answers.drop(question)
@@ -225,7 +234,7 @@ class Engine:
         if open_file is None or answer is None:
             return None
         decoded = self._answers.stage_now(answer.key, stage)
-        return open_file.answers.stage(question, decoded, open_file.text) if decoded is not None else None
+        return open_file.answers.stage_now(question, decoded, open_file.text) if decoded is not None else None
 
     def cancel_all(self) -> None:
         """Stop every trace. A cancelled target is traced again after an edit, or on request."""
@@ -268,6 +277,14 @@ class Engine:
         await self._interpreters.close()
         await self._background.wait()
         self._answers.close()
+
+    def _used(self, open_file: OpenFile) -> None:
+        """Record that somebody uses a file: its tracers start, if they have ended meanwhile."""
+        if isinstance(open_file.interpreter, TracingInterpreter):
+            open_file.interpreter.touch()
+        if self._changed_meanwhile:
+            files, self._changed_meanwhile = self._changed_meanwhile, set()
+            self.changed_on_disk(files)
 
     def _read_soon(self, open_file: OpenFile, delay: float) -> None:
         open_file.reading.start(delay, lambda: self._background.run(self._read(open_file)))

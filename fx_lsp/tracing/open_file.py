@@ -19,7 +19,7 @@ from fx_lsp.tracing.answers.placed import PlacedAnswer, PlacedAnswers
 from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.answers.relocation import line_map, relocate_span
 from fx_lsp.tracing.background_tasks import Delayed
-from fx_lsp.tracing.scheduler import Urgency
+from fx_lsp.tracing.scheduler import Priority, Urgency
 from fx_lsp.tracing.source.parsing import split_lines
 from fx_lsp.tracing.source.targets import names_like
 from fx_lsp.tracing.workers.interpreter import TracingInterpreter
@@ -294,16 +294,18 @@ def urgency(files: Iterable[OpenFile], focus: Focus | None, key: str, unasked: b
         if keys is None or question is None or open_file.trouble is not None:
             continue
         if question in open_file.requests:
-            rank = 0
+            priority = Priority.REQUESTED
         elif not unasked and not open_file.is_partly_known(question, key):
             continue
         elif question.variant or (target := keys.analysis.targets[question.target]).kind == "script":
-            rank = 4
+            priority = Priority.EXTRA
         elif focus is None or focus.file != open_file.file:
-            rank = 3
+            priority = Priority.ELSEWHERE
+        elif focus.line and target.span.line <= focus.line <= target.span.end_line:
+            priority = Priority.AT_CURSOR
         else:
-            rank = 1 if focus.line and target.span.line <= focus.line <= target.span.end_line else 2
-        wanted.append((rank, *open_file.slowness(question)))
+            priority = Priority.FOCUSED_FILE
+        wanted.append(Urgency(priority, *open_file.slowness(question)))
     return min(wanted, default=None)
 
 

@@ -4,14 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 log = logging.getLogger(__name__)
 
-Urgency = tuple[int, ...]
-"""A sort key; smaller is sooner."""
+PREEMPT_SECONDS = 0.5
+"""The time in seconds that a running job has before it can lose its slot: most traces end within it."""
+
+
+class Priority(IntEnum):
+    """Rank jobs by who looks at their results; smaller is sooner."""
+
+    REQUESTED = 0
+    AT_CURSOR = 1
+    FOCUSED_FILE = 2
+    ELSEWHERE = 3
+    EXTRA = 4
+
+
+class Urgency(NamedTuple):
+    """Sort jobs: by priority, then the ones that were not slow, then by `order`; smaller is sooner."""
+
+    priority: Priority
+    slow: bool = False
+    order: int = 0
+
+    @property
+    def is_watched(self) -> bool:
+        """Return True if a person waits for the result."""
+        return self.priority <= Priority.AT_CURSOR
 
 
 @dataclass(frozen=True)
@@ -24,22 +48,45 @@ class Job:
     run: Callable[[], Coroutine[Any, Any, None]]
 
 
+@dataclass
+class _RunningJob:
+    """Hold a job that has run since `started`; `is_cancelled` once it was cancelled."""
+
+    job: Job
+    task: asyncio.Task[None]
+    started: float
+    is_cancelled: bool = False
+
+
 class Scheduler:
     """Run jobs, at most `limit` of each lane at once.
 
     `urgency(key)` is called whenever a slot is free, so that jobs overtake each other as the user moves. None means
     that the job is not needed any more: it is dropped, or cancelled if it runs. `on_change` is called after every start
     and end.
+
+    A job that a person waits for never waits for one that nobody waits for: if all slots are taken, the least urgent
+    unwatched job that has run for `preempt_seconds` is cancelled and queued again. It starts from scratch later. No job
+    is cancelled for ever: the most urgent unwatched job keeps its slot as long as the watched ones need fewer than all,
+    and watched jobs become unwatched when they are answered or the cursor leaves them. A place beyond the limit would
+    lose no work, but endless jobs would fill that one too, and memory bounds the number of processes.
     """
 
-    def __init__(self, limit: int, urgency: Callable[[str], Urgency | None], on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        limit: int,
+        urgency: Callable[[str], Urgency | None],
+        on_change: Callable[[], None],
+        preempt_seconds: float = PREEMPT_SECONDS,
+    ) -> None:
         self._limit = max(limit, 1)
         self._urgency = urgency
         self._on_change = on_change
+        self._preempt_seconds = preempt_seconds
         self._waiting: dict[str, Job] = {}
-        self._running: dict[str, tuple[Job, asyncio.Task[None]]] = {}
-        self._cancelled: set[str] = set()
+        self._running: dict[str, _RunningJob] = {}
         self._stopped: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
         self._done = 0
         self._closed = False
 
@@ -57,7 +104,7 @@ class Scheduler:
         if not self._running:
             return ""
         total = self._done + len(self._running) + len(self._waiting)
-        title = next(iter(self._running.values()))[0].title
+        title = next(iter(self._running.values())).job.title
         return f"tracing {title} ({self._done + 1} of {total})"
 
     def add(self, job: Job) -> None:
@@ -67,23 +114,23 @@ class Scheduler:
             self.refresh()
 
     def refresh(self) -> None:
-        """Drop and cancel unneeded jobs, and start others in the free slots."""
-        urgencies = {key: self._urgency(key) for key in (*self._waiting, *self._running)}
-        for key, urgency in urgencies.items():
-            if urgency is None:
+        """Drop and cancel unneeded jobs, start others in the free slots, and free slots for the watched ones."""
+        urgencies: dict[str, Urgency] = {}
+        for key in (*self._waiting, *self._running):
+            urgency = self._urgency(key)
+            if urgency is not None:
+                urgencies[key] = urgency
+            else:
                 self._waiting.pop(key, None)
                 self._cancel(key)
-        load: dict[Hashable, int] = {}
-        for job, _ in self._running.values():
-            load[job.lane] = load.get(job.lane, 0) + 1
-        for key in sorted(self._waiting, key=lambda key: urgencies[key] or ()):
+        blocked: dict[Hashable, int] = {}
+        for key in sorted(self._waiting, key=lambda key: urgencies[key]):
             job = self._waiting[key]
-            if load.get(job.lane, 0) < self._limit:
-                load[job.lane] = load.get(job.lane, 0) + 1
-                del self._waiting[key]
-                task = asyncio.get_running_loop().create_task(job.run())
-                self._running[key] = job, task
-                task.add_done_callback(lambda task, key=key: self._ended(key, task))
+            if len(self._of_lane(job.lane)) < self._limit:
+                self._start(self._waiting.pop(key))
+            elif urgencies[key].is_watched:
+                blocked[job.lane] = blocked.get(job.lane, 0) + 1
+        self._preempt(blocked, urgencies)
         if self.idle:
             self._done = 0
         self._on_change()
@@ -100,7 +147,7 @@ class Scheduler:
         """Drop and cancel everything, and wait until all jobs have ended."""
         self.stop()
         while self._running:
-            await asyncio.wait([task for _, task in self._running.values()])
+            await asyncio.wait([running.task for running in self._running.values()])
             await asyncio.sleep(0)
 
     async def close(self) -> None:
@@ -108,18 +155,50 @@ class Scheduler:
         self._closed = True
         await self.cancel()
 
+    def _start(self, job: Job) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(job.run())
+        self._running[job.key] = _RunningJob(job, task, loop.time())
+        task.add_done_callback(lambda task: self._ended(job.key, task))
+
+    def _of_lane(self, lane: Hashable) -> list[_RunningJob]:
+        return [running for running in self._running.values() if running.job.lane == lane]
+
+    def _preempt(self, blocked: Mapping[Hashable, int], urgencies: Mapping[str, Urgency]) -> None:
+        """Cancel an unwatched job for each of the `blocked` watched ones of a lane, once it has had its time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due: list[float] = []
+        now = asyncio.get_running_loop().time()
+        for lane, count in blocked.items():
+            running = self._of_lane(lane)
+            count -= sum(each.is_cancelled for each in running)
+            unwatched = [
+                (urgencies[each.job.key], each.started, each.job.key)
+                for each in running
+                if not each.is_cancelled and not urgencies[each.job.key].is_watched
+            ]
+            for _, started, key in sorted(unwatched, reverse=True)[: max(count, 0)]:
+                if started + self._preempt_seconds <= now:
+                    self._cancel(key)
+                else:
+                    due.append(started + self._preempt_seconds)
+        if due:
+            self._timer = asyncio.get_running_loop().call_at(min(due), self.refresh)
+
     def _cancel(self, key: str) -> None:
         """Cancel a running job once: a second time would interrupt its clean-up."""
-        if key in self._running and key not in self._cancelled:
-            self._cancelled.add(key)
-            self._running[key][1].cancel()
+        running = self._running.get(key)
+        if running is not None and not running.is_cancelled:
+            running.is_cancelled = True
+            running.task.cancel()
 
     def _ended(self, key: str, task: asyncio.Task[None]) -> None:
-        job, _ = self._running.pop(key)
-        self._cancelled.discard(key)
+        job = self._running.pop(key).job
         if task.cancelled():
             if key not in self._stopped and not self._closed:
-                self._waiting[key] = job  # it may be needed again by now; if not, refresh drops it
+                self._waiting[key] = job  # preempted, or needed again by now; if not, refresh drops it
         else:
             self._done += 1
         self._stopped.discard(key)

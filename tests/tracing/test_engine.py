@@ -17,6 +17,7 @@ from fx_lsp.model import (
     NamedSizes,
     Node,
     ObservedValue,
+    Outcome,
     Span,
     Stage,
     StageInfo,
@@ -29,8 +30,8 @@ from fx_lsp.model import (
 )
 from fx_lsp.tracing.analysis import analyse, module_name
 from fx_lsp.tracing.answers.question import TargetQuestion
-from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
-from fx_lsp.tracing.open_file import SLOW_SECONDS, Focus, urgency
+from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, TargetState
+from fx_lsp.tracing.open_file import SLOW_SECONDS, Focus, TraceProgress, urgency
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.find_python import Interpreter
 from fx_lsp.tracing.workers.interpreter import Backend
@@ -80,6 +81,10 @@ class Tracers:
         except asyncio.CancelledError:
             self.ended.append(request.name)
             raise
+
+    resting = False
+
+    def touch(self) -> None: ...
 
     def preload(self, packages: Sequence[str]) -> None: ...
 
@@ -139,6 +144,21 @@ def line_of(engine: Engine, file: str, name: str) -> int:
     outcome = next(t.outcome for t in state.targets if t.target.name == name)
     assert isinstance(outcome, Trace)
     return outcome.values[0].span.line
+
+
+def state_of(engine: Engine, file: str, name: str) -> TargetState | None:
+    state = engine.state(file)
+    return next((t for t in state.targets if t.target.name == name), None) if state is not None else None
+
+
+def outcome_of(engine: Engine, file: str, name: str) -> Outcome | None:
+    target = state_of(engine, file, name)
+    return target.outcome if target is not None else None
+
+
+def progress_of(engine: Engine, file: str, name: str) -> TraceProgress | None:
+    target = state_of(engine, file, name)
+    return target.progress if target is not None else None
 
 
 async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> None:
@@ -566,6 +586,42 @@ async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) ->
     assert isinstance(fine, Trace) and fine.notes == ("traced",)
     await engine.shutdown()
     assert workers.pid is None
+
+
+async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> None:
+    here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
+    bench.tracers = Workers(sys.executable, Limits(seconds=3600), "fork", job="jobs:run", paths=[here], warm=False)
+    engine = bench.engine(workers=2)
+    endless = [bench.file.replace("m.py", f"{name}.py") for name in ("one", "two")]
+    for file in endless:
+        engine.open(file, f"{good}while True: pass\n", ())
+    while len(bench.tracers._running) < 2:
+        await asyncio.sleep(0.005)
+    engine.open(bench.file, good, ())
+    engine.focus(bench.file, 1)
+    while not isinstance(outcome_of(engine, bench.file, "f"), Trace):
+        await asyncio.sleep(0.005)
+    for file in endless:  # neither was given up
+        assert progress_of(engine, file, "f") is TraceProgress.TRACING
+
+
+async def test_what_is_known_is_shown_while_the_tracers_rest_and_an_edit_wakes_them(bench: Bench) -> None:
+    here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
+    limits = Limits(idle_seconds=0.3)
+    bench.tracers = workers = Workers(sys.executable, limits, "fork", job="jobs:run", paths=[here], warm=False)
+    engine = bench.engine()
+    engine.open(bench.file, good, ())
+    assert isinstance(await engine.outcome(bench.file, "f"), Trace)
+    while not workers.resting:
+        await asyncio.sleep(0.005)
+    assert workers.pid is None
+    assert isinstance(outcome_of(engine, bench.file, "f"), Trace)
+    engine.changed_on_disk({str(Path(here) / "dependency.py"), bench.file})
+    await bench.quiet(engine)
+    assert workers.resting  # a change on disk wakes nobody
+    engine.open(bench.file, good.replace("return x", "return -x"), ())
+    assert not workers.resting
+    assert isinstance(await engine.outcome(bench.file, "f"), Trace)
 
 
 def test_module_names_follow_packages(tmp_path: Path) -> None:

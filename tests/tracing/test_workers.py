@@ -338,9 +338,9 @@ async def test_zygote_killed_in_the_middle(tmp_path: Path) -> None:
     with pytest.raises(WorkerDied, match=r"^the tracer's parent process was ended by SIGKILL$"):
         await run
     await nothing_left(pgid)
-    assert not workers.ready
-    await works(workers)
+    await until(lambda: workers.ready)  # before anything is asked
     assert workers.pid != zygote
+    await works(workers)
     await workers.close()
 
 
@@ -402,10 +402,74 @@ async def test_a_zygote_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch
 async def test_waiting_process_killed_between_requests(workers: Workers) -> None:
     await works(workers)
     await workers.start()
-    assert workers.pid is not None
-    os.kill(workers.pid, signal.SIGKILL)
-    await until(lambda: not workers.ready)
+    killed = workers.pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    await until(lambda: workers.pid != killed)
     await works(workers)
+
+
+async def test_a_zygote_that_is_killed_is_replaced_unasked_and_that_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("fx_lsp.tracing.workers.pool.log.warning", lambda text, *parts: told.append(text % parts))
+    workers = started("fork")
+    await workers.start()
+    killed = workers.pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    await until(lambda: workers.pid not in (None, killed))
+    assert told == ["the tracer's parent process was ended by SIGKILL; another one starts"]
+    await workers.close()
+
+
+async def test_a_zygote_that_is_killed_again_and_again_waits_for_a_request() -> None:
+    workers, killed = started("fork"), set[int]()
+    await workers.start()
+    for _ in range(pool.RESTARTS + 1):
+        await until(lambda: workers.pid not in (None, *killed))
+        assert workers.pid is not None
+        killed.add(workers.pid)
+        os.kill(workers.pid, signal.SIGKILL)
+    await until(lambda: not workers.ready)
+    assert workers._starting is None
+    await works(workers)
+    await workers.close()
+
+
+async def test_processes_that_nobody_uses_end_until_somebody_does(mode: Mode) -> None:
+    workers = Workers(sys.executable, Limits(idle_seconds=0.3), mode, job="jobs:run", paths=[HERE], warm=False)
+    await works(workers)
+    waiting = workers.pid
+    await until(lambda: workers.resting)
+    await until(lambda: not workers._ending)
+    assert workers.pid is None and (waiting is None or not living(waiting))
+    assert workers._timer is None and workers._starting is None  # nothing polls
+    workers.touch()
+    await until(lambda: workers.ready)
+    await until(lambda: workers.resting)
+    await works(workers)
+    await workers.close()
+
+
+async def test_a_trace_that_runs_is_use(tmp_path: Path) -> None:
+    workers = Workers(sys.executable, Limits(idle_seconds=0.1), "fork", job="jobs:run", paths=[HERE], warm=False)
+    go = tmp_path / "go"
+    source = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nnotes = ['fine']"
+    run = asyncio.create_task(notes(workers, source))
+    await asyncio.sleep(0.5)
+    assert not workers.resting
+    go.touch()
+    assert await run == ("fine",)
+    await workers.close()
+
+
+async def test_with_a_limit_of_zero_nothing_ends() -> None:
+    workers = Workers(sys.executable, Limits(idle_seconds=0), "fork", job="jobs:run", paths=[HERE], warm=False)
+    await works(workers)
+    assert workers._timer is None
+    await workers.close()
 
 
 async def test_zygote_killed_unnoticed_is_replaced_before_anything_ran() -> None:

@@ -21,7 +21,6 @@ from warm import warm_python
 from fx_lsp.model import Failure, Outcome, Trace
 from fx_lsp.tracer.process.child import memory_of
 from fx_lsp.tracing.engine import Engine, EngineSettings
-from fx_lsp.tracing.workers import worlds
 from fx_lsp.tracing.workers.interpreter import default_backend
 from fx_lsp.tracing.workers.pool import Limits, Mode
 
@@ -447,8 +446,8 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to hold")
 
 
-async def test_a_world_ends_when_nobody_asks_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds, "IDLE_SECONDS", 1.0)
+async def test_a_world_ends_when_nobody_asks_it(project: Project) -> None:
+    await project.engine.configure(replace(project.engine._settings, limits=Limits(idle_seconds=1)))
     await project.trace("loss")
     processes = project.processes
     assert processes

@@ -120,6 +120,12 @@ def source_lines(session: Session) -> SourceLine:
 
 
 def _document(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine, sizes: SizeStyle) -> RenderedView:
+    shown = _rendered(view, trace, stages, source_line, sizes)
+    assert shown.document.text  # joined here, where it delays nothing
+    return shown
+
+
+def _rendered(view: View, trace: Trace, stages: list[Stage], source_line: SourceLine, sizes: SizeStyle) -> RenderedView:
     nodes = {node.name: node for stage in stages for node in stage.nodes}
     if view.stage == RUN and view.work:
         return RenderedView(render_run(trace, {stage.name: stage for stage in stages}), nodes)

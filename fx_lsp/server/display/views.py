@@ -16,7 +16,7 @@ from lsprotocol import types
 from fx_lsp import files
 from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
 from fx_lsp.features.uris import BENCHMARK, View, format_uri, parse_uri
-from fx_lsp.model import Failure, Trace
+from fx_lsp.model import Failure, Outcome, Trace
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.diagnostics import publish_kernels
@@ -148,9 +148,14 @@ class Views:
             if outcome is None:
                 continue
             origin = outcome, not view.work or engine.known(file, view.name, view.work) is not None
-            if origin != shown.origin:
-                shown.origin, shown.stale = origin, False
-                self.renew(view)
+            if shown.origin is None or origin[0] is not shown.origin[0] or origin[1] != shown.origin[1]:
+                self._tasks.spawn("views", self._update(view, shown, origin))
+
+    async def _update(self, view: View, shown: OpenView, origin: tuple[Outcome, bool]) -> None:
+        """Renew a view if its new origin differs; the comparison of large traces takes a while."""
+        if await asyncio.to_thread(origin.__ne__, shown.origin) and self._session.views.get(view) is shown:
+            shown.origin, shown.stale = origin, False
+            self.renew(view)
 
     async def _mark(self, view: View, shown: OpenView) -> None:
         await asyncio.sleep(MARKED_AFTER)

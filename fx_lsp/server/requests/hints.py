@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
@@ -37,10 +38,8 @@ async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[ty
             backward = await _backward(engine, target_state) if reading else None
             traced.append(TracedTarget(target, target_state.outcome, stage, backward))
     style = HintStyle(settings.sizes, settings.hint_kinds, settings.strides)
-    return [
-        to_proto.inlay_hint(hint, document.lines, session.encoding)
-        for hint in hints(document.text, traced, first, last, style)
-    ]
+    shown = await asyncio.to_thread(hints, document.text, traced, first, last, style)
+    return [to_proto.inlay_hint(hint, document.lines, session.encoding) for hint in shown]
 
 
 async def _backward(engine: Engine, target_state: TargetState) -> Stage | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -54,7 +55,8 @@ async def _hover(
             stage = default_stage(trace) if trace is not None else ""
             graph = await _stage(session, state, stage)
             link = _link(uri) if session.settings.command_links else None
-            shown = features.hover_name(state.target, state.outcome, state.stale, graph, link, problems, names)
+            about = state.target, state.outcome, state.stale, graph, link, problems, names
+            shown = await asyncio.to_thread(features.hover_name, *about)
             measured = benchmarks.last(state.target.file, state.target.name)
             if measured is not None:
                 shown = replace(shown, markdown=f"{shown.markdown}\n\n---\n\n{benchmark_hover(measured)}")
@@ -68,7 +70,8 @@ async def _hover(
         at = place.line, place.col
         variants = _variant_stages(session, state)
         of_text = text, state.target, state.outcome, stages, *at
-        shown = features.hover_expression(*of_text, problems, variants, names, session.settings.gpu)
+        rest = problems, variants, names, session.settings.gpu
+        shown = await asyncio.to_thread(features.hover_expression, *of_text, *rest)
         if shown is not None:
             return shown
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from lsprotocol import types
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.inputs import input_data
-from fx_lsp.features.kernels import chip_of
+from fx_lsp.features.kernels import RenderedView, chip_of
 from fx_lsp.features.lenses import default_stage, summarize
 from fx_lsp.features.memory import memory
 from fx_lsp.features.partial import EXECUTED, until
@@ -45,6 +46,10 @@ async def graph(session: Session, params: Any) -> Json:
     stage = await _stage(session, view, view.stage, view.work) if trace is not None else outcome
     if trace is None or not isinstance(stage, Stage):
         return {"failure": describe(_failure(stage))}
+    return await asyncio.to_thread(_graph, session, view, outcome, trace, stage)
+
+
+def _graph(session: Session, view: View, outcome: Outcome, trace: Trace, stage: Stage) -> Json:
     places = _Places(session)
     drawn = picture(trace, stage, places.text, session.settings.sizes)
     plain = plain_work(view.work)
@@ -94,6 +99,10 @@ async def memory_of(session: Session, params: Any) -> Json:
     backward = await _stage(session, view, "backward", work) if outcome.info("backward") is not None else None
     if isinstance(forward, Failure) or isinstance(backward, Failure):
         return {"failure": describe(_failure(forward if isinstance(forward, Failure) else backward))}
+    return await asyncio.to_thread(_memory, session, view, outcome, forward, backward)
+
+
+def _memory(session: Session, view: View, outcome: Trace, forward: Stage, backward: Stage | None) -> Json:
     places, use = _Places(session), memory(outcome, forward, backward)
     return {
         "title": view.name,
@@ -155,12 +164,15 @@ async def origins(session: Session, params: Any) -> list[Json] | None:
     shown = session.views.rendered(view)
     if shown is None:
         return None
-    kernels = await kernels_behind(session, view)
-    behind = kernels.document.lines if kernels is not None else ()
+    return await asyncio.to_thread(_origins, session, view, shown, await kernels_behind(session, view))
+
+
+def _origins(session: Session, view: View, shown: RenderedView, kernels: RenderedView | None) -> list[Json]:
+    is_listing, behind = bool(chip_of(view.work)), kernels.document.lines if kernels is not None else ()
     lines_by_origin: dict[tuple[str, int], list[int]] = {}
     for number, line in enumerate(shown.document.lines):
         spans = line.spans[:1]
-        if chip_of(view.work):
+        if is_listing:
             at = spans[0].line if spans else 0
             spans = behind[at - 1].spans[:1] if 0 < at <= len(behind) else ()
         for span in spans:
@@ -265,5 +277,10 @@ class _Places:
             return None
         if span not in self._locations:
             range_ = to_proto.range_(self.lines(span.file), span, self._session.encoding)
-            self._locations[span] = {"uri": self._session.uri_of_file(span.file), "range": range_}
+            ends = {"start": _position(range_.start), "end": _position(range_.end)}  # plain data, encoded quickly
+            self._locations[span] = {"uri": self._session.uri_of_file(span.file), "range": ends}
         return self._locations[span]
+
+
+def _position(position: types.Position) -> Json:
+    return {"line": position.line, "character": position.character}

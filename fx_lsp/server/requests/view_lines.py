@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,10 @@ async def hover(session: Session, benchmarks: Benchmarks, view: View, position: 
         resources = await _resources(session, view)
         facts = facts_at(resources, number) if resources is not None else []
         facts += _measured(benchmarks, view, shown, number)
-    text = hover_line(shown, number, source_lines(session), kernels, facts)
+    text = await asyncio.to_thread(hover_line, shown, number, source_lines(session), kernels, facts)
     if text is None:
         return None
-    lines = from_proto.split_lines(shown.document.text)
+    lines = await asyncio.to_thread(from_proto.split_lines, shown.document.text)
     return to_proto.hover(text, lines, session.encoding, session.capabilities.markdown)
 
 
@@ -64,6 +65,10 @@ async def document_highlight(
     shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
     if shown is None or not 0 < number <= len(shown.document.lines):
         return None
+    return await asyncio.to_thread(_highlights, session, shown, number)
+
+
+def _highlights(session: Session, shown: RenderedView, number: int) -> list[types.DocumentHighlight]:
     lines = from_proto.split_lines(shown.document.text)
     return [types.DocumentHighlight(_whole(lines, n, session)) for n in related_lines(shown.document, number)]
 
@@ -76,7 +81,8 @@ async def definition(session: Session, params: types.DefinitionParams) -> list[t
     shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
     if view is None or shown is None or not 0 < number <= len(shown.document.lines):
         return None
-    places = [_location(session, view, span) for span in shown.document.lines[number - 1].spans[:1]]
+    spans = shown.document.lines[number - 1].spans[:1]
+    places = [await asyncio.to_thread(_location, session, view, span) for span in spans]
     return [place for place in places if place is not None] or None
 
 
@@ -86,7 +92,7 @@ async def related(session: Session, params: Any) -> list[dict[str, Any]] | None:
     view, document = session.views.find(uri), session.documents.get(uri)
     if view is not None:
         thread = await _thread_of_view(session, view, line + 1)
-        return None if thread is None else _ranges(session, view, thread)
+        return None if thread is None else await asyncio.to_thread(_ranges, session, view, thread)
     if document is None:
         return None
     at, col = from_proto.position(document.lines, types.Position(line, character), session.encoding)
@@ -98,8 +104,9 @@ async def related(session: Session, params: Any) -> list[dict[str, Any]] | None:
             kernels = await kernels_behind(session, next(iter(views)), True)
             shown = [*views.values(), *([kernels] if kernels is not None else [])]
             behind = kernels.document if kernels is not None else None
-            thread = thread_of_source(document.file, at, col, [one.document for one in shown], behind)
-            return _ranges(session, next(iter(views)), thread)
+            documents = [one.document for one in shown]
+            thread = await asyncio.to_thread(thread_of_source, document.file, at, col, documents, behind)
+            return await asyncio.to_thread(_ranges, session, next(iter(views)), thread)
     return None
 
 
@@ -134,7 +141,8 @@ async def _thread_of_view(session: Session, view: View, number: int) -> Thread |
     if shown is None or not 0 < number <= len(shown.document.lines):
         return None
     kernels = await kernels_behind(session, view, True)
-    return thread_of_line(view, shown.document, number, kernels.document if kernels is not None else None)
+    behind = kernels.document if kernels is not None else None
+    return await asyncio.to_thread(thread_of_line, view, shown.document, number, behind)
 
 
 def _ranges(session: Session, view: View, thread: Thread) -> list[dict[str, Any]]:

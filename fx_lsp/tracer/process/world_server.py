@@ -119,7 +119,8 @@ class _WorldServer:
         while True:
             links: list[Any] = [self._control, self._children.wake, *(p.link for p in self._parked.values())]
             links += [self._running.link] if self._running is not None else []
-            ready, _, _ = select.select(links, [], [], 1.0)
+            is_idle = self._running is None and not self._waiting and not self._has_grown
+            ready, _, _ = select.select(links, [], [], None if is_idle else 1.0)
             if self._running is not None and self._running.link in ready:
                 self._hear_program(self._running)
             for key, parked in list(self._parked.items()):

@@ -144,10 +144,11 @@ class _Zygote:
                 with suppress(OSError):
                     os.waitpid(pid, 0)
 
-    def _patience(self) -> float:
+    def _patience(self) -> float | None:
+        """Return for how many seconds nothing has to be done unasked; None without end: what ends wakes it up."""
         if self._preloads:
             return 0
-        return max(self._spare_due - time.monotonic(), 0) if self._wants_spare() else 1
+        return max(self._spare_due - time.monotonic(), 0) if self._wants_spare() else None
 
     def _wants_spare(self) -> bool:
         return self._rehearse is not None and self._spare is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,9 @@ from fx_lsp.tracing.answers.disk import UNKNOWN, CachedTrace
 from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.answers.relocation import line_map, relocate_outcome, relocate_stage
 from fx_lsp.tracing.answers.variants import untried, with_variant_outcome
+
+MAX_NODES_AT_ONCE = 10_000
+"""The largest stage, in nodes, whose spans are moved without a thread."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +125,39 @@ class PlacedAnswers:
         mapping = line_map(placed.text, text)
         return outcome if mapping is None else relocate_outcome(outcome, self._file, mapping)
 
-    def stage(self, question: TargetQuestion, stage: Stage, text: str) -> Stage:
-        """Return a decoded stage of the answer to a question, at its positions in `text`."""
+    def stage_now(self, question: TargetQuestion, stage: Stage, text: str) -> Stage | None:
+        """Return a decoded stage of the answer to a question, at its positions in `text`; None for a large one that has
+        not been moved there yet.
+        """
         placed = self._answers[question]
-        kept = self._stages.get((placed.key, stage.name))
-        if kept and kept[0] == text:
-            return kept[1]
-        for mapping in (placed.moved, line_map(placed.text, text)):
-            if mapping is not None:
-                stage = relocate_stage(stage, self._file, mapping)
+        present = self._stages.get((placed.key, stage.name))
+        if present and present[0] == text:
+            return present[1]
+        mappings = _mappings(placed, text)
+        if mappings and len(stage.nodes) > MAX_NODES_AT_ONCE:
+            return None
+        return self._keep(placed, self._moved(stage, mappings), text)
+
+    async def stage(self, question: TargetQuestion, stage: Stage, text: str) -> Stage:
+        """Return a decoded stage of the answer to a question, at its positions in `text`."""
+        present = self.stage_now(question, stage, text)
+        if present is not None:
+            return present
+        placed = self._answers[question]
+        moved = await asyncio.to_thread(self._moved, stage, _mappings(placed, text))
+        return self._keep(placed, moved, text)
+
+    def _moved(self, stage: Stage, mappings: Sequence[Mapping[int, int]]) -> Stage:
+        for mapping in mappings:
+            stage = relocate_stage(stage, self._file, mapping)
+        return stage
+
+    def _keep(self, placed: PlacedAnswer, stage: Stage, text: str) -> Stage:
         self._stages = {k: v for k, v in self._stages.items() if v[0] == text}
         self._stages[placed.key, stage.name] = text, stage
         return stage
+
+
+def _mappings(placed: PlacedAnswer, text: str) -> list[Mapping[int, int]]:
+    """Return how the lines of an answer move to those of `text`, one step after the other."""
+    return [mapping for mapping in (placed.moved, line_map(placed.text, text)) if mapping is not None]

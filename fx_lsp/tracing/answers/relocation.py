@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
 from fx_lsp.model import (
     Failure,
@@ -24,6 +25,8 @@ from fx_lsp.model import (
 )
 from fx_lsp.syntax import edited_lines
 from fx_lsp.tracing.source.parsing import split_lines
+
+T = TypeVar("T")
 
 
 def relocate_span(span: Span, file: str, mapping: Mapping[int, int]) -> Span | None:
@@ -64,16 +67,15 @@ def _trace(outcome: Trace, file: str, mapping: Mapping[int, int]) -> Trace:
 
 def relocate_stage(stage: Stage, file: str, mapping: Mapping[int, int]) -> Stage:
     """Return `stage` with the spans of `file` moved. Spans on removed lines are dropped."""
-    chains: dict[tuple[Span, ...], tuple[Span, ...]] = {}
+    chains: dict[int, tuple[Span, ...]] = {}  # by identity: nodes share their tuples of spans
     nodes: list[Node] = []
     for node in stage.nodes:
-        moved = chains.get(node.spans)
+        moved = chains.get(id(node.spans))
         if moved is None:
             spans = (relocate_span(span, file, mapping) for span in node.spans)
-            moved = chains[node.spans] = tuple(span for span in spans if span is not None)
-            if moved == node.spans:
-                moved = chains[node.spans] = node.spans
-        nodes.append(node if moved is node.spans or moved == node.spans else replace(node, spans=moved))
+            moved = tuple(span for span in spans if span is not None)
+            moved = chains[id(node.spans)] = node.spans if moved == node.spans else moved
+        nodes.append(node if moved is node.spans else _with(node, "spans", moved))
     return replace(stage, nodes=tuple(nodes), text=_text(stage, nodes) if stage.origins else stage.text)
 
 
@@ -96,11 +98,28 @@ def _text(stage: Stage, nodes: list[Node]) -> str:
     return "\n".join(lines)
 
 
+def _with(item: T, field: str, value: object) -> T:
+    """Return a frozen dataclass with another value of a field, several times as fast as `dataclasses.replace`."""
+    changed = object.__new__(type(item))
+    fields = changed.__dict__
+    fields.update(item.__dict__)
+    fields[field] = value
+    return changed
+
+
 def _saved(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Saved, ...]:
-    return tuple(
-        saved if saved.span is None else replace(saved, span=relocate_span(saved.span, file, mapping))
-        for saved in trace.saved
-    )
+    moved: dict[tuple[str, int, int, int, int], tuple[Span | None, bool]] = {}  # many values have one expression
+    rows: list[Saved] = []
+    for saved in trace.saved:
+        span, has_moved = saved.span, False
+        if span is not None:
+            place = span.file, span.line, span.col, span.end_line, span.end_col
+            if place not in moved:
+                relocated = relocate_span(span, file, mapping)
+                moved[place] = relocated, relocated is not span
+            span, has_moved = moved[place]
+        rows.append(_with(saved, "span", span) if has_moved else saved)
+    return tuple(rows)
 
 
 def _values(trace: Trace | TargetVariant, file: str, mapping: Mapping[int, int]) -> tuple[ObservedValue, ...]:

@@ -35,6 +35,9 @@ class Tracers(Protocol):
     def pid(self) -> int | None: ...
     @property
     def ready(self) -> bool: ...
+    @property
+    def resting(self) -> bool: ...
+    def touch(self) -> None: ...
     async def start(self) -> None: ...
     async def run(
         self,
@@ -160,6 +163,16 @@ class TracingInterpreter:
             if graph and not request.work:
                 await tracers.rehearse(graph)
             return TracerAnswer(reply, self._clock() - started)
+
+    @property
+    def resting(self) -> bool:
+        """Return True if its processes have ended because nobody used them."""
+        return self._tracers is not None and self._tracers.resting
+
+    def touch(self) -> None:
+        """Record that the editor was used."""
+        if self._tracers is not None and self.error is None:
+            self._tracers.touch()
 
     async def close(self) -> None:
         """End every process of this interpreter."""

@@ -41,6 +41,8 @@ class Limits:
 
     Seconds in which its process waits for a processor do not count. Its code may read `reads`, paths besides the
     project and the interpreter, and start `programs`, by name; all that the user may do, unless it is `confined`.
+
+    Processes that nobody has used for `idle_seconds` end; 0 keeps them.
     """
 
     seconds: float = 60
@@ -48,6 +50,7 @@ class Limits:
     reads: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     confined: bool = True
+    idle_seconds: float = 600
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
+from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
@@ -14,7 +16,7 @@ from fx_lsp.model import TraceReply, TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.launch import Launch, Limits
-from fx_lsp.tracing.workers.processes import starved_seconds
+from fx_lsp.tracing.workers.processes import describe_status, starved_seconds
 from fx_lsp.tracing.workers.spare import start_spare
 from fx_lsp.tracing.workers.worlds import Worlds
 from fx_lsp.tracing.workers.zygote import Zygote, start_zygote
@@ -24,6 +26,11 @@ __all__ = ["Limits", "Mode", "Workers"]
 Mode = Literal["fork", "spawn"]
 MAX_STARVED = 3
 """The factor of its limit that a process may also wait for a processor."""
+RESTARTS = 3
+RESTART_SECONDS = 60.0
+"""At most so many times in so many seconds, a process that died is replaced before a request needs it."""
+
+log = logging.getLogger(__name__)
 
 
 class Warm(Protocol):
@@ -51,6 +58,9 @@ class Workers:
 
     `mode` is "fork" where the platform has it (a warm zygote forks a child per request), else "spawn". `run` may be
     called concurrently; the caller bounds how often. `job`, `paths` and `warm` replace what the processes run.
+
+    A waiting process that somebody ends is replaced at once. All processes end when nobody has used them for the
+    limit's `idle_seconds`; the next request or `touch` starts them again.
     """
 
     def __init__(
@@ -73,6 +83,11 @@ class Workers:
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
         self._worlds = Worlds()
+        self._deaths: deque[float] = deque(maxlen=RESTARTS)
+        self._asked = 0
+        self._used = time.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+        self.resting = False
 
     @property
     def pid(self) -> int | None:
@@ -87,6 +102,13 @@ class Workers:
     async def start(self) -> None:
         """Start the waiting process and wait until torch is warm in it. Raises WorkerStartError."""
         await self._live()
+
+    def touch(self) -> None:
+        """Record that the editor was used; start what has ended because it was not."""
+        self._used = time.monotonic()
+        if self.resting and not self._closed:
+            self.resting = False
+            self._start_next()
 
     async def run(
         self,
@@ -107,7 +129,12 @@ class Workers:
         limit = self._limits.seconds if seconds is None else seconds
         if self._closed:
             raise _shut_down()
-        child = await self._child(request, world)
+        self._asked += 1
+        try:
+            child = await self._child(request, world)
+        finally:
+            self._asked -= 1
+            self._used = time.monotonic()
         self._running.add(child)
         earlier: list[TraceReply] = []
 
@@ -151,6 +178,8 @@ class Workers:
     async def close(self) -> None:
         """Kill every process and wait until they are gone; pending `run`s raise WorkerDied."""
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         for child in list(self._running):
             self._end_soon(child)
         if self._ending:
@@ -194,8 +223,12 @@ class Workers:
 
     async def _live(self) -> Warm:
         """Return the warm process, a new one where there is none."""
-        if self._warm is not None and await asyncio.to_thread(self._warm.is_fresh):
-            return self._warm
+        while (warm := self._warm) is not None:
+            is_fresh = await asyncio.to_thread(warm.is_fresh)
+            if warm is self._warm:
+                if is_fresh:
+                    return warm
+                break
         task = self._start_next()
         await asyncio.wait({task})  # others wait for it too: cancelling one who waits does not cancel it
         if task.cancelled():
@@ -221,9 +254,52 @@ class Workers:
             for package in old.preloading:
                 self._packages.pop(package, None)  # what it was importing when it died may be what ended it
             await old.end()
-        self._warm = await (start_zygote if self._mode == "fork" else start_spare)(self._launch)
+        self._warm = warm = await (start_zygote if self._mode == "fork" else start_spare)(self._launch)
         self._warm.preload(list(self._packages))
-        return self._warm
+        self.resting = False
+        if isinstance(warm, Zygote):
+            warm.process.exited.add_done_callback(lambda exited: self._replace(warm, exited))
+        if self._timer is None and self._limits.idle_seconds:
+            self._look_later(self._limits.idle_seconds)
+        return warm
+
+    def _replace(self, dead: Zygote, exited: asyncio.Future[int]) -> None:
+        """Start another zygote in place of one that somebody ended, unless that happens again and again."""
+        now = time.monotonic()
+        if self._closed or self._warm is not dead or self._starting is not None or exited.cancelled():
+            return
+        if len(self._deaths) == RESTARTS and now - self._deaths[0] < RESTART_SECONDS:
+            return
+        self._deaths.append(now)
+        log.warning("the tracer's parent process %s; another one starts", describe_status(exited.result()))
+        self._start_next()
+
+    def _look_later(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0), self._look)
+
+    def _look(self) -> None:
+        """End what nobody has used for the limit's `idle_seconds`. Runs when something may be due, and never polls."""
+        limit = self._limits.idle_seconds
+        self._timer = None
+        left = limit - (time.monotonic() - self._used)
+        due = self._worlds.end_idle(limit)
+        if self._running or self._asked or self._starting is not None:
+            self._look_later(limit)
+        elif left <= 0:
+            self._rest()
+        else:
+            self._look_later(max(left if due is None else min(left, due), limit / 10))
+
+    def _rest(self) -> None:
+        """End all processes until somebody uses the editor."""
+        warm, self._warm = self._warm, None
+        if warm is None:
+            return
+        self.resting = True
+        worlds, self._worlds = self._worlds, Worlds()
+        task = asyncio.create_task(_retire(warm, worlds, ()))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def _started(self, task: asyncio.Task[Warm]) -> None:
         self._starting = None

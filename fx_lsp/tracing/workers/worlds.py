@@ -18,8 +18,6 @@ from fx_lsp.wire import to_json
 
 MAX_WORLDS = 4
 """The most worlds at the same time."""
-IDLE_SECONDS = 600.0
-"""After how many seconds without a request a world is ended."""
 WAIT_SECONDS = 120.0
 """Seconds that a world may take for a fork: it may import a project and run programs first."""
 
@@ -102,14 +100,11 @@ class Worlds:
         self._fatal: set[tuple[str, str]] = set()
         self._stale: list[WorldProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, zygote: Zygote, request: TraceRequest, wanted: WorldRequest) -> Child | None:
         """Return a process for a request from a world that knows as much; None for a file that ends its world."""
         if (request.file, request.source) in self._fatal:
             return None
-        if self._timer is None:
-            self._look_again()
         world: WorldProcess | None = None
         try:
             while True:
@@ -127,8 +122,6 @@ class Worlds:
 
     async def close(self) -> None:
         """End all worlds, and wait until they are gone."""
-        if self._timer is not None:
-            self._timer.cancel()
         for _, task in self._starting:
             task.cancel()
         for world in list(self._worlds):
@@ -155,17 +148,15 @@ class Worlds:
                 self._end(old)
         return world, edits
 
-    def _look_again(self) -> None:
-        """End old worlds, now and every now and then as long as there are any."""
-        self._end_old([world for world in self._worlds if world.is_fresh()])
-        seconds = IDLE_SECONDS / 10
-        is_needed = bool(self._worlds or self._starting) or self._timer is None
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look_again) if is_needed else None
+    def end_idle(self, seconds: float) -> float | None:
+        """End the worlds that nobody has asked for so many seconds; return when the next one is due, None without."""
+        self._end_old([world for world in self._worlds if world.seconds_idle < seconds])
+        return min((seconds - world.seconds_idle for world in self._worlds), default=None)
 
-    def _end_old(self, fresh: Collection[WorldProcess]) -> None:
-        """End the idle worlds that are not `fresh`, not used any more, or not what a text says."""
+    def _end_old(self, usable: Collection[WorldProcess]) -> None:
+        """End the idle worlds that are not `usable`, or not what a text says."""
         for world in list(self._worlds):
-            is_usable = world in fresh and world not in self._stale and world.seconds_idle < IDLE_SECONDS
+            is_usable = world in usable and world not in self._stale
             if world.is_idle and not is_usable:
                 self._end(world)
 
