@@ -59,7 +59,9 @@ class Traced:
 
     def dependencies(self) -> list[str]:
         """The names of the project's files that the reply depends on, and of the functions in them."""
-        folder = next(dependency for dependency in self.reply.dependencies if "user.py" in dependency).rpartition("/")[0]
+        folder = next(dependency for dependency in self.reply.dependencies if "user.py" in dependency).rpartition("/")[
+            0
+        ]
         return [d.removeprefix(f"{folder}/") for d in self.reply.dependencies if d.startswith(f"{folder}/")]
 
     def inputs(self) -> list[str]:
