@@ -50,7 +50,7 @@ Cause: TypeAlias = tuple[object, str]
 
 @dataclass(frozen=True)
 class Occurrence:
-    """Hold a mistake as one target reaches it: `span` is the mistakey code, in any file, or None.
+    """Hold a mistake as one target reaches it: `span` is the wrong code, in any file, or None.
 
     `raised` is the place of a failure in another file that `span` leads to.
     """

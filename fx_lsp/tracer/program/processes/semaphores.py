@@ -24,7 +24,7 @@ _RECURSIVE = 0
 
 
 class _ThreadSemaphore:
-    """Stands for `_multiprocessing.SemLock`, between the threads of this process."""
+    """Do what `_multiprocessing.SemLock` does, between the threads of this process."""
 
     SEM_VALUE_MAX = 2**31 - 1
 
