@@ -39,7 +39,7 @@ FINDINGS: dict[FindingCode, FindingKind] = {
 }
 TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FINDINGS.items() if kind.is_told)
 """The findings that are reported by default."""
-_OTHER_CODES = ("dimension", "graph", "comment")
+_OTHER_CODES = ("dimension", "graph", "comment", "pass", "kernel", "unreached")
 _CODES = frozenset({*FINDINGS, *get_args(FailureKind), *_OTHER_CODES})
 _IGNORABLE = frozenset({*FINDINGS, "dimension"})
 _NEWLINE = re.compile(r"\r\n|\r|\n")
