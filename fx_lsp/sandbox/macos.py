@@ -33,7 +33,6 @@ def _profile(scratch: str, programs: Sequence[str]) -> str:
             f'(allow file-write* (subpath {_quoted(scratch)}) (literal "/dev/null"))',
             "(deny process-exec*)",
             *([f"(allow process-exec* {allowed})"] if allowed else []),
-            "(deny signal (target others))",
         ]
     )
 
