@@ -75,9 +75,11 @@ class Connection:
 
     @property
     def first_bug(self) -> str:
-        """Return the beginning of the first one."""
+        """Return the first one, up to the line that names the exception."""
         match = _BUG.search(self.log)
-        return self.log[match.start() :][:8000] if match else ""
+        lines = self.log[match.start() :].splitlines() if match else [""]
+        last = next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines) - 1)
+        return "\n".join([*lines[: last + 1]][-60:])
 
     @property
     def leftovers(self) -> list[str]:
@@ -262,6 +264,16 @@ def descriptors(pid: int) -> int:
         return len([*Path(f"/proc/{pid}/fd").iterdir()])
     except OSError:
         return 0
+
+
+def open_files(pid: int) -> list[str]:
+    """Return what the descriptors of a process lead to (Linux; else nothing)."""
+    found: list[str] = []
+    with suppress(OSError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.append(re.sub(r"\d+", "", str(path.readlink())))
+    return sorted(found)
 
 
 def resident(pid: int) -> int:

@@ -53,6 +53,12 @@ class OpenViews:
         """Remove a view and return it; None if it was not open."""
         return self._open.pop(view, None)
 
+    def remove_unshown(self, view: View) -> None:
+        """Remove a view whose text was never sent, and which the client has not opened."""
+        shown = self._open.get(view)
+        if shown is not None and not shown.uri and shown.path is None and shown.rendered is None:
+            del self._open[view]
+
     def note_compiled(self, view: View) -> None:
         """Record that a view's work compiles the kernels of its target."""
         self._compiled[view.file, view.name] = view.work

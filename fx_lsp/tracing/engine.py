@@ -98,6 +98,7 @@ class Engine:
         self._focus = None if self._focus and self._focus.file == file else self._focus
         closed.requests.look_again()
         self._scheduler.refresh()
+        self._release()
         self._refresh_dependents(file)
 
     def focus(self, file: str, line: int) -> None:
@@ -353,7 +354,12 @@ class Engine:
             self._schedule(open_file, question, questions[question])
         for name in analysis.targets:
             self._trace_variants(open_file, name)
+        self._release()
         self._touch(open_file)
+
+    def _release(self) -> None:
+        """Free the memory of answers that no open file has."""
+        self._answers.release({key for open_file in self._files.values() for key in open_file.answers.current_keys()})
 
     def _schedule(self, open_file: OpenFile, question: TargetQuestion, key: str) -> None:
         if isinstance(interpreter := open_file.interpreter, TracingInterpreter):

@@ -2,7 +2,8 @@
 
 A line `def f(x): return x + 1` is a target whose outcome is made from its own text. A body that says `fail` fails, one
 that says `partly` does so after an operation, `guess` finds no inputs, `slow` is never traced, and `bug` raises in the
-engine. One that says `if y` does not reach what stands before it, and has a variant that does not either.
+engine; the graphs of one that says `cold` are decoded when they are asked for. One that says `if y` does not reach what
+stands before it, and has a variant that does not either.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class FakeEngine:
         self.states: dict[str, FileState] = {}
         self.opened = 0
         self.cancelled = 0
+        self.decoded: set[str] = set()
         self.timer: asyncio.TimerHandle | None = None
 
     def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
@@ -113,11 +115,14 @@ class FakeEngine:
         return known.outcome
 
     async def stage(self, file: str, name: str, stage: str, work: str = "") -> Stage | Failure:
+        self.decoded.add(name)
         return self.stage_now(file, name, stage) or Failure("unsupported", f"{name} has no {stage} graph")
 
     def stage_now(self, file: str, name: str, stage: str, work: str = "") -> Stage | None:
         known = self._target(file, name)
-        trace = None if known is None or known.outcome is None else known_trace(known.outcome)
+        if known is None or known.outcome is None or ("cold" in (known.key or "") and name not in self.decoded):
+            return None
+        trace = known_trace(known.outcome)
         return _stage(trace, stage) if trace is not None and trace.info(stage) is not None else None
 
     def known(self, file: str, name: str, work: str) -> Outcome | None:

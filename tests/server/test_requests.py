@@ -90,6 +90,14 @@ async def test_hints_refresh_and_switch_off(tmp_path: Path):
             await asyncio.sleep(0.01)
 
 
+async def test_the_hints_of_an_answer_from_disk_are_those_of_a_new_one(tmp_path: Path):
+    async with editor(tmp_path, configuration={"inlayHints": {"enabled": True}}) as e:
+        (decoded,) = await e.hints(e.open("m.py", "def f(x): return x + 1\n"))
+        (stored,) = await e.hints(e.open("n.py", "def f(x): return cold + 1\n"))
+        assert (stored.label, stored.tooltip) == (decoded.label, decoded.tooltip)
+        assert "aten.add.Tensor" in str(stored.tooltip)
+
+
 async def test_problems_carry_the_version_and_go_with_the_document(tmp_path: Path):
     async with editor(tmp_path) as e:
         versions: list[int | None] = []

@@ -315,3 +315,30 @@ def test_a_comment_has_what_is_known_of_every_parameter():
     )
     comment = "init(dim=64, config=…), x=f32[4, 64], pair=(f32[4], i64[4]), named=…, activation=torch.relu"
     assert comment_hint(inputs) == f"The inputs are guessed; write the real ones in a comment: `# fx: {comment}`."
+
+
+PART_WITHOUT_STATE = """
+class Part(nn.Module):
+    def __init__(self, dim: int):
+        self.dim = dim
+
+    def forward(self, x):
+        return x * self.dim
+
+
+class Net(nn.Module):
+    def __init__(self, dim: int):
+        super().__init__()
+        self.part = Part(dim)
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.part(self.linear(x))
+"""
+
+
+@pytest.mark.parametrize("call", ["", "Net(4)(torch.zeros(2, 4))\n"], ids=["guessed", "called"])
+def test_a_part_whose_constructor_does_not_call_that_of_modules_is_named(trace, call):
+    failure = trace(PRELUDE + PART_WITHOUT_STATE + call, "Net").failure
+    assert failure.message.startswith("TypeError: the constructor of Part does not call `super().__init__()`")
+    assert failure.kind != "internal"

@@ -15,7 +15,15 @@ import pytest
 from fx_lsp.errors import ForeignFileError
 from fx_lsp.model import Failure, FailureKind, Node, Outcome, Span, Stage, Trace, TraceReply, WrittenInputs
 from fx_lsp.tracing.answers.database import connect, remove, set_aside
-from fx_lsp.tracing.answers.disk import TRACES, Cache, cache_key, default_cache_path, is_fresh, read_dependencies
+from fx_lsp.tracing.answers.disk import (
+    TRACES,
+    Cache,
+    CachedTrace,
+    cache_key,
+    default_cache_path,
+    is_fresh,
+    read_dependencies,
+)
 from fx_lsp.tracing.answers.store import Answers
 from fx_lsp.tracing.remote.history import RUNS
 from fx_lsp.wire import PREFIX, deflate, encode_stage, frame, pack, read_frame, to_json
@@ -323,6 +331,31 @@ async def test_a_stored_stage_that_is_none_is_a_miss(path: Path, kind: str) -> N
     answers = Answers(stored.cache)
     assert await answers.stage("k", "forward") is None
     assert answers.stage_now("k", "forward") is None
+
+
+async def test_memory_has_the_answers_that_are_shown_and_those_that_are_nowhere_else(path: Path) -> None:
+    answers, data = Answers(Cache(str(path))), encode_stage(STAGE)
+    for key in ("shown", "hidden", "elsewhere"):
+        answers.keep(key, CachedTrace(TRACE, (), ()), {"forward": data})
+        await answers.decode(key, ["forward"])
+        if key != "elsewhere":
+            await answers.store(key, reply(data=data), (), ())
+    answers.release({"shown"})
+    assert [*answers._answers] == ["shown", "elsewhere"]
+    assert [key for key, _ in answers._stages] == ["shown"]
+    assert answers.stage_now("hidden", "forward") is None
+    assert {*await answers.find(["shown", "hidden", "elsewhere"], {})} == {"shown", "hidden", "elsewhere"}
+    for key in ("shown", "hidden", "elsewhere"):
+        assert await answers.stage(key, "forward") == STAGE
+
+
+async def test_of_answers_that_are_not_on_disk_memory_has_the_last(path: Path) -> None:
+    answers = Answers(Cache(None))
+    for number in range(300):
+        answers.keep(f"k{number}", CachedTrace(TRACE, (), ()), {"forward": b""})
+        answers.release({"k0"})
+    assert [*answers._answers] == ["k0", *(f"k{number}" for number in range(200, 300))]
+    assert len([*answers._encoded]) == 101
 
 
 def test_a_file_damaged_while_open_is_set_aside(path: Path) -> None:

@@ -324,6 +324,15 @@ def test_what_a_test_uses_of_the_file_is_there(file: Path) -> None:
     assert "other" not in site.sliced
 
 
+def test_of_a_file_the_last_text_is_held() -> None:
+    for number in range(9):
+        parsed = project_files.parsed_file("/w/held.py", f"x = {number}\n")
+        assert parsed is not None and parsed.text == f"x = {number}\n"
+    assert [key for key in project_files._parsed if key[0] == "/w/held.py"] == [("/w/held.py", 0)]
+    assert project_files.parsed_file("/w/held.py", "x = 8\n") is parsed
+    assert project_files.parsed_file("/w/held.py", "x = (\n") is None
+
+
 def test_few_files_are_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call = "from user import scaled\ndef test_it():\n    scaled(1, 2)\n"
     monkeypatch.setattr(project_files, "MAX_READ", 2)

@@ -222,6 +222,21 @@ async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(benc
     assert engine.stage_now(bench.file, "f", "forward") == stage
 
 
+async def test_memory_does_not_grow_with_the_texts_of_a_day(bench: Bench) -> None:
+    engine = bench.engine()
+    texts = [TEXT.replace("exp(x)", f"exp(x) * {number}") for number in range(9)]
+    for text in texts:
+        engine.open(bench.file, text, ())
+        await bench.quiet(engine)
+        await engine._background.wait()  # until it is on disk
+    engine.open(bench.file, texts[0], ())
+    await bench.quiet(engine)
+    assert len(bench.tracers.asked) == 10, "an undone edit is on disk"
+    assert len([*engine._answers._answers]) == 2
+    engine.close(bench.file)
+    assert [*engine._answers._answers, *engine._answers._encoded, *engine._answers._stages] == []
+
+
 async def test_while_somebody_types_tracing_waits_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 2.0)
     engine = bench.engine()

@@ -120,6 +120,13 @@ class Project:
         return [pid for world in tracers._worlds._worlds for pid in (world.pid, *processes_of(world.pid))]
 
     @property
+    def is_starting(self) -> bool:
+        """Return True while a world starts."""
+        interpreters = self.engine._interpreters.all
+        tracers: Any = interpreters[0]._tracers if interpreters else None
+        return tracers is not None and bool(tracers._worlds._starting)
+
+    @property
     def counted(self) -> list[str]:
         lines = self.counts.read_text().splitlines() if self.counts.exists() else []
         return sorted(f"{line} {lines.count(line)}" for line in {*lines})
@@ -453,6 +460,23 @@ async def test_a_world_ends_when_nobody_asks_it(project: Project) -> None:
     assert processes
     await until(lambda: not any(map(is_running, processes)))
     assert inputs(await project.trace("loss", MODEL + "\n\n# later\n"))[0].endswith("(call site, train.py:17)")
+
+
+async def test_a_world_serves_others_if_the_request_that_starts_it_is_cancelled(counting: Project) -> None:
+    async def starts() -> None:
+        while not counting.is_starting:
+            await asyncio.sleep(0)
+
+    request = asyncio.ensure_future(counting.trace("loss"))
+    await asyncio.wait_for(starts(), 60)
+    counting.engine.cancel_all()
+    with suppress(asyncio.CancelledError):
+        await request
+    await until(lambda: not counting.is_starting)
+    (world,) = counting.processes
+    await counting.trace("loss")
+    assert counting.processes[0] == world, "it is used, so that it also ends with the others"
+    assert counting.counted == ["program run 1", "project imported 1"]
 
 
 async def test_a_world_and_what_it_parked_go_on_after_they_were_stopped(project: Project) -> None:

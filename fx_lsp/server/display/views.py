@@ -105,10 +105,11 @@ class Views:
                 last = open_view.rendered or last_good(session, engine, view)
                 if last is not None:
                     return as_stale(last)  # the last graph stays while the text does not parse
+            return await rendered(session, engine, view, outcome)
         except asyncio.CancelledError:
+            session.views.remove_unshown(view)
             close_unused(session, view.file)
             raise
-        return await rendered(session, engine, view, outcome)
 
     async def write(self, view: View) -> Path:
         """Write a view to its read-only file, in one step, and return the path. Raises OSError on failure."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import Engine, TargetState
 
 MAX_READ_OPS = 2_000
-"""The largest backward graph, in operations, that is decoded for the names of its readers."""
+"""The largest graph, in operations, that is decoded for hints."""
 
 
 async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
@@ -33,23 +33,23 @@ async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[ty
         target = target_state.target
         trace = None if target_state.outcome is None else known_trace(target_state.outcome)
         if trace is not None and target.span.line <= last and first <= target.span.end_line:
-            stage = engine.stage_now(document.file, target.name, default_stage(trace))
-            reading = "savedForBackward" in settings.hint_kinds
-            backward = await _backward(engine, target_state) if reading else None
+            stage = await _stage(engine, target_state, default_stage(trace))
+            reading = "savedForBackward" in settings.hint_kinds and isinstance(target_state.outcome, Trace)
+            backward = await _stage(engine, target_state, "backward") if reading and trace.activation_bytes else None
             traced.append(TracedTarget(target, target_state.outcome, stage, backward))
     style = HintStyle(settings.sizes, settings.hint_kinds, settings.strides)
     shown = await asyncio.to_thread(hints, document.text, traced, first, last, style)
     return [to_proto.inlay_hint(hint, document.lines, session.encoding) for hint in shown]
 
 
-async def _backward(engine: Engine, target_state: TargetState) -> Stage | None:
-    """Return the backward graph of a target with saved activations; a large one only if it is decoded already."""
-    target, trace = target_state.target, target_state.outcome
-    ops = trace.ops("backward") if isinstance(trace, Trace) and trace.activation_bytes else None
+async def _stage(engine: Engine, target_state: TargetState, name: str) -> Stage | None:
+    """Return a stage of a traced target; a large one only if it is decoded already."""
+    target, trace = target_state.target, target_state.outcome and known_trace(target_state.outcome)
+    ops = trace.ops(name) if trace is not None else None
     if ops is None:
         return None
-    decoded = engine.stage_now(target.file, target.name, "backward")
+    decoded = engine.stage_now(target.file, target.name, name)
     if decoded is not None or target_state.pending or target_state.stale or ops > MAX_READ_OPS:
         return decoded
-    stage = await engine.stage(target.file, target.name, "backward")
+    stage = await engine.stage(target.file, target.name, name)
     return stage if isinstance(stage, Stage) else None

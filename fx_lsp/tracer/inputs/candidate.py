@@ -15,9 +15,18 @@ from torch import nn
 from fx_lsp.model import Failure, Remark
 from fx_lsp.specs import MODE, TensorSpec
 from fx_lsp.syntax import FunctionNode
+from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.failures.no_tensor_code import may_be_none, nothing
 from fx_lsp.tracer.inputs.budget import CALLS_PER_PARAMETER
-from fx_lsp.tracer.inputs.construct import MODULE_RANKS, Constructed, construct, instance_of, shown_init, switch
+from fx_lsp.tracer.inputs.construct import (
+    MODULE_RANKS,
+    Constructed,
+    construct,
+    instance_of,
+    require_state,
+    shown_init,
+    switch,
+)
 from fx_lsp.tracer.inputs.evidence.body import body_facts, find_class, find_function, lend_facts
 from fx_lsp.tracer.inputs.evidence.layers import (
     add_documented_images,
@@ -157,6 +166,12 @@ def candidate_of(
             return nothing(task.request.name, instance.message) if vague and not task.request.evident else instance
         constructed = instance
     bound = subject.bind(constructed.instance)
+    try:
+        require_state(bound.modules.values())
+    except TypeError as error:
+        if offer.guessed and offer.instance is not None:  # statements before the call may have been left out
+            return candidate_of(task, subject, signature, dataclasses.replace(offer, instance=None), written)
+        return failure_of(error, task.sources, None, task.lines, "error")
     if offer.mode is not None:
         switched = switch(task, bound.modules, offer.mode, written.spans.get(MODE))
         if isinstance(switched, Failure):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -140,15 +140,28 @@ def _lenient(task: Task, cls: type) -> type | None:
 
 
 def instance_of(cls: type, *args: Any, **kwargs: Any) -> Any:
-    """Construct one instance; its files are scratch files. Raises TypeError for a module without initialized state.
+    """Construct one instance; its files are scratch files. Raises TypeError for a module without initialized state, or
+    with such a part.
 
     PyTorch raises it only at the first access to the parameters that `super().__init__()` creates.
     """
     with scratch_files():
         instance = construct_fake(cls, args, kwargs)
-    if isinstance(instance, nn.Module) and "_parameters" not in vars(instance):
-        raise TypeError(f"the constructor of {cls.__name__} does not call `super().__init__()`")
+    require_state([instance])
     return instance
+
+
+def require_state(objects: Iterable[object]) -> None:
+    """Raise TypeError for modules without initialized state, or with such parts."""
+    waiting, seen = [*objects], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, nn.Module) or id(part) in seen:
+            continue
+        if "_parameters" not in vars(part):
+            raise TypeError(f"the constructor of {type(part).__name__} does not call `super().__init__()`")
+        seen.add(id(part))
+        waiting += part._modules.values()
 
 
 def switch(

@@ -241,15 +241,15 @@ class Cache:
 
         return self._attempt(select)
 
-    def put(self, key: str, reply: TraceReply, lines: Sequence[int], dependencies: Sequence[Dependency]) -> None:
-        """Store an answer under `key`, unless it may not be reproducible."""
+    def put(self, key: str, reply: TraceReply, lines: Sequence[int], dependencies: Sequence[Dependency]) -> bool:
+        """Store an answer under `key`, unless it may not be reproducible; return True if it is stored."""
         if not is_storable(reply.outcome):
-            return
+            return False
         trace, failure = (reply.outcome, None) if isinstance(reply.outcome, Trace) else (None, reply.outcome)
         answer = pack(_StoredAnswer(trace, failure, tuple(lines), tuple(dependencies), tuple(reply.packages)))
         stages = [(key, name, deflate(data)) for name, data in reply.stages.items()]
         row = (key, answer, len(answer) + sum(len(data) for _, _, data in stages), self._clock())
-        self._attempt(lambda connection: self._insert(connection, row, stages))
+        return bool(self._attempt(lambda connection: self._insert(connection, row, stages)))
 
     def close(self) -> None:
         """Close the file."""
@@ -262,7 +262,7 @@ class Cache:
         connection: sqlite3.Connection,
         row: tuple[str, bytes, int, float],
         stages: list[tuple[str, str, bytes]],
-    ) -> None:
+    ) -> bool:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM stages WHERE key = ?", (row[0],))
@@ -270,6 +270,7 @@ class Cache:
             connection.executemany("INSERT INTO stages VALUES (?, ?, ?)", stages)
             self._evict(connection)
         connection.execute("PRAGMA incremental_vacuum").fetchall()
+        return True
 
     def _evict(self, connection: sqlite3.Connection) -> None:
         (total,) = connection.execute("SELECT coalesce(sum(bytes), 0) FROM traces").fetchone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -18,6 +18,9 @@ class Bounded(Generic[K, V]):
         self._weight = weight
         self._items: OrderedDict[K, V] = OrderedDict()
         self._total = 0
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(tuple(self._items))
 
     def get(self, key: K) -> V | None:
         """Return the value, or None, and mark it as used."""

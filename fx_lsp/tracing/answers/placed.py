@@ -71,6 +71,10 @@ class PlacedAnswers:
         if isinstance(outcome, Trace) and not question.variant:
             self.inputs[question.target] = outcome.inputs
 
+    def current_keys(self) -> set[str]:
+        """Return the keys of the answers that are current."""
+        return {placed.key for placed in self._answers.values()}
+
     def drop(self, question: TargetQuestion) -> bool:
         """Remove an answer; return True if there was one."""
         return self._answers.pop(question, None) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import Stage, TraceReply
@@ -15,19 +15,24 @@ from fx_lsp.wire import decode_stage
 log = logging.getLogger(__name__)
 
 _ANSWERS = 4000
+_OTHERS = 100
+"""The most answers in memory that are neither shown nor on disk."""
 _ENCODED_BYTES = 64 << 20
 _NODES = 200_000
 _SMALL_STAGE = 64 << 10
 
 
 class Answers:
-    """Hold traced answers. Memory is bounded: 4000 answers, 64 MiB of encoded stages, 200,000 decoded nodes."""
+    """Hold traced answers: those that are shown, and others that are not on disk. Memory is bounded: 4000 answers, 64
+    MiB of encoded stages, 200,000 decoded nodes.
+    """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._answers = Bounded[str, CachedTrace](_ANSWERS, lambda _: 1)
         self._encoded = Bounded[tuple[str, str], bytes](_ENCODED_BYTES, len)
         self._stages = Bounded[tuple[str, str], Stage](_NODES, lambda stage: len(stage.nodes))
+        self._on_disk: set[str] = set()
 
     @property
     def trouble(self) -> str:
@@ -40,6 +45,8 @@ class Answers:
         fresh = await asyncio.to_thread(_look_up, remembered, self._cache, texts)
         for key in remembered:
             if key in fresh:
+                if fresh[key] is not remembered[key]:
+                    self._on_disk.add(key)
                 self._answers.put(key, fresh[key])
             else:
                 self._answers.drop(key)
@@ -54,7 +61,8 @@ class Answers:
 
     async def store(self, key: str, reply: TraceReply, lines: Sequence[int], files: Sequence[Dependency]) -> None:
         """Write an answer to disk."""
-        await asyncio.to_thread(self._cache.put, key, reply, lines, files)
+        if await asyncio.to_thread(self._cache.put, key, reply, lines, files):
+            self._on_disk.add(key)
 
     async def stage(self, key: str, name: str) -> Stage | None:
         """Return a decoded stage; None if it is not stored."""
@@ -99,6 +107,20 @@ class Answers:
     def forget(self, key: str) -> None:
         """Drop one answer from memory."""
         self._answers.drop(key)
+
+    def release(self, shown: Set[str]) -> None:
+        """Drop what memory has of answers that are not shown: decoded stages, everything that is also on disk, and all
+        but the last of those that are not.
+        """
+        others = [key for key in self._answers if key not in shown and key not in self._on_disk]
+        unused = (self._on_disk - shown).union(others[:-_OTHERS])
+        self._on_disk -= unused
+        for key in unused:
+            self._answers.drop(key)
+        for stage in (stage for stage in self._encoded if stage[0] in unused):
+            self._encoded.drop(stage)
+        for stage in (stage for stage in self._stages if stage[0] not in shown):
+            self._stages.drop(stage)
 
     def close(self) -> None:
         """Close the file on disk."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 import ast
 import os
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
 from fx_lsp import files
 from fx_lsp.model import Failure
+from fx_lsp.tracing.answers.lru import Bounded
 from fx_lsp.tracing.calls.documents import DOCUMENTS, code_in
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.source.parsing import parse
@@ -30,6 +32,8 @@ MAX_DOCUMENT_BYTES = 4_000_000
 """The size limit for documents: a notebook contains its pictures."""
 CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 """The suffixes of configuration files."""
+PARSED_CHARACTERS = 200_000
+"""The size of the texts whose syntax trees are held; a tree needs 60 bytes for each character."""
 _TEST = re.compile(r"(test_.+|.+_test)\.py$")
 _DIRECTORIES = ("tests", "test")
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
@@ -80,8 +84,8 @@ def _parts(path: str, word: re.Pattern[str]) -> Iterator[ProjectFile]:
     if text is None or not word.search(text):
         return
     for number, code in enumerate(code_in(path, text)):
-        if word.search(code) and (parsed := parsed_file(path, code)) is not None:
-            yield replace(parsed, part=number)
+        if word.search(code) and (parsed := parsed_file(path, code, number)) is not None:
+            yield parsed
 
 
 def source_files(roots: Sequence[str], file: str) -> list[str]:
@@ -213,8 +217,19 @@ def _read(path: str, limit: int, mtime_ns: int, size: int) -> str:
     return files.read_text(path, limit=limit)
 
 
-@lru_cache(maxsize=64)
-def parsed_file(path: str, text: str) -> ProjectFile | None:
-    """Return a file with a text; None if it does not parse."""
-    tree = parse(path, text)
-    return None if isinstance(tree, Failure) else ProjectFile(path, text, SourceGraph(text, tree))
+def parsed_file(path: str, text: str, part: int = 0) -> ProjectFile | None:
+    """Return a file with a text, or a part of a document with that code; None if it does not parse."""
+    with _lock:
+        stored = _parsed.get((path, part))
+    if stored is None or stored[0] != text:
+        tree = parse(path, text)
+        parsed = None if isinstance(tree, Failure) else ProjectFile(path, text, SourceGraph(text, tree), part)
+        stored = text, parsed
+        with _lock:
+            _parsed.put((path, part), stored)
+    return stored[1]
+
+
+_lock = threading.Lock()
+_parsed = Bounded[tuple[str, int], "tuple[str, ProjectFile | None]"](PARSED_CHARACTERS, lambda stored: len(stored[0]))
+"""The last text of each file and part of a document, and what it was parsed to."""

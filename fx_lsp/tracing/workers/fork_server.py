@@ -7,8 +7,9 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from fx_lsp import files
 from fx_lsp.errors import ProtocolError, WorkerDied, WorldStale
@@ -87,17 +88,12 @@ class ForkServer:
         number, fork = self._count, _Fork(loop.create_future(), loop.create_future())
         for future in (fork.pid, fork.exited):
             future.add_done_callback(_retrieve)
-        ours, theirs, read_end, write_end = _channels()
         self._forks[number] = fork
         try:
-            await self.send({"fork": number, **(header or {})}, [theirs.fileno(), write_end])
-        except OSError:
-            self.process.kill()
-        finally:
-            theirs.close()
-            os.close(write_end)
-        output, pipe = await _open_pipe(read_end)
-        reader, writer = await asyncio.open_connection(sock=ours, limit=BUFFER)
+            output, pipe, reader, writer = await self._opened({"fork": number, **(header or {})}, _channels())
+        except BaseException:
+            self._forks.pop(number, None)
+            raise
 
         def close() -> None:
             writer.close()
@@ -120,6 +116,31 @@ class ForkServer:
                 kill_group(pid)
 
         return Child(pid, reader, writer, output, fork.exited, kill, close)
+
+    async def _opened(
+        self, header: dict[str, Any], channels: tuple[socket.socket, socket.socket, int, int]
+    ) -> tuple[OutputTail, asyncio.ReadTransport, asyncio.StreamReader, asyncio.StreamWriter]:
+        """Ask for a fork, and return the server's end of its output and of its channel. Leaves nothing open if it
+        raises.
+        """
+        ours, theirs, read_end, write_end = channels
+        pipe = os.fdopen(read_end, "rb", 0)
+        with ExitStack() as opened:
+            opened.callback(ours.close)
+            opened.callback(pipe.close)
+            try:
+                await self.send(header, [theirs.fileno(), write_end])
+            except OSError:
+                self.process.kill()
+            finally:
+                theirs.close()
+                os.close(write_end)
+            output, transport = await _open_pipe(pipe)
+            opened.callback(transport.close)
+            opened.callback(output.stop)
+            streams = await asyncio.open_connection(sock=ours, limit=BUFFER)
+            opened.pop_all()
+        return output, transport, *streams
 
     async def _forked(self, fork: _Fork) -> int:
         """Return the child's process; a process that somebody has stopped goes on. Raises asyncio.TimeoutError."""
@@ -224,10 +245,10 @@ def state_of(file: str) -> list[int] | None:
     return None if status is None else [status.st_mtime_ns, status.st_size]
 
 
-async def _open_pipe(fd: int) -> tuple[OutputTail, asyncio.ReadTransport]:
+async def _open_pipe(pipe: IO[bytes]) -> tuple[OutputTail, asyncio.ReadTransport]:
     reader = asyncio.StreamReader(limit=BUFFER)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", 0)
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     return OutputTail(reader), transport
 

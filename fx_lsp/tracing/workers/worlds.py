@@ -97,13 +97,13 @@ class Worlds:
     def __init__(self) -> None:
         self._worlds: list[WorldProcess] = []
         self._starting: list[tuple[WorldRequest, asyncio.Task[WorldProcess]]] = []
-        self._fatal: set[tuple[str, str]] = set()
+        self._fatal: dict[str, str] = {}
         self._stale: list[WorldProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
 
     async def take(self, zygote: Zygote, request: TraceRequest, wanted: WorldRequest) -> Child | None:
         """Return a process for a request from a world that knows as much; None for a file that ends its world."""
-        if (request.file, request.source) in self._fatal:
+        if self._fatal.get(request.file) == request.source:
             return None
         world: WorldProcess | None = None
         try:
@@ -116,14 +116,17 @@ class Worlds:
         except WorkerDied:
             if world is None or not zygote.alive:
                 raise
-            self._fatal.add((request.file, request.source))
+            self._fatal[request.file] = request.source
             self._end(world)
             return None
 
     async def close(self) -> None:
         """End all worlds, and wait until they are gone."""
-        for _, task in self._starting:
+        starting = [task for _, task in self._starting]
+        for task in starting:
             task.cancel()
+        if starting:
+            await asyncio.wait(starting)
         for world in list(self._worlds):
             self._end(world)
         if self._ending:
@@ -164,10 +167,20 @@ class Worlds:
         for request, task in self._starting:
             if request == wanted:
                 return task
-        task = asyncio.ensure_future(_started(zygote, wanted))
+        task = asyncio.ensure_future(self._started(zygote, wanted))
         self._starting.append((wanted, task))
         task.add_done_callback(lambda _: self._starting.remove((wanted, task)))
         return task
+
+    async def _started(self, zygote: Zygote, wanted: WorldRequest) -> WorldProcess:
+        """Return a new world. It is one of the worlds even if the request that needs it was cancelled meanwhile."""
+        world = WorldProcess(await zygote.fork({"world": True}), wanted)
+        try:
+            with suppress(OSError):
+                await world.send({"world": to_json(wanted)}, ())
+        finally:
+            self._worlds.append(world)
+        return world
 
     def _end(self, world: WorldProcess) -> None:
         for worlds in (self._worlds, self._stale):
@@ -176,10 +189,3 @@ class Worlds:
         task = asyncio.ensure_future(world.end())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
-
-
-async def _started(zygote: Zygote, wanted: WorldRequest) -> WorldProcess:
-    world = WorldProcess(await zygote.fork({"world": True}), wanted)
-    with suppress(OSError):
-        await world.send({"world": to_json(wanted)}, ())
-    return world
