@@ -74,7 +74,7 @@ async def _failed(session: Session, engine: Engine, view: View, failure: Failure
     return await asyncio.to_thread(_document, view, trace, [stage], source_lines(session), session.settings.sizes)
 
 
-def last_good(session: Session, engine: Engine, view: View) -> RenderedView | None:
+async def last_good(session: Session, engine: Engine, view: View) -> RenderedView | None:
     """Return the stage of the last text that parsed, if available; None for stages of other work."""
     state = None if view.work or view.before else engine.state(view.file)
     outcomes = (t.outcome for t in state.targets if t.target.name == view.name) if state is not None else ()
@@ -82,7 +82,7 @@ def last_good(session: Session, engine: Engine, view: View) -> RenderedView | No
     stage = engine.stage_now(view.file, view.name, view.stage) if trace is not None else None
     if trace is None or stage is None:
         return None
-    return _document(view, trace, [stage], source_lines(session), session.settings.sizes)
+    return await asyncio.to_thread(_document, view, trace, [stage], source_lines(session), session.settings.sizes)
 
 
 def as_stale(shown: RenderedView) -> RenderedView:

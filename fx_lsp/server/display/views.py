@@ -102,7 +102,7 @@ class Views:
             open_view = session.views.note(view)
             open_view.origin = origin
             if isinstance(outcome, Failure) and outcome.kind == "syntax":
-                last = open_view.rendered or last_good(session, engine, view)
+                last = await last_good(session, engine, view) or open_view.rendered
                 if last is not None:
                     return as_stale(last)  # the last graph stays while the text does not parse
             return await rendered(session, engine, view, outcome)
