@@ -24,6 +24,8 @@ ReadState: TypeAlias = "list[int] | None"
 MAX_READS = 2000
 """The most files that are recorded one by one. Of the later ones the folders are, and no more of these than that."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+_ONLY_NAMED = getattr(os, "O_PATH", 0)
+"""The flag with which a file is opened, but never read (Linux)."""
 _SOURCES = (*importlib.machinery.SOURCE_SUFFIXES, *importlib.machinery.BYTECODE_SUFFIXES)
 _IMPORTS = "<frozen importlib._bootstrap_external>"
 _SCRATCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scratch.py")
@@ -111,7 +113,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         return
     if event == "open":
         path, mode, flags = args
-        if (name := _absolute(path)) is None:
+        if (name := _absolute(path)) is None or (flags & _ONLY_NAMED and not isinstance(mode, str)):
             return
         if any(letter in mode for letter in "wax") if isinstance(mode, str) else flags & _WRITING:
             _reads.note_write(name)
