@@ -18,6 +18,7 @@ from warm import warm_python
 
 from fx_lsp.cli import main
 from fx_lsp.measured import Report
+from fx_lsp.sandbox.trial import gaps
 from fx_lsp.tracing.trust import trust_path
 from fx_lsp.wire import from_json
 
@@ -214,6 +215,7 @@ def test_what_the_doctor_says(project: Path, own_settings: Path):
     done = fx_lsp(project, "doctor", "--json")
     checks = {check["about"]: check for check in json.loads(done.stdout)}
     assert done.returncode == 1
+    assert checks.pop("sandbox")["state"] == ("note" if gaps() else "right")
     assert {about: check["state"] for about, check in checks.items() if about != "another interpreter"} == snapshot(
         {
             "fx-lsp": "right",
