@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -10,8 +11,6 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import fx_lsp
-
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/nix/store", "/snap")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 WRITABLE_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
@@ -19,7 +18,15 @@ WRITABLE_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
 
 def of_interpreter() -> list[str]:
     """Return the paths that this interpreter reads: the system's, its own, and those it imports from."""
-    paths = [*_SYSTEM, *_DEVICES, *fx_lsp.__path__, sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+    paths = [
+        *_SYSTEM,
+        *_DEVICES,
+        *importlib.import_module("fx_lsp").__path__,
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        sys.base_exec_prefix,
+    ]
     paths += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path]
     return _existing([*paths, *_editable(sys.path), *libraries()])
 
