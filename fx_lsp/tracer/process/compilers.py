@@ -65,7 +65,6 @@ def compile_kernels(end: socket.socket) -> NoReturn:
     """Compile what is asked for over a socket, in this process, which ends with it."""
     try:
         confinement.enter((), assembles=True)
-        os.environ.pop("TRITON_INTERPRET", None)
         from fx_lsp.codegen.inspect.assembly import answer
 
         answer(end.makefile("r", encoding="utf-8"), end.makefile("w", encoding="utf-8"))

@@ -32,7 +32,14 @@ _SET = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 # PYTHONPATH travels as an argument: entries of it that hide the standard library would break the interpreter's start.
-_UNSET = ("PYTHONPATH", "PYTHONINSPECT", "PYTHONPROFILEIMPORTTIME", "TORCH_LOGS", "TORCH_TRACE")
+_UNSET = (
+    "PYTHONPATH",
+    "PYTHONINSPECT",
+    "PYTHONPROFILEIMPORTTIME",
+    "TORCH_LOGS",
+    "TORCH_TRACE",
+    "TRITON_INTERPRET",  # a process that interprets kernels cannot compile them
+)
 
 
 @dataclass(frozen=True)
