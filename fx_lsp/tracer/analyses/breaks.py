@@ -23,6 +23,7 @@ from fx_lsp.tracer.compat import BreakReason, exact_positions, page_of_break, wa
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.program.reads import environment_unwatched
 from fx_lsp.tracer.run.call import FlatInput, flat_function, flat_inputs
 from fx_lsp.tracer.run.values.decisions import undecided
 from fx_lsp.tracer.source.provenance import Chain, Sources
@@ -120,7 +121,14 @@ def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
     function = torch._dynamo.optimize(backend)(traced.call.function)
     run, inputs = flat_function(traced.call, nullcontext, [], function), _inputs(traced)
     try:
-        with left(traced.devices), forbid_effects(), undecided(), exact_positions(), watched_breaks(on_break):
+        with (
+            left(traced.devices),
+            forbid_effects(),
+            undecided(),
+            environment_unwatched(),
+            exact_positions(),
+            watched_breaks(on_break),
+        ):
             run(*inputs)
     except (Exception, EffectBlocked) as error:
         result.error = error

@@ -10,7 +10,8 @@ import importlib.machinery
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, ModuleType
 from typing import Any, TypeAlias
@@ -206,7 +207,24 @@ def _watch_environment() -> None:
                 _reads.variables[key] = None
         return encode(key)
 
+    encoded.original = encode  # pyright: ignore[reportFunctionMemberAccess]
     environment.encodekey = encoded
+
+
+@contextmanager
+def environment_unwatched() -> Generator[None, None, None]:
+    """Inside, the environment is as Python made it: Dynamo follows its code, and would break at ours."""
+    environment: Any = os.environ
+    watched = getattr(environment, "encodekey", None)
+    original = getattr(watched, "original", None)
+    if original is None:
+        yield
+        return
+    environment.encodekey = original
+    try:
+        yield
+    finally:
+        environment.encodekey = watched
 
 
 def _is_standard(frame: FrameType) -> bool:
