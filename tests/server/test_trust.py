@@ -256,6 +256,7 @@ async def test_two_folders_are_asked_about_separately(place: Place):
         assert str(place.base / "evil" / ".venv") in question
         user.answers.append("Never")
         await user.until(lambda: any("not trusted" in p.message for p in user.client.diagnostics.get(uri, ())))
+        await user.until(lambda: len(json.loads(place.store.read_text())["folders"]) == 2)
         assert str(place.base / "evil") not in place.ran()
     answers = json.loads(place.store.read_text())["folders"]
     assert answers == {str(place.base / "good"): "trusted", str(place.base / "evil"): "never"}
