@@ -249,7 +249,7 @@ EDITS = [
 ]
 
 
-RANDOM_EDITS = int(os.environ.get("FX_LSP_EDITS", "12"))
+RANDOM_EDITS = int(os.environ.get("FX_LSP_EDITS", "6"))
 """The number of random edits; many more find what nobody thought of."""
 
 
