@@ -36,10 +36,15 @@
       (wait "the question" (lambda () questions))
       (wait "a trace" #'traced)
       (fx-lsp-revoke-trust)
-      (wait "a refusal" #'refused)
+      (wait "a refusal" (lambda () (and (refused) (not (traced)))))
       (note 'traced (and (traced) t))
-      (fx-lsp-trust)
-      (wait "another question" (lambda () (cdr questions)))
+      (let ((again 0.0))
+        (wait "another question"
+              (lambda ()
+                (when (> (float-time) again) ; as somebody would who sees none
+                  (setq again (+ (float-time) 20))
+                  (fx-lsp-trust))
+                (cdr questions))))
       (wait "another trace" #'traced)
       (note 'questions (vconcat (reverse questions)))
       (set-buffer-modified-p nil))
