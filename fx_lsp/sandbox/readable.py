@@ -43,9 +43,11 @@ def caches() -> list[str]:
 
 
 def of_project(roots: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Return the paths that the code of files reads: their folders, the project's, and where links in these lead to."""
-    folders = {*roots, *map(os.path.dirname, files)}
-    return _existing([*folders, *files, *(link for folder in folders for link in _links(folder))])
+    """Return the paths that the code of files reads: their folders and the project's.
+
+    A link gives no right to what it leads to: whoever wrote the project may have put it there.
+    """
+    return _existing([*roots, *map(os.path.dirname, files)])
 
 
 def _editable(entries: Iterable[str]) -> Iterator[str]:
@@ -71,13 +73,6 @@ def _mapped() -> Iterator[str]:
             _, slash, path = line.rstrip("\n").partition("/")
             if slash and ".so" in path:
                 yield os.path.dirname("/" + path)
-
-
-def _links(folder: str) -> Iterator[str]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                yield os.path.realpath(entry.path)
 
 
 def _existing(paths: Iterable[str]) -> list[str]:

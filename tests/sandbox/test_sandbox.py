@@ -225,11 +225,23 @@ for path in ({str(project / "kept.txt")!r}, os.__file__, "/etc/hostname", {str(s
     assert await notes(workers, project, source) == ("True", "True", "True", "denied")
 
 
-async def test_a_project_is_read_through_its_links(workers: Workers, project: Path, tmp_path: Path) -> None:
+async def test_links_of_a_project_give_no_right_to_what_they_lead_to(
+    workers: Workers, project: Path, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "data.txt").write_text("data")
-    (project / "data").symlink_to(tmp_path / "elsewhere")
-    assert await notes(workers, project, f"notes = [open({str(project / 'data' / 'data.txt')!r}).read()]") == ("data",)
+    (tmp_path / "elsewhere" / "data.txt").write_text("secret")
+    (project / "keys").symlink_to(tmp_path / "elsewhere")
+    (project / "key.txt").symlink_to(tmp_path / "elsewhere" / "data.txt")
+    (project / "own").symlink_to(project / "full")
+    source = f"""
+notes = []
+for path in ("keys/data.txt", "key.txt", "own/kept.txt"):
+    try:
+        notes.append(open({str(project)!r} + "/" + path).read())
+    except PermissionError:
+        notes.append("denied")
+"""
+    assert await notes(workers, project, source) == ("denied", "denied", "kept")
 
 
 async def test_what_the_user_allows_is_read_and_started(mode: Mode, project: Path, tmp_path: Path) -> None:
@@ -252,9 +264,9 @@ for program in ("true", "/bin/sh"):
 async def test_the_home_folder_has_only_what_may_be_read(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, project = tmp_path / "home", tmp_path / "home" / "work" / "project"
+    home, project = tmp_path / "home", tmp_path / "home" / "code" / "project"
     project.mkdir(parents=True)
-    for path in (".config/tool.rc", ".cache/weights.json", "data/set.txt", "work/project/own.txt"):
+    for path in (".config/tool.rc", ".cache/weights.json", "data/set.txt", "code/project/own.txt"):
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(path)
     monkeypatch.setenv("HOME", str(home))
@@ -264,7 +276,7 @@ async def test_the_home_folder_has_only_what_may_be_read(
     source = """
 import os
 notes = []
-for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/work/project/own.txt"):
+for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/code/project/own.txt"):
     try:
         notes.append(open(os.path.expanduser(path)).read())
     except OSError as error:
@@ -274,7 +286,7 @@ for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/
         "FileNotFoundError",
         ".cache/weights.json",
         "data/set.txt",
-        "work/project/own.txt",
+        "code/project/own.txt",
     )
     await workers.close()
 
