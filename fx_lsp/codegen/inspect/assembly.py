@@ -102,7 +102,7 @@ def assemble(text: str, launch: LaunchSpec, target: str, file: str = "kernel.py"
     Only the top level of the text runs. Returns a Failure with a span in `file` if the text, the launch or the target
     is wrong. Resources beyond the limits of the chip are no Failure: `remarks` reports them.
     """
-    if len(_connections) > 1 or is_interpreting():
+    if _other.is_needed or is_interpreting():
         return _in_another_process(text, launch, target, file)
     outcome = compile_kernel(text, launch, target, file)
     return outcome if isinstance(outcome, Failure) else _assembly(outcome, text, launch, target)
@@ -110,7 +110,7 @@ def assemble(text: str, launch: LaunchSpec, target: str, file: str = "kernel.py"
 
 def compile_with(connect: Callable[[], Streams]) -> None:
     """Have another process compile from now on, which `connect` gives streams to and from: it runs `answer`."""
-    _connections.append(cache(connect))
+    _other.connect, _other.is_needed = cache(connect), True
 
 
 def answer(requests: Iterable[str], answers: IO[str]) -> None:
@@ -262,13 +262,13 @@ Streams = tuple[IO[str], IO[str]]
 
 def _in_another_process(text: str, launch: LaunchSpec, target: str, file: str) -> Assembly | Failure:
     """Compile in another process, because this one interprets kernels, or may start no assembler."""
-    requests, answers = _connections[-1]()
+    requests, answers = _other.connect()
     with suppress(OSError):
         requests.write(json.dumps([text, wire.to_json(launch), target, file]) + "\n")
         requests.flush()
     line = answers.readline()
     if not line:
-        _connections[-1].cache_clear()
+        _other.connect.cache_clear()
         return COMPILER_DIED_SILENTLY.failure(kernel=launch.kernel, target=target)
     outcome = cast("dict[str, Any]", json.loads(line))
     if "error" in outcome:
@@ -288,7 +288,17 @@ def start_compiler() -> Streams:
     return process.stdin, process.stdout
 
 
-_connections = [cache(start_compiler)]
+class _OtherProcess:
+    """The process that compiles in place of this one, started by `connect` when first needed; it `is_needed` if this
+    one never compiles.
+    """
+
+    def __init__(self) -> None:
+        self.connect = cache(start_compiler)
+        self.is_needed = False
+
+
+_other = _OtherProcess()
 
 _CHILD = """
 import sys
