@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.sandbox import confinement
+from fx_lsp.sandbox.system_calls import prctl
 from fx_lsp.tracer.process import compilers
 from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch, read_states
 from fx_lsp.tracer.program.reads import state_of
@@ -168,10 +169,8 @@ PR_SET_CHILD_SUBREAPER = 36
 
 def _ask_kernel(option: int, value: int | bytes) -> None:
     if sys.platform == "linux":
-        import ctypes
-
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+            prctl(option, value)
 
 
 def _answer(channel: Channel, header: dict[str, Any], job: str) -> None:
