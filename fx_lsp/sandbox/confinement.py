@@ -40,7 +40,7 @@ class Allowance:
 
 @dataclass
 class _State:
-    """How far this process is confined."""
+    """Hold how far this process is confined, and what it may use."""
 
     scratch: str = ""
     allowance: Allowance = Allowance()
@@ -70,7 +70,7 @@ def begin(scratch: str, allowance: Allowance) -> tuple[str, ...]:
         return (NOT_HERE,)
     _state.reads = (*readable.of_interpreter(), *_state.shared)
     _move_home(_state.scratch, _state.shared)
-    return (*_restrict(READ, []), *_attempt(seccomp.forbid_network_and_privileges, NO_NETWORK))
+    return (*_restrict(None), *_attempt(seccomp.forbid_network_and_privileges, NO_NETWORK))
 
 
 def enter(roots: Sequence[str], *files: str, assembles: bool = False) -> None:
@@ -89,7 +89,7 @@ def enter(roots: Sequence[str], *files: str, assembles: bool = False) -> None:
     if sys.platform == "linux":
         project = readable.of_project(roots, files)
         _move_home(scratch, [*_state.shared, *project])
-        _restrict(FileAccess(0), [*_state.reads, *readable.libraries(), *project])
+        _restrict([*_state.reads, *readable.libraries(), *project])
         if not _state.allowance.programs and not assembles:
             _attempt(seccomp.forbid_programs, "")
 
@@ -116,16 +116,16 @@ def remove_scratch_of(pid: int) -> None:
         shutil.rmtree(os.path.join(_state.scratch, str(pid)), ignore_errors=True)
 
 
-def _restrict(not_handled: FileAccess, reads: Sequence[str]) -> tuple[str, ...]:
-    """Restrict files; return the gaps. Reading is not restricted if it is `not_handled`."""
+def _restrict(reads: Sequence[str] | None) -> tuple[str, ...]:
+    """Restrict files: only `reads` can be read, or all with None. Returns the gaps."""
     abi = landlock.version()
     if not abi:
         return (NO_FILES,)
     scratch = tempfile.gettempdir()
-    allowed = [(path, READ) for path in reads]
+    allowed = [(path, READ) for path in reads or ()]
     allowed += [(path, FileAccess.WRITE_FILE | READ) for path in readable.WRITABLE_DEVICES]
     allowed += [(path, FileAccess.EXECUTE | READ) for path in _programs()]
-    handled = (READ | WRITE | FileAccess.EXECUTE) & ~not_handled
+    handled = WRITE | FileAccess.EXECUTE | (READ if reads is not None else FileAccess(0))
     try:
         landlock.restrict(handled, [*allowed, (scratch, WRITE | READ)])
     except OSError:

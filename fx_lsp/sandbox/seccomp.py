@@ -181,7 +181,7 @@ def _instructions(rules: Sequence[_Rule]) -> Iterator[_Instruction]:
 
 
 def _block(rule: _Rule) -> Iterator[_Instruction]:
-    """Yield what a rule does with its call; afterwards the call's number is loaded again."""
+    """Yield the instructions of a rule. They end with the number of the call loaded, as the next rule expects it."""
     left = 3 * len(rule.conditions)
     for condition in rule.conditions:
         left -= 3

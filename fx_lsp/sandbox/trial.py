@@ -20,7 +20,7 @@ SECONDS = 20.0
 
 @cache
 def gaps() -> tuple[str, ...]:
-    """Return what code of a workspace can do here that it should not, each a sentence.
+    """Return a sentence for each harm that code of a workspace can do on this system.
 
     A process of this Python tries it the first time, in some tenths of a second.
     """

@@ -78,7 +78,7 @@ class RecordedReads:
 
 
 def reads() -> RecordedReads:
-    """Return what this process has read since `watch_reads` was first called."""
+    """Return the reads of this process since the first call of `watch_reads`."""
     return _reads
 
 
