@@ -832,12 +832,12 @@ async def messages(seed_: int, numbers: range) -> Tally:
     tally = Tally(len(numbers))
     with tempfile.TemporaryDirectory() as folder:
         uri = (Path(folder) / "m.py").as_uri()
-        known = known_messages(uri)
+        messages_of_client = known_messages(uri)
         async with connect(Path(folder), command=FAKE) as server:
             server.open(uri, MODULE)
             for start in range(0, len(numbers), BATCH):
                 batch = numbers[start : start + BATCH]
-                if not await _sent(server, tally, [(n, _message(seed_, n, known)) for n in batch]):
+                if not await _sent(server, tally, [(n, _message(seed_, n, messages_of_client)) for n in batch]):
                     break
             tally.tracebacks += server.bugs
             if server.bugs:

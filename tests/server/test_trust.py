@@ -454,7 +454,7 @@ def environment(venv: Path, marker: Path) -> None:
 def test_a_workspace_cannot_loosen_the_confinement():
     first = Settings(limits_read=("/data",), limits_programs=("git",))
     later = Settings(limits_read=("/data", "/"), limits_programs=("sh",), limits_sandbox=False)
-    kept = without_more_trust(later, first)
-    assert (kept.limits_read, kept.limits_programs, kept.limits_sandbox) == (("/data",), (), True)
+    allowed = without_more_trust(later, first)
+    assert (allowed.limits_read, allowed.limits_programs, allowed.limits_sandbox) == (("/data",), (), True)
     of_vscode = Settings(trusted=True)
     assert without_more_trust(later, of_vscode).limits_read == ("/data", "/")
