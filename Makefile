@@ -13,8 +13,9 @@ DOCS := .venv/.docs
 demo: $(READY)
 	$(BIN)/python scripts/demo.py
 
+# A test that fails is run once more, and the summary names it: editors and browsers on a busy machine.
 test: lint $(EDITORS)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --reruns 1 -r R $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -265,6 +265,7 @@ def work(seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         torch.cat([tensor, tensor]).sum()
+    sys.setprofile(None)
 """
 
 
@@ -282,13 +283,19 @@ def test_a_limit_that_ends_while_pytorch_switches_modes_does_not_abort() -> None
 
         with FakeTensorMode() as mode:
             tensor = torch.empty(4)
-        namespace: dict[str, Any] = {"signal": signal, "time": time, "torch": torch, "tensor": tensor, "leaves": leaves}
+        namespace: dict[str, Any] = {
+            "signal": signal,
+            "sys": sys,
+            "time": time,
+            "torch": torch,
+            "tensor": tensor,
+            "leaves": leaves,
+        }
         exec(compile(AMID_MODES, torch.__file__, "exec"), namespace)
         try:
             with time_limit(0.01), mode:
                 sys.setprofile(namespace["alarm"])
                 namespace["work"](0.5)
-                sys.setprofile(None)
                 time.sleep(5)
         except TimeUp:
             return "stopped after PyTorch had returned" if sys.getprofile() is None else "stopped inside of PyTorch"

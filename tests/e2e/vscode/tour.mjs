@@ -17,8 +17,7 @@ await drive(async (w) => {
   await rest(page);
   await shot('shapes');
 
-  await hover(page, code, 'F.softmax', 'softmax');
-  await page.locator('.monaco-hover:visible').filter({ hasText: '_softmax_backward_data' }).waitFor();
+  await hover(w, code, 'F.softmax', 'softmax', '_softmax_backward_data');
   await shot('hover');
 
   await rest(page);
@@ -40,9 +39,7 @@ await drive(async (w) => {
   await page.keyboard.type('2 * ');
   await code.locator('.squiggly-error').first().waitFor();
   await w.traced();
-  await hover(page, code, 'return self.out', 'reshape');
-  const message = page.locator('.monaco-hover:visible').filter({ hasText: 'cannot be multiplied' });
-  await message.waitFor();
+  const message = await hover(w, code, 'return self.out', 'reshape', 'cannot be multiplied');
   await shot('mistake');
   return { frames, message: await message.innerText() };
 });
@@ -53,11 +50,17 @@ async function rest(page) {
   await page.locator('.monaco-hover:visible').first().waitFor({ state: 'hidden' });
 }
 
-/** Moves the mouse to a word in the line of an editor that has a text. */
-async function hover(page, editor, line, word) {
-  const { left, right, middle } = await place(editor, line, word);
-  await page.mouse.move(left - 40, middle + 60);
-  await page.mouse.move((left + right) / 2, middle, { steps: 5 });
+/** Moves the mouse to a word in the line of an editor until a hover with a text shows; it hides when the editor changes. */
+async function hover(w, editor, line, word, text) {
+  const { page } = w;
+  const shown = page.locator('.monaco-hover:visible').filter({ hasText: text });
+  await w.until(async () => {
+    const { left, right, middle } = await place(editor, line, word);
+    await page.mouse.move(left - 40, middle + 60);
+    await page.mouse.move((left + right) / 2, middle, { steps: 5 });
+    return shown.first().waitFor({ timeout: 5000 }).then(() => true, () => false);
+  }, `a hover with ${text}`);
+  return shown.first();
 }
 
 /** Returns where the first of such texts is on the screen. */
