@@ -86,6 +86,11 @@ class InputSpec:
     detail: str = ""
     guessed: bool = False
 
+    @property
+    def is_guess(self) -> bool:
+        """Return True if the search chose it, because nothing says what it is."""
+        return self.source == "search"
+
 
 NodeOp = Literal["placeholder", "call_function", "call_module", "call_method", "get_attr", "output"]
 

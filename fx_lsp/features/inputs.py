@@ -46,7 +46,7 @@ def source_text(item: InputSpec) -> str:
     }
     if item.source in words:
         return words[item.source]
-    origin = "guessed" if item.source == "search" else item.source
+    origin = "guessed" if item.is_guess else item.source
     return f"{origin}, {detail}" if detail else origin
 
 

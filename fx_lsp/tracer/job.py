@@ -216,7 +216,7 @@ def _with_notes(reply: TraceReply, notes: Notes) -> TraceReply:
     outcome = reply.outcome
     if not isinstance(outcome, Trace):
         return reply
-    is_guessed = any(i.source == "search" for i in outcome.inputs)
+    is_guessed = any(i.is_guess for i in outcome.inputs)
     return replace(reply, outcome=replace(outcome, notes=(*outcome.notes, *notes.report(is_guessed))))
 
 

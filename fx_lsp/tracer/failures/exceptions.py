@@ -283,7 +283,7 @@ def _tensors(failed: FailedCall) -> int:
 
 
 def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
-    if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.source == "search" for i in inputs):
+    if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.is_guess for i in inputs):
         return comment_hint(inputs)
     return FIXES.get(kind, "")
 

@@ -51,7 +51,7 @@ class Constructed:
     @property
     def trusted(self) -> bool:
         """Return True if no argument was guessed."""
-        return all(i.source != "search" for i in self.inputs)
+        return all(not i.is_guess for i in self.inputs)
 
 
 def construct(
@@ -92,7 +92,7 @@ def construct(
         bad: Severity = "error" if is_certain and _is_evident(start, result.best) else "information"
         is_clear = all(_is_of_one_kind(name, options) for name, options in alternatives.items())
         if bad != "error" and is_clear and not takes_any(signature):
-            attempts = [a for a in result.failures if not any(p.source == "search" for _, p in a.plans.tensors())]
+            attempts = [a for a in result.failures if not any(p.is_guess for _, p in a.plans.tensors())]
             wrong = at_fault(DeadEnd(attempts, True, evaluate, lambda plans: explored(plans, whole=True)))
             result.best, bad = (wrong, "warning") if wrong is not None else (result.best, bad)
         failure = search_failure(task, result, bad, input_specs(result.best.plans, INIT))

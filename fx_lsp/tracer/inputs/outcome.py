@@ -164,9 +164,9 @@ def prepared_call(candidate: Candidate, settled: Settled, failure: Failure | Non
     notes = [*mode, *settled.notes]
     remarks = (_drawn(failure),) if settled.conditions.drawn and failure is not None else ()
     constructor = candidate.constructor
-    is_open = any(p.source == "search" and not p.dtype_known for _, p in settled.attempt.plans.tensors())
+    is_open = any(p.is_guess and not p.dtype_known for _, p in settled.attempt.plans.tensors())
     guessed = frozenset({"dtypes"} if is_open else ())
-    guessed |= {"inputs"} if any(item.guessed or item.source == "search" for item in inputs) else frozenset()
+    guessed |= {"inputs"} if any(item.guessed or item.is_guess for item in inputs) else frozenset()
     return Prepared(
         call,
         inputs,

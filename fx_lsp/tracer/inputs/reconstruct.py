@@ -88,7 +88,7 @@ def _callables(
     """Yield functions and modules for an object that is called but not callable."""
     called = called_in_vain(failed.run.error, failed.sources)
     if called is not None:
-        for name in (n for n, p in guessed.items() if p.source == "search" and makes(p, called.value)):
+        for name in (n for n, p in guessed.items() if p.is_guess and makes(p, called.value)):
             yield from ({name: function} for function in functions_for(guessed[name], called.more))
     unset = _called(task, cls, init) if isinstance(failed.run.error, TypeError) and called is None else ()
     yield from ({name: function} for name in unset for function in (RELU, IDENTITY))

@@ -45,7 +45,7 @@ def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
     `failures` are earlier attempts.
     """
     demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran, failures))
-    is_guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
+    is_guessed = any(plan.is_guess for _, plan in ran.plans.tensors())
     of_shapes = () if is_guessed else ran.run.findings_of_shapes
     name, is_module = candidate.subject.definition.rpartition(".")[2], bool(candidate.bound.modules)
     is_off = not is_module and runs_without_gradients(candidate.task.tree, name)
@@ -65,7 +65,7 @@ def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) 
     """Yield remarks on layers that treat their input as an unbatched example, if its rank was guessed; or on code that
     no batch passes.
     """
-    guessed = any(plan.source == "search" and not plan.rank_known for _, plan in ran.plans.tensors())
+    guessed = any(plan.is_guess and not plan.rank_known for _, plan in ran.plans.tensors())
     chains = [chain for chain in dict.fromkeys(ran.run.unbatched if guessed else ()) if chain]
     batches = [attempt for attempt in failures if not attempt.run.unbatched] if chains else []
     explore = partial(candidate.explore, whole=True)
@@ -87,7 +87,7 @@ def demands_of(candidate: Candidate, ran: Attempt) -> list[Remark]:
 
 def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     task, init = candidate.task, candidate.constructed.plans
-    guessed = any(plan.source == "search" for _, plan in ran.plans.tensors())
+    guessed = any(plan.is_guess for _, plan in ran.plans.tensors())
     if has_made_up_values(ran.plans):  # a made-up number would look like a constant of the code
         return []
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
@@ -159,7 +159,7 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
     """Return a remark on code that only runs with a batch of one, or None; size 1 has no symbol."""
-    ones = [p for p, plan in ran.plans.tensors() if plan.source == "search" and is_single_batch(plan)]
+    ones = [p for p, plan in ran.plans.tensors() if plan.is_guess and is_single_batch(plan)]
     if not ones:
         return None
     others = [plan.spec.sizes[0] for path, plan in ran.plans.tensors() if plan.spec.sizes and path not in ones]

@@ -97,7 +97,7 @@ def search(
     if result.best.run.error is None and fits_by_accident(result.best):
 
         def fits(attempt: Attempt) -> bool:
-            ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.source == "search"]
+            ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.is_guess]
             is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, start)
             return is_meant and not fits_by_accident(attempt)
 
@@ -338,7 +338,7 @@ def _of_other_ranks(
 
 def _rank_combinations(start: Plans) -> Iterator[Plans]:
     """Yield the first plans with other ranks of several tensors at once, the fewest changes first."""
-    ranks = {path: len(p.spec.sizes) for path, p in start.tensors() if p.source == "search" and not p.rank_known}
+    ranks = {path: len(p.spec.sizes) for path, p in start.tensors() if p.is_guess and not p.rank_known}
     paths = list(ranks)[:MAX_COMBINED]
     changes = sorted(product((0, -1, 1, -2, 2), repeat=len(paths)), key=lambda change: sum(map(abs, change)))
     for change in islice(changes, 1, MAX_COMBINATIONS):
@@ -350,16 +350,16 @@ def _rank_combinations(start: Plans) -> Iterator[Plans]:
 
 def _other_ranks(plans: Plans) -> Iterator[Plans]:
     """Yield the plans with another rank for all tensors of equal rank, which may belong together, then for one."""
-    ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.source == "search")
+    ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.is_guess)
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
         for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 1):
             together = plans
             for path, plan in plans.tensors():
-                if plan.source == "search" and len(plan.spec.sizes) == rank:
+                if plan.is_guess and len(plan.spec.sizes) == rank:
                     together = with_rank(together, path, other)
             yield together
     for path, plan in list(plans.tensors()):
-        if plan.source == "search":
+        if plan.is_guess:
             rank = len(plan.spec.sizes)
             most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
             for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):

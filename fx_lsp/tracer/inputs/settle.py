@@ -144,7 +144,7 @@ def _named_as_well(plans: Plans, names: Mapping[int, str]) -> Plans:
     """Return the plans with a name for guessed sizes that equal the name's number."""
 
     def change(path: str, plan: TensorPlan) -> TensorPlan:
-        if plan.source != "search" or plan.spec.strides is not None:
+        if not plan.is_guess or plan.spec.strides is not None:
             return plan
         sizes = tuple(names.get(s, s) if isinstance(s, int) else s for s in plan.spec.sizes)
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes))

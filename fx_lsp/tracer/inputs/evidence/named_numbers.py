@@ -46,7 +46,7 @@ def sizes_by_name(
     numbers: dict[str, int] = {}
     for name, plan in constructor:
         numbers |= dict(_numbers(name, plan))
-    guessed = [(path, plan) for path, plan in start.tensors() if plan.source == "search" and not plan.detail]
+    guessed = [(path, plan) for path, plan in start.tensors() if plan.is_guess and not plan.detail]
     others = _OF_THE_INPUT if is_layer and len(list(start.tensors())) == 1 else ()
     sizes = (_of_tensor(path, plan, facts.get(path, Facts()), numbers, others) for path, plan in guessed)
     return [size for of_one in sizes for size in of_one]

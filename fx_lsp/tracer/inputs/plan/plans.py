@@ -49,6 +49,11 @@ class TensorPlan:
     values: tuple[int, ...] = ()
     numbers: object | None = field(default=None, compare=False)
 
+    @property
+    def is_guess(self) -> bool:
+        """Return True if nothing says what it is, so that a search may change it."""
+        return self.source == "search"
+
 
 @dataclass(frozen=True)
 class ValuePlan:
@@ -64,6 +69,11 @@ class ValuePlan:
     detail: str = ""
     certain: bool = False
     cls: type | None = None
+
+    @property
+    def is_guess(self) -> bool:
+        """Return True if nothing says what it is, so that a search may change it."""
+        return self.source == "search"
 
     @property
     def kind(self) -> str:
@@ -83,6 +93,11 @@ class SequencePlan:
     items: tuple[Plan, ...]
     kind: Callable[..., Any] = tuple
     keys: tuple[Any, ...] | None = None
+
+    @property
+    def is_guess(self) -> bool:
+        """Return True if nothing says what any item is."""
+        return all(item.is_guess for item in self.items)
 
     @property
     def is_object(self) -> bool:
@@ -225,7 +240,7 @@ def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: s
     """Return the plans with other sizes for every searched tensor, or for the one at `path`; `detail` is the reason."""
 
     def changed(where: str, plan: TensorPlan) -> TensorPlan:
-        if plan.source != "search" or path not in (None, where):
+        if not plan.is_guess or path not in (None, where):
             return plan
         sizes = change(plan.spec.sizes)
         if plan.rank_known and len(sizes) != len(plan.spec.sizes):
@@ -315,9 +330,9 @@ def _describe(plan: Plan, path: str, specs: list[InputSpec]) -> None:
     elif isinstance(plan, TensorPlan):
         values = f"assumed values: {', '.join(map(str, plan.values))}, …" if plan.values else ""
         detail = ", ".join(filter(None, (plan.detail, values)))
-        specs.append(InputSpec(path, str(plan.spec), plan.source, detail, plan.source == "search"))
+        specs.append(InputSpec(path, str(plan.spec), plan.source, detail, plan.is_guess))
     else:
-        specs.append(InputSpec(path, plan.shown, plan.source, plan.detail, plan.source == "search"))
+        specs.append(InputSpec(path, plan.shown, plan.source, plan.detail, plan.is_guess))
 
 
 def _map(plan: Plan, path: str, change: Callable[[str, TensorPlan], TensorPlan]) -> Plan:

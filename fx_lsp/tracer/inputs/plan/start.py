@@ -113,7 +113,7 @@ def _as_before(plan: Plan, path: str, specs_by_path: Mapping[str, InputSpec]) ->
     if isinstance(plan, ValuePlan):
         return plan if plan.shown == before.spec and plan.source == before.source else None
     spec = parse_spec(before.spec)
-    if before.source != "search" or spec is None or len(spec.sizes) != len(plan.spec.sizes):
+    if not before.is_guess or spec is None or len(spec.sizes) != len(plan.spec.sizes):
         return None
     if plan.dtype_known and spec.dtype != plan.spec.dtype:
         return None
@@ -124,7 +124,7 @@ def _as_before(plan: Plan, path: str, specs_by_path: Mapping[str, InputSpec]) ->
 
 def is_given(plans: Plans) -> bool:
     """Return True if no argument was guessed, and at least one comes neither from a default nor from an annotation."""
-    return all(i.source != "search" for i in input_specs(plans)) and any(
+    return all(not i.is_guess for i in input_specs(plans)) and any(
         i.source not in ("default", "annotation") for i in input_specs(plans)
     )
 

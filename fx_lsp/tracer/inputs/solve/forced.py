@@ -198,7 +198,7 @@ def _of_classes(
 
 def _passed_sizes(plans: Plans) -> set[int | str]:
     """Return the sizes of inputs that the program passes: a batch is as large as the states that belong to it."""
-    return {size for _, plan in plans.tensors() if plan.source != "search" for size in plan.spec.sizes}
+    return {size for _, plan in plans.tensors() if not plan.is_guess for size in plan.spec.sizes}
 
 
 def _of_numbers(

@@ -298,7 +298,7 @@ class Free:
         return replace(plan, make=lambda: symbol)
 
     def _tensor(self, plan: TensorPlan, path: str) -> TensorPlan:
-        if plan.source != "search" or plan.spec.strides is not None:
+        if not plan.is_guess or plan.spec.strides is not None:
             return plan
         names: list[int | str] = []
         for index, size in enumerate(plan.spec.sizes):
@@ -318,6 +318,6 @@ class Free:
 
 def guessed_number(plan: Plan) -> int | None:
     """Return the guessed integer of a plan, or None."""
-    if not isinstance(plan, ValuePlan) or plan.source != "search" or not plan.shown.isdigit():
+    if not isinstance(plan, ValuePlan) or not plan.is_guess or not plan.shown.isdigit():
         return None
     return int(plan.shown)

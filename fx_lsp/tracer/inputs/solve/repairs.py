@@ -119,13 +119,13 @@ def _on_one_device(attempt: Attempt) -> Iterator[Plans]:
     operands = tensors_among(failed.args, failed.kwargs) if failed is not None else ()
     devices = list(dict.fromkeys(spec_of(operand).device for operand in operands))
     for name, plan in attempt.plans.items:
-        if isinstance(plan, ValuePlan) and plan.source == "search" and _names_device(plan.make(), devices):
+        if isinstance(plan, ValuePlan) and plan.is_guess and _names_device(plan.make(), devices):
             others = (torch.device(device or "cpu") for device in devices if device not in (plan.shown, plan.make()))
             yield from (attempt.plans.with_plan(name, value(other, "search", "from an error")) for other in others)
     for device in devices:
 
         def change(path: str, plan: TensorPlan, device: str | None = device) -> TensorPlan:
-            if plan.source != "search":
+            if not plan.is_guess:
                 return plan
             return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, device=device))
 
@@ -143,7 +143,7 @@ def _names_device(named: Any, devices: Sequence[str | None]) -> bool:
 def _as_given(attempt: Attempt) -> Iterator[Plans]:
     """Yield the plans without gradients if all inputs are given: a program's inputs require none unless stated."""
     tensors = [plan for _, plan in attempt.plans.tensors()]
-    if isinstance(attempt.run.error, RuntimeError) and tensors and all(plan.source != "search" for plan in tensors):
+    if isinstance(attempt.run.error, RuntimeError) and tensors and all(not plan.is_guess for plan in tensors):
         yield attempt.plans.map_tensors(lambda _, plan: dataclasses.replace(plan, grad=False))
 
 
@@ -155,14 +155,14 @@ def _something_to_call(attempt: Attempt) -> Iterator[Plans]:
     for name, plan in attempt.plans.items:
         is_tensor = isinstance(called.value, torch.Tensor)
         is_it = attempt.paths.get(id(called.value)) == name if is_tensor else makes(plan, called.value)
-        if is_it and _is_guess(plan):
+        if is_it and plan.is_guess:
             yield from (attempt.plans.with_plan(name, function) for function in functions_for(plan, called.more))
 
 
 def _other_result(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans in which a called model returns its own tensor, in place of its argument."""
     for name, plan in attempt.plans.items:
-        if _is_guess(plan) and isinstance(plan, ValuePlan) and isinstance(plan.make(), FirstOfSeveral | nn.Identity):
+        if plan.is_guess and isinstance(plan, ValuePlan) and isinstance(plan.make(), FirstOfSeveral | nn.Identity):
             results = tensors(name, Facts(), attempt.plans.sizes(), attempt.context)
             yield from (attempt.plans.with_plan(name, giving(result)) for result in results)
 
@@ -208,7 +208,7 @@ def _missing_part(attempt: Attempt) -> Iterator[Plans]:
         if (
             not is_same
             or missing.name in plan.keys
-            or any(not isinstance(p, SequencePlan) and p.source != "search" for p in plan.items)
+            or any(not isinstance(p, SequencePlan) and not p.is_guess for p in plan.items)
         ):
             return plan
         return dataclasses.replace(plan, items=(*plan.items, added), keys=(*plan.keys, missing.name))
@@ -229,16 +229,12 @@ def _other_length(attempt: Attempt) -> Iterator[Plans]:
     several = {name: plan for name, plan in attempt.plans.items if isinstance(plan, SequencePlan) and not plan.keys}
     for name in by_relevance(attempt, several):
         plan = several[name]
-        if plan.items and name != attempt.plans.starred and all(map(_is_guess, plan.items)):
+        if plan.items and name != attempt.plans.starred and plan.is_guess:
             lengths = (n for n in LENGTHS if n != len(plan.items))
             yield from (
                 attempt.plans.with_plan(name, dataclasses.replace(plan, items=(*plan.items, *plan.items[-1:] * n)[:n]))
                 for n in lengths
             )
-
-
-def _is_guess(plan: Plan) -> bool:
-    return all(map(_is_guess, plan.items)) if isinstance(plan, SequencePlan) else plan.source == "search"
 
 
 def _other_kind(attempt: Attempt) -> Iterator[Plans]:
@@ -252,7 +248,7 @@ def _other_kind(attempt: Attempt) -> Iterator[Plans]:
 def other_values(attempt: Attempt) -> Iterator[Plans]:
     """Yield plans with another value for a guess that is not a tensor."""
     for name, guess in attempt.plans.items:
-        if isinstance(guess, ValuePlan) and guess.source == "search":
+        if isinstance(guess, ValuePlan) and guess.is_guess:
             for plan in attempt.alternatives.get(name, []):
                 yield attempt.plans.with_plan(name, _refreshed(plan, attempt.plans))
 
@@ -267,7 +263,7 @@ def _with_values(attempt: Attempt) -> Iterator[Plans]:
     guessed = {
         path: plan
         for path, plan in attempt.plans.tensors()
-        if plan.source == "search" and not plan.values and plan.spec.dtype in _WHOLE
+        if plan.is_guess and not plan.values and plan.spec.dtype in _WHOLE
     }
     mentioned = mentioned_tensors(attempt)
     for path in sorted(guessed, key=lambda path: path not in mentioned):
@@ -337,7 +333,7 @@ def _refreshed(plan: Plan, plans: Plans) -> Plan:
     def fresh(plan: Plan) -> Plan:
         if isinstance(plan, SequencePlan):
             return dataclasses.replace(plan, items=tuple(fresh(p) for p in plan.items))
-        if isinstance(plan, TensorPlan) and plan.source == "search":
+        if isinstance(plan, TensorPlan) and plan.is_guess:
             new = fresh_sizes(len(plan.spec.sizes), used_sizes)
             kept = (s if isinstance(s, int) and s <= SMALL else n for s, n in zip(plan.spec.sizes, new, strict=True))
             return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=tuple(kept)))

@@ -90,7 +90,7 @@ def _guessed_steps(plan: Plan, repeated: Iterable[int]) -> int:
 
     That is the case if an expression was `repeated` as often, once less or more, or a multiple of that.
     """
-    if not isinstance(plan, ValuePlan) or plan.kind != "int" or plan.source != "search":
+    if not isinstance(plan, ValuePlan) or plan.kind != "int" or not plan.is_guess:
         return 0
     number = plan.make()
     goes_over = (count >= number - 1 and (count + 1) % number < 3 for count in repeated) if number > FEW else ()
@@ -124,7 +124,7 @@ def _resized(plans: Plans, places: set[tuple[str, int]], short: int) -> Plans:
         if sizes == plan.spec.sizes:
             return plan
         before = ", ".join(str(s) for dim, s in enumerate(plan.spec.sizes) if (path, dim) in places)
-        is_given = plan.source != "search"
+        is_given = not plan.is_guess
         detail = f"{plan.detail}, with {short} instead of {before}" if is_given else "short"
         detail = f"{detail}: a long loop iterates over it"
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes), detail=detail)

@@ -127,7 +127,7 @@ def _of_other_difference(attempt: Attempt, operand: torch.Tensor, difference: in
 
 def _has_open_rank(plan: TensorPlan) -> bool:
     """Return True if neither code nor a docstring fixes the rank of a tensor."""
-    return plan.source == "search" and not plan.rank_known and plan.detail != FROM_DOCSTRING
+    return plan.is_guess and not plan.rank_known and plan.detail != FROM_DOCSTRING
 
 
 def fitting_dtypes(attempt: Attempt) -> Iterator[Plans]:
@@ -159,7 +159,7 @@ def fitting_values(attempt: Attempt) -> Iterator[Plans]:
         if isinstance(argument, str) or isinstance(
             attempt.run.error, TypeError
         ):  # otherwise its sizes or its dtype are wrong
-            guesses = ((n, p) for n, p in attempt.plans.items if getattr(p, "source", "") == "search")
+            guesses = ((n, p) for n, p in attempt.plans.items if not isinstance(p, SequencePlan) and p.is_guess)
             arguments += [(name, argument) for name, _ in guesses if _is_given(attempt, name, argument, mentioned)]
     for name, argument in arguments:
         if isinstance(argument, (int, float)) and attempt.question.takes_tensor(argument):
@@ -190,7 +190,7 @@ def single_number(attempt: Attempt) -> Iterator[Plans]:
         yield resized(attempt.plans, lambda sizes: tuple(1 if s in several else s for s in sizes), SINGLE)
     for path in mentioned_tensors(attempt) if several else ():
         plan = dict(attempt.plans.items).get(path)
-        if isinstance(plan, TensorPlan) and plan.source == "search":
+        if isinstance(plan, TensorPlan) and plan.is_guess:
             yield from (attempt.plans.with_plan(path, value(number, "search", TAKEN)) for number in (0.5, 2))
 
 
@@ -298,7 +298,7 @@ def same_for_all_channels(attempt: Attempt) -> Iterator[Plans]:
 
     def change(path: str, plan: TensorPlan) -> TensorPlan:
         sizes = plan.spec.sizes
-        if plan.source != "search" or plan.rank_known or len(sizes) < 3 or not MASK_NAME.search(path):
+        if not plan.is_guess or plan.rank_known or len(sizes) < 3 or not MASK_NAME.search(path):
             return plan
         spec = dataclasses.replace(plan.spec, sizes=(sizes[0], 1, *sizes[2:]))
         return dataclasses.replace(plan, spec=spec, detail="the same for all channels")
@@ -315,7 +315,7 @@ def batched(attempt: Attempt) -> Iterator[Plans]:
     """
     if not attempt.run.unbatched:
         return
-    guessed = {p: t for p, t in attempt.plans.tensors() if t.source == "search" and not t.rank_known}
+    guessed = {p: t for p, t in attempt.plans.tensors() if t.is_guess and not t.rank_known}
     paths = [path for path in dict.fromkeys([*mentioned_tensors(attempt), *guessed]) if path in guessed]
     for rank in dict.fromkeys(len(guessed[path].spec.sizes) for path in paths):
         alike = [path for path in paths if len(guessed[path].spec.sizes) == rank]
@@ -426,7 +426,7 @@ def _multiplied(plans: Plans, have: int, need: int, sizes: Iterable[int]) -> Ite
 
 def _with_dtype(plans: Plans, wanted: str, dtype: str) -> Plans:
     def change(path: str, plan: TensorPlan) -> TensorPlan:
-        if path != wanted or plan.source != "search" or plan.dtype_known:
+        if path != wanted or not plan.is_guess or plan.dtype_known:
             return plan
         return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, dtype=dtype), detail=RETYPED)
 

@@ -246,7 +246,7 @@ def enlarged(plans: Plans) -> Plans:
 
     def larger(path: str, plan: TensorPlan) -> TensorPlan:
         sizes = plan.spec.sizes
-        if plan.source != "search" or len(sizes) < 3:
+        if not plan.is_guess or len(sizes) < 3:
             return plan
         grown = tuple(_enlarged(s) if i > 1 and isinstance(s, int) else s for i, s in enumerate(sizes))
         return plan if grown == sizes else replace(plan, spec=replace(plan.spec, sizes=grown), detail=FITS)

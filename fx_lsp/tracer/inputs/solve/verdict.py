@@ -56,7 +56,7 @@ MAX_PLACES = 8
 
 def _with_any_dtypes(plans: Plans) -> Iterator[Plans]:
     """Yield the plans with other dtypes for each guessed tensor, and for all at once."""
-    guessed = [path for path, plan in plans.tensors() if plan.source == "search"]
+    guessed = [path for path, plan in plans.tensors() if plan.is_guess]
     for paths in (*((path,) for path in guessed), tuple(guessed)):
         for dtype in ("f32", "i64", "b8"):
 
@@ -162,7 +162,7 @@ def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[
     """Return True if the failing expression reads no guessed input, or has no condition on its sizes and fits
     no dtype.
     """
-    guessed = [name for name, plan in best.plans.items if getattr(plan, "source", "search") == "search"]
+    guessed = [name for name, plan in best.plans.items if plan.is_guess]
     depends = is_of_sizes(best) and _has_guessed_sizes(best, exploration)
     if not depends and not _mentions(best, guessed):
         return True
@@ -176,7 +176,7 @@ def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[
 def _hands_a_guess(attempt: Attempt) -> bool:
     """Return True if the failing call received a guessed number, or another guess that is not a tensor."""
     _, node = _users_innermost(attempt)
-    guessed = {n for n, plan in attempt.plans.items if isinstance(plan, ValuePlan) and plan.source == "search"}
+    guessed = {n for n, plan in attempt.plans.items if isinstance(plan, ValuePlan) and plan.is_guess}
     arguments = (*node.args, *(k.value for k in node.keywords)) if isinstance(node, ast.Call) else ()
     return any(isinstance(argument, ast.Name) and argument.id in guessed for argument in arguments)
 
@@ -374,7 +374,7 @@ def choices_of_ranks(best: Attempt, attempts: Iterable[Attempt]) -> int:
 
 def has_known_ranks(attempt: Attempt) -> bool:
     """Return True if the code fixes the rank of each guessed tensor; for a single one, all can be tried."""
-    guessed = [path for path, plan in attempt.plans.tensors() if plan.source == "search"]
+    guessed = [path for path, plan in attempt.plans.tensors() if plan.is_guess]
     return len(guessed) < 2 or all(_has_known_rank(attempt.alternatives.get(path, [])) for path in guessed)
 
 
@@ -497,10 +497,10 @@ def _is_tensor_or_number(plan: Plan) -> bool:
         return True
     if isinstance(plan, SequencePlan):
         is_known = all(isinstance(item, TensorPlan) and item.rank_known for item in plan.items)
-        return is_known or all(i.source != "search" for i in input_specs(Plans((("", plan),))))
+        return is_known or all(not i.is_guess for i in input_specs(Plans((("", plan),))))
     if plan.source == "annotation":
         return plan.certain or plan.kind in _PLAIN_KINDS
-    return plan.source != "search" or guessed_number(plan) is not None
+    return not plan.is_guess or guessed_number(plan) is not None
 
 
 _PLAIN_KINDS = frozenset({"bool", "str", "NoneType", "dtype"})
