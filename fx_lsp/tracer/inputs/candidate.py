@@ -52,6 +52,7 @@ from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explor
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import names_seen_by
 from fx_lsp.tracer.run.tensors import spec_of
@@ -93,7 +94,7 @@ class Candidate:
             return self.constructed.plans
         return passed(signature, init) if signature is not None and init is not None else None
 
-    def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+    def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, Dependence]:
         """Return the call with arguments created from plans, with named `sizes`, and the input of each tensor."""
         return self._bound_with(plans.init, plans).call(plans, sizes)
 
@@ -110,7 +111,7 @@ class Candidate:
         With `whole`, numbers among the arguments of the constructor are symbols, too; `chains` is as in `explore`.
         """
 
-        def free_call(free: Free) -> tuple[Call, dict[int, str]]:
+        def free_call(free: Free) -> tuple[Call, Dependence]:
             init = plans.init or self.constructed.plans
             freed = free.plans(init, INIT) if whole else init
             where = device_of(plans)

@@ -31,6 +31,7 @@ from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.program.load import constructor_lines, find, without_what_raises
 from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.fakes import construct_fake
 from fx_lsp.tracer.source.likely_numbers import says_number
 
@@ -71,9 +72,9 @@ def construct(
     task = dataclasses.replace(task, context=context)
     start, alternatives = start_plans(signature, hints, facts, arguments, context, task.tree)
 
-    def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+    def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, Dependence]:
         materialized = materialize(plans, sizes)
-        return Call(partial(instance_of, cls), materialized.args, materialized.kwargs), materialized.paths
+        return Call(partial(instance_of, cls), materialized.args, materialized.kwargs), materialized.dependence
 
     def evaluate(plans: Plans) -> Attempt:
         return attempt(task, plans, alternatives, lambda: call_of(plans, {}))

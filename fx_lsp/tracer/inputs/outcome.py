@@ -36,6 +36,7 @@ from fx_lsp.tracer.inputs.solve.verdict import (
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.observation import Run, Stopped
 from fx_lsp.tracer.source.expressions import expression
 
@@ -136,11 +137,11 @@ def note_stopped(candidate: Candidate, failed: Attempt, inputs: tuple[InputSpec,
     task, conditions = candidate.task, failed.conditions
     calls: list[Call] = []
 
-    def make() -> tuple[Call, dict[int, str]]:
+    def make() -> tuple[Call, Dependence]:
         named, symbols = candidate.written.named, conditions.symbols
-        call, paths = candidate.call_of(failed.plans, named if symbols is None else symbols.sizes(named))
+        call, dependence = candidate.call_of(failed.plans, named if symbols is None else symbols.sizes(named))
         calls.append(call)
-        return call, paths
+        return call, dependence
 
     with under(task.mode, conditions):
         again = attempt(task, failed.plans, candidate.alternatives, make, Run(recorded=[]))

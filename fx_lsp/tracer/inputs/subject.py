@@ -20,6 +20,7 @@ from fx_lsp.tracer.inputs.plan.plans import Plans, materialize
 from fx_lsp.tracer.inputs.plan.signatures import apply_of, signature_of
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.functions import innermost
 
 
@@ -48,12 +49,12 @@ class Subject:
             return signature
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
-    def call(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, dict[int, str]]:
+    def call(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, Dependence]:
         """Return the call with arguments created from plans, with named `sizes`, and the input of each tensor."""
         arguments = materialize(plans, sizes)
         names = tuple(n for n, _ in plans.items if n in plans.positional)
         held = {**self.modules, **arguments.modules}
-        return Call(self.described, arguments.args, arguments.kwargs, held, names), arguments.paths
+        return Call(self.described, arguments.args, arguments.kwargs, held, names), arguments.dependence
 
     def bind(self, instance: Any) -> Subject:
         """Return the subject as a callable of that instance; a module is called itself, so that its hooks run.

@@ -28,6 +28,7 @@ from fx_lsp.tracer.run.checks.pairs import ELEMENTWISE
 from fx_lsp.tracer.run.checks.waits import reads_told
 from fx_lsp.tracer.run.checks.warned import warnings_told
 from fx_lsp.tracer.run.conditions import Conditions
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.in_place import Write, maker_of, written_tensor
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.run.tensors import describe
@@ -71,7 +72,7 @@ class Run:
     and `findings_of_shapes` those that depend on the operands' shapes. `coverage` has the executed lines of that file,
     if values were recorded. `recorded` are the torch calls that returned, for a run that begins with an empty list of
     them, and `last` is the last of all, without its expressions. `made_up` is the place of the first number assumed for
-    a tensor's value.
+    a tensor's value; `dependence` has the inputs that tensors follow from.
     """
 
     result: Any = None
@@ -93,6 +94,7 @@ class Run:
     last: TorchCall | None = None
     checked: bool = False
     made_up: TracebackType | None = None
+    dependence: Dependence = field(default_factory=Dependence)
 
     def record(self, call: TorchCall) -> None:
         """Store a torch call, if this run records its calls."""
@@ -192,6 +194,7 @@ class Watch(TorchFunctionMode):
         """Count a call that returned, and record signs of unintended inputs."""
         self._run.last = TorchCall(func, args, kwargs, result, ())
         tensors = list(tensors_among(args, kwargs))
+        self._run.dependence.follow(tensors, result)
         self._run.calls += result is not None or bool(tensors)  # else it only switches something on or off
         self._run.touched.update(map(id, tensors))
         self._run.expansions += has_different_ranks(func, args)

@@ -8,6 +8,7 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -26,28 +27,31 @@ def fitting_plans(
 ) -> Callable[[str], Sequence[Plan]]:
     """Return the plans for a parameter that may mean a configuration of the project, the most plausible first."""
 
-    def plans(parameter: str) -> Iterator[Plan]:
+    def plans(parameter: str) -> Iterator[ValuePlan]:
         for fit in request.fits:
             if fit.parameter == parameter:
                 reads = reads_from(json.loads(fit.reads))
                 for place in fit.configurations:
                     with suppress(Exception):
-                        yield from _plans(place, reads, module, construct, len(fit.configurations) == 1)
+                        yield from _plans(place, reads, module, construct)
 
-    return cache(lambda parameter: tuple(plans(parameter)))
+    def distinct(parameter: str) -> tuple[Plan, ...]:
+        by_text = {plan.shown: plan for plan in reversed([*plans(parameter)])}
+        is_only = sum(plan.certain for plan in by_text.values()) == 1
+        return tuple(replace(plan, certain=plan.certain and is_only) for plan in reversed(by_text.values()))
+
+    return cache(distinct)
 
 
 def _plans(
-    place: Configuration, reads: Reads, module: ModuleType, construct: Callable[[type], Any], is_only: bool
-) -> Iterator[Plan]:
-    """Yield the plan for a configuration; it is certain if it is the only one that fits and has no guesses."""
+    place: Configuration, reads: Reads, module: ModuleType, construct: Callable[[type], Any]
+) -> Iterator[ValuePlan]:
+    """Yield the plan for a configuration; it is certain if it has no guesses."""
     if place.name:
         cls: type = getattr(importlib.import_module(place.module), place.name)
         construct(cls)
         detail = f"the class in {place.shown} with the attributes that the code reads"
-        yield ValuePlan(
-            lambda: construct(cls), f"{cls.__name__}()", "annotation", detail, is_only and needs_nothing(cls)
-        )
+        yield ValuePlan(lambda: construct(cls), f"{cls.__name__}()", "annotation", detail, needs_nothing(cls))
         yield from completed(cls)
         return
     values = ast.literal_eval(place.values) if place.values else fitting(read_configuration(place.file), reads)
@@ -58,7 +62,7 @@ def _plans(
     values = _filled(values, reads, module)
     make = _Namespace(values) if place.arguments else _Settings(values, reads)
     detail = f"{where}, which has {'some of ' if guesses else ''}the attributes that the code reads"
-    yield ValuePlan(make, _shown(values, reads), "search" if guesses else "annotation", detail, is_only and not guesses)
+    yield ValuePlan(make, _shown(values, reads), "search" if guesses else "annotation", detail, not guesses)
 
 
 def _filled(values: Values, reads: Reads, module: ModuleType) -> dict[str, Any]:

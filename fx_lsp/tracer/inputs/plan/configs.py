@@ -102,7 +102,7 @@ def _module_of(parts: Collection[str]) -> ValuePlan:
     )
 
 
-def completed(cls: type) -> list[Plan]:
+def completed(cls: type) -> list[ValuePlan]:
     """Return plans for an instance with likely numbers for the values that its class leaves open; empty if it leaves
     none.
     """

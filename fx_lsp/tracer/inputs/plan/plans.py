@@ -19,6 +19,7 @@ from torch import nn
 from fx_lsp.model import InputSource, InputSpec
 from fx_lsp.specs import Expression, TensorSpec
 from fx_lsp.tracer.run.call import tensors_in
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 from fx_lsp.tracer.run.values.constants import draw_input, give_known, give_values, known_numbers
 
@@ -252,11 +253,11 @@ def resized(plans: Plans, change: Callable[[Sizes], Sizes], detail: str, path: s
 
 @dataclass
 class Materialized:
-    """Hold created arguments, the input of each tensor (by identity), and the modules among them by name."""
+    """Hold created arguments, the inputs that tensors depend on, and the modules among them by name."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    paths: dict[int, str]
+    dependence: Dependence
     modules: dict[str, nn.Module]
 
 
@@ -266,7 +267,7 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
     Defaults are omitted, unless they are tensors or a `*args` follows; arguments after an omitted one are passed by
     keyword.
     """
-    paths: dict[int, str] = {}
+    dependence = Dependence()
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     modules: dict[str, nn.Module] = {}
@@ -277,7 +278,7 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
         if _is_left_out(plan) and not (spreads and name in plans.positional):
             in_order = False
             continue
-        argument = _make(plan, name, paths, named_sizes)
+        argument = _make(plan, name, dependence, named_sizes)
         if name == plans.starred:
             args.extend(argument)
         elif in_order and name in plans.positional:
@@ -286,7 +287,7 @@ def materialize(plans: Plans, named_sizes: Mapping[str, Any] | None = None) -> M
             kwargs[name] = argument
         if isinstance(argument, nn.Module):
             modules[name] = argument
-    return Materialized(tuple(args), kwargs, paths, modules)
+    return Materialized(tuple(args), kwargs, dependence, modules)
 
 
 def _is_left_out(plan: Plan) -> bool:
@@ -294,9 +295,11 @@ def _is_left_out(plan: Plan) -> bool:
     return isinstance(plan, ValuePlan) and plan.source == "default" and not any(tensors_in(plan.make(), ""))
 
 
-def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str, Any] | None) -> Any:
+def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[str, Any] | None) -> Any:
     if isinstance(plan, SequencePlan):
-        items = [_make(p, where, paths, named_sizes) for where, p in zip(plan.paths(path), plan.items, strict=True)]
+        items = [
+            _make(p, where, dependence, named_sizes) for where, p in zip(plan.paths(path), plan.items, strict=True)
+        ]
         if plan.keys is None:
             return plan.kind(items)
         named = dict(zip(plan.keys, items, strict=True))
@@ -311,7 +314,7 @@ def _make(plan: Plan, path: str, paths: dict[int, str], named_sizes: Mapping[str
     elif plan.numbers is not None:
         give_known(tensor, plan.numbers)
     draw_input(tensor, path)
-    paths[id(tensor)] = path
+    dependence.begin(tensor, path)
     return tensor
 
 

@@ -17,6 +17,7 @@ from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.processes.environment import is_set_for
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import Conditions
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.observation import Run, watched_run
 from fx_lsp.tracer.run.torch_calls import tensors_among
 from fx_lsp.tracer.source.provenance import Chain, Sources
@@ -24,14 +25,13 @@ from fx_lsp.tracer.source.provenance import Chain, Sources
 
 @dataclass(frozen=True)
 class Attempt:
-    """Hold one run of plans: the input of each tensor, and the source lines for expressions.
+    """Hold one run of plans, and the source lines for expressions.
 
     `created` names the parameters that a module only had after the run; `conditions` are those of the run.
     """
 
     plans: Plans
     run: Run
-    paths: dict[int, str]
     alternatives: dict[str, list[Plan]]
     sources: Sources
     lines: list[str]
@@ -62,20 +62,22 @@ def attempt(
     task: Task,
     plans: Plans,
     alternatives: dict[str, list[Plan]],
-    make: Callable[[], tuple[Call, dict[int, str]]],
+    make: Callable[[], tuple[Call, Dependence]],
     run: Run | None = None,
 ) -> Attempt:
     """Observe one run (filled into `run`, if passed); arguments that cannot be created count as the shortest run."""
     try:
-        call, paths = make()
+        call, dependence = make()
     except Exception as error:
-        return Attempt(plans, Run(error=error, calls=-1), {}, alternatives, task.sources, task.lines, task.context)
+        return Attempt(plans, Run(error=error, calls=-1), alternatives, task.sources, task.lines, task.context)
+    run = run or Run()
+    run.dependence = dependence
     run = watched_run(task.sources, call.run, RUN_CODE, task.statements, run)
     task.budget.work.spend_run(run.calls)
     if is_set_for(run.error):
         return attempt(task, plans, alternatives, make)
     created = tuple(call.created)
-    return Attempt(plans, run, paths, alternatives, task.sources, task.lines, task.context, created)
+    return Attempt(plans, run, alternatives, task.sources, task.lines, task.context, created)
 
 
 def involved(attempt: Attempt) -> list[str]:
@@ -83,13 +85,8 @@ def involved(attempt: Attempt) -> list[str]:
     failed = attempt.run.failed
     if failed is None:
         return []
-    paths: list[str] = []
-    for argument in tensors_among(failed.args, failed.kwargs):
-        base = argument._base if argument._base is not None else argument
-        path = attempt.paths.get(id(argument)) or attempt.paths.get(id(base))
-        if path is not None:
-            paths.append(path)
-    return paths
+    paths = map(attempt.run.dependence.input_of, tensors_among(failed.args, failed.kwargs))
+    return [path for path in paths if path is not None]
 
 
 def mentioned_names(attempt: Attempt) -> dict[str, int]:

@@ -23,6 +23,7 @@ from fx_lsp.tracer.inputs.solve.operands import stretches_ones
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import RUN_CODE, Call
 from fx_lsp.tracer.run.conditions import with_shape_env
+from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.repeated_modules import repeated_modules_skipped
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
@@ -239,7 +240,7 @@ class PathConditions(ShapeEnv):
         self.conditions.append(Condition(expression, held, self._run.calls, chain, call))
 
 
-CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, dict[int, str]]]
+CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, Dependence]]
 """Makes the call of plans with a value for each named size, and the input of each tensor."""
 
 
@@ -247,7 +248,7 @@ def explore(
     task: Task,
     plans: Plans,
     alternatives: dict[str, list[Plan]],
-    call_of: Callable[[Free], tuple[Call, dict[int, str]]],
+    call_of: Callable[[Free], tuple[Call, Dependence]],
     chains: bool = False,
 ) -> Exploration:
     """Run plans on symbols; `call_of` makes the call, with `Free.plans` for plans whose guesses become symbols.

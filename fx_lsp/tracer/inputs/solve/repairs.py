@@ -154,7 +154,7 @@ def _something_to_call(attempt: Attempt) -> Iterator[Plans]:
         return
     for name, plan in attempt.plans.items:
         is_tensor = isinstance(called.value, torch.Tensor)
-        is_it = attempt.paths.get(id(called.value)) == name if is_tensor else makes(plan, called.value)
+        is_it = attempt.run.dependence.input_of(called.value) == name if is_tensor else makes(plan, called.value)
         if is_it and plan.is_guess:
             yield from (attempt.plans.with_plan(name, function) for function in functions_for(plan, called.more))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -102,7 +102,7 @@ def aligned_ranks(attempt: Attempt) -> Iterator[Plans]:
     if attempt.question is None or not has_different_ranks(attempt.question.call.func, attempt.question.call.args):
         return
     small, large = sorted(attempt.question.tensors[:2], key=lambda tensor: tensor.dim())
-    if (behind := origins(attempt, small)) and behind.isdisjoint(origins(attempt, large)):
+    if (behind := attempt.run.dependence.of(small)) and behind.isdisjoint(attempt.run.dependence.of(large)):
         yield from _of_other_difference(attempt, large, small.dim() - large.dim())
     if _is_of_fixed_rank(attempt, large):
         yield from _of_other_difference(attempt, small, large.dim() - small.dim())
@@ -110,7 +110,7 @@ def aligned_ranks(attempt: Attempt) -> Iterator[Plans]:
 
 def _is_of_fixed_rank(attempt: Attempt, operand: torch.Tensor) -> bool:
     """Return True if an operand is computed from inputs that all have a fixed rank."""
-    plans, behind = dict(attempt.plans.tensors()), origins(attempt, operand)
+    plans, behind = dict(attempt.plans.tensors()), attempt.run.dependence.of(operand)
     return bool(behind) and not any(_has_open_rank(plans[path]) for path in behind)
 
 
@@ -118,7 +118,7 @@ def _of_other_difference(attempt: Attempt, operand: torch.Tensor, difference: in
     """Yield plans with more dimensions by `difference`, or fewer, for one of the inputs that an operand is computed
     from.
     """
-    sources = origins(attempt, operand)
+    sources = attempt.run.dependence.of(operand)
     for path, plan in attempt.plans.tensors():
         rank = len(plan.spec.sizes) + difference
         if path in sources and _has_open_rank(plan) and rank > 0:
@@ -175,7 +175,7 @@ def _is_given(attempt: Attempt, name: str, argument: Any, mentioned: Iterable[st
     """Return True if an argument of the failing call is the guess for a parameter."""
     plan = attempt.plans[name]
     if isinstance(argument, torch.Tensor):
-        return attempt.paths.get(id(argument)) == name
+        return attempt.run.dependence.is_input(argument) and path_of(attempt, argument) == name
     return isinstance(plan, ValuePlan) and name in mentioned and plan.shown == repr(argument)
 
 
@@ -216,7 +216,7 @@ def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
     for frame, node in statements_raising(attempt):
         match node:
             case ast.Assign([ast.Tuple(elements) | ast.List(elements)], whole):
-                path = attempt.paths.get(id(value_in(whole, frame)))
+                path = path_of(attempt, value_in(whole, frame))
             case _:
                 continue
         if path is None:
@@ -238,7 +238,7 @@ def _with_parts(attempt: Attempt, count: int) -> Iterator[Plans]:
     tensor = next(tensors_among(last.args, last.kwargs), None) if last is not None else None
     if last is None or tensor is None or not isinstance(last.result, list | tuple):
         return
-    have, sources = len(last.result), origins(attempt, tensor)
+    have, sources = len(last.result), attempt.run.dependence.of(tensor)
     for path, plan in attempt.plans.tensors():
         # other inputs may have the size by accident
         other = fresh_sizes(1, attempt.plans.sizes(), features=False)[0]
@@ -340,26 +340,7 @@ def conflict(attempt: Attempt) -> tuple[int, int] | None:
 
 def path_of(attempt: Attempt, value: Any) -> str | None:
     """Return the path of the input that a tensor is, or is a view of; else None."""
-    if not isinstance(value, torch.Tensor):
-        return None
-    base = value._base if value._base is not None else value
-    return attempt.paths.get(id(value)) or attempt.paths.get(id(base))
-
-
-def origins(attempt: Attempt, tensor: torch.Tensor) -> Set[str]:
-    """Return the inputs that a tensor is, or is computed from according to its gradient graph."""
-    path = path_of(attempt, tensor)
-    paths = {path} if path is not None else set[str]()
-    waiting, seen = [tensor.grad_fn], set[Any]()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        path = path_of(attempt, getattr(node, "variable", None))
-        paths |= {path} if path is not None else set()
-        waiting += [following for following, _ in node.next_functions]
-    return paths
+    return attempt.run.dependence.input_of(value)
 
 
 def with_rank(plans: Plans, path: str, rank: int) -> Plans:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from fx_lsp.model import InputSpec
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -125,13 +126,42 @@ def _may_be_judged(attempt: Attempt) -> bool:
     error, failed = attempt.run.error, attempt.run.failed
     if not isinstance(error, _OWN_FAULTS) or attempt.run.calls < 0 or is_of_environment(attempt):
         return False
-    if failed is not None and failed.func in _DIFFERENTIATING and involved(attempt):
+    if failed is not None and failed.func in _DIFFERENTIATING and not _loses_gradients(attempt):
         return False  # that one tensor was computed from another cannot be guessed
     if failed is not None and failed.func in ASKS_ONE_ELEMENT and not has_known_ranks(attempt):
         return False  # another kind may be intended
     if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
-    return kind_of(error, failed) in ("shape", "dtype", "error") and are_tensors_or_numbers(attempt)
+    return kind_of(error, failed) in ("shape", "dtype", "error") and are_tensors_or_numbers(attempt, behind(attempt))
+
+
+def behind(attempt: Attempt) -> frozenset[str]:
+    """Return the arguments that the failing expression follows from: through tensors, or read by name.
+
+    A tensor may be the result of an argument that was called: what that returns follows from it as well. What an
+    operation of PyTorch returns is of one kind whatever its operands are.
+    """
+    arguments = {name: plan for name, plan in attempt.plans.items}
+    failed, values = attempt.run.failed, _values_read(attempt)
+    if failed is not None:
+        values += [*failed.args, *failed.kwargs.values()]
+    follows = {re.split(r"[\[.]", path, maxsplit=1)[0] for path in attempt.run.dependence.of(*values)}
+    if any(isinstance(value, torch.Tensor) for value in values):
+        follows |= {name for name, plan in arguments.items() if isinstance(plan, ValuePlan) and callable(plan.make())}
+    _, node = _users_innermost(attempt)
+    read = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} if node is not None else {*arguments}
+    return frozenset((follows | read) & arguments.keys())
+
+
+def _loses_gradients(attempt: Attempt) -> bool:
+    """Return True if the code differentiates what it has computed without gradients, of inputs that all require one."""
+    failed, dependence = attempt.run.failed, attempt.run.dependence
+    leaves = tree_leaves(failed.args[:1]) if failed is not None else []
+    outputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    is_lost = bool(outputs) and not any(output.requires_grad or dependence.is_input(output) for output in outputs)
+    plans = dict(attempt.plans.tensors())
+    sources = [plans[path] for path in dependence.of(*outputs) if path in plans]
+    return is_lost and all(plan.grad and plan.spec.dtype.startswith(("f", "bf", "c")) for plan in sources)
 
 
 def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
@@ -141,8 +171,10 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
     """
     if attempt.run.error is None or not _may_be_judged(attempt):
         return False
+    if not _follows_from_guesses(attempt):
+        return True
     kind = kind_of(attempt.run.error, attempt.run.failed)
-    if _is_of_kinds(attempt):
+    if _is_of_kinds(attempt, end):
         return True
     if kind == "dtype":
         return not _may_be_no_tensor(attempt) and _fits_no_dtypes(attempt, end.evaluate)
@@ -244,11 +276,11 @@ def _is_made_elsewhere(best: Attempt) -> bool:
     return False
 
 
-def _is_of_kinds(best: Attempt) -> bool:
+def _is_of_kinds(best: Attempt, end: DeadEnd) -> bool:
     """Return True if a value is of the wrong kind, for any ranks, sizes and dtypes of inputs.
 
-    That is an operand which is neither an input nor a guessed number, an argument without a parameter in the called
-    function, or a list of layers that is called like a layer.
+    That is an operand of an operation that no other kind of a guess mends, an argument without a parameter in the
+    called function, or a list of layers that is called like a layer.
     """
     error, call = best.run.error, best.run.failed
     if not isinstance(error, (TypeError, NotImplementedError)):
@@ -256,17 +288,39 @@ def _is_of_kinds(best: Attempt) -> bool:
     if call is None:
         return _fits_no_parameters(best) or _is_layer_without_forward(best)
     values = [*call.args, *call.kwargs.values()]
-    plans = (*best.plans.items, *(best.plans.init.items if best.plans.init is not None else ()))
-    numbers = {number for _, plan in plans if (number := guessed_number(plan)) is not None}
-    guessed = {None} if any(getattr(plan, "shown", "") == "None" for _, plan in best.plans.items) else set[None]()
-    is_guessed = any(isinstance(value, int | None) and value in numbers | guessed for value in values)
     several = any(isinstance(value, tuple) and any(_is_computed(part, best) for part in value) for value in values)
-    return isinstance(error, TypeError) and (several or not (is_guessed or involved(best)))
+    if not isinstance(error, TypeError) or several:
+        return several
+    guesses = [("", value) for value in _guessed_operands(best, end)]
+    return not guesses or (best.question is not None and not best.question.fitting_values(guesses))
+
+
+def _guessed_operands(best: Attempt, end: DeadEnd) -> list[Any]:
+    """Return the operands of the failing call that are inputs or guessed values themselves, not computed from one."""
+    call, dependence = best.run.failed, best.run.dependence
+    values = [*call.args, *call.kwargs.values()] if call is not None else []
+    plans = (*best.plans.items, *(best.plans.init.items if best.plans.init is not None else ()))
+    shown = {plan.shown for _, plan in plans if isinstance(plan, ValuePlan) and (plan.is_guess or plan.shown == "None")}
+    guesses = [value for value in values if dependence.is_input(value)]
+    plain = [(place, value) for place, value in enumerate(values) if isinstance(value, int | None)]
+    if not any(str(value) in shown for _, value in plain):
+        return guesses
+    exploration = end.explore(best.plans)
+    failed = exploration.attempt.run.failed if exploration.ends_like(best) else None
+    symbolic = [*failed.args, *failed.kwargs.values()] if failed is not None else []
+    if len(symbolic) != len(values):
+        return [*guesses, *(value for _, value in plain if str(value) in shown)]
+    numbers = {symbol for symbol, dimension in exploration.dimensions.items() if not dimension.rank}
+    for place, value in plain:
+        other = symbolic[place]
+        if other.node.expr in numbers if isinstance(other, torch.SymInt) else str(value) in shown:
+            guesses.append(value)
+    return guesses
 
 
 def _is_computed(value: Any, attempt: Attempt) -> bool:
     """Return True for a tensor that is not an input."""
-    return isinstance(value, torch.Tensor) and id(value) not in attempt.paths
+    return isinstance(value, torch.Tensor) and not attempt.run.dependence.is_input(value)
 
 
 def _innermost(attempt: Attempt) -> TracebackType | None:
@@ -321,7 +375,7 @@ def _is_input(node: ast.expr, frame: FrameType, attempt: Attempt) -> bool:
     """Return True if an expression is an unchanged input, or part of one."""
     value = value_in(node, frame)
     if isinstance(value, torch.Tensor):
-        return id(value) in attempt.paths
+        return attempt.run.dependence.is_input(value)
     names = {name for name, _ in attempt.plans.items}
     return any(isinstance(inside, ast.Name) and inside.id in names for inside in ast.walk(node)) and value is not None
 
@@ -485,10 +539,23 @@ def _is_refused_otherwise(best: Attempt, other: Attempt) -> bool:
     return other.chain == best.chain and said[0] != said[1]
 
 
-def are_tensors_or_numbers(attempt: Attempt) -> bool:
-    """Return True if only tensors and numbers were guessed, and not the number of `*args`."""
+def are_tensors_or_numbers(attempt: Attempt, names: Collection[str] | None = None) -> bool:
+    """Return True if only tensors and numbers were guessed, among `names` if passed, and not the number of `*args`."""
     is_open = attempt.plans.starred in attempt.alternatives
-    return not is_open and all(_is_tensor_or_number(plan) for _, plan in attempt.plans.items)
+    items = ((name, plan) for name, plan in attempt.plans.items if names is None or name in names)
+    return not is_open and all(_is_tensor_or_number(plan) for _, plan in items)
+
+
+def _follows_from_guesses(attempt: Attempt) -> bool:
+    """Return True if anything was guessed: an argument of the constructor, or one behind the failing expression."""
+    init = attempt.plans.init.items if attempt.plans.init is not None else ()
+    names = behind(attempt)
+    arguments = (plan for name, plan in attempt.plans.items if name in names)
+    return any(spec.guessed for plan in (*arguments, *(plan for _, plan in init)) for spec in _specs_of(plan))
+
+
+def _specs_of(plan: Plan) -> tuple[InputSpec, ...]:
+    return input_specs(Plans((("", plan),)))
 
 
 def _is_tensor_or_number(plan: Plan) -> bool:
@@ -497,7 +564,7 @@ def _is_tensor_or_number(plan: Plan) -> bool:
         return True
     if isinstance(plan, SequencePlan):
         is_known = all(isinstance(item, TensorPlan) and item.rank_known for item in plan.items)
-        return is_known or all(not i.is_guess for i in input_specs(Plans((("", plan),))))
+        return is_known or all(not spec.is_guess for spec in _specs_of(plan))
     if plan.source == "annotation":
         return plan.certain or plan.kind in _PLAIN_KINDS
     return not plan.is_guess or guessed_number(plan) is not None
@@ -559,4 +626,4 @@ def _mentions(attempt: Attempt, names: Collection[str]) -> bool:
         read |= {ast.unparse(n): value_in(n, frame) for n in held}
     inputs = (value for value in read.values() if isinstance(value, torch.Tensor))
     others = (name for name, value in read.items() if not isinstance(value, (torch.Tensor, tuple)) and name in names)
-    return any(id(value) in attempt.paths for value in inputs) or any(others)
+    return any(map(attempt.run.dependence.is_input, inputs)) or any(others)

@@ -1,0 +1,55 @@
+"""Carry, through a run, which inputs each tensor was computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Hold the inputs, by their paths (`x`, `xs[0]`), that the tensors of a run are and follow from.
+
+    A result follows from all tensors among the operands of its operation, through views and changes of shape as well.
+    """
+
+    _inputs: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)
+    _follows: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)
+
+    def begin(self, tensor: torch.Tensor, path: str) -> None:
+        """Record that a tensor is the input at `path`."""
+        self._inputs[tensor] = path
+        self._follows[tensor] = frozenset({path})
+
+    def follow(self, operands: Iterable[torch.Tensor], result: Any) -> None:
+        """Record that the tensors of a result follow from all that the operands follow from."""
+        behind = self._behind(operands)
+        if behind:
+            for tensor in (result,) if isinstance(result, torch.Tensor) else tree_leaves(result):
+                if isinstance(tensor, torch.Tensor):
+                    self._follows[tensor] = behind
+
+    def input_of(self, value: Any) -> str | None:
+        """Return the path of the input that a tensor is, or is a view of; else None."""
+        if not isinstance(value, torch.Tensor):
+            return None
+        path = self._inputs.get(value)
+        return path if path is not None or value._base is None else self._inputs.get(value._base)
+
+    def is_input(self, value: Any) -> bool:
+        """Return True for an input itself."""
+        return isinstance(value, torch.Tensor) and value in self._inputs
+
+    def of(self, *values: Any) -> frozenset[str]:
+        """Return the paths of the inputs that the tensors among values follow from, also those in containers."""
+        return self._behind(leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
+
+    def _behind(self, tensors: Iterable[torch.Tensor]) -> frozenset[str]:
+        return NOTHING.union(*(self._follows[tensor] for tensor in tensors if tensor in self._follows))
