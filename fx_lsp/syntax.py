@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
@@ -42,6 +43,30 @@ def is_main_guard(node: ast.stmt) -> bool:
     return any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes) and any(
         isinstance(n, ast.Constant) and n.value == "__main__" for n in nodes
     )
+
+
+def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:
+    """Return the blocks of a compound statement in their order."""
+    parts = (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))
+    ends = (getattr(node, "orelse", []), getattr(node, "finalbody", []))
+    return [block for block in (getattr(node, "body", []), *(part.body for part in parts), *ends) if block]
+
+
+def outermost_functions(block: Sequence[ast.stmt], around: str = "") -> Iterator[tuple[FunctionNode, str]]:
+    """Yield the functions of a block that are in no other function, with their qualified names."""
+    for node in block:
+        name = f"{around}.{node.name}".lstrip(".") if isinstance(node, DEFINITIONS) else around
+        if isinstance(node, FUNCTIONS):
+            yield node, name
+        else:
+            for inner in blocks_of(node):
+                yield from outermost_functions(inner, name)
+
+
+def functions_around(tree: ast.Module, line: int) -> list[int]:
+    """Return the first lines of the functions around a line."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return [node.lineno for node in functions if node.lineno < line <= (node.end_lineno or node.lineno)]
 
 
 def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:

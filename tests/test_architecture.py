@@ -12,7 +12,7 @@ from stdio import session
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fx_lsp"
-SHARED = {"files", "model", "measured", "choices", "wire", "errors", "specs", "steps", "syntax", "configurations"}
+SHARED = {"files", "model", "measured", "choices", "wire", "errors", "specs", "syntax", "training", "configurations"}
 
 SERVE_AND_LIST_MODULES = """
 import atexit, sys
@@ -57,10 +57,14 @@ def test_the_tracer_needs_nothing_but_torch_and_what_torch_brings(file: Path):
     assert {name for name in imported(file) if not within(name, allowed)} <= {"fx_lsp"}
 
 
-@pytest.mark.parametrize("name", sorted(SHARED))
-def test_what_both_sides_import_needs_nothing(name: str):
+@pytest.mark.parametrize(
+    "file",
+    [file for name in sorted(SHARED) for file in (*PACKAGE.glob(f"{name}.py"), *sorted(PACKAGE.glob(f"{name}/*.py")))],
+    ids=lambda file: file.relative_to(PACKAGE).as_posix(),
+)
+def test_what_both_sides_import_needs_nothing(file: Path):
     allowed = sys.stdlib_module_names | {f"fx_lsp.{other}" for other in SHARED}
-    assert {found for found in imported(PACKAGE / f"{name}.py") if not within(found, allowed)} == set()
+    assert {name for name in imported(file) if not within(name, allowed)} == set()
 
 
 @pytest.mark.parametrize("file", sorted((PACKAGE / "messages").glob("*.py")), ids=lambda f: f.stem)

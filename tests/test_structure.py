@@ -140,8 +140,12 @@ def is_there(path: str) -> bool:
 
 
 def crowded_folders() -> dict[str, int]:
-    """Return the folders with too many modules, with how many they have."""
-    modules = Counter(file.parent.relative_to(ROOT).as_posix() for file in files() if file.stem != "__init__")
+    """Return the folders of the package, and of the tests of the tracer, with too many modules, with how many."""
+    modules = Counter(
+        file.parent.relative_to(ROOT).as_posix()
+        for file in (*files(), *(ROOT / "tests/tracer").rglob("*.py"))
+        if file.stem != "__init__"
+    )
     return {f: n for f, n in sorted(modules.items()) if n > MAX_MODULES and f not in FOLDERS_OF_A_KIND}
 
 

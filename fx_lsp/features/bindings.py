@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
+from fx_lsp.syntax import blocks_of
+
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -51,7 +53,7 @@ class Flow:
             return self._assignment(node, bound)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._bind([(a.asname or a.name).partition(".")[0] for a in node.names], bound)
-        blocks = list(blocks_of(node))
+        blocks = blocks_of(node)
         if blocks:  # `try` and `match`: it is unknown which of the blocks runs
             for name in _pattern_names(node):
                 self._bind([name], bound)
@@ -156,14 +158,3 @@ def free_names(scope: ast.AST) -> set[str]:
     inside = set(own.bound) | set(parameters(scope.args) if isinstance(scope, FUNCTIONS) else ())
     loaded = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return loaded - inside
-
-
-def blocks_of(statement: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of a compound statement."""
-    for name in ("body", "orelse", "finalbody"):
-        block: list[ast.stmt] = getattr(statement, name, [])
-        if block:
-            yield block
-    for name in ("handlers", "cases"):
-        for part in getattr(statement, name, []):
-            yield part.body

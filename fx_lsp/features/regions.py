@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fx_lsp.features.bindings import FUNCTIONS, SCOPES, Flow, blocks_of, free_names, parameters
-from fx_lsp.syntax import FunctionNode
+from fx_lsp.features.bindings import FUNCTIONS, SCOPES, Flow, free_names, parameters
+from fx_lsp.syntax import FunctionNode, blocks_of
 
 _NEW = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.List, ast.Dict, ast.ListComp, ast.DictComp)
 # fmt: off

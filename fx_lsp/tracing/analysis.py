@@ -33,7 +33,7 @@ from fx_lsp.model import (
     file_that_ran,
 )
 from fx_lsp.specs import Comment, names_used, parse_comment
-from fx_lsp.steps import Step, outermost_functions
+from fx_lsp.syntax import outermost_functions
 from fx_lsp.tracing.answers.disk import cache_key
 from fx_lsp.tracing.calls.call_sites import call_sites
 from fx_lsp.tracing.calls.callers import callers_of
@@ -50,6 +50,7 @@ from fx_lsp.tracing.source.drivers import driver_of
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines
 from fx_lsp.tracing.source.project import PYPROJECT, Project, import_roots, imports_from, read_project
 from fx_lsp.tracing.source.targets import discover
+from fx_lsp.training.step import Step
 
 T = TypeVar("T")
 _LARGE_TEXT = 100_000

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from fx_lsp.steps import BACKWARD, blocks_of
+from fx_lsp.syntax import blocks_of
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.effects import EffectBlocked
 from fx_lsp.tracer.run.state import variables_around
 from fx_lsp.tracer.source.likely_numbers import number_named, says_number
+from fx_lsp.training.step import BACKWARD
 
 _RECORD, _CAUGHT, _ERROR, _NUMBER, _ARGUMENT, _ITEMS = "absent", "caught", "error", "number", "argument", "items"
 """Names in the code around statements. Identifiers of the user have no leading space."""

@@ -18,8 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
-from fx_lsp.steps import as_functions, functions_around
-from fx_lsp.syntax import is_main_guard
+from fx_lsp.syntax import functions_around, is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant, without_lacking_names
@@ -29,6 +28,7 @@ from fx_lsp.tracer.program.partial_imports import PartialImports
 from fx_lsp.tracer.program.paths import is_installed
 from fx_lsp.tracer.program.processes.environment import is_set_for
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
+from fx_lsp.training.function import as_functions
 
 
 @dataclass

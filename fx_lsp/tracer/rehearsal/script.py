@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.steps import blocks_of
-from fx_lsp.syntax import is_main_guard
+from fx_lsp.syntax import blocks_of, is_main_guard
 from fx_lsp.tracer.program.absences import guarded
 
 TURNS, AGAIN, TRYING = " turns", " again", " trying"

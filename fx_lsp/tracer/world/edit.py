@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from types import CodeType
 
-from fx_lsp.steps import outermost_functions
-from fx_lsp.syntax import FunctionNode, parse
+from fx_lsp.syntax import FunctionNode, outermost_functions, parse
 
 Place = tuple[int, str]
 """The line at which a function begins, its decorators included, and its name."""

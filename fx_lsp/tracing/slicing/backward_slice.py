@@ -10,10 +10,10 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from fx_lsp.steps import is_mode
 from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, is_main_guard
 from fx_lsp.tracing.source.parsing import end_of, push_children, split_lines, start_of, walk
 from fx_lsp.tracing.source.scopes import alters, binds_of, changes_of, loads_of
+from fx_lsp.training.function import is_mode
 
 Path = tuple[ast.stmt, ...]
 """A statement after those around it, the outermost first."""

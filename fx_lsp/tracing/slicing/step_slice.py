@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fx_lsp.model import CallSite, Span, Target
-from fx_lsp.steps import Step, has_idle_head, wanted_by
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.slicing.backward_slice import Backwards, render
 from fx_lsp.tracing.slicing.entry_point import runs_long
 from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import collect_imports
+from fx_lsp.training.function import has_idle_head
+from fx_lsp.training.results import wanted_by
+from fx_lsp.training.step import Step
 
 CALLS = 2
 """The most calls of the function around a step that are tried, each with its loop's batches and without."""

@@ -11,7 +11,6 @@ from difflib import get_close_matches
 
 from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
-from fx_lsp.steps import Step, steps_of
 from fx_lsp.tracing.source.arrays import strangers
 from fx_lsp.tracing.source.calculations import handed_tensors
 from fx_lsp.tracing.source.drivers import SCRIPT, driver_of
@@ -21,6 +20,7 @@ from fx_lsp.tracing.source.outline import Function, Outline, outline_of, target_
 from fx_lsp.tracing.source.parsing import end_of, parse, split_lines, start_of, walk
 from fx_lsp.tracing.source.tensor_code import Look, is_number, look_at, receives_parameter
 from fx_lsp.tracing.source.torch_values import TorchValues
+from fx_lsp.training.step import Step, steps_of
 
 MAX_SUGGESTIONS = 8
 """The most names that are suggested in place of an unknown target."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from fx_lsp.steps import STEP
 from fx_lsp.syntax import FunctionNode, bound_lambda
 from fx_lsp.tracer.inputs.evidence.products import ranks_of_products
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, expected_ranks, requirements, shape_of
@@ -15,6 +14,7 @@ from fx_lsp.tracer.inputs.evidence.uses import gone_over, held_by, visit_call, v
 from fx_lsp.tracer.inputs.plan.dims import parameter_shape
 from fx_lsp.tracer.inputs.plan.facts import Facts, Use
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
+from fx_lsp.training.step import STEP
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Of: TypeAlias = "Callable[[ast.expr], Facts | None]"

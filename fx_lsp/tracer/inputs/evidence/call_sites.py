@@ -18,7 +18,7 @@ from typing import Any
 from torch import nn
 
 from fx_lsp.model import CallSite, TraceRequest
-from fx_lsp.steps import functions_around
+from fx_lsp.syntax import functions_around
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
 from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as

@@ -26,7 +26,6 @@ from torch.utils.data import DataLoader
 from fx_lsp.messages.targets import LOOP_NOT_REACHED, NO_CALL_OF_STEP, STEP_CANNOT_RUN
 from fx_lsp.model import CallSite, Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
-from fx_lsp.steps import BATCHES, STEP, bound_from_data, calls_by_name, draws_of
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of, sentence
 from fx_lsp.tracer.inputs.evidence.body import shaped_like
@@ -48,6 +47,9 @@ from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import names_seen_by, unchanged
+from fx_lsp.training.draws import bound_from_data, draws_of
+from fx_lsp.training.statements import calls_by_name
+from fx_lsp.training.step import BATCHES, STEP
 
 ALL_SITES_SECONDS = 12.0
 """The seconds of wall-clock time after which no further call is tried."""

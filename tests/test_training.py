@@ -6,7 +6,8 @@ import textwrap
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.steps import STEP, as_functions, steps_of
+from fx_lsp.training.function import as_functions
+from fx_lsp.training.step import STEP, steps_of
 
 TRAINING = """
     for epoch in range(epochs):
@@ -234,3 +235,16 @@ def step(weights):
     x, y = batch()
     return  backward(f(model(x), weights))\
 """)
+
+
+def test_functions_around_a_step_return_the_step() -> None:
+    source = """
+        def main():
+            net = build()
+            def train(loader, epochs=3):
+                for x in loader:
+                    net(x).mean().backward()
+            train(load())
+        """
+    tree = as_functions(ast.parse(textwrap.dedent(source)), 5, "main.train.step")
+    assert ast.unparse(tree).endswith("\n    return train(None)")

@@ -1,6 +1,6 @@
 """What passes do to ten functions, as a person reads it: one file of `tests/golden/diffs` each.
 
-`UPDATE_GOLDEN=1 pytest tests/tracer/test_golden_diffs.py` writes the files anew; review what git says of them.
+`UPDATE_GOLDEN=1 pytest tests/tracer/passes/test_golden_diffs.py` writes the files anew; review what git says of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fx_lsp.features.diffs import diff_lines
 from fx_lsp.model import TraceReply
 from fx_lsp.tracing.analysis import analyse
 
-TESTS = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[2]
 FILE = TESTS / "fixtures" / "thirty.py"
 TEXT = FILE.read_text()
 

@@ -26,7 +26,7 @@ from fx_lsp import wire
 from fx_lsp.model import Trace, TraceReply
 from fx_lsp.tracing.analysis import analyse
 
-FILE = Path(__file__).parent.parent / "fixtures" / "thirty.py"
+FILE = Path(__file__).parents[2] / "fixtures" / "thirty.py"
 ANALYSIS = analyse(str(FILE), FILE.read_text(), ())
 TARGETS = [name for name in ANALYSIS.targets if "." not in name]
 LOGS = "aot_joint_graph,aot_graphs,post_grad_graphs"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
-from running import run_own
+from user_passes import run_own
 
 SET = """
 def own(gm: fx.GraphModule):

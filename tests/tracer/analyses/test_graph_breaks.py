@@ -17,7 +17,7 @@ from inline_snapshot import snapshot
 
 from fx_lsp.model import Trace, TraceReply, TraceRequest
 
-FUNCTIONS = Path(__file__).parents[1] / "fixtures" / "graph_breaks.py"
+FUNCTIONS = Path(__file__).parents[2] / "fixtures" / "graph_breaks.py"
 NOT_TRACED = frozenset({"as_float", "as_int", "numbers", "pointers", "all_close", "equals"})
 """These have no graph without the value of a tensor: that it needs one is the failure."""
 REAL_RUN = """

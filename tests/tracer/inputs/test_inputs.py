@@ -332,3 +332,53 @@ class Net(torch.nn.Module):
     assert failure.message.startswith("TypeError: ") and failure.message.endswith(" (constructing Net)")
     failure = trace(source, "Net", comment="init(dim=nothing), x=f32[4, 8]").failure
     assert failure.message == "cannot create `init.dim`: NameError: name 'nothing' is not defined"
+
+
+def test_states_and_masks_have_the_shapes_that_layers_take(trace):
+    source = """
+        import torch
+        from torch import nn
+
+        class Stateful(nn.Module):
+            def __init__(self, words):
+                super().__init__()
+                self.words, self.rnn, self.head = nn.Embedding(words, 32), nn.LSTM(32, 48, 2), nn.Linear(48, words)
+
+            def forward(self, ids, state):
+                y, state = self.rnn(self.words(ids).transpose(0, 1), state)
+                return self.head(y.transpose(0, 1).reshape(-1, 48)), state
+
+        class Masked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.attention, self.norm = nn.MultiheadAttention(64, 4, batch_first=True), nn.LayerNorm(64)
+
+            def forward(self, x, causal, padding):
+                y, _ = self.attention(x, x, x, attn_mask=causal, key_padding_mask=padding)
+                return self.norm(x + y)
+        """
+    inputs = trace(source, "Stateful").trace.inputs
+    assert [(i.name, i.spec) for i in inputs if i.name.startswith("state")] == snapshot(
+        [("state[0]", "f32[2, 4, 48]"), ("state[1]", "f32[2, 4, 48]")]
+    )
+    inputs = trace(source, "Masked").trace.inputs
+    assert [(i.name, i.spec) for i in inputs] == snapshot(
+        [("x", "f32[4, 8, 64]"), ("causal", "f32[8, 8]"), ("padding", "b8[4, 8]")]
+    )
+
+
+def test_the_annotation_of_a_number_describes_no_tensor_of_its_name(trace):
+    source = """
+        from torch import nn
+
+        class Melody(nn.Module):
+            def __init__(self, notes: int, width: int = 8):
+                super().__init__()
+                self.embed = nn.Embedding(notes, width)
+
+            def forward(self, notes):
+                return self.embed(notes).view(notes.size(0), -1)
+        """
+    assert [(i.name, i.spec) for i in trace(source, "Melody").trace.inputs if i.name == "notes"] == [
+        ("notes", "i64[4, 8]")
+    ]

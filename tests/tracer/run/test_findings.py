@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 from fx_lsp.features.findings import FINDINGS
 from fx_lsp.model import Remark, Trace
 
-PAGES = Path(__file__).parents[2] / "docs" / "problems"
+PAGES = Path(__file__).parents[3] / "docs" / "problems"
 
 
 def remarks(traced: Traced) -> tuple[Remark, ...]:

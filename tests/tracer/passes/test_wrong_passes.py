@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
-from running import TARGETS, run_own
+from user_passes import TARGETS, run_own
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from conftest import Traced, in_fork, request_for
 from inline_snapshot import snapshot
-from running import run_own
+from user_passes import run_own
 
 PRELUDE = "import operator\nimport torch\nfrom torch import fx, nn\n"
 

@@ -1,0 +1,95 @@
+"""Make the body of a step the body of a function: it ends with the last `backward`, and returns the results."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from fx_lsp.syntax import blocks_of
+from fx_lsp.training.results import calls_backward, loss_of, results_of, results_read_by
+from fx_lsp.training.statements import LOOPS, bound_names, header_names, names_in
+from fx_lsp.training.step import BACKWARD
+
+
+def returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return a body up to its last `backward`, or without statements that read values, that returns its results."""
+    losses: list[ast.expr] = []
+    cut = _cut(body, losses)
+    returns = isinstance(body[-1], ast.Return) and body[-1].value is not None
+    if returns or not losses:
+        cut = [node for node in body if not _is_dropped(node, body)]
+    if returns:
+        return cut
+    results = losses or results_of(body)
+    value = results[0] if len(results) == 1 else ast.Tuple(results, ast.Load())
+    return [*cut, ast.copy_location(ast.Return(value), results[-1] if results else body[-1])]
+
+
+def _is_dropped(node: ast.stmt, body: Sequence[ast.stmt]) -> bool:
+    """Return True if a statement only reads values of tensors, and no other statement reads the names that it binds."""
+    read = names_in(*(other for other in body if other is not node), contexts=ast.Load)
+    is_read = not header_names(node, ast.Store).isdisjoint(read)
+    return bool(results_read_by(node, body)) and (isinstance(node, ast.Expr) or not is_read)
+
+
+def _cut(block: Sequence[ast.stmt], losses: list[ast.expr]) -> list[ast.stmt]:
+    """Return the statements of a block up to its last `backward`, each `backward` replaced by its loss, added to
+    `losses`.
+
+    If only one branch calls `backward`, that branch is kept.
+    """
+    ends = [index for index, node in enumerate(block) if calls_backward(node)]
+    block = block[: ends[-1] + 1] if ends else ()
+    cut: list[ast.stmt] = []
+    for index, node in enumerate(block):
+        loss = loss_of(node)
+        if loss is not None:
+            loss = _checked(node, loss)
+            if names_in(loss) & bound_names(block[index + 1 :]):
+                hidden = f"loss {len(losses)}"
+                cut.append(ast.copy_location(ast.Assign([ast.Name(hidden, ast.Store())], loss), node))
+                loss = ast.copy_location(ast.Name(hidden, ast.Load()), loss)
+            losses.append(loss)
+            cut += _copies_after_backward(block, index)
+        elif not calls_backward(node):
+            cut.append(node)
+        elif isinstance(node, ast.If):
+            branches = [branch for branch in (node.body, node.orelse) if calls_backward(*branch)]
+            direct = (branch for branch in branches if any(loss_of(inner) is not None for inner in branch))
+            cut += _cut(next(direct, branches[0]), losses)
+        else:
+            inner = next(inner for inner in blocks_of(node) if calls_backward(*inner))
+            inner[:] = _cut(inner, losses) or [ast.copy_location(ast.Pass(), node)]
+            if isinstance(node, LOOPS):
+                inner.append(ast.copy_location(ast.Break(), node))
+            cut.append(node)
+    return cut
+
+
+def _checked(node: ast.stmt, loss: ast.expr) -> ast.expr:
+    """Return a loss, passed to `BACKWARD` if `backward` is called on it without a gradient."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(receiver), [], keywords) as call) if receiver is loss:
+            if all(keyword.arg != "gradient" for keyword in keywords):
+                function = ast.copy_location(ast.Name(BACKWARD, ast.Load()), call)
+                return ast.copy_location(ast.Call(function, [loss], []), call)
+        case _:
+            pass
+    return loss
+
+
+def _copies_after_backward(block: Sequence[ast.stmt], index: int) -> Iterator[ast.stmt]:
+    """Yield copies of the variables, `label` of `label.fill_(0)`, that a block changes in place after a `backward`.
+
+    The program computes the gradients there; here all losses are differentiated at the end.
+    """
+    later: dict[str, ast.stmt] = {}
+    for node in block[index + 1 :]:
+        match node:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method))) if method.endswith("_"):
+                later[name] = node
+            case _:
+                pass
+    for name in sorted(later.keys() & bound_names(block[:index])):
+        copied = ast.Call(ast.Attribute(ast.Name(name, ast.Load()), "clone", ast.Load()), [], [])
+        yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], copied), later[name])

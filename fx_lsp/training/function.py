@@ -1,0 +1,202 @@
+"""Make a step a function that the code around it returns, without the parts of that code that need not run."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from fx_lsp.syntax import parse
+from fx_lsp.training.batches import split_batches, split_parameter
+from fx_lsp.training.body import returning
+from fx_lsp.training.draws import closed_statements
+from fx_lsp.training.loops import numbers_of
+from fx_lsp.training.statements import (
+    LOOPS,
+    READ,
+    bound_names,
+    fresh_names,
+    header_names,
+    inner_blocks,
+    last_name,
+    names_in,
+    nodes_below,
+    parameters_in,
+    path_to,
+    statements_in,
+)
+from fx_lsp.training.step import BATCHES, STEP
+
+Places: TypeAlias = "Sequence[tuple[list[ast.stmt], ast.stmt]]"
+"""Statements, each in the one before it, with the blocks that they are in."""
+_MODES = frozenset({"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast"})
+
+
+def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str] = ()) -> ast.Module:
+    """Return a copy of a module in which the step at `line` is a function that returns its losses.
+
+    The function has the last part of `name`, after a blank if it was a loop; the code around it returns it instead of
+    running it. Names in `inputs` that it reads or gets from data become parameters; statements that bind them from data
+    are dropped.
+    """
+    tree = copy.deepcopy(tree)
+    path = path_to(tree.body, line)
+    if not path:
+        return tree
+    block, region = path[-1]
+    assert isinstance(region, (*LOOPS, ast.FunctionDef))
+    region.body = _without(region.body, [node for node in closed_statements(region) if fresh_names(node) & {*inputs}])
+    around = _without_idle_heads(path)
+    index = block.index(region)
+    if isinstance(region, ast.FunctionDef):
+        statements: list[ast.stmt] = [region]
+        _return_results(region, inputs)
+    else:
+        name = STEP.format(name.rpartition(".")[2])
+        statements = _function_of(region, [node for _, node in around], name, inputs)
+    functions = [(outer, node) for outer, node in around if isinstance(node, ast.FunctionDef)]
+    if functions:
+        statements.append(ast.copy_location(ast.Return(ast.Name(name.rpartition(".")[2], ast.Load())), region))
+    elif isinstance(region, ast.FunctionDef):
+        statements += block[index + 1 :]
+    elif any(isinstance(node, LOOPS) for _, node in around):
+        statements.append(ast.copy_location(ast.Break(), region))
+    block[index:] = statements
+    for outer, function in functions[1:]:
+        _return_call(outer, function)
+    return ast.fix_missing_locations(tree)
+
+
+def _without(body: list[ast.stmt], dropped: Collection[ast.stmt]) -> list[ast.stmt]:
+    """Return a body without the statements `dropped`, which run exactly once."""
+    rest = [node for node in body if node not in dropped]
+    for node in rest:
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            node.body = _without(node.body, dropped)
+    return rest or [ast.copy_location(ast.Pass(), body[0])]
+
+
+def _without_idle_heads(path: Places) -> Places:
+    """Replace the statements around a step by their bodies if their heads bind no name that is read there; return what
+    is around the step then.
+    """
+    around = [*path[:-1]]
+    read = names_in(path[-1][1])
+    for depth in reversed(range(len(around))):
+        (block, node), (inner, nearer) = path[depth], path[depth + 1]
+        read |= names_in(*(part for part in inner if part is not nearer))
+        if has_idle_head(node, read):
+            whole = ast.copy_location(ast.If(ast.Constant(True), inner, []), node)
+            block[block.index(node)] = whole
+            around[depth] = (block, whole)
+        else:
+            read |= header_names(node)
+    return around
+
+
+def has_idle_head(node: ast.stmt, read: Collection[str]) -> bool:
+    """Return True if the head of a `for` or a `with` around a step need not run: it binds none of the names `read`."""
+    if isinstance(node, ast.For):
+        return names_in(node.target).isdisjoint(read)
+    if not isinstance(node, ast.With) or any(is_mode(item.context_expr) for item in node.items):
+        return False
+    return names_in(*(item.optional_vars for item in node.items if item.optional_vars)).isdisjoint(read)
+
+
+def is_mode(node: ast.expr) -> bool:
+    """Return True for `torch.no_grad()`, `autocast(…)` or another mode of autograd."""
+    return isinstance(node, ast.Call) and last_name(node.func) in _MODES
+
+
+def _return_results(function: ast.FunctionDef, inputs: Collection[str]) -> None:
+    """Make a function that is a step return its results, with parameters for `inputs` and for the parts of a batch."""
+    function.body = returning(function.body)
+    split_parameter(function)
+    missing = [name for name in inputs if name not in parameters_in(function.args)]
+    function.args.kwonlyargs += [ast.copy_location(ast.arg(name), function) for name in missing]
+    function.args.kw_defaults += [None] * len(missing)
+
+
+def _return_call(block: list[ast.stmt], function: ast.FunctionDef) -> None:
+    """Make a block return the result of a function in it, called with None for each required parameter."""
+    arguments = function.args
+    required = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    call = ast.Call(ast.Name(function.name, ast.Load()), [ast.Constant(None) for _ in range(required)], [])
+    block[block.index(function) + 1 :] = [ast.copy_location(ast.Return(call), function)]
+
+
+def _function_of(
+    region: ast.For | ast.While, around: Sequence[ast.stmt], name: str, inputs: Collection[str]
+) -> list[ast.stmt]:
+    """Return the function for the body of a loop, and the statement that sets its batches."""
+    head = region.target if isinstance(region, ast.For) else region
+    body = returning(region.body)
+    targets = [part.id for part in ast.walk(head) if isinstance(part, ast.Name)] if head is not region else []
+    read, numbers = names_in(*body, contexts=READ), numbers_of(region)
+    in_use = [target for target in dict.fromkeys(targets) if target in read]
+    counted = [target for target in in_use if target in numbers]
+    carried = sorted(_carried(body, targets, around, region) - {*inputs})
+    parts = split_batches(body, [target for target in in_use if target not in numbers], region)
+    defaults = [*(f"{number}=0" for number in counted), *(f"{variable}={variable}" for variable in carried)]
+    signature = [*parts, *inputs, *(["*", *defaults] if defaults else [])]
+    (function,) = parse(f"def _({', '.join(signature)}): pass").body
+    assert isinstance(function, ast.FunctionDef)
+    for part in ast.walk(function):
+        ast.copy_location(part, head)
+    function.name, function.body = name, _under_modes(body, around)
+    function.lineno, function.col_offset = region.lineno, region.col_offset
+    return [function, _batches_of(region, name, parts)] if isinstance(region, ast.For) else [function]
+
+
+def _batches_of(region: ast.For, name: str, parts: Mapping[str, ast.expr]) -> ast.stmt:
+    """Return the statement that sets the generator of arguments of a loop's function, one dict per iteration."""
+    keys: list[ast.expr | None] = [ast.Constant(parameter) for parameter in parts]
+    batches = ast.Dict(keys, list(parts.values()))
+    several = ast.GeneratorExp(batches, [ast.comprehension(region.target, region.iter, [], 0)])
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    attribute = ast.Attribute(ast.Name(name, ast.Load()), BATCHES, ast.Store())
+    return ast.copy_location(ast.Assign([attribute], ast.Lambda(nothing, several)), region)
+
+
+def _under_modes(body: list[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return a body wrapped in the `torch.no_grad()` and similar modes around its loop."""
+    modes: list[ast.expr] = []
+    for node in around:
+        if isinstance(node, ast.FunctionDef):
+            modes = [*filter(is_mode, node.decorator_list)]
+        elif isinstance(node, ast.With):
+            modes += [item.context_expr for item in node.items if is_mode(item.context_expr)]
+    for mode in reversed(modes):
+        body = [ast.copy_location(ast.With([ast.withitem(copy.deepcopy(mode))], body), mode)]
+    return body
+
+
+def _carried(
+    body: Sequence[ast.stmt], targets: Collection[str], around: Sequence[ast.stmt], region: ast.stmt
+) -> set[str]:
+    """Return the loop-carried variables: those that a body reads before it assigns them, and that the function around
+    its loop has.
+    """
+    stored = {name for node in statements_in(body) for name in header_names(node, ast.Store)}
+    carried = _read_first(body, targets) & stored
+    function = next((node for node in reversed(around) if isinstance(node, ast.FunctionDef)), None)
+    if function is None:
+        return carried
+    inside = {*ast.walk(region)}
+    outside = (part for part in nodes_below(function) if isinstance(part, ast.Name) and part not in inside)
+    return carried & (parameters_in(function.args) | {part.id for part in outside if isinstance(part.ctx, ast.Store)})
+
+
+def _read_first(block: Sequence[ast.stmt], bound: Collection[str]) -> set[str]:
+    """Return the names that a block reads before it binds them, except those that are `bound` before."""
+    early, before = set[str](), {*bound}
+    for node in block:
+        target = names_in(node.target) if isinstance(node, ast.AugAssign) else set[str]()
+        early |= (header_names(node, ast.Load) | target) - before
+        before |= header_names(node, ast.Store)
+        for inner in inner_blocks(node):
+            early |= _read_first(inner, before)
+        if isinstance(node, ast.With):
+            before |= bound_names(node.body)
+    return early
