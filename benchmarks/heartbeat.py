@@ -153,6 +153,7 @@ def main() -> int:
     from fx_lsp.tracing.engine import Engine
     from fx_lsp.tracing.workers.find_python import find_interpreter, probe
     from fx_lsp.tracing.workers.interpreter import Backend
+    from fx_lsp.tracing.workers.launch import Launch
     from fx_lsp.tracing.workers.pool import Workers
 
     heartbeat, tasks = Heartbeat(Path(sys.argv[1])), []
@@ -160,7 +161,7 @@ def main() -> int:
 
     def make(settings: Any, on_update: Callable[[str], None], on_status: Callable[[Any], None]) -> Engine:
         def workers(python: str, limits: Any) -> Workers:
-            return Workers(python, limits, job="heartbeat:large_reply", paths=[here], warm=False)
+            return Workers(Launch(python, job="heartbeat:large_reply", paths=(here,), warm=False, limits=limits))
 
         tasks.append(asyncio.ensure_future(heartbeat.beat()))
         return Engine(settings, on_update, on_status, Backend(find_interpreter, probe, workers, True))

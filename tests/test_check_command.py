@@ -16,7 +16,7 @@ from interrupts import interruptible
 from warm import warm_python
 
 from fx_lsp.commands.sources import Source
-from fx_lsp.commands.survey import FileReport, TargetReport, survey
+from fx_lsp.commands.survey import FileReport, SurveyScope, TargetReport, survey
 from fx_lsp.model import Failure, Target
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.source.targets import discover
@@ -460,7 +460,7 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
             work.cancel()
 
     work = asyncio.ensure_future(
-        survey(cast("Engine", engine), sources, 2, ["function", "module"], reports.append, hear)
+        survey(cast("Engine", engine), SurveyScope(sources, ["function", "module"]), 2, reports.append, hear)
     )
     with pytest.raises(asyncio.CancelledError):
         await work

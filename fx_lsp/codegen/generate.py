@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.file.functions import MAX_ARGUMENTS, FileSpec
+from fx_lsp.codegen.file.functions import MAX_ARGUMENTS, FileFunctions, FileSpec
 from fx_lsp.codegen.file.module import GeneratedFile, assemble_file
 from fx_lsp.codegen.ir.kernel import Naming
 from fx_lsp.codegen.pipeline import Graphs, finish
-from fx_lsp.codegen.triton.program import build_program
+from fx_lsp.codegen.triton.program import ProgramSpec, build_program
 
 
 def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[str, int]) -> GeneratedFile:
@@ -25,10 +25,13 @@ def generate(subject: FileSpec, graphs: Graphs, naming: Naming, hints: Mapping[s
     assert forward is not None
     title = f"{subject.stem}_forward_kernel" if backward is not None else f"{subject.stem}_kernel"
     changed = _inputs_to_overwrite(subject, forward) if backward is None and choices.engine == "fx-lsp" else {}
-    first, second = build_program(forward, title, naming, hints, choices, changed), None
+    first, second = build_program(ProgramSpec(forward, title, naming, hints, changed), choices), None
     if backward is not None:
-        second = build_program(backward, f"{subject.stem}_backward_kernel", naming, hints, choices)
-    return assemble_file(subject, first, second, naming.name, graphs.view_results, graphs.saved, choices.engine)
+        spec = ProgramSpec(backward, f"{subject.stem}_backward_kernel", naming, hints)
+        second = build_program(spec, choices)
+    return assemble_file(
+        FileFunctions(subject, first, second, naming.name, graphs.view_results, graphs.saved, choices.engine)
+    )
 
 
 def _inputs_to_overwrite(subject: FileSpec, forward: fx.Graph) -> dict[fx.Node, fx.Node]:

@@ -45,7 +45,7 @@ from fx_lsp.tracing.remote.cases import BenchRequest, analysed, job_of, read_swe
 from fx_lsp.tracing.remote.history import StoredRun, keep, runs_of
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
 from fx_lsp.tracing.remote.queues import Queue
-from fx_lsp.tracing.remote.running import reached, run_on
+from fx_lsp.tracing.remote.running import LocalPython, reached, run_on
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
 from fx_lsp.wire import to_json
@@ -126,11 +126,12 @@ async def _bench(
         else:
             print(failure_text(prepared, chosen), file=sys.stderr)
         return 1
-    python, shown, queue = find_interpreter(arguments.python, asked.roots, os.environ), ProgressPrinter(), Queue()
+    here = LocalPython(find_interpreter(arguments.python, asked.roots, os.environ), asked.roots)
+    shown, queue = ProgressPrinter(), Queue()
 
     async def measured(place: Place) -> tuple[str, Report | Failed]:
         name, last = place.name, Failed("It reported nothing.")
-        async with aclosing(run_on(place, hosts, prepared.job, queue, python, asked.roots)) as ran:
+        async with aclosing(run_on(place, hosts, prepared.job, queue, here)) as ran:
             async for name, event in ran:
                 last = shown.take(name, event) or last
         return name, last

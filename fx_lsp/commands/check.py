@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fx_lsp import __version__, wire
@@ -21,7 +21,7 @@ from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_li
 from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
 from fx_lsp.commands.sarif import to_sarif
 from fx_lsp.commands.sources import Source, find_sources
-from fx_lsp.commands.survey import FileReport, summarize, survey, to_json
+from fx_lsp.commands.survey import FileReport, SurveyScope, summarize, survey, to_json
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.model import FindingCode, TargetKind
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     interrupted = False
     try:
-        asyncio.run(_check(settings, sources, kinds, hear, progress, _codes(arguments)))
+        asyncio.run(_check(settings, SurveyScope(sources, kinds, _codes(arguments)), hear, progress))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -112,16 +112,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _check(
-    settings: EngineSettings,
-    sources: Sequence[Source],
-    kinds: Collection[TargetKind],
-    hear: Callable[[FileReport], None],
-    progress: Progress,
-    codes: Collection[FindingCode],
+    settings: EngineSettings, scope: SurveyScope, hear: Callable[[FileReport], None], progress: Progress
 ) -> None:
     engine = Engine(settings, lambda file: None, lambda status: None)
     try:
-        await survey(engine, sources, settings.workers, kinds, hear, progress.target, codes)
+        await survey(engine, scope, settings.workers, hear, progress.target)
     finally:
         await engine.shutdown()
 

@@ -30,14 +30,14 @@ class CheckListing:
         """Return the lines for one file, each with its end; "" if it has no targets."""
         lines = [_paint(shown_path(report.file), _BOLD, self._colour)]
         if report.failure is not None:
-            lines.append(f"  {_why(report.failure, report.file, True, self._colour)}")
+            lines.append(f"  {self._why(report.failure, report.file, True)}")
         faults = faults_of([report])
         for cause, several in faults.items():
             self._listed.setdefault(cause, several[0].target)
         width = min(max((len(t.target.name) for t in report.targets), default=0), _NAME_WIDTH)
         for target in report.targets:
             lines += self._target(target, width, faults)
-        comments = (_why(c, report.file, False, self._colour, otherwise="information") for c in report.comments)
+        comments = (self._why(c, report.file, False, otherwise="information") for c in report.comments)
         lines += [f"  {comment}" for comment in comments]
         return "\n".join([*lines, "", ""]) if len(lines) > 1 else ""
 
@@ -54,8 +54,24 @@ class CheckListing:
                 continue
             assert report.failure is not None, "a code of a failure"
             name, span = report.target.name.ljust(width), report.target.name_span
-            shown = _why(report.failure, report.target.file, False, self._colour, span) + others
+            shown = self._why(report.failure, report.target.file, False, span) + others
             yield f"  {name}  {shown if first == one.target else _as(report, first, self._colour)}"
+
+    def _why(
+        self,
+        failure: Failure,
+        file: str,
+        whole_file: bool,
+        name_span: Span | None = None,
+        otherwise: str = "not traced",
+    ) -> str:
+        span = failure.span or name_span
+        where = f"{shown_path(span.file)}:{span.line}: " if span else f"{shown_path(file)}: "
+        kind = f" ({failure.kind})" if failure.kind != "error" else ""
+        if is_problem(failure, whole_file):
+            return f"{where}{_paint(f'error{kind}:', _RED, self._colour)} {one_line(describe(failure), 1000)}"
+        label = "warning" if failure.severity == "warning" else otherwise
+        return f"{where}{_paint(f'{label}{kind}:', _YELLOW, self._colour)} {one_line(describe(failure), 400)}"
 
 
 def list_summary(summary: Summary, seconds: float, colour: bool) -> str:
@@ -141,23 +157,6 @@ def _traced(report: TargetReport, width: int, colour: bool) -> str:
         graphs = f"{ops} forward · {report.backward:,} backward · {saved}"
     name = _paint(report.target.name.ljust(width), _GREEN, colour)
     return f"{name}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
-
-
-def _why(
-    failure: Failure,
-    file: str,
-    whole_file: bool,
-    colour: bool,
-    name_span: Span | None = None,
-    otherwise: str = "not traced",
-) -> str:
-    span = failure.span or name_span
-    where = f"{shown_path(span.file)}:{span.line}: " if span else f"{shown_path(file)}: "
-    kind = f" ({failure.kind})" if failure.kind != "error" else ""
-    if is_problem(failure, whole_file):
-        return f"{where}{_paint(f'error{kind}:', _RED, colour)} {one_line(describe(failure), 1000)}"
-    label = "warning" if failure.severity == "warning" else otherwise
-    return f"{where}{_paint(f'{label}{kind}:', _YELLOW, colour)} {one_line(describe(failure), 400)}"
 
 
 def _counts(numbers: Iterable[tuple[str, int]]) -> str:

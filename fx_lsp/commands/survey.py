@@ -102,23 +102,35 @@ class Summary:
     internal_errors: int = 0
 
 
+@dataclass(frozen=True)
+class SurveyScope:
+    """Hold the targets of `kinds` in `sources`, and the `codes` of the findings to report."""
+
+    sources: Sequence[Source]
+    kinds: Collection[TargetKind]
+    codes: Collection[FindingCode] = TOLD
+
+
 async def survey(
     engine: Engine,
-    sources: Sequence[Source],
+    scope: SurveyScope,
     jobs: int,
-    kinds: Collection[TargetKind],
     on_file: Callable[[FileReport], None],
     on_target: Callable[[TargetReport], None],
-    codes: Collection[FindingCode] = TOLD,
 ) -> None:
-    """Trace the targets of `kinds` in `sources`, `jobs` at once; `codes` are the findings to report.
+    """Trace targets, `jobs` at once.
 
     `on_target` is called with each result, `on_file` with the files in order. On cancellation, `on_file` gets the
     results so far.
     """
     traces, opened = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
-    works = [_Work(source) for source in sources]
-    tasks = [asyncio.create_task(_look(engine, work, traces, opened, kinds, on_target, codes)) for work in works]
+    works = [_Work(source) for source in scope.sources]
+
+    async def look(work: _Work) -> None:
+        async with opened:
+            await _look(engine, work, scope, traces, on_target)
+
+    tasks = [asyncio.create_task(look(work)) for work in works]
     reported = 0
     try:
         for work, task in zip(works, tasks, strict=True):
@@ -167,11 +179,9 @@ def _failure_of(problem: Problem) -> Failure:
 async def _look(
     engine: Engine,
     work: _Work,
+    scope: SurveyScope,
     traces: asyncio.Semaphore,
-    opened: asyncio.Semaphore,
-    kinds: Collection[TargetKind],
     on_target: Callable[[TargetReport], None],
-    codes: Collection[FindingCode],
 ) -> None:
     file, names = work.source.file, work.source.names
 
@@ -182,29 +192,28 @@ async def _look(
             waited = time.perf_counter() - started
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
-        outcome = told_outcome(outcome, codes, text)
+        outcome = told_outcome(outcome, scope.codes, text)
         work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
         on_target(work.targets[-1])
 
-    async with opened:
-        try:
-            text = read_source(file)
-        except (OSError, SyntaxError, ValueError) as error:
-            work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
+    try:
+        text = read_source(file)
+    except (OSError, SyntaxError, ValueError) as error:
+        work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
+        return
+    engine.open(file, text, (work.source.root,))
+    try:
+        targets = await engine.targets(file)
+        if isinstance(targets, Failure):
+            work.failure = targets
             return
-        engine.open(file, text, (work.source.root,))
-        try:
-            targets = await engine.targets(file)
-            if isinstance(targets, Failure):
-                work.failure = targets
-                return
-            wanted = [t for t in targets if t.kind in kinds and (names is None or t.name in names)]
-            if names is None:
-                work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
-            await asyncio.gather(*(trace(target) for target in wanted))
-            work.take_errors_of_scripts(engine.state(file))
-        finally:
-            engine.close(file)
+        wanted = [t for t in targets if t.kind in scope.kinds and (names is None or t.name in names)]
+        if names is None:
+            work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
+        await asyncio.gather(*(trace(target) for target in wanted))
+        work.take_errors_of_scripts(engine.state(file))
+    finally:
+        engine.close(file)
 
 
 def _seconds(engine: Engine, target: Target, waited: float) -> float:

@@ -51,9 +51,9 @@ def completions(
         comment = fx_comment(text, target)
         if comment is not None and any(part.span.line == number for part in comment.lines):
             earlier = [part.text for part in comment.lines if part.span.line < number and part.text]
-            typed = _read(", ".join([*earlier, match[1]]))
+            typed = _read(", ".join([*earlier, match[1]]), col)
             everything = _read(comment.text)
-            return tuple(_offers(text, target, outcome, typed, everything.names, col))
+            return tuple(_offers(text, target, outcome, typed, everything.names))
     return ()
 
 
@@ -61,7 +61,7 @@ def completions(
 class _Typed:
     """Hold the typed part of a comment: the names so far (with `init.`), and the incomplete item at its end.
 
-    `calls` are the items that are written with parentheses.
+    `calls` are the items that are written with parentheses. `end` is the column behind the typed part.
     """
 
     names: list[str] = field(default_factory=list[str])
@@ -69,10 +69,11 @@ class _Typed:
     open: list[str] = field(default_factory=list[str])
     item: str = ""
     value: str | None = None
+    end: int = 0
 
 
-def _read(text: str) -> _Typed:
-    typed, quote = _Typed(), ""
+def _read(text: str, end: int = 0) -> _Typed:
+    typed, quote = _Typed(end=end), ""
     for char in text:
         if quote or char in "'\"":
             quote = "" if char == quote else quote or char
@@ -108,16 +109,14 @@ def _separates(typed: _Typed, char: str) -> bool:
     return False
 
 
-def _offers(
-    text: str, target: Target, outcome: Outcome | None, typed: _Typed, written: list[str], col: int
-) -> list[Completion]:
+def _offers(text: str, target: Target, outcome: Outcome | None, typed: _Typed, written: list[str]) -> list[Completion]:
     signature = signature_of(text, target)
     inputs = () if outcome is None else outcome.inputs
     prefix = _INIT if typed.open[:1] == ["init"] else ""
     seen = signature and (signature.init if prefix else signature.call)
     parameters = _parameters(seen or Parameters(), inputs, prefix)
     if typed.value is None:
-        start = col - len(_last_word(typed.item).encode())
+        start = typed.end - len(_last_word(typed.item).encode())
         offers = [
             Completion(p.name, "parameter", f"{p.name}=", start, _about(p))
             for p in parameters
@@ -127,11 +126,11 @@ def _offers(
         return [*offers, *_constructor_offers(target, typed, start)] if constructed else offers
     device = re.search(r"@\s*([\w:]*)$", typed.value)
     if device:
-        return [Completion(name, "device", name, col - len(device[1])) for name in ("cuda", "cpu")]
+        return [Completion(name, "device", name, typed.end - len(device[1])) for name in ("cuda", "cpu")]
     if typed.open[-1:] == ["["] and re.search(r"\b(" + "|".join(DTYPES) + r")\s*\[[^\[\]]*$", typed.value):
         return []
     parameter = next((p for p in parameters if p.name == typed.item), Parameter(typed.item))
-    return _values(text, parameter, prefix, inputs, typed, col)
+    return _values(text, parameter, prefix, inputs, typed)
 
 
 def _constructor_offers(target: Target, typed: _Typed, start: int) -> list[Completion]:
@@ -146,10 +145,10 @@ def _constructor_offers(target: Target, typed: _Typed, start: int) -> list[Compl
 
 
 def _values(
-    text: str, parameter: Parameter, prefix: str, inputs: Sequence[InputSpec], typed: _Typed, col: int
+    text: str, parameter: Parameter, prefix: str, inputs: Sequence[InputSpec], typed: _Typed
 ) -> list[Completion]:
     word = _last_word(typed.value or "")
-    start = col - len(word.encode())
+    start = typed.end - len(word.encode())
     offers: list[Completion] = []
     if (typed.value or "").strip() == word:
         now = written_values(text, inputs).get(prefix + parameter.name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 
 from fx_lsp.features.costs import bound_text, cost_of, cost_text
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
@@ -41,22 +40,43 @@ class Hover:
     span: Span
 
 
-def hover_name(
-    target: Target,
-    outcome: Outcome,
-    stale: bool,
-    stage: Stage | None,
-    link: Link | None,
-    problems: bool = False,
-    names: bool = True,
-) -> Hover:
+@dataclass(frozen=True)
+class HoverStyle:
+    """Describe how hovers are written. If `problems` are shown where they are, hovers do not repeat them.
+
+    With `names`, sizes are shown by their names in the code, with their numbers. `link` is None without links. `chip`
+    selects the roofline.
+    """
+
+    problems: bool = False
+    names: bool = True
+    link: Link | None = None
+    chip: str = ""
+
+
+@dataclass(frozen=True)
+class HoverSubject:
+    """Hold a target in a text, with its stages to list operations of, and those of its variants by name."""
+
+    text: str
+    target: Target
+    outcome: Outcome
+    stages: Sequence[Stage] = ()
+    variants: Mapping[str, Sequence[Stage]] = field(default_factory=dict[str, Sequence[Stage]])
+
+
+PLAIN = HoverStyle()
+"""Hovers without links, for a client that shows no problems."""
+
+
+def hover_name(target: Target, outcome: Outcome, stale: bool, stage: Stage | None, style: HoverStyle = PLAIN) -> Hover:
     """Return the hover on a target's name: how it was called, its cost, the first lines of `stage`.
 
-    If `problems` are shown and one is on this line, the hover adds only further details. With `names`, sizes are shown
-    by their names in the code, with their numbers.
+    If problems are shown and one is on this line, the hover adds only further details.
     """
+    link, names = style.link, style.names
     if isinstance(outcome, Failure):
-        here = problems and (outcome.span is None or outcome.span.file != target.file)
+        here = style.problems and (outcome.span is None or outcome.span.file != target.file)
         ran = _ran(target, outcome, stage, link)
         return Hover(_join([_stale(stale), failure_text(outcome, said=here), *ran]), target.name_span)
     sections = [
@@ -73,25 +93,11 @@ def hover_name(
     return Hover(_join(sections), target.name_span)
 
 
-def hover_expression(
-    text: str,
-    target: Target,
-    outcome: Outcome,
-    stages: Iterable[Stage],
-    line: int,
-    col: int,
-    problems: bool = False,
-    variants: Mapping[str, Sequence[Stage]] = MappingProxyType({}),
-    names: bool = True,
-    chip: str = "",
-) -> Hover | None:
+def hover_expression(subject: HoverSubject, line: int, col: int, style: HoverStyle = PLAIN) -> Hover | None:
     """Return the hover on the innermost known expression at a position: its value, its cost, the memory saved for
-    backward, and its operations.
-
-    `stages` are those to list operations of, `variants` those of variants of the target. If `problems` are shown, the
-    hover does not repeat them. `names` is as in `hover_name`; `chip` selects the roofline. None if nothing is known of
-    the expressions at the position.
+    backward, and its operations. None if nothing is known of the expressions at the position.
     """
+    text, target, outcome, problems = subject.text, subject.target, subject.outcome, style.problems
     failure = outcome if isinstance(outcome, Failure) else None
     if failure is not None:
         span, adds = failure.span, not problems or bool(failure.inputs or failure.output.strip())
@@ -105,12 +111,12 @@ def hover_expression(
         why = f"*{plain(why_unreached(unreached, outcome, text))}*"
         for variant in (v for v in trace.variants if v.name in unreached.variants):
             view = with_variant(trace, variant, (*trace.values, *variant.values))
-            sizes = SizeNames(view, _style(names))
-            hover = _known_at(text, target, view, variants.get(variant.name, ()), sizes, (line, col), chip)
+            seen = replace(subject, outcome=view, stages=subject.variants.get(variant.name, ()))
+            hover = _known_at(seen, view, line, col, style)
             note = f"*{plain(variant_text(variant))}* · {why}"
             return Hover(note, unreached.span) if hover is None else _with_note(hover, note)
         return Hover(why, unreached.span)
-    hover = _known_at(text, target, trace, stages, SizeNames(trace, _style(names)), (line, col), chip)
+    hover = _known_at(subject, trace, line, col, style)
     if hover is None or failure is None:
         return hover
     return _with_note(hover, f"*partial: {until(failure, target.file)}*")
@@ -120,17 +126,9 @@ def _with_note(hover: Hover, note: str) -> Hover:
     return replace(hover, markdown=_join([hover.markdown, note]))
 
 
-def _known_at(
-    text: str,
-    target: Target,
-    trace: Trace,
-    stages: Iterable[Stage],
-    sizes: SizeNames,
-    place: tuple[int, int],
-    chip: str,
-) -> Hover | None:
+def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: HoverStyle) -> Hover | None:
     """Return the hover on the innermost executed expression at a position, or None."""
-    line, col = place
+    text, target, sizes = subject.text, subject.target, SizeNames(trace, _style(style.names))
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
         return _parameter(trace, *parameter, sizes)
@@ -142,7 +140,7 @@ def _known_at(
         value = _variable(trace, target, expression, line)
         if value is not None:
             return Hover(_join([_spec(expression.name, value, guesses, sizes)]), expression.spans[0])
-    groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in stages]
+    groups = [(stage.name, _by_span(stage, set(expression.spans))) for stage in subject.stages]
     values = {v.span: v for v in trace.values if v.name in ("", "return")}
     for span in expression.spans:
         graphs = [(name, nodes[span]) for name, nodes in groups if span in nodes]
@@ -150,7 +148,7 @@ def _known_at(
         said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span and remark.code is None]
         if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
-            costs = [*_expression_costs(graphs, guesses, chip), *_kept(trace, graphs, guesses)]
+            costs = [*_expression_costs(graphs, guesses, style.chip), *_kept(trace, graphs, guesses)]
             return Hover(_join([source, *costs, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)
     return None
 

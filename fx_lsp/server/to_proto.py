@@ -125,18 +125,15 @@ def text_edit(edit: TextChange, lines: Sequence[str], encoding: str) -> types.Te
     return types.TextEdit(types.Range(start, position(lines, edit.end_line, edit.end_col, encoding)), edit.text)
 
 
-def completion(
-    offer: Completion, place: int, lines: Sequence[str], line: int, col: int, encoding: str
-) -> types.CompletionItem:
-    """Return an offer at (`line`, `col`); `place` counts offers from the best."""
-    edit = TextChange(line, offer.col, line, col, offer.text)
+def completion(offer: Completion, place: int, edit: types.TextEdit) -> types.CompletionItem:
+    """Return an offer that makes an edit; `place` counts offers from the best."""
     return types.CompletionItem(
         label=offer.label,
         kind=_KINDS[offer.kind],
         detail=offer.detail or None,
         sort_text=f"{place:03}",
         filter_text=offer.text,
-        text_edit=text_edit(edit, lines, encoding),
+        text_edit=edit,
         preselect=place == 0 or None,
     )
 

@@ -138,7 +138,7 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
                     reply = graph_reply(request, loaded, sources, around.mode, started)
                 else:
                     seen = world.offers() if world is not None else ()
-                    reply = yield from _traced(request, loaded, sources, around, started, seen, basis)
+                    reply = yield from _traced(LoadedTarget(request, loaded, sources, around, started, seen), basis)
     except (LoadError, SystemExit) as error:
         cause = error.__cause__ if isinstance(error, LoadError) and error.__cause__ is not None else error
         reply = TraceReply(load_failure(cause, sources))
@@ -163,21 +163,28 @@ def _stops(request: TraceRequest, outcome: Outcome) -> bool:
     return isinstance(outcome, Failure) and (request.kind == "step" or outcome.kind == "device")
 
 
-def _traced(
-    request: TraceRequest,
-    loaded: Loaded,
-    sources: Sources,
-    around: Surroundings,
-    started: float,
-    seen: tuple[Offer, ...],
-    basis: _Basis,
-) -> Generator[TraceReply, None, TraceReply]:
+@dataclass(frozen=True)
+class LoadedTarget:
+    """Hold a target whose module is loaded, in its surroundings. `seen` are inputs of its calls in programs.
+
+    `started` is the time at which its trace started.
+    """
+
+    request: TraceRequest
+    loaded: Loaded
+    sources: Sources
+    around: Surroundings
+    started: float
+    seen: tuple[Offer, ...]
+
+
+def _traced(target: LoadedTarget, basis: _Basis) -> Generator[TraceReply, None, TraceReply]:
     """Yield early replies for the target, and return the complete one."""
-    reply, later = _trace(request, loaded, sources, around, started, seen)
-    missing = loaded.missing
-    if isinstance(reply.outcome, Failure) and missing is not None and around.notes.has_missed(missing):
-        reply = TraceReply(load_failure(missing, sources))
-    reply = _with_notes(reply, around.notes)
+    reply, later = _trace(target)
+    missing, notes = target.loaded.missing, target.around.notes
+    if isinstance(reply.outcome, Failure) and missing is not None and notes.has_missed(missing):
+        reply = TraceReply(load_failure(missing, target.sources))
+    reply = _with_notes(reply, notes)
     outcome = reply.outcome
     for complete in later:
         if not isinstance(outcome, Trace):
@@ -240,16 +247,10 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
-def _trace(
-    request: TraceRequest,
-    loaded: Loaded,
-    sources: Sources,
-    around: Surroundings,
-    started: float,
-    seen: tuple[Offer, ...],
-) -> tuple[TraceReply, Sequence[Completion]]:
-    """Trace the target; return the reply, and what adds to it, which takes longer. `seen` as in `Task`."""
-    mode, devices = around.mode, around.devices
+def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
+    """Trace the target; return the reply, and what adds to it, which takes longer."""
+    request, loaded, sources = target.request, target.loaded, target.sources
+    mode, devices = target.around.mode, target.around.devices
     tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
@@ -258,9 +259,9 @@ def _trace(
         notes.append(f"torch {torch.__version__} stores no annotations: operations are not linked to expressions")
     lines = request.source.splitlines()
     stopped: dict[Failure, Stopped] = {}
-    prepared = _prepared(request, loaded, sources, tree, mode, stopped, seen)
+    prepared = _prepared(target, tree, stopped)
     if isinstance(prepared, Failure):
-        return _failed(request, prepared, stopped, sources, tree, mode), ()
+        return _failed(target, prepared, stopped, tree), ()
     if ran_without_tensors(request, prepared.run):
         return TraceReply(nothing(request.name)), ()
 
@@ -274,7 +275,7 @@ def _trace(
         tried = _captured(prepared, mode, sources, new_names, request)
     if isinstance(tried, Failure):
         recorded = _recorded(request, prepared, sources, tree, mode)
-        return _failed(request, tried, {tried: recorded, **stopped}, sources, tree, mode), ()
+        return _failed(target, tried, {tried: recorded, **stopped}, tree), ()
     prepared, captured = tried
     capture_seconds = time.process_time() - begun
     captured.notes = (*captured.notes, *_notes_on_inference(captured, prepared))
@@ -321,7 +322,7 @@ def _trace(
         saved=tuple(saved),
         values=tuple(prepared.run.values),
         outputs=tuple(_output_specs(forward, captured)),
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - target.started,
         torch=torch.__version__,
         notes=(*notes, *prepared.notes, *captured.notes, *devices.notes()),
         remarks=prepared.reported(
@@ -342,29 +343,22 @@ def _trace(
     return reply, [*_naming(loaded, prepared, tree, traced), *_breaking(traced)]
 
 
-def _prepared(
-    request: TraceRequest,
-    loaded: Loaded,
-    sources: Sources,
-    tree: ast.Module,
-    mode: FakeTensorMode,
-    stopped: dict[Failure, Stopped],
-    seen: tuple[Offer, ...],
-) -> Prepared | Failure:
-    """Find the target and its inputs; variables that a step would read from missing data are inputs too."""
+def _prepared(target: LoadedTarget, tree: ast.Module, stopped: dict[Failure, Stopped]) -> Prepared | Failure:
+    """Find the object and its inputs; variables that a step would read from missing data are inputs too."""
+    request, loaded, sources, mode = target.request, target.loaded, target.sources, target.around.mode
     inputs: tuple[str, ...] = ()
     lines = request.source.splitlines()
     while True:
         try:
-            target = _target(request, loaded, mode, inputs)
+            wanted = _target(request, loaded, mode, inputs)
         except AttributeError:
-            target = None
+            wanted = None
             if find_function(tree, request.name) is None or not request.callers:
                 return NOT_DEFINED.failure(name=request.name)
-        if isinstance(target, Failure):
-            return target
+        if isinstance(wanted, Failure):
+            return wanted
         with forbid_effects(), mode, decided_by(Decisions(sources, lines)):
-            prepared = prepare(request, loaded.module, target, sources, tree, mode, stopped, seen=seen)
+            prepared = prepare(request, loaded.module, wanted, sources, tree, mode, stopped, seen=target.seen)
         run = stopped.get(prepared) if isinstance(prepared, Failure) and request.step else None
         more = inputs_from_data(request, run.run.error) if run is not None else ()
         if not {*more} - {*inputs}:
@@ -406,20 +400,14 @@ def _recorded(
     return Stopped(run, prepared.call, prepared.conditions, prepared.inputs)
 
 
-def _failed(
-    request: TraceRequest,
-    failure: Failure,
-    stopped: Mapping[Failure, Stopped],
-    sources: Sources,
-    tree: ast.Module,
-    mode: FakeTensorMode,
-) -> TraceReply:
+def _failed(target: LoadedTarget, failure: Failure, stopped: Mapping[Failure, Stopped], tree: ast.Module) -> TraceReply:
     """Return the reply for a target that fails, with what ran of it before."""
     run = stopped.get(failure)
     if run is None:
         return TraceReply(failure)
+    mode = target.around.mode
     with mode, under(mode, run.conditions):
-        ran = partial_trace(request, sources, tree, run)
+        ran = partial_trace(target.request, target.sources, tree, run)
     if ran is None:
         return TraceReply(failure)
     partial, stage = ran
@@ -507,7 +495,7 @@ def _of_registration(request: TraceRequest, tree: ast.Module, prepared: Prepared
 
 
 def _of_operators(captured: Captured) -> list[Remark]:
-    module = captured.inference or captured.forward
+    module = captured.computing
     return disagreements(module.graph, captured.names) if module is not None and captured.names is not None else []
 
 

@@ -34,8 +34,8 @@ from fx_lsp.model import (
 )
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.syntax import outermost_functions
-from fx_lsp.tracing.answers.disk import cache_key
-from fx_lsp.tracing.calls.call_sites import call_sites
+from fx_lsp.tracing.answers.disk import AnswerConditions
+from fx_lsp.tracing.calls.call_sites import SearchedCode, call_sites
 from fx_lsp.tracing.calls.callers import callers_of
 from fx_lsp.tracing.calls.config_classes import fitting_classes
 from fx_lsp.tracing.calls.offered_names import configurations_for
@@ -116,7 +116,7 @@ class Analysis:
         conditions = (name, interpreter, search_seconds)
         if conditions not in self._keys:
             plan = self.plan(name)
-            self._keys[conditions] = cache_key(
+            self._keys[conditions] = AnswerConditions(
                 file=self.file,
                 fingerprint=plan.slice.fingerprint,
                 name=name,
@@ -130,7 +130,7 @@ class Analysis:
                 version=fx_lsp.__version__,
                 search_seconds=search_seconds,
                 roots=self.roots,
-            )
+            ).key()
         return self._keys[conditions]
 
     def request(
@@ -223,8 +223,8 @@ class Analysis:
         graph = self.graph
         if graph is None:
             return ()
-        sites = partial(call_sites, graph=graph, module=self.module, roots=self.roots)
-        sites = partial(sites, overlays=overlays, module_name=module_name, of_other_files=of_other_files)
+        searched = SearchedCode(graph, self.module, self.roots, overlays, module_name, of_other_files)
+        sites = partial(call_sites, searched)
         kind = self._kind(target)
         if kind == "step":
             return step_sites(self.steps[target.name], self.file, graph, sites)

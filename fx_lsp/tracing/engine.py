@@ -38,7 +38,7 @@ from fx_lsp.tracing.scheduler import Job, Scheduler, Urgency
 from fx_lsp.tracing.source.project import concerns
 from fx_lsp.tracing.source.targets import stages_like
 from fx_lsp.tracing.status import EngineStatus, Reporter, summarize
-from fx_lsp.tracing.trace_request import ask
+from fx_lsp.tracing.trace_request import Inquiry, ask
 from fx_lsp.tracing.workers.failures import internal_error
 from fx_lsp.tracing.workers.interpreter import Backend, TracingInterpreter, TracingInterpreters, default_backend
 from fx_lsp.tracing.workers.settings import EngineSettings
@@ -386,7 +386,8 @@ class Engine:
             open_file.show(question, key, stored[key])
             self._touch(open_file)
             return
-        previous, search_seconds = open_file.answers.inputs.get(name, ()), self._settings.search_seconds
+        previous = open_file.answers.inputs.get(name, ())
+        inquiry = Inquiry(analysis, question, texts, previous, self._settings.search_seconds)
 
         def show_early(reply: TraceReply) -> None:
             if self._is_open(open_file) and open_file.key_of(question) == key:
@@ -397,7 +398,7 @@ class Engine:
                 self._touch(open_file)
 
         try:
-            asked = await ask(interpreter, analysis, question, texts, previous, search_seconds, show_early)
+            asked = await ask(interpreter, inquiry, show_early)
         except WorkerStartError:
             for other in self._files.values():
                 if other.interpreter is interpreter:

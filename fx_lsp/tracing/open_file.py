@@ -15,7 +15,7 @@ from fx_lsp.messages.requests import NO_SUCH_TARGET
 from fx_lsp.model import Failure, FailureKind, Outcome, Target, Trace
 from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.answers.disk import CachedTrace
-from fx_lsp.tracing.answers.placed import PlacedAnswer, PlacedAnswers
+from fx_lsp.tracing.answers.placed import PlacedAnswer, PlacedAnswers, TargetText
 from fx_lsp.tracing.answers.question import TargetQuestion
 from fx_lsp.tracing.answers.relocation import line_map, relocate_span
 from fx_lsp.tracing.background_tasks import Delayed
@@ -245,7 +245,8 @@ class OpenFile:
         """Store an answer for the text with computed keys; `seconds` is the time of a new trace."""
         assert self.keys is not None, "the answer has a key"
         analysis = self.keys.analysis
-        self.answers.put(question, key, answer, analysis.text, analysis.plan(question.target).lines, seconds)
+        now = TargetText(analysis.text, analysis.plan(question.target).lines)
+        self.answers.put(question, key, answer, now, seconds)
 
     def current(self, question: TargetQuestion) -> PlacedAnswer | None:
         """Return the answer for the current text, or None until it is available."""

@@ -56,28 +56,34 @@ def world_of(analysis: Analysis, texts: Texts) -> WorldRequest:
     return WorldRequest(files, analysis.roots, overlays)
 
 
-async def ask(
-    interpreter: TracingInterpreter,
-    analysis: Analysis,
-    question: TargetQuestion,
-    texts: Texts,
-    previous: tuple[InputSpec, ...],
-    search_seconds: float,
-    early: EarlyReply | None = None,
-) -> Asked:
+@dataclass(frozen=True)
+class Inquiry:
+    """Hold a question about a target of a file, with all open texts, the inputs of the target's last trace, and the
+    seconds to search for others.
+    """
+
+    analysis: Analysis
+    question: TargetQuestion
+    texts: Texts
+    previous: tuple[InputSpec, ...]
+    search_seconds: float
+
+    def request(self) -> TraceRequest | Failure:
+        """Return the request to a tracer."""
+        texts, question = self.texts.by_path, self.question
+        request = self.analysis.request(question.target, texts, self.search_seconds, self.previous, question.work)
+        return with_passes(request, self.analysis.project.passes, texts)
+
+
+async def ask(interpreter: TracingInterpreter, inquiry: Inquiry, early: EarlyReply | None = None) -> Asked:
     """Return a tracer's answer to a question. A bug of fx-lsp is a `Failure` too. Raises WorkerStartError.
 
     `early` receives replies that are not final.
     """
-
-    def prepare() -> TraceRequest | Failure:
-        request = analysis.request(name, texts.by_path, search_seconds, previous, question.work)
-        return with_passes(request, analysis.project.passes, texts.by_path)
-
-    name = question.target
+    analysis, texts, name = inquiry.analysis, inquiry.texts, inquiry.question.target
     span, started = analysis.plan(name).target.name_span, time.time()
     try:
-        request = await asyncio.to_thread(prepare)
+        request = await asyncio.to_thread(inquiry.request)
         if isinstance(request, Failure):
             return Asked(TraceReply(request), None, False, ())
         world = world_of(analysis, texts) if may_share(request, analysis) else None
@@ -88,4 +94,4 @@ async def ask(
     except Exception as error:
         log.exception("tracing %s failed inside fx-lsp", f"{analysis.file}::{name}")
         return Asked(TraceReply(internal_error(name, error, span)), None, False, ())
-    return Asked(traced.reply, traced.seconds, traced.repeats(search_seconds), dependencies)
+    return Asked(traced.reply, traced.seconds, traced.repeats(inquiry.search_seconds), dependencies)

@@ -17,7 +17,7 @@ from fx_lsp.bench.variant.calls import Calls
 from fx_lsp.bench.variant.checking import of_timed_call, verdicts
 from fx_lsp.bench.variant.devices import Device, device
 from fx_lsp.bench.variant.guarding import PatchGuard
-from fx_lsp.bench.variant.measuring import measure
+from fx_lsp.bench.variant.measuring import TimedCalls, measure
 from fx_lsp.bench.variant.subject import BenchmarkSubject, opened
 
 CPU = device("cpu")
@@ -246,7 +246,7 @@ def timed(folder: Path, entry: str, before: str = "", rounds: int = 4) -> set[st
     said: set[str] = set()
     for _ in range(rounds):
         calls.renew()
-        samples = measure(CPU, calls, "forward", "wall", 0.005, lambda: None)
+        samples = measure(TimedCalls(CPU, calls, "forward"), "wall", 0.005, lambda: None)
         said.update(of_timed_call(calls, "forward", samples.kept))
     return said
 
@@ -260,7 +260,7 @@ def test_timed_calls_of_a_function_that_writes_to_its_inputs(tmp_path: Path):
     assert found.kernels is not None and verdicts(found, found.kernels, CPU, strange=True) == []
     calls = Calls(found, found.kernels, 2, False, random.Random(0))
     assert calls.writes
-    samples = measure(CPU, calls, "forward", "wall", 0.005, lambda: None)
+    samples = measure(TimedCalls(CPU, calls, "forward"), "wall", 0.005, lambda: None)
     assert of_timed_call(calls, "forward", samples.kept) == []
 
 

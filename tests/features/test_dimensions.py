@@ -10,7 +10,7 @@ from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.guesses import LEGEND
 from fx_lsp.features.hints import HintStyle, TracedTarget, hints
-from fx_lsp.features.hover import hover_expression, hover_name
+from fx_lsp.features.hover import HoverStyle, HoverSubject, hover_expression, hover_name
 from fx_lsp.features.picture import picture
 from fx_lsp.model import InputSpec, NamedSizes, ObservedValue, Trace
 
@@ -41,11 +41,11 @@ def test_hints(style: SizeStyle, label: str):
 
 def test_hovers_have_the_numbers_too():
     line, col = 5, SOURCE.splitlines()[4].index("y")
-    shown = hover_expression(SOURCE, F, NAMED, [FORWARD], line, col)
+    shown = hover_expression(HoverSubject(SOURCE, F, NAMED, [FORWARD]), line, col)
     assert shown is not None and "y: ~f32[n=8, 2*m=4]" in shown.markdown
-    plain = hover_expression(SOURCE, F, NAMED, [FORWARD], line, col, names=False)
+    plain = hover_expression(HoverSubject(SOURCE, F, NAMED, [FORWARD]), line, col, HoverStyle(names=False))
     assert plain is not None and "y: ~f32[8, 4]" in plain.markdown
-    head = hover_name(F, NAMED, False, None, None).markdown
+    head = hover_name(F, NAMED, False, None).markdown
     assert "def f(x: ~f32[n=8, 128], w: f32[128, 4], n=4) -> ~f32[n=8]" in head
 
 

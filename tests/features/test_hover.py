@@ -4,7 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 from samples import BACKWARD, BROKEN, FAILURE, FORWARD, MATMUL, RELU, SOURCE, TRACE, F, span
 
-from fx_lsp.features.hover import Hover, hover_expression, hover_name
+from fx_lsp.features.hover import Hover, HoverStyle, HoverSubject, hover_expression, hover_name
 from fx_lsp.model import InputSpec, Remark, Stage, StageInfo
 
 
@@ -12,7 +12,9 @@ def hover_at(caret: str) -> Hover | None:
     """The hover on the `^` under a line of the sample: `caret` is the line of code and the line with the caret."""
     code, mark = caret.strip("\n").split("\n")
     line = SOURCE.splitlines().index(code) + 1
-    return hover_expression(SOURCE, F, TRACE, (FORWARD, BACKWARD), line, mark.index("^"), chip="cuda:90")
+    return hover_expression(
+        HoverSubject(SOURCE, F, TRACE, (FORWARD, BACKWARD)), line, mark.index("^"), HoverStyle(chip="cuda:90")
+    )
 
 
 def text(hover: Hover | None) -> str | None:
@@ -20,7 +22,7 @@ def text(hover: Hover | None) -> str | None:
 
 
 def test_the_name_of_a_function():
-    hover = hover_name(F, TRACE, stale=False, stage=FORWARD, link=None)
+    hover = hover_name(F, TRACE, stale=False, stage=FORWARD)
     assert hover.span == F.name_span
     assert hover.markdown == snapshot("""\
 ```python
@@ -56,7 +58,9 @@ torch 2.13.0 · traced in 61 ms\
 
 
 def test_links_are_for_clients_that_follow_them():
-    hover = hover_name(F, TRACE, stale=True, stage=None, link=lambda name, stage: f"command:show?{name},{stage}")
+    hover = hover_name(
+        F, TRACE, stale=True, stage=None, style=HoverStyle(link=lambda name, stage: f"command:show?{name},{stage}")
+    )
     assert "[show backward graph](command:show?f,backward)" in hover.markdown
     assert "[pin inputs](command:show?f,pin inputs) · [why saved](command:show?f,why saved)" in hover.markdown
     assert hover.markdown.startswith("*stale")
@@ -69,7 +73,7 @@ def test_a_module_shows_its_constructor_and_containers():
         InputSpec("rope[0]", "f32[2]", "search"),
         InputSpec("rope[1]", "f32[2]", "search"),
     )
-    hover = hover_name(replace(F, kind="module", name="Block"), replace(TRACE, inputs=inputs), False, None, None)
+    hover = hover_name(replace(F, kind="module", name="Block"), replace(TRACE, inputs=inputs), False, None)
     assert hover.markdown.split("```")[1] == snapshot("""\
 python
 Block(dim=64)
@@ -79,14 +83,14 @@ def forward(x: f32[2, 64], rope: (f32[2], f32[2])) -> f32[8]
 
 def test_the_mode_of_a_module_is_an_input_and_no_parameter():
     inputs = (InputSpec("self.training", "False", "comment"), InputSpec("x", "f32[2, 64]", "search"))
-    hover = hover_name(replace(F, kind="module", name="Block"), replace(TRACE, inputs=inputs), False, None, None)
+    hover = hover_name(replace(F, kind="module", name="Block"), replace(TRACE, inputs=inputs), False, None)
     assert "def forward(x: f32[2, 64])" in hover.markdown
     assert "`self.training=False` · from the `# fx:` comment" in hover.markdown
 
 
 def test_a_long_signature_has_a_line_for_each_parameter():
     inputs = tuple(InputSpec(f"tensor_{i}", "f32[8, 128]", "search") for i in range(5))
-    hover = hover_name(F, replace(TRACE, inputs=inputs), False, None, None)
+    hover = hover_name(F, replace(TRACE, inputs=inputs), False, None)
     assert hover.markdown.split("```")[1] == snapshot("""\
 python
 def f(
@@ -100,7 +104,7 @@ def f(
 
 
 def test_a_failure():
-    assert hover_name(BROKEN, FAILURE, False, None, None).markdown == snapshot("""\
+    assert hover_name(BROKEN, FAILURE, False, None).markdown == snapshot("""\
 **Not traced** (shape): matmul of f32[8, 128] and f32[8, 128]: 128 and 8 differ.
 
 Write the shapes down in a comment.
@@ -112,10 +116,10 @@ Tried with
 *`~`: a guessed size; nothing in the code fixes it*\
 """)
     line, col = FAILURE.span.line, FAILURE.span.col
-    hover = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2)
+    hover = hover_expression(HoverSubject(SOURCE, BROKEN, FAILURE), line, col + 2)
     assert hover is not None
     assert hover.span == FAILURE.span
-    again = hover_expression(SOURCE, BROKEN, FAILURE, (), line, col + 2, problems=True)
+    again = hover_expression(HoverSubject(SOURCE, BROKEN, FAILURE), line, col + 2, HoverStyle(problems=True))
     assert again.markdown == snapshot("""\
 **Not traced** (shape)
 
@@ -125,7 +129,7 @@ Tried with
 
 *`~`: a guessed size; nothing in the code fixes it*\
 """)
-    assert hover_expression(SOURCE, BROKEN, FAILURE, (), line - 1, 0) is None
+    assert hover_expression(HoverSubject(SOURCE, BROKEN, FAILURE), line - 1, 0) is None
 
 
 def test_an_expression_shows_its_value_and_its_ops():
@@ -162,9 +166,9 @@ aten.mm.default(x, where) -> f32[128, 4]
 
 def test_a_remark_stands_at_its_expression_and_at_the_name():
     trace = replace(TRACE, remarks=(Remark("B becomes 8 here", MATMUL),))
-    at_name = hover_name(F, trace, False, None, None).markdown
+    at_name = hover_name(F, trace, False, None).markdown
     assert f"*line {MATMUL.line}: B becomes 8 here*" in at_name
-    hover = hover_expression(SOURCE, F, trace, (), MATMUL.line, MATMUL.col + 2)
+    hover = hover_expression(HoverSubject(SOURCE, F, trace), MATMUL.line, MATMUL.col + 2)
     assert text(hover) == snapshot("""\
 ```python
 ~f32[8, 4]
@@ -266,14 +270,14 @@ def test_variables(caret: str, shown: str):
 def test_nothing_is_known():
     assert hover_at("    for _ in range(n):\n ^") is None
     assert hover_at("    for _ in range(n):\n             ^") is None
-    assert hover_expression(SOURCE, F, TRACE, (FORWARD,), 10_000, 10_000) is None
-    assert hover_expression("", F, TRACE, (FORWARD,), 5, 4) is None
+    assert hover_expression(HoverSubject(SOURCE, F, TRACE, (FORWARD,)), 10_000, 10_000) is None
+    assert hover_expression(HoverSubject("", F, TRACE, (FORWARD,)), 5, 4) is None
 
 
 def test_long_lists_are_cut():
     matmul = next(n for n in FORWARD.nodes if n.name == "mm")
     many = Stage("forward", (matmul,) * 20)
-    hover = hover_expression(SOURCE, F, TRACE, (many,), MATMUL.line, MATMUL.col + 2)
+    hover = hover_expression(HoverSubject(SOURCE, F, TRACE, (many,)), MATMUL.line, MATMUL.col + 2)
     assert hover is not None
     assert hover.markdown.count("aten.mm") == 12
     assert hover.markdown.endswith("and 8 more")
@@ -292,7 +296,9 @@ def test_the_name_of_what_builds_a_graph():
     graph = replace(FORWARD, name="graph")
     stages = (StageInfo("graph", 4, 6), StageInfo("table", 0, 0), StageInfo("code", 0, 0))
     trace = replace(TRACE, inputs=(), stages=stages, saved=(), notes=())
-    hover = hover_name(replace(F, kind="graph"), trace, False, graph, lambda name, stage: f"{name}.{stage}")
+    hover = hover_name(
+        replace(F, kind="graph"), trace, False, graph, HoverStyle(link=lambda name, stage: f"{name}.{stage}")
+    )
     assert hover.markdown == snapshot("""\
 ```python
 def forward() -> f32[8]

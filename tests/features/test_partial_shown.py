@@ -7,7 +7,7 @@ from samples import FAILURE, FILE, function, span
 
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.hints import TracedTarget, hints
-from fx_lsp.features.hover import hover_expression, hover_name
+from fx_lsp.features.hover import HoverStyle, HoverSubject, hover_expression, hover_name
 from fx_lsp.features.lenses import lenses
 from fx_lsp.features.partial import shown_trace
 from fx_lsp.model import Node, ObservedValue, Span, Stage, StageInfo, Trace, Unreached
@@ -47,7 +47,7 @@ BROKEN = replace(FAILURE, span=MATMUL, partial=PARTIAL)
 
 def hovered(code: str, problems: bool = True) -> str | None:
     place = span(code, SOURCE)
-    found = hover_expression(SOURCE, G, BROKEN, (RAN,), place.line, place.col, problems)
+    found = hover_expression(HoverSubject(SOURCE, G, BROKEN, (RAN,)), place.line, place.col, HoverStyle(problems))
     return None if found is None else found.markdown
 
 
@@ -107,7 +107,9 @@ def test_a_hover_behind_it_says_what_failed():
 
 
 def test_the_name_has_the_failure_and_what_ran():
-    found = hover_name(G, BROKEN, stale=False, stage=RAN, link=lambda name, stage: f"command:{name}/{stage}")
+    found = hover_name(
+        G, BROKEN, stale=False, stage=RAN, style=HoverStyle(link=lambda name, stage: f"command:{name}/{stage}")
+    )
     assert found.markdown == snapshot("""\
 **Not traced** (shape): matmul of f32[8, 128] and f32[8, 128]: 128 and 8 differ.
 

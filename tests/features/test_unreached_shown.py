@@ -5,7 +5,7 @@ from dataclasses import replace
 from inline_snapshot import snapshot
 from samples import FILE, TRACE, F, function, span
 
-from fx_lsp.features.hover import hover_expression
+from fx_lsp.features.hover import HoverSubject, hover_expression
 from fx_lsp.features.unreached import faded
 from fx_lsp.model import Operand, Unreached
 
@@ -56,7 +56,7 @@ def test_of_a_definition_inside_its_own_trace_speaks():
 
 
 def test_a_hover_says_why():
-    hover = hover_expression(SOURCE, OUTER, KNOWN, (), TARGETS.span.line, TARGETS.span.col + 8)
+    hover = hover_expression(HoverSubject(SOURCE, OUTER, KNOWN), TARGETS.span.line, TARGETS.span.col + 8)
     assert hover is not None
     assert (hover.markdown, hover.span) == ("*branch not taken: targets is None*", TARGETS.span)
 

@@ -18,7 +18,8 @@ import pytest_asyncio
 
 from fx_lsp.model import Trace, TraceReply, TraceRequest
 from fx_lsp.sandbox import landlock, seccomp
-from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
+from fx_lsp.tracing.workers.launch import Launch, Limits
+from fx_lsp.tracing.workers.pool import Mode, Workers
 
 pytestmark = pytest.mark.skipif(
     landlock.version() < landlock.NO_SIGNALS or not seccomp.supported(), reason="this kernel confines less"
@@ -64,7 +65,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 
 @pytest_asyncio.fixture
 async def workers(mode: Mode) -> AsyncIterator[Workers]:
-    it = Workers(sys.executable, LIMITS, mode, job="jobs:run", paths=[HERE, JOBS], warm=False)
+    it = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=LIMITS), mode)
     yield it
     await it.close()
 
@@ -170,7 +171,10 @@ async def test_the_attempts_do_succeed_where_nothing_is_confined(
 ) -> None:
     """So the tests above can fail."""
     free = Workers(
-        sys.executable, Limits(120, 1 << 30, confined=False), mode, job="jobs:run", paths=[HERE, JOBS], warm=False
+        Launch(
+            sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=Limits(120, 1 << 30, confined=False)
+        ),
+        mode,
     )
     source = (
         prelude(project, listener)
@@ -247,7 +251,7 @@ for path in ("keys/data.txt", "key.txt", "own/kept.txt"):
 async def test_what_the_user_allows_is_read_and_started(mode: Mode, project: Path, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("data")
     limits = Limits(60, 1 << 30, reads=(str(tmp_path / "data.txt"),), programs=("uname",))
-    workers = Workers(sys.executable, limits, mode, job="jobs:run", paths=[HERE, JOBS], warm=False)
+    workers = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=limits), mode)
     source = f"""
 import subprocess
 notes = [open({str(tmp_path / "data.txt")!r}).read(), subprocess.check_output(["uname"]).decode().strip()]
@@ -272,7 +276,7 @@ async def test_the_home_folder_has_only_what_may_be_read(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     limits = Limits(60, 1 << 30, reads=("~/data",))
-    workers = Workers(sys.executable, limits, mode, job="jobs:run", paths=[HERE, JOBS], warm=False)
+    workers = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=limits), mode)
     source = """
 import os
 notes = []

@@ -17,9 +17,9 @@ from fx_lsp.model import Failure, FailureKind, Node, Outcome, Span, Stage, Trace
 from fx_lsp.tracing.answers.database import connect, remove, set_aside
 from fx_lsp.tracing.answers.disk import (
     TRACES,
+    AnswerConditions,
     Cache,
     CachedTrace,
-    cache_key,
     default_cache_path,
     is_fresh,
     read_dependencies,
@@ -497,12 +497,15 @@ def test_everything_that_changes_the_answer_changes_the_key() -> None:
         "search_seconds": 6.0,
         "roots": ("/", "/a"),
     }
-    keys = {cache_key(**base), *(cache_key(**{**base, name: value}) for name, value in changed.items())}
+    keys = {
+        AnswerConditions(**base).key(),
+        *(AnswerConditions(**{**base, name: value}).key() for name, value in changed.items()),
+    }
     assert len(keys) == len(base) + 1
-    assert cache_key(**{**base, "inputs": (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 7, 0, 7, 9)),)}) in keys
-    assert (
-        cache_key(**{**base, "inputs": (WrittenInputs("x=f32[2]", "settings", Span("/m.py", 3, 0, 3, 9)),)}) not in keys
-    )
+    moved = (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 7, 0, 7, 9)),)
+    of_settings = (WrittenInputs("x=f32[2]", "settings", Span("/m.py", 3, 0, 3, 9)),)
+    assert AnswerConditions(**{**base, "inputs": moved}).key() in keys
+    assert AnswerConditions(**{**base, "inputs": of_settings}).key() not in keys
 
 
 def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:

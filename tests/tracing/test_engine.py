@@ -35,7 +35,8 @@ from fx_lsp.tracing.open_file import SLOW_SECONDS, Focus, TraceProgress, urgency
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.find_python import Interpreter
 from fx_lsp.tracing.workers.interpreter import Backend
-from fx_lsp.tracing.workers.pool import Limits, Workers
+from fx_lsp.tracing.workers.launch import Launch, Limits
+from fx_lsp.tracing.workers.pool import Workers
 from fx_lsp.wire import encode_stage
 
 TEXT = "import torch\n\ndef f(x):\n    return torch.relu(x)\n\ndef g(x):\n    return torch.exp(x)\n"
@@ -590,7 +591,7 @@ async def test_a_stage_that_was_lost_is_traced_again(bench: Bench) -> None:
 
 async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) -> None:
     here, other = str(Path(__file__).parent), bench.file.replace("m.py", "n.py")
-    workers = Workers(sys.executable, Limits(), "fork", job="jobs:run", paths=[here], warm=False)
+    workers = Workers(Launch(sys.executable, job="jobs:run", paths=(here,), warm=False), "fork")
     bench.tracers = workers
     engine = bench.engine()
     good = "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
@@ -605,7 +606,9 @@ async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) ->
 
 async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> None:
     here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
-    bench.tracers = Workers(sys.executable, Limits(seconds=3600), "fork", job="jobs:run", paths=[here], warm=False)
+    bench.tracers = Workers(
+        Launch(sys.executable, job="jobs:run", paths=(here,), warm=False, limits=Limits(seconds=3600)), "fork"
+    )
     engine = bench.engine(workers=2)
     endless = [bench.file.replace("m.py", f"{name}.py") for name in ("one", "two")]
     for file in endless:
@@ -623,7 +626,9 @@ async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> N
 async def test_what_is_known_is_shown_while_the_tracers_rest_and_an_edit_wakes_them(bench: Bench) -> None:
     here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
     limits = Limits(idle_seconds=0.3)
-    bench.tracers = workers = Workers(sys.executable, limits, "fork", job="jobs:run", paths=[here], warm=False)
+    bench.tracers = workers = Workers(
+        Launch(sys.executable, job="jobs:run", paths=(here,), warm=False, limits=limits), "fork"
+    )
     engine = bench.engine()
     engine.open(bench.file, good, ())
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)

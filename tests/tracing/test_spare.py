@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fx_lsp.model import Failure, Node, Stage, TraceRequest
-from fx_lsp.tracing.workers.pool import Limits, Workers
+from fx_lsp.tracing.workers.launch import Launch
+from fx_lsp.tracing.workers.pool import Workers
 from fx_lsp.wire import encode_stage
 
 pytestmark = [
@@ -23,7 +24,7 @@ SOURCE = "import os, torch\ndef f(x):\n    raise ValueError(f'pid {os.getpid()}'
 
 @pytest.fixture
 async def workers():
-    started = Workers(sys.executable, Limits())
+    started = Workers(Launch(sys.executable))
     await started.start()
     yield started
     await started.close()

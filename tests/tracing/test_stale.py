@@ -18,7 +18,8 @@ from fx_lsp.model import Failure, Trace, TraceRequest
 from fx_lsp.tracing.answers.disk import is_fresh, read_dependencies
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.interpreter import default_backend
-from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
+from fx_lsp.tracing.workers.launch import Launch
+from fx_lsp.tracing.workers.pool import Mode, Workers
 
 HEAD = """
 import json
@@ -241,8 +242,8 @@ async def test_a_package_that_was_imported_beforehand_is_imported_again_once_it_
 ) -> None:
     site = tmp_path / "site-packages"
     install(site, "1.0", 2)
-    paths = [str(Path(__file__).parent), str(site)]
-    workers = Workers(sys.executable, Limits(), mode, job="jobs:run", paths=paths, warm=False)
+    paths = (str(Path(__file__).parent), str(site))
+    workers = Workers(Launch(sys.executable, job="jobs:run", paths=paths, warm=False), mode)
     source = "import sys\nnotes = ['counting' in sys.modules]\nfrom counting import COUNT\nnotes += [COUNT]"
 
     async def notes() -> list[str]:

@@ -18,7 +18,8 @@ import pytest_asyncio
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
 from fx_lsp.tracing.workers import pool
-from fx_lsp.tracing.workers.pool import Limits, Mode, Workers
+from fx_lsp.tracing.workers.launch import Launch, Limits
+from fx_lsp.tracing.workers.pool import Mode, Workers
 from fx_lsp.tracing.workers.processes import starved_seconds
 
 HERE = str(Path(__file__).parent)
@@ -30,7 +31,7 @@ def asking(source: str, name: str = "f") -> TraceRequest:
 
 
 def started(mode: Mode, python: str = sys.executable, job: str = "jobs:run", warm: bool = False) -> Workers:
-    return Workers(python, LIMITS, mode, job=job, paths=[HERE], warm=warm)
+    return Workers(Launch(python, job=job, paths=(HERE,), warm=warm, limits=LIMITS), mode)
 
 
 @pytest.fixture(params=["fork", "spawn"])
@@ -439,7 +440,9 @@ async def test_a_zygote_that_is_killed_again_and_again_waits_for_a_request() -> 
 
 
 async def test_processes_that_nobody_uses_end_until_somebody_does(mode: Mode) -> None:
-    workers = Workers(sys.executable, Limits(idle_seconds=0.3), mode, job="jobs:run", paths=[HERE], warm=False)
+    workers = Workers(
+        Launch(sys.executable, job="jobs:run", paths=(HERE,), warm=False, limits=Limits(idle_seconds=0.3)), mode
+    )
     await works(workers)
     waiting = workers.pid
     await until(lambda: workers.resting)
@@ -454,7 +457,9 @@ async def test_processes_that_nobody_uses_end_until_somebody_does(mode: Mode) ->
 
 
 async def test_a_trace_that_runs_is_use(tmp_path: Path) -> None:
-    workers = Workers(sys.executable, Limits(idle_seconds=0.1), "fork", job="jobs:run", paths=[HERE], warm=False)
+    workers = Workers(
+        Launch(sys.executable, job="jobs:run", paths=(HERE,), warm=False, limits=Limits(idle_seconds=0.1)), "fork"
+    )
     go = tmp_path / "go"
     source = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nnotes = ['fine']"
     run = asyncio.create_task(notes(workers, source))
@@ -466,7 +471,9 @@ async def test_a_trace_that_runs_is_use(tmp_path: Path) -> None:
 
 
 async def test_with_a_limit_of_zero_nothing_ends() -> None:
-    workers = Workers(sys.executable, Limits(idle_seconds=0), "fork", job="jobs:run", paths=[HERE], warm=False)
+    workers = Workers(
+        Launch(sys.executable, job="jobs:run", paths=(HERE,), warm=False, limits=Limits(idle_seconds=0)), "fork"
+    )
     await works(workers)
     assert workers._timer is None
     await workers.close()
@@ -516,7 +523,9 @@ async def test_preloaded_packages_are_there_and_broken_ones_do_no_harm(workers: 
 
 async def test_preload_that_kills_the_zygote_is_not_tried_again(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text("import os\nos._exit(7)")
-    workers = Workers(sys.executable, LIMITS, "fork", job="jobs:run", paths=[HERE, str(tmp_path)], warm=False)
+    workers = Workers(
+        Launch(sys.executable, job="jobs:run", paths=(HERE, str(tmp_path)), warm=False, limits=LIMITS), "fork"
+    )
     await workers.start()
     workers.preload(["deadly"])
     await until(lambda: not workers.ready)
@@ -627,7 +636,7 @@ async def test_no_torch(mode: Mode, tmp_path: Path) -> None:
 
 async def test_torch_that_does_not_import(mode: Mode, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: cannot open shared object file')")
-    workers = Workers(sys.executable, LIMITS, mode, paths=[str(tmp_path)])
+    workers = Workers(Launch(sys.executable, paths=(str(tmp_path),), limits=LIMITS), mode)
     with pytest.raises(WorkerStartError, match=r"does not import: ImportError: libtorch.so: cannot open") as error:
         await workers.start()
     assert error.value.kind == "no-torch"

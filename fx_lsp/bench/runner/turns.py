@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fx_lsp.bench.runner.children import ChildError, VariantProcess
@@ -24,6 +25,19 @@ _ROOM = 2.0
 """The factor of the last variant's memory that has to be free for another one at the same time."""
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """Describe a measurement of all variants in turns: of `what`, by a clock, the first or second `half`.
+
+    `memory` are the bytes that the arguments of one variant may take.
+    """
+
+    what: What
+    clock: Clock
+    half: int
+    memory: int
+
+
 def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[What], setups: int) -> list[str]:
     """Fill in the entries of a case; `setups` is the number of setups left in the whole job. Returns warnings."""
     groups, group, begun = 0, list[VariantRun](), bench.done
@@ -36,7 +50,8 @@ def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[Wh
         child = following or bench.child()
         last = number + 1 == len(waiting)
         following = None if last else bench.child()  # it imports torch meanwhile
-        room = _set_up(bench, entry, child, what, max(1, setups - number), len(waiting))
+        seconds = _setup_seconds(bench, max(1, setups - number), len(waiting) * len(what))
+        room = _set_up(bench, entry, child, what, seconds)
         if entry.child is not None:
             group.append(entry)
         if not room and not last:
@@ -51,18 +66,20 @@ def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[Wh
     return []
 
 
-def _set_up(
-    bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What], setups: int, beside: int
-) -> bool:
+def _setup_seconds(bench: RunningJob, setups: int, measured: int) -> float:
+    """Return the seconds for one of the setups left, with a reserve to measure so many times by each clock."""
+    reserve = min(bench.left() / 2, measured * len(_CLOCKS) * 2 * (bench.job.sampling + _TURN_SECONDS))
+    return max(1.0, min(max(_MIN_SETUP_SECONDS, (bench.left() - reserve) / setups), bench.left()))
+
+
+def _set_up(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What], seconds: float) -> bool:
     """Set an entry up in a process; return True if there is memory for another one."""
     title = bench.title(entry)
-    reserve = min(bench.left() / 2, beside * len(what) * len(_CLOCKS) * 2 * (bench.job.sampling + _TURN_SECONDS))
-    share = max(1.0, min(max(_MIN_SETUP_SECONDS, (bench.left() - reserve) / setups), bench.left()))
     bench.say(f"{title}: start", 0)
     started = time.monotonic()
     try:
         request = bench.setup_request(entry, what)
-        answer: dict[str, Any] = child.ask(request, share, lambda text: bench.say(f"{title}: {text}"))
+        answer: dict[str, Any] = child.ask(request, seconds, lambda text: bench.say(f"{title}: {text}"))
     except ChildError as error:
         child.kill()
         answer = {"error": str(error)}
@@ -86,33 +103,30 @@ def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What
     """Measure the variants that are set up, in turns, and end them."""
     memory = min((e.free for e in group), default=0) // (2 * max(1, len(group)))
     clocks: list[Clock] = [c for c in _CLOCKS if any(c in e.clocks for e in group)]
-    turns: list[tuple[Clock, What, int]] = [(clock, of, half) for clock in clocks for of in what for half in (0, 1)]
+    measurements = [Measurement(of, clock, half, memory) for clock in clocks for of in what for half in (0, 1)]
     begun = bench.done
-    for number, (clock, of, half) in enumerate(turns):
-        steps = begun + STEPS * len(group) * number // len(turns) - bench.done
-        bench.say(f"timing {of} by {clock}, measurement {half + 1} of 2", steps)
-        if half and of == what[0]:
+    for number, measurement in enumerate(measurements):
+        steps = begun + STEPS * len(group) * number // len(measurements) - bench.done
+        told = f"timing {measurement.what} by {measurement.clock}, measurement {measurement.half + 1} of 2"
+        bench.say(told, steps)
+        if measurement.half and measurement.what == what[0]:
             bench.look()
-        _measure_in_turns(bench, group, of, clock, half, memory)
+        _measure_in_turns(bench, group, measurement)
     for entry in group:
         if bench.job.profile and entry.child is not None and entry.right:
             _profile(bench, entry, entry.child, what)
         entry.end()
 
 
-def _measure_in_turns(
-    bench: RunningJob, group: Sequence[VariantRun], what: What, clock: Clock, half: int, memory: int
-) -> None:
+def _measure_in_turns(bench: RunningJob, group: Sequence[VariantRun], measurement: Measurement) -> None:
     for entry in [e for _ in range(_TURNS) for e in group]:
-        if entry.child is not None and clock in entry.clocks and entry.right:
-            _turn(bench, entry, entry.child, what, clock, half, memory)
+        if entry.child is not None and measurement.clock in entry.clocks and entry.right:
+            _turn(bench, entry, entry.child, measurement)
 
 
-def _turn(
-    bench: RunningJob, entry: VariantRun, child: VariantProcess, what: What, clock: Clock, half: int, memory: int
-) -> None:
-    seconds = bench.job.sampling / _TURNS
-    request = {"do": "measure", "what": what, "clock": clock, "seconds": seconds, "bytes": memory}
+def _turn(bench: RunningJob, entry: VariantRun, child: VariantProcess, measurement: Measurement) -> None:
+    what, clock, seconds = measurement.what, measurement.clock, bench.job.sampling / _TURNS
+    request = {"do": "measure", "what": what, "clock": clock, "seconds": seconds, "bytes": measurement.memory}
     try:
         if bench.left() <= 0:
             raise ChildError(_OVER)
@@ -135,7 +149,7 @@ def _turn(
     entry.doubts += answer["wrong"][:1]
     entry.said += answer["seconds"]
     entry.seen += child.marks[-1] - child.marks[-2]
-    entry.samples.setdefault((what, clock), ([], []))[half].extend(answer["samples"])
+    entry.samples.setdefault((what, clock), ([], []))[measurement.half].extend(answer["samples"])
 
 
 def _profile(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:

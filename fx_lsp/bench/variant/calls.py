@@ -89,7 +89,10 @@ class Calls:
 
     def call(self, number: int, what: What, prepared: list[torch.Tensor], retain: bool = False) -> Results:
         """Run it once; return the results of forward, or the gradients, or both."""
-        return _run(self.subject, self.function, self.sets[number], what, self.given, prepared, retain)
+        arguments = self.sets[number]
+        if prepared:
+            return [*_gradients(prepared, arguments, self.given, retain)]
+        return _run(self.subject, self.function, arguments, what, self.given)
 
     def reference(self, number: int, what: What) -> tuple[Results, Results]:
         """Return the original's results for a set, and those in float64 (empty if that fails)."""
@@ -125,17 +128,25 @@ def _run(
     arguments: Arguments,
     what: What,
     output_gradients: Sequence[torch.Tensor],
-    prepared: Sequence[torch.Tensor] = (),
-    retain: bool = False,
 ) -> Results:
     if what == "forward":
         with torch.no_grad():
             return [*outputs_of(subject, function, arguments)]
-    outputs = prepared or outputs_of(subject, function, arguments)
+    outputs = outputs_of(subject, function, arguments)
+    gradients = _gradients(outputs, arguments, output_gradients)
+    return [*gradients] if what == "backward" else [*outputs, *gradients]
+
+
+def _gradients(
+    outputs: Sequence[torch.Tensor],
+    arguments: Arguments,
+    output_gradients: Sequence[torch.Tensor],
+    retain: bool = False,
+) -> Sequence[torch.Tensor | None]:
+    """Return the gradients of arguments; with `retain`, backward can run again."""
     wanted = [t for t in outputs if t.requires_grad]
     leaves = [*arguments.leaves.values()]
-    gradients = torch.autograd.grad(wanted, leaves, output_gradients, retain_graph=retain, allow_unused=True)
-    return [*gradients] if what == "backward" else [*outputs, *gradients]
+    return torch.autograd.grad(wanted, leaves, output_gradients, retain_graph=retain, allow_unused=True)
 
 
 def _writes(subject: BenchmarkSubject, arguments: Arguments) -> bool:

@@ -40,21 +40,31 @@ class Samples:
     seconds: float
 
 
-def measure(where: Device, calls: Calls, what: What, clock: Clock, seconds: float, mark: Callable[[], None]) -> Samples:
+@dataclass(frozen=True)
+class TimedCalls:
+    """Hold the calls to time, what each of them computes, and the device that they run on."""
+
+    where: Device
+    calls: Calls
+    what: What
+
+
+def measure(timed: TimedCalls, clock: Clock, seconds: float, mark: Callable[[], None]) -> Samples:
     """Return samples of about `seconds`, after some warm-up calls. Raises the variant's exceptions.
 
     `mark` is called at the beginning and the end of sampling.
     """
     if clock == "graph":
-        return _graph(where, calls, what, seconds, mark)
-    one, launching = _warm(where, calls, what)
+        return _graph(timed, seconds, mark)
+    one, launching = _warm(timed)
     number = max(_MIN_CALLS, min(_MAX_CALLS, int(seconds / max(one, 1e-7))))
     if clock == "events":
-        return _events(where, calls, what, number, min(1.3 * launching, _MAX_WAIT_SECONDS), mark)
-    return _wall(where, calls, what, number, mark)
+        return _events(timed, number, min(1.3 * launching, _MAX_WAIT_SECONDS), mark)
+    return _wall(timed, number, mark)
 
 
-def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[], None]) -> Samples:
+def _wall(timed: TimedCalls, number: int, mark: Callable[[], None]) -> Samples:
+    where, calls, what = timed.where, timed.calls, timed.what
     chosen, milliseconds, kept = random.SystemRandom().randrange(number), list[float](), None
     with _quiet(mark) as spent:
         for sample in range(number):
@@ -74,13 +84,12 @@ def _wall(where: Device, calls: Calls, what: What, number: int, mark: Callable[[
     return Samples(milliseconds, kept, spent[0])
 
 
-def _events(
-    where: Device, calls: Calls, what: What, number: int, launching: float, mark: Callable[[], None]
-) -> Samples:
+def _events(timed: TimedCalls, number: int, launching: float, mark: Callable[[], None]) -> Samples:
     """Time calls by events, with the cache overwritten before each.
 
     The GPU waits as long as launching a call takes, so that it then has all of the work queued.
     """
+    where, calls, what = timed.where, timed.calls, timed.what
     chosen, kept = random.SystemRandom().randrange(number), None
     flush = torch.empty(2 * where.cache, dtype=torch.int8, device=where.kind)
     marks = [(event(), event()) for _ in range(number)]
@@ -103,9 +112,10 @@ def _events(
     return Samples([elapsed(*pair) for pair in marks], kept, spent[0])
 
 
-def _graph(where: Device, calls: Calls, what: What, seconds: float, mark: Callable[[], None]) -> Samples:
+def _graph(timed: TimedCalls, seconds: float, mark: Callable[[], None]) -> Samples:
     """Time replays of a CUDA graph with several calls, on each set in turn, so that launches cost nothing."""
-    _warm(where, calls, what)
+    _warm(timed)
+    where, calls, what = timed.where, timed.calls, timed.what
     sets = len(calls.sets)
     order = [n % sets for n in range(sets if calls.writes else max(sets, _IN_GRAPH))]
     held = [calls.draw() for _ in range(sets)]
@@ -145,10 +155,11 @@ def _replayed(where: Device, graph: torch.cuda.CUDAGraph, number: int) -> list[f
     return [elapsed(*pair) for pair in marks]
 
 
-def _warm(where: Device, calls: Calls, what: What) -> tuple[float, float]:
+def _warm(timed: TimedCalls) -> tuple[float, float]:
     """Return the seconds of a call including its surroundings, after warming up the device, and the seconds of its
     launch alone.
     """
+    where, calls, what = timed.where, timed.calls, timed.what
     begin, done, spent, launching = now(), 0, 0.0, list[float]()
     while (done < _MIN_CALLS or spent < _WARM_SECONDS) and spent < _MAX_WARM_SECONDS:
         at = done % len(calls.sets)

@@ -163,7 +163,8 @@ def _checked(prepared: PreparedVariant) -> dict[str, Any]:
 def _measured(prepared: PreparedVariant, request: Request, mark: Callable[[], None]) -> dict[str, Any]:
     calls = _calls(prepared, request["bytes"])
     calls.renew()
-    samples = measuring.measure(prepared.where, calls, request["what"], request["clock"], request["seconds"], mark)
+    timed = measuring.TimedCalls(prepared.where, calls, request["what"])
+    samples = measuring.measure(timed, request["clock"], request["seconds"], mark)
     wrong = checking.of_timed_call(calls, request["what"], samples.kept)
     if prepared.where.kind == "cuda":
         free, total = torch.cuda.mem_get_info()

@@ -95,8 +95,9 @@ class FileFunctions:
     """The definitions of a file, and the data that they share.
 
     `view_results` are the results that are views of inputs or of other results. `computed` are the results that an
-    operator computes or whose gradient backward takes. `saved` are the values that forward saves for backward. `sizes`
-    are passed to an operator because none of its tensors has them.
+    operator computes or whose gradient backward takes. `saved` are the values that forward saves for backward. With the
+    Inductor engine, Inductor compiles operations without kernels. `sizes` are passed to an operator because none of its
+    tensors has them.
     """
 
     subject: FileSpec

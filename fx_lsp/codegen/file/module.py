@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from torch import fx
 
-from fx_lsp.choices import Engine
 from fx_lsp.codegen.file.format import break_lines, statements
-from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Definition, FileFunctions, FileSpec, Name, check_function_name
+from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Definition, FileFunctions, FileSpec, check_function_name
 from fx_lsp.codegen.file.host_code import not_deterministic, tuning
 from fx_lsp.codegen.file.runtime import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, SETTINGS, TMA
-from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.graph.unsupported import Unsupported
 from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.scopes import names_from_outside, rename_calls, rename_definition
@@ -41,28 +39,15 @@ class GeneratedFile:
         return [(number, calls[node]) for node, number in first.items()]
 
 
-def assemble_file(
-    subject: FileSpec,
-    forward: Program,
-    backward: Program | None,
-    name: Name,
-    view_results: Mapping[int, fx.Node],
-    saved: SavedValues | None,
-    engine: Engine = "fx-lsp",
-) -> GeneratedFile:
-    """Return the file of a function with its forward and backward programs, which share the `saved` values.
-
-    `view_results` are the results that are views. With the Inductor engine, Inductor compiles operations without
-    kernels.
-    """
-    programs = [forward, *([backward] if backward is not None else [])]
+def assemble_file(parts: FileFunctions) -> GeneratedFile:
+    """Return the file of a function with its forward and backward programs."""
+    subject, programs = parts.subject, parts.programs
     launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
-    parts = FileFunctions(subject, forward, backward, name, view_results, saved, engine)
     kernels = _kernels(subject, launches)
     blocks = _runtime_blocks(parts, launches)
-    blocks += parts.operator("forward", forward)
-    if backward is not None:
-        blocks += [*parts.operator("backward", backward), parts.function(backward)]
+    blocks += parts.operator("forward", parts.forward)
+    if parts.backward is not None:
+        blocks += [*parts.operator("backward", parts.backward), parts.function(parts.backward)]
     if any(not_deterministic(p) for p in programs):
         blocks.append(_code_block(ALERT))
     blocks += _check_blocks(subject)

@@ -91,9 +91,9 @@ def replace_dot(graph: fx.Graph, attention: Attention) -> None:
     gradient: Any = attention.gradient.args[0]
     with graph.inserting_before(dot):
         float_operands = [insert_cast(graph, dot, n, torch.float32) for n in (result, gradient)]
-        product = insert_call(graph, dot, aten.mul.Tensor, tuple(float_operands))
-        total = insert_call(graph, dot, aten.sum.dim_IntList, (product, [-1], True))
-        reshaped = insert_call(graph, dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
+        product = insert_call(dot, aten.mul.Tensor, tuple(float_operands))
+        total = insert_call(dot, aten.sum.dim_IntList, (product, [-1], True))
+        reshaped = insert_call(dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
     dot.replace_all_uses_with(reshaped)
     take_name(reshaped, dot)
 
@@ -177,7 +177,7 @@ def scale_scores(graph: fx.Graph, first: fx.Node, products: Sequence[ScoreProduc
         assert isinstance(source, fx.Node)
         scaled.replace_all_uses_with(source)
         with graph.inserting_after(first):
-            scores = insert_call(graph, first, function, (first, number))
+            scores = insert_call(first, function, (first, number))
         first.replace_all_uses_with(scores, delete_user_cb=lambda user, new=scores: user is not new)
         for i in takers:
             scaled_products[i] = _scale_product(graph, scaled_products[i], function, number)
@@ -192,7 +192,7 @@ def _consumers(node: fx.Node) -> set[fx.Node]:
 def _scale_product(graph: fx.Graph, product: ScoreProduct, function: Any, number: Any) -> ScoreProduct:
     """Return a product with scaled scores."""
     with graph.inserting_before(product.node):
-        scores = insert_call(graph, product.scores, function, (product.scores, number))
+        scores = insert_call(product.scores, function, (product.scores, number))
     product.node.replace_input_with(product.scores, scores)
     return replace(product, scores=scores)
 

@@ -14,21 +14,24 @@ aten = torch.ops.aten
 
 
 def insert_call(
-    graph: fx.Graph,
     like: fx.Node,
     function: Any,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     name: str | None = None,
-    value: torch.Tensor | None = None,
 ) -> fx.Node:
-    """Return a new call in a graph, at its insertion point, with the origin of `like`. `value` is its result, if
-    PyTorch cannot infer it.
-    """
-    node = graph.create_node("call_function", function, args, dict(kwargs or {}), name)
+    """Return a new call with the origin of `like`, at the insertion point of its graph."""
+    node = like.graph.create_node("call_function", function, args, dict(kwargs or {}), name)
     values: Any = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
     with detect_fake_mode((like.meta["val"], values)) or nullcontext():
-        node.meta = {**like.meta, "val": function(*values[0], **values[1]) if value is None else value}
+        node.meta = {**like.meta, "val": function(*values[0], **values[1])}
+    return node
+
+
+def insert_call_of_value(like: fx.Node, function: Any, args: tuple[Any, ...], value: torch.Tensor) -> fx.Node:
+    """Return a new call like `insert_call`, whose result PyTorch cannot infer."""
+    node = like.graph.call_function(function, args)
+    node.meta = {**like.meta, "val": value}
     return node
 
 
@@ -36,7 +39,7 @@ def insert_cast(graph: fx.Graph, like: fx.Node, node: fx.Node, dtype: torch.dtyp
     """Return a node in another dtype, or itself."""
     if node.meta["val"].dtype == dtype:
         return node
-    return insert_call(graph, like, torch.ops.prims.convert_element_type.default, (node, dtype))
+    return insert_call(like, torch.ops.prims.convert_element_type.default, (node, dtype))
 
 
 def insert_sum(graph: fx.Graph, like: fx.Node, nodes: Iterable[fx.Node], dtype: torch.dtype) -> fx.Node:
@@ -44,7 +47,7 @@ def insert_sum(graph: fx.Graph, like: fx.Node, nodes: Iterable[fx.Node], dtype: 
     wide = torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else dtype
     first, *others = (insert_cast(graph, like, node, wide) for node in nodes)
     for other in others:
-        first = insert_call(graph, like, aten.add.Tensor, (first, other), name="total")
+        first = insert_call(like, aten.add.Tensor, (first, other), name="total")
     return first
 
 

@@ -97,7 +97,7 @@ class StepBatching:
             return
         for step, node in enumerate(family):
             with self.graph.inserting_before(node):
-                replace_node(self.graph, node, insert_call(self.graph, node, aten.select.int, (batched, 0, step)))
+                replace_node(self.graph, node, insert_call(node, aten.select.int, (batched, 0, step)))
 
     def _move_steps(self, node: fx.Node, dim: int, user: fx.Node | None = None) -> fx.Node:
         """Return a node with its first dimension moved to `dim`, for `user`."""
@@ -108,11 +108,11 @@ class StepBatching:
             dims, rank = reduced_dimensions(node), fake_value(source).dim()
             keep = fake_value(node).dim() == rank
             order = _order_with_first_at(dim if keep else [d for d in range(rank) if d not in dims][dim], rank)
-            source = insert_call(self.graph, node, aten.permute.default, (source, order))
+            source = insert_call(node, aten.permute.default, (source, order))
             over = [order.index(d) for d in dims]
-            return insert_call(self.graph, node, aten.sum.dim_IntList, (source, over, keep), node.kwargs)
+            return insert_call(node, aten.sum.dim_IntList, (source, over, keep), node.kwargs)
         order = _order_with_first_at(dim, fake_value(node).dim())
-        return insert_call(self.graph, node, aten.permute.default, (node, order)) if dim else node
+        return insert_call(node, aten.permute.default, (node, order)) if dim else node
 
     def batch(self, family: Family, alone: bool = False) -> fx.Node | None:
         """Return a family along a new first dimension, of size one if all are the same. None if no operation computes
@@ -130,7 +130,7 @@ class StepBatching:
         constant = first.op == "call_function" and not first.all_input_nodes and not is_random(first)
         if not all(n is first or (constant and _call_key(n) == _call_key(first)) for n in family):
             return None
-        return insert_call(self.graph, first, aten.unsqueeze.default, (first, 0))
+        return insert_call(first, aten.unsqueeze.default, (first, 0))
 
     def _batch_selected(self, family: Family) -> fx.Node | None:
         """Return the tensor whose consecutive slices are a family, with that dimension first; None for any other
@@ -145,8 +145,8 @@ class StepBatching:
             return None
         order = [dim, *(d for d in range(fake_value(source).dim()) if d != dim)]
         if len(family) < size:
-            source = insert_call(self.graph, family[0], aten.slice.Tensor, (source, dim, at, at + len(family)))
-        return insert_call(self.graph, family[0], aten.permute.default, (source, order)) if dim else source
+            source = insert_call(family[0], aten.slice.Tensor, (source, dim, at, at + len(family)))
+        return insert_call(family[0], aten.permute.default, (source, order)) if dim else source
 
     def _batch_applied(self, family: Family, alone: bool) -> fx.Node | None:
         """Return the common operation of a family, for all steps, or None."""
@@ -172,18 +172,16 @@ class StepBatching:
         """Return the call of a node for all steps, with batched arguments; None if its result differs."""
         value, rank = fake_value(like), fake_value(like).dim()
         if operation(like) == "aten.expand.default":
-            batched = insert_call(
-                self.graph, like, like.target, (self._broadcast(args[0], rank), [steps, *value.shape])
-            )
+            batched = insert_call(like, like.target, (self._broadcast(args[0], rank), [steps, *value.shape]))
         elif is_view(like):
             batched = self._reshape(args[0], (fake_value(args[0]).shape[0], *value.shape))
         elif operation(like) in SUMS:
             dims = [d + 1 for d in reduced_dimensions(like)]
             keep = rank == fake_value(args[0]).dim() - 1
-            batched = insert_call(self.graph, like, aten.sum.dim_IntList, (args[0], dims, keep), like.kwargs)
+            batched = insert_call(like, aten.sum.dim_IntList, (args[0], dims, keep), like.kwargs)
         else:
             broadcast = tuple(self._broadcast(a, rank) if isinstance(a, fx.Node) else a for a in args)
-            batched = insert_call(self.graph, like, like.target, broadcast, like.kwargs)
+            batched = insert_call(like, like.target, broadcast, like.kwargs)
         add_facts(batched, iteration=None)
         result = fake_value(batched)
         fits = result.dtype == value.dtype and result.shape[1:] == value.shape and result.shape[0] in (1, steps)
@@ -203,14 +201,14 @@ class StepBatching:
             source: Any = base.args[0]
             ones = (d for d, size in enumerate(fake_value(source).shape) if size == 1)
             over = sorted({*reduced_dimensions(base), *ones})
-            summed = insert_call(self.graph, node, aten.sum.dim_IntList, (source, over, False), base.kwargs)
+            summed = insert_call(node, aten.sum.dim_IntList, (source, over, False), base.kwargs)
             if fake_value(summed).shape == shape:
                 return summed
-        return insert_call(self.graph, node, aten.reshape.default, (base, shape))
+        return insert_call(node, aten.reshape.default, (base, shape))
 
     def _stack(self, family: Family) -> fx.Node:
-        wide = [insert_call(self.graph, n, aten.unsqueeze.default, (n, 0)) for n in family]
-        return insert_call(self.graph, family[0], aten.cat.default, (wide, 0), name=f"{family[0].name}_of_all")
+        wide = [insert_call(n, aten.unsqueeze.default, (n, 0)) for n in family]
+        return insert_call(family[0], aten.cat.default, (wide, 0), name=f"{family[0].name}_of_all")
 
 
 def _is_input_or_result(node: fx.Node) -> bool:
@@ -434,16 +432,14 @@ def _split_sum(graph: fx.Graph, node: fx.Node, dims: Dims, rows: int) -> tuple[f
         if rows < value.shape[dims[0]]:
             (row,) = dims
             shape = [*value.shape[:row], value.shape[row] // rows, rows, *value.shape[row + 1 :]]
-            source = insert_call(graph, node, aten.reshape.default, (source, shape))
+            source = insert_call(node, aten.reshape.default, (source, shape))
             args: tuple[Any, ...] = (source, [row + 1])
         else:
             args = (source, list(dims), True)
-        first = insert_call(graph, node, aten.sum.dim_IntList, args, {"dtype": wide}, f"{node.name}_partial")
+        first = insert_call(node, aten.sum.dim_IntList, args, {"dtype": wide}, f"{node.name}_partial")
         plan_parts(first, 1)
         over = list(reduced_dimensions(node))
-        last = insert_call(
-            graph, node, aten.sum.dim_IntList, (first, over, result.dim() == value.dim()), {"dtype": wide}
-        )
+        last = insert_call(node, aten.sum.dim_IntList, (first, over, result.dim() == value.dim()), {"dtype": wide})
         result_node = insert_cast(graph, node, last, result.dtype)
     replace_node(graph, node, result_node)
     return first, last

@@ -31,12 +31,12 @@ def seed_random(graph: fx.Graph) -> None:
     for device, nodes in by_device.items():
         with graph.inserting_before(nodes[0]):
             options = {"dtype": torch.int64, "device": device}
-            seeds = insert_call(graph, nodes[0], aten.randint.low, (MIN_SEED, MAX_SEED, [len(nodes)]), options)
+            seeds = insert_call(nodes[0], aten.randint.low, (MIN_SEED, MAX_SEED, [len(nodes)]), options)
             seeds.name = "seeds"
             add_facts(seeds, seeds=True)
         for number, node in enumerate(nodes):
             with graph.inserting_before(node):
-                seed = insert_call(graph, node, aten.select.int, (seeds, 0, number))
+                seed = insert_call(node, aten.select.int, (seeds, 0, number))
                 seed.name = f"seed_{number}" if number else "seed"
                 replacement = _REPLACEMENTS[operation(node)](graph, node, seed)
             replace_node(graph, node, replacement)
@@ -58,14 +58,14 @@ def _is_float32_enough(node: fx.Node) -> bool:
 
 def _uniform(graph: fx.Graph, node: fx.Node, seed: fx.Node, kind: str = "rand") -> fx.Node:
     """Return numbers from 0 to 1, exclusive, or from a normal distribution, as float32."""
-    return insert_call(graph, node, prims.inductor_random.default, (list(node.meta["val"].shape), seed, kind))
+    return insert_call(node, prims.inductor_random.default, (list(node.meta["val"].shape), seed, kind))
 
 
 def _cast_to_declared(graph: fx.Graph, node: fx.Node, numbers: fx.Node) -> fx.Node:
     dtype = node.meta["val"].dtype
     if numbers.meta["val"].dtype == dtype:
         return numbers
-    return insert_call(graph, node, prims.convert_element_type.default, (numbers, dtype))
+    return insert_call(node, prims.convert_element_type.default, (numbers, dtype))
 
 
 def _draw(kind: str) -> Callable[[fx.Graph, fx.Node, fx.Node], fx.Node]:
@@ -73,7 +73,7 @@ def _draw(kind: str) -> Callable[[fx.Graph, fx.Node, fx.Node], fx.Node]:
 
 
 def _bernoulli(graph: fx.Graph, node: fx.Node, seed: fx.Node) -> fx.Node:
-    less = insert_call(graph, node, aten.lt.Scalar, (_uniform(graph, node, seed), _number(node, 1, "p", 0.5)))
+    less = insert_call(node, aten.lt.Scalar, (_uniform(graph, node, seed), _number(node, 1, "p", 0.5)))
     return _cast_to_declared(graph, node, less)
 
 
@@ -90,7 +90,7 @@ def _normal(graph: fx.Graph, node: fx.Node, seed: fx.Node) -> fx.Node:
 def _scale_and_shift(graph: fx.Graph, node: fx.Node, numbers: fx.Node, factor: float, offset: float) -> fx.Node:
     for function, number, neutral in ((aten.mul.Tensor, factor, 1.0), (aten.add.Tensor, offset, 0.0)):
         if number != neutral:
-            numbers = insert_call(graph, node, function, (numbers, number))
+            numbers = insert_call(node, function, (numbers, number))
     return _cast_to_declared(graph, node, numbers)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
+from fx_lsp.codegen.graph.edit import insert_call, insert_call_of_value, insert_cast, insert_sum, replace_node
 from fx_lsp.codegen.graph.query import is_reduction, is_zero, reduced_dimensions
 from fx_lsp.codegen.ir.lowerings import aliases_first, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
@@ -126,29 +126,29 @@ def _split_reduction(graph: fx.Graph, node: fx.Node, parts: int) -> None:
     with graph.inserting_before(node):
         if isinstance(length, torch.SymInt) or length % parts:
             flat, padded = ([*value.shape[:first], s, *behind] for s in (length, parts * each))
-            whole = insert_call(graph, node, aten.view.default, (source, flat), value=value.new_empty(flat))
+            whole = insert_call_of_value(node, aten.view.default, (source, flat), value.new_empty(flat))
             widths = [*([0, 0] * len(behind)), 0, parts * each - length]
             neutral = _identity(kind, value.dtype)
             pad, pad_args = aten.constant_pad_nd.default, (whole, widths, neutral)
-            source = insert_call(graph, node, pad, pad_args, value=value.new_empty(padded))
+            source = insert_call_of_value(node, pad, pad_args, value.new_empty(padded))
         shape = [*value.shape[:first], parts, each, *behind]
-        pieces = insert_call(graph, node, aten.view.default, (source, shape), value=value.new_empty(shape))
+        pieces = insert_call_of_value(node, aten.view.default, (source, shape), value.new_empty(shape))
         name = f"{node.name}_partial"
         if kind == "sum":
-            partial = insert_call(graph, node, aten.sum.dim_IntList, (pieces, inner), {"dtype": dtype}, name)
+            partial = insert_call(node, aten.sum.dim_IntList, (pieces, inner), {"dtype": dtype}, name)
             place = first - sum(d < first for d in moved)
-            result_node = insert_call(graph, node, aten.sum.dim_IntList, (partial, [place]), {"dtype": dtype})
+            result_node = insert_call(node, aten.sum.dim_IntList, (partial, [place]), {"dtype": dtype})
         else:
             function = getattr(aten, kind).default
-            partial = insert_call(graph, node, function, (pieces, inner), name=name)
+            partial = insert_call(node, function, (pieces, inner), name=name)
             place = first - sum(d < first for d in moved)
-            result_node = insert_call(graph, node, function, (partial, [place]))
+            result_node = insert_call(node, function, (partial, [place]))
         if "mean" in operation(node):
             count = math.prod(value.shape[d] for d in dims)
-            result_node = insert_call(graph, node, aten.div.Tensor, (result_node, count), value=result_node.meta["val"])
+            result_node = insert_call_of_value(node, aten.div.Tensor, (result_node, count), result_node.meta["val"])
         result_node = insert_cast(graph, node, result_node, result.dtype)
         if tuple(result_node.meta["val"].shape) != tuple(result.shape):
-            result_node = insert_call(graph, node, aten.reshape.default, (result_node, list(result.shape)))
+            result_node = insert_call(node, aten.reshape.default, (result_node, list(result.shape)))
     replace_node(graph, node, result_node)
 
 
@@ -170,12 +170,12 @@ def _decompose_variance(graph: fx.Graph, node: fx.Node) -> None:
     less = 1 if correction is None else correction
     shape = list(node.meta["val"][0].shape)
     with graph.inserting_before(node):
-        mean = insert_call(graph, node, aten.mean.dim, (source, dims, True))
-        centred = insert_call(graph, node, aten.sub.Tensor, (source, mean))
-        squares = insert_call(graph, node, aten.mul.Tensor, (centred, centred))
-        total = insert_call(graph, node, aten.sum.dim_IntList, (squares, dims, True))
-        variance = insert_call(graph, node, aten.div.Tensor, (total, max(count - less, 0)))
-        results = [insert_call(graph, node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
+        mean = insert_call(node, aten.mean.dim, (source, dims, True))
+        centred = insert_call(node, aten.sub.Tensor, (source, mean))
+        squares = insert_call(node, aten.mul.Tensor, (centred, centred))
+        total = insert_call(node, aten.sum.dim_IntList, (squares, dims, True))
+        variance = insert_call(node, aten.div.Tensor, (total, max(count - less, 0)))
+        results = [insert_call(node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
     for user in list(node.users):
         number: Any = user.args[1]
         replace_node(graph, user, results[number])
@@ -208,12 +208,12 @@ def sum_after_loop(graph: fx.Graph, steps: int) -> None:
             for (negative, _), reductions in sorted(groups.items(), key=lambda group: group[0][0]):
                 part = _reduce_sum(graph, node, reductions)
                 if total is None:
-                    total = insert_call(graph, node, aten.neg.default, (part,)) if negative else part
+                    total = insert_call(node, aten.neg.default, (part,)) if negative else part
                 else:
-                    total = insert_call(graph, node, aten.sub.Tensor if negative else aten.add.Tensor, (total, part))
+                    total = insert_call(node, aten.sub.Tensor if negative else aten.add.Tensor, (total, part))
             for wrapper, place in reversed(around):
                 args = [total if k == place else a for k, a in enumerate(wrapper.args)]
-                total = insert_call(graph, node, wrapper.target, tuple(args))
+                total = insert_call(node, wrapper.target, tuple(args))
         replace_node(graph, node, total)
     graph.eliminate_dead_code()
 
@@ -301,7 +301,7 @@ def _reduce_sum(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, 
         parts = _program_count(reductions[0][0])
         add_facts(total, must_materialize=parts == 0)
         for number, step in enumerate(reductions[0]):
-            total = insert_call(graph, node, step.target, (total, *step.args[1:]), step.kwargs)
+            total = insert_call(node, step.target, (total, *step.args[1:]), step.kwargs)
             if number == 0:
                 plan_parts(total, parts)
         return insert_cast(graph, node, total, dtype)

@@ -172,7 +172,7 @@ def stack_saved(saved: SavedValues, steps: StepFamilies) -> None:
         results[place], saved.inputs[place - saved.outputs] = stack, stacked
         for node, (function, *where) in zip(family, slices, strict=True):
             with saved.backward.inserting_after(saved.copies[node]):
-                part = insert_call(saved.backward, stacked, function, (stacked, *where))
+                part = insert_call(stacked, function, (stacked, *where))
             replace_node(saved.backward, saved.copies[node], part)
             saved.copies[node] = part
         gone = {places[node] for node in (*family, stack) if node in places} - {place}
@@ -215,8 +215,8 @@ def _stack_of(parts: Sequence[fx.Node], forward: fx.Graph, output: fx.Node) -> t
     stack, slices = _existing_stack(parts)
     if stack is None:
         with forward.inserting_before(output):
-            wide = [insert_call(forward, p, aten.unsqueeze.default, (p, 0)) for p in parts]
-            stack = insert_call(forward, parts[-1], aten.cat.default, (wide, 0))
+            wide = [insert_call(p, aten.unsqueeze.default, (p, 0)) for p in parts]
+            stack = insert_call(parts[-1], aten.cat.default, (wide, 0))
         stack.name = f"{parts[0].name}_of_all"
         slices = [(aten.select.int, 0, step) for step in range(len(parts))]
     return stack, slices

@@ -51,20 +51,20 @@ def add_to_zeros(graph: fx.Graph) -> None:
         wide = _ACCUMULATION_DTYPES[dtype]
         with graph.inserting_before(node):
             options = {"dtype": wide, "device": node.meta["val"].device}
-            zeros = insert_call(graph, node, aten.full.default, (list(base.meta["val"].shape), 0), options)
+            zeros = insert_call(node, aten.full.default, (list(base.meta["val"].shape), 0), options)
             added = insert_cast(graph, node, values, wide)
             if _has_few_rows(node):
                 scattered = _sums_of_rows(graph, node, added)
             elif operation(node) in INDEX_PUTS:
-                scattered = insert_call(graph, node, node.target, (zeros, node.args[1], added, True))
+                scattered = insert_call(node, node.target, (zeros, node.args[1], added, True))
                 add_facts(scattered, scatter_sum=True)
             else:
-                scattered = insert_call(graph, node, aten.scatter_add.default, (zeros, *node.args[1:3], added))
+                scattered = insert_call(node, aten.scatter_add.default, (zeros, *node.args[1:3], added))
                 add_facts(scattered, scatter_sum=True)
             scattered.name = f"{node.name}_total"
             total = scattered
             if not is_zero(base):
-                total = insert_call(graph, node, aten.add.Tensor, (insert_cast(graph, node, base, wide), scattered))
+                total = insert_call(node, aten.add.Tensor, (insert_cast(graph, node, base, wide), scattered))
             total = insert_cast(graph, node, total, dtype)
         replace_node(graph, node, total)
     graph.eliminate_dead_code()
@@ -92,19 +92,19 @@ def _sums_of_rows(graph: fx.Graph, node: fx.Node, added: fx.Node) -> fx.Node:
     wide = list(indices.meta["val"].shape) + [1] * (len(shape) - 1)
     full = list(indices.meta["val"].shape) + list(shape[1:])
     if list(added.meta["val"].shape) != full:
-        added = insert_call(graph, node, aten.expand.default, (added, full))
-    zero = insert_call(graph, node, aten.full.default, ([], 0), {"dtype": added.meta["val"].dtype})
+        added = insert_call(node, aten.expand.default, (added, full))
+    zero = insert_call(node, aten.full.default, ([], 0), {"dtype": added.meta["val"].dtype})
     rows: list[fx.Node] = []
     for row in range(shape[0]):
-        here = insert_call(graph, node, aten.eq.Scalar, (indices, row))
+        here = insert_call(node, aten.eq.Scalar, (indices, row))
         if operation(node) != "aten._unsafe_index_put.default":
-            behind = insert_call(graph, node, aten.eq.Scalar, (indices, row - shape[0]))
-            here = insert_call(graph, node, aten.logical_or.default, (here, behind))
-        here = insert_call(graph, node, aten.view.default, (here, wide))
-        chosen = insert_call(graph, node, aten.where.self, (here, added, zero))
-        total = insert_call(graph, node, aten.sum.dim_IntList, (chosen, list(range(indices.meta["val"].dim()))))
-        rows.append(insert_call(graph, node, aten.unsqueeze.default, (total, 0)))
-    return rows[0] if len(rows) == 1 else insert_call(graph, node, aten.cat.default, (rows, 0))
+            behind = insert_call(node, aten.eq.Scalar, (indices, row - shape[0]))
+            here = insert_call(node, aten.logical_or.default, (here, behind))
+        here = insert_call(node, aten.view.default, (here, wide))
+        chosen = insert_call(node, aten.where.self, (here, added, zero))
+        total = insert_call(node, aten.sum.dim_IntList, (chosen, list(range(indices.meta["val"].dim()))))
+        rows.append(insert_call(node, aten.unsqueeze.default, (total, 0)))
+    return rows[0] if len(rows) == 1 else insert_call(node, aten.cat.default, (rows, 0))
 
 
 def _has_kernel(node: fx.Node) -> bool:

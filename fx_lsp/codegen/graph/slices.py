@@ -136,13 +136,13 @@ def _read_through(graph: fx.Graph, node: fx.Node) -> None:
             elif _is_sparse_sum(source):
                 sources.extend(reversed(source.args))
             else:
-                read_node = insert_call(graph, node, node.target, (source, *node.args[1:]), node.kwargs)
+                read_node = insert_call(node, node.target, (source, *node.args[1:]), node.kwargs)
                 (zeros if is_zero(source) else terms).append(read_node)
         if not passed:
             return
         total, *others = terms or zeros
         for other in others if terms else ():
-            total = insert_call(graph, node, aten.add.Tensor, (total, other))
+            total = insert_call(node, aten.add.Tensor, (total, other))
     node.replace_all_uses_with(total)
     graph.erase_node(node)
 
@@ -162,12 +162,12 @@ def _read_part(graph: fx.Graph, node: fx.Node, written: TensorPart, read: Tensor
     value = node.meta["val"]
     source = insert_cast(graph, node, _through_copies(written.source), value.dtype)
     if written.single:
-        return source if read.single else insert_call(graph, node, aten.unsqueeze.default, (source, read.dim))
+        return source if read.single else insert_call(node, aten.unsqueeze.default, (source, read.dim))
     start, end = read.start - written.start, read.end - written.start
     if read.single:
-        return insert_call(graph, node, aten.select.int, (source, read.dim, start))
+        return insert_call(node, aten.select.int, (source, read.dim, start))
     whole = (start, end) == (0, written.end - written.start)
-    return source if whole else insert_call(graph, node, aten.slice.Tensor, (source, read.dim, start, end))
+    return source if whole else insert_call(node, aten.slice.Tensor, (source, read.dim, start, end))
 
 
 def _join_writes(graph: fx.Graph, node: fx.Node, dim: int) -> None:
@@ -188,14 +188,12 @@ def _join_writes(graph: fx.Graph, node: fx.Node, dim: int) -> None:
         at = 0
         for (start, end), part in [*sorted(parts.items()), ((size, size), None)]:
             if start > at:
-                joined.append(insert_call(graph, node, aten.slice.Tensor, (current, dim, at, start)))
+                joined.append(insert_call(node, aten.slice.Tensor, (current, dim, at, start)))
             if part is not None:
                 source = insert_cast(graph, node, _through_copies(part.source), node.meta["val"].dtype)
-                joined.append(
-                    insert_call(graph, node, aten.unsqueeze.default, (source, dim)) if part.single else source
-                )
+                joined.append(insert_call(node, aten.unsqueeze.default, (source, dim)) if part.single else source)
             at = end
-        joined_node = insert_call(graph, node, aten.cat.default, (joined, dim))
+        joined_node = insert_call(node, aten.cat.default, (joined, dim))
     replace_node(graph, node, joined_node)
 
 
@@ -213,11 +211,11 @@ def join_slices(graph: fx.Graph) -> None:
             for number in range(node.meta["val"].shape[dim]):
                 first, *others = parts[number]
                 for other in others:
-                    first = insert_call(graph, node, aten.add.Tensor, (first, other))
-                joined.append(insert_call(graph, node, aten.unsqueeze.default, (first, dim)))
-            joined_node = insert_call(graph, node, aten.cat.default, (joined, dim))
+                    first = insert_call(node, aten.add.Tensor, (first, other))
+                joined.append(insert_call(node, aten.unsqueeze.default, (first, dim)))
+            joined_node = insert_call(node, aten.cat.default, (joined, dim))
             for other in rest:
-                joined_node = insert_call(graph, node, aten.add.Tensor, (other, joined_node))
+                joined_node = insert_call(node, aten.add.Tensor, (other, joined_node))
         replace_node(graph, node, joined_node)
     graph.eliminate_dead_code()
 
@@ -284,10 +282,10 @@ def sum_stacked_parts(graph: fx.Graph) -> None:
         with graph.inserting_before(node):
             total = insert_sum(graph, node, parts, value.dtype)
             if operation(node) == "aten.mean.dim":
-                total = insert_call(graph, node, aten.div.Tensor, (total, len(parts)))
+                total = insert_call(node, aten.div.Tensor, (total, len(parts)))
             total = insert_cast(graph, node, total, value.dtype)
             if total.meta["val"].dim() < value.dim():
-                total = insert_call(graph, node, aten.unsqueeze.default, (total, reduced_dimensions(node)[0]))
+                total = insert_call(node, aten.unsqueeze.default, (total, reduced_dimensions(node)[0]))
         replace_node(graph, node, total)
     graph.eliminate_dead_code()
 

@@ -177,10 +177,10 @@ def _undo_steps(graph: fx.Graph, landed: fx.Node, result: fx.Node, steps: Sequen
         with graph.inserting_after(current):
             if isinstance(step, Permute):
                 order = [step.order.index(d) for d in range(len(step.order))]
-                current = insert_call(graph, current, aten.permute.default, (current, order))
+                current = insert_call(current, aten.permute.default, (current, order))
             elif isinstance(step, Reshape):
                 sizes = [node_of(s) for s in step.before]
-                current = insert_call(graph, current, aten.reshape.default, (current, sizes))
+                current = insert_call(current, aten.reshape.default, (current, sizes))
     current.meta = {**result.meta, "val": current.meta["val"]}
     return current
 

@@ -158,7 +158,11 @@ def _compile(source: Any, launch: LaunchSpec, target: str, recorder: _Recorder, 
     try:
         triton.compile(source, target=gpu_target(backend, arch, CHIPS[target].warp_size), options=options)
     except Exception as error:
-        return _failure(error, launch.kernel, target, source.fn.__globals__, recorder, file)
+        message, number = _diagnosis(error, recorder, source.fn.__globals__)
+        first, _, rest = message.replace(recorder.path, file).strip().partition("\n")
+        text = Path(recorder.path).read_text(encoding="utf-8")
+        span = span_of(text, file, number or definition_line(text, launch.kernel))
+        return NOT_COMPILED.failure(span, kernel=launch.kernel, target=target, error=first, details=rest.strip())
     texts = {name: output for name, output in recorder.stages.items() if isinstance(output, str)}
     binary = next(output for output in recorder.stages.values() if isinstance(output, bytes))
     return CompiledKernel(recorder.path, texts, binary, dict(recorder.metadata), recorder.printed())
@@ -215,21 +219,15 @@ def _load_file(text: str, path: str, file: str) -> Generator[dict[str, Any] | Fa
         del sys.modules[module.__name__]
 
 
-def _failure(
-    error: Exception, kernel: str, target: str, names: dict[str, Any], recorder: _Recorder, file: str
-) -> Failure:
+def _diagnosis(error: Exception, recorder: _Recorder, names: dict[str, Any]) -> tuple[str, int]:
+    """Return what is wrong with a kernel, and the line, 0 if no line is named."""
     path = recorder.path
-    text = Path(path).read_text(encoding="utf-8")
     diagnostic = re.search(rf"^{re.escape(path)}:(\d+):\d+: error: (.*)$", recorder.printed(), re.MULTILINE)
     if type(error).__name__ == "PTXASError":
-        message, line = _assembler_message(str(error), recorder.stages.get("ptx", ""), path)
-    elif diagnostic:
-        message, line = diagnostic[2], int(diagnostic[1])
-    else:
-        message, line = _triton_message(error, names)
-    first, _, rest = message.replace(path, file).strip().partition("\n")
-    span = span_of(text, file, line or definition_line(text, kernel))
-    return NOT_COMPILED.failure(span, kernel=kernel, target=target, error=first, details=rest.strip())
+        return _assembler_message(str(error), recorder.stages.get("ptx", ""), path)
+    if diagnostic:
+        return diagnostic[2], int(diagnostic[1])
+    return _triton_message(error, names)
 
 
 def _triton_message(error: Exception, names: dict[str, Any]) -> tuple[str, int]:

@@ -189,15 +189,10 @@ class Builder:
         return self.compute(WHERE, (self.test(guard), value, other), value.dtype, node)
 
     def reduction(
-        self,
-        kind: str,
-        args: tuple[Value, ...],
-        over: tuple[sympy.Symbol, ...],
-        node: fx.Node,
-        dtype: torch.dtype,
-        part: int,
+        self, kind: str, args: tuple[Value, ...], over: tuple[sympy.Symbol, ...], node: fx.Node, part: int = 0
     ) -> Value:
-        """Return result number `part` of a reduction of values over axes."""
+        """Return result number `part` of a reduction of values over axes: a place, or of the dtype of the values."""
+        dtype = torch.int64 if kind in ("argmax", "argmin") else args[0].dtype
         axes: Axes = frozenset[sympy.Symbol]().union(*(a.axes for a in args)) - frozenset(over)
         key = Reduction, kind, tuple(map(id, args)), over, part
         return self._once(key, lambda: Reduction(dtype, node, axes, kind, args, over, part))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
 
 import sympy
 import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.query import dimension, shape_of
-from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_indices, scatter_values
+from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_values
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
 from fx_lsp.codegen.ir.lowerings import args_of, lowering, operation
 from fx_lsp.codegen.ir.ops import EQ, NOT, WHERE, op
@@ -20,6 +18,9 @@ from fx_lsp.codegen.lower.builder import Builder, NotFusible
 
 MAX_SCATTERED = 4
 """The largest number of elements of a line that `scatter` replaces, with one comparison for each."""
+
+UNCHECKED = "aten._unsafe_index_put.default"
+"""The operation whose indices are never negative."""
 
 
 @lowering("aten.embedding")
@@ -46,16 +47,16 @@ def index_select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
 @lowering("aten.gather")
 def gather(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Lower a gather: each element has its own index along one dimension."""
-    source, dim, indices = args_of(node)[:3]
+    source = args_of(node)[0]
     if not shape_of(source):
         return b.lower(source, (), guard)
-    return b.lower(source, along_dimension(b, node, dim, indices, shape_of(source), coords, guard), guard)
+    return b.lower(source, along_dimension(b, node, coords, guard), guard)
 
 
-def along_dimension(
-    b: Builder, node: fx.Node, dim: Any, indices: fx.Node, shape: Coords, coords: Coords, guard: Guard = ()
-) -> Coords:
-    """Return coordinates in a tensor of a shape, with the coordinate along `dim` read from a tensor of indices."""
+def along_dimension(b: Builder, node: fx.Node, coords: Coords, guard: Guard = ()) -> Coords:
+    """Return coordinates in the first argument of a gather or scatter, from the index at `coords`."""
+    source, dim, indices = args_of(node)[:3]
+    shape = shape_of(source)
     at, where = list(coords) or [ZERO], dimension(dim, len(shape))
     at[where] = b.index_symbol(b.operand(indices, coords, guard, torch.int64), shape[where])
     return tuple(at)
@@ -67,31 +68,21 @@ def index(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) ->
     source, indices = args_of(node)[:2]
     if any(i is not None and i.meta["val"].dtype is torch.bool for i in indices):
         raise NotFusible(node, "depends on the values of a mask")
-    return b.lower(source, indexed_coordinates(b, node, shape_of(source), indices, coords, guard), guard)
+    return b.lower(source, indexed_coordinates(b, node, coords, guard), guard)
 
 
-def indexed_coordinates(
-    b: Builder,
-    node: fx.Node,
-    shape: Coords,
-    indices: Sequence[fx.Node | None],
-    coords: Coords,
-    guard: Guard = (),
-    checked: bool = True,
-) -> Coords:
-    """Return coordinates in a tensor of a shape for the element at `coords` of the result of indexing by tensors.
-
-    If not `checked`, no index is negative.
-    """
+def indexed_coordinates(b: Builder, node: fx.Node, coords: Coords, guard: Guard = ()) -> Coords:
+    """Return coordinates in the first argument of a node for the element at `coords` that its indices select."""
+    source, indices = args_of(node)[:2]
     begin, rank = named_dimensions(indices)
     named, rest = coords[begin : begin + rank], iter((*coords[:begin], *coords[begin + rank :]))
     at: list[Index] = []
-    for extent, tensor in zip_longest(shape, indices):
+    for extent, tensor in zip_longest(shape_of(source), indices):
         if tensor is None:
             at.append(next(rest))
             continue
         value = b.operand(tensor, named, guard, torch.int64)
-        if checked:
+        if operation(node) != UNCHECKED:
             value = b.compute(op("tl.where(a < 0, a + b, a)"), (value, b.coordinate(extent, node)), torch.int64, node)
         at.append(b.index_symbol(value, extent))
     return tuple(at)
@@ -126,11 +117,10 @@ def atomic_add(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Bu
     """Return the atomic addition of a scatter sum for the added element at `coords`. It runs over the axes `over`."""
     values, dtype = scatter_values(node), buffer.dtype
     if operation(node) in INDEX_PUTS:
-        checked = operation(node) != "aten._unsafe_index_put.default"
-        at = indexed_coordinates(b, node, shape_of(node), scatter_indices(node), coords, (), checked)
+        at = indexed_coordinates(b, node, coords)
         value = b.operand(values, coords, (), dtype)
     else:
-        at = along_dimension(b, node, args_of(node)[1], args_of(node)[2], shape_of(node), coords)
+        at = along_dimension(b, node, coords)
         value = b.convert(b.lower(values, coords), dtype)
     index = sympy.expand(linear(at, buffer.strides))
     value, where = _split_mask(b, value, node)

@@ -37,9 +37,9 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     name, kind = operation(node), REDUCTION_KINDS[operation(node).rpartition(".")[0]]
     dtype = compute_dtype(_result_dtype(node, part))
     if kind in ("any", "all"):
-        return _truth_reduction(b, node, source, inside, over, kind)
+        return _truth_reduction(b, node, inside, over, kind)
     if kind in ("argmax", "argmin"):
-        return _arg_reduction(b, node, source, inside, dims, over, kind)
+        return _arg_reduction(b, node, inside, over, kind)
     value = b.operand(source, inside, (), dtype)
     total = count(shape[d] for d in dims)
     if not value.axes & set(over):
@@ -53,7 +53,7 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
             return mean
         squares = _repeat(b, node, squares, times, "sum")
         return b.compute(DIV, (squares, _degrees_of_freedom(b, node, total, dtype)), dtype, node)
-    reduced = b.reduction(kind, (value,), over, node, dtype, 0)
+    reduced = b.reduction(kind, (value,), over, node)
     if name.startswith("aten.mean"):
         return b.compute(DIV, (reduced, number), dtype, node)
     return _repeat(b, node, reduced, times, kind)
@@ -69,15 +69,13 @@ def _reduction_of_one(b: Builder, node: fx.Node, coords: Coords, guard: Guard, p
     return _constant_reduction(b, node, b.operand(source, at, guard, _result_dtype(node, part)), ONE, part)
 
 
-def _truth_reduction(
-    b: Builder, node: fx.Node, source: fx.Node, inside: Coords, over: tuple[sympy.Symbol, ...], kind: str
-) -> Value:
+def _truth_reduction(b: Builder, node: fx.Node, inside: Coords, over: tuple[sympy.Symbol, ...], kind: str) -> Value:
     """Return whether any or all of some elements are true."""
-    truth = b.operand(source, inside, (), torch.bool)
+    truth = b.operand(args_of(node)[0], inside, (), torch.bool)
     if not truth.axes & set(over):
         return truth
     number = b.convert(truth, torch.int32)
-    reduced = b.reduction("max" if kind == "any" else "min", (number,), over, node, torch.int32, 0)
+    reduced = b.reduction("max" if kind == "any" else "min", (number,), over, node)
     return b.convert(reduced, torch.bool)
 
 
@@ -90,13 +88,10 @@ def _mean_and_squares(
     """
     dtype = value.dtype
     if not b.whole:
-        return (
-            b.reduction("var_mean", (value,), over, node, dtype, 1),
-            b.reduction("var_mean", (value,), over, node, dtype, 0),
-        )
-    mean = b.compute(DIV, (b.reduction("sum", (value,), over, node, dtype, 0), number), dtype, node)
+        return b.reduction("var_mean", (value,), over, node, 1), b.reduction("var_mean", (value,), over, node, 0)
+    mean = b.compute(DIV, (b.reduction("sum", (value,), over, node), number), dtype, node)
     centred = b.compute(SUB, (value, mean), dtype, node)
-    squares = b.reduction("sum", (b.compute(SQUARE, (centred,), dtype, node),), over, node, dtype, 0)
+    squares = b.reduction("sum", (b.compute(SQUARE, (centred,), dtype, node),), over, node)
     return mean, squares
 
 
@@ -156,15 +151,14 @@ def _reduced_axes(b: Builder, node: fx.Node, inside: Coords, dims: tuple[int, ..
     return tuple(a for a in b.domain.axes if a in over)
 
 
-def _arg_reduction(
-    b: Builder, node: fx.Node, source: fx.Node, inside: Coords, dims: tuple[int, ...], over: Any, kind: str
-) -> Value:
-    shape = shape_of(source)
+def _arg_reduction(b: Builder, node: fx.Node, inside: Coords, over: tuple[sympy.Symbol, ...], kind: str) -> Value:
+    source: Any = args_of(node)[0]
+    shape, dims = shape_of(source), reduced_dimensions(node)
     value = b.operand(source, inside, (), source.meta["val"].dtype)
     if not value.axes & set(over):
         return b.constant(0, torch.int64)
     at: Index = linear([inside[d] for d in dims], contiguous_strides([shape[d] for d in dims]))
-    return b.reduction(kind, (value, b.coordinate(at, node)), over, node, torch.int64, 1)
+    return b.reduction(kind, (value, b.coordinate(at, node)), over, node, 1)
 
 
 @lowering("aten.cumsum", "aten.cumprod")

@@ -57,6 +57,10 @@ class Schedule:
     stored: set[fx.Node]
     concat_parts: ConcatParts
 
+    def stored_by(self, group: FusionGroup) -> list[fx.Node]:
+        """Return the nodes that the kernel of a group writes to memory, or into others."""
+        return [n for n in group.spans if n in self.stored or n in self.concat_parts]
+
 
 @dataclass(frozen=True)
 class _Memory:

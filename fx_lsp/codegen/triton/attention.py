@@ -55,8 +55,8 @@ from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import scale_value
 from fx_lsp.codegen.lower.attention import ScoreLayout
 from fx_lsp.codegen.lower.builder import Builder, Domain
-from fx_lsp.codegen.triton.expressions import KernelWriter, TileStrategy
-from fx_lsp.codegen.triton.reductions import LOG2_E, Accumulator, TileProduct, dot, write_reductions
+from fx_lsp.codegen.triton.expressions import Computation, KernelWriter, TileStrategy
+from fx_lsp.codegen.triton.reductions import LOG2_E, Accumulator, ReductionLoop, TileProduct, dot, write_reductions
 
 BATCH = sympy.Symbol("batch")
 """The batch that a program computes, as a dimension of its tile."""
@@ -65,36 +65,48 @@ MAX_MODERATE = 1e30
 """The largest absolute value of a constant in scores whose products are certain to stay finite."""
 
 
-class AttentionTiles:
-    """Write the parts that attention kernels share: tiles of scores, rows (m) by columns (n), and of operands.
+@dataclass(frozen=True)
+class ScoreTiling:
+    """Describe how a kernel iterates over the scores of attention: in tiles of rows (m) by columns (n).
 
-    Operands have a row for each m or n, and a depth. `fixed` is the dimension that a program keeps ("m" or "n"); it
-    loops over the other.
+    `subgraph` computes the scores. `fixed` is the dimension that a program keeps ("m" or "n"); it loops over the other.
+    `configs` are the rows, the columns, the warps and the stages to choose from; `precision` is that of products.
+    """
+
+    subgraph: Subgraph
+    layout: ScoreLayout
+    fixed: str
+    configs: Sequence[tuple[int, int, int, int]]
+    precision: Precision
+
+
+class AttentionTiles:
+    """Write the parts that attention kernels share: tiles of scores, and of operands.
+
+    Operands have a row for each m or n, and a depth. The other arguments are those of a `TemplateWriter`.
     """
 
     def __init__(
         self,
-        title: str,
-        fixed: str,
-        subgraph: Subgraph,
-        layout: ScoreLayout,
+        tiling: ScoreTiling,
         targets: Mapping[int, WriteTarget],
         buffers: Mapping[fx.Node, Buffer],
         naming: Naming,
-        precision: Precision,
-        configs: Sequence[tuple[int, int, int, int]],
+        title: str,
     ) -> None:
-        self.subgraph, self.layout, self.targets, self.buffers = subgraph, layout, targets, buffers
+        self.targets, self.buffers = targets, buffers
+        subgraph, layout, fixed = tiling.subgraph, tiling.layout, tiling.fixed
+        self.subgraph, self.layout = subgraph, layout
         self.space = Space()
         self.b, self.m, self.n = layout.axes(self.space)
         self.fixed = fixed
-        self.precision: Precision = precision
+        self.precision: Precision = tiling.precision
         self.raw: dict[int, Value] = {}
         self.computed: dict[int, ast.expr] = {}
         self.depths: dict[sympy.Symbol, str] = {}
         self.names = {self.b: "batch"} if self.b != 0 else {}
         small = min((dot_block(int(s)) for s in (layout.m, layout.n) if s.is_Integer), default=math.inf)
-        fitting = [c for c in configs if max(c[:2]) <= small] or [(int(small), int(small), 4, 2)]
+        fitting = [c for c in tiling.configs if max(c[:2]) <= small] or [(int(small), int(small), 4, 2)]
         rows, cols = fitting[0][:2]
         chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
         self.mdim = Dim((self.m,), (layout.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
@@ -103,7 +115,7 @@ class AttentionTiles:
         self.kept, self.stepped = (self.mdim, self.ndim) if fixed == "m" else (self.ndim, self.mdim)
         strategy = TileStrategy(self._masked, _same_index, self._axis_names, _no_sizes, self._masks)
         tile = Tile((self.kept, self.batch, self.stepped), {}, chosen)
-        self.writer = KernelWriter(title, tile, [], {}, naming, strategy)
+        self.writer = KernelWriter(title, tile, Computation(), naming, strategy)
         node: Any = next(iter(targets.values())).node.args[0]
         memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, node.args, strict=True) if read in buffers}
         self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
@@ -295,8 +307,8 @@ class AttentionTiles:
             self.writer.define(dim.variable, f"start + tl.arange(0, {dim.block_name})")
             begin()
 
-        counter = "start", f"range({start}, {end}, {dim.block_name})"
-        write_reductions(self.writer, accumulators, counter, write_head)
+        loop = ReductionLoop("start", f"range({start}, {end}, {dim.block_name})", write_head)
+        write_reductions(self.writer, accumulators, loop)
 
     def store(self, place: WriteTarget, coords: Coords, text: str) -> None:
         """Write a tile to memory."""

@@ -27,9 +27,9 @@ from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values
 from fx_lsp.codegen.schedule.matmul_fusion import has_kernel, matmul_with_epilogue
 from fx_lsp.codegen.schedule.matmul_tiling import MatmulTiling, TmaMatrix, tile_matmul
-from fx_lsp.codegen.triton.expressions import KernelWriter, TileStrategy, no_form
+from fx_lsp.codegen.triton.expressions import Computation, KernelWriter, TileStrategy, no_form
 from fx_lsp.codegen.triton.masks import padding_value
-from fx_lsp.codegen.triton.reductions import TileProduct, write_reductions
+from fx_lsp.codegen.triton.reductions import ReductionLoop, TileProduct, write_reductions
 
 
 def matmul_writer(matmul: Matmul, choices: Choices) -> TemplateWriter:
@@ -56,7 +56,8 @@ def write_matmul(title: str, values: MatmulValues, naming: Naming, choices: Choi
     """Return the kernel of a matmul with its epilogue."""
     tiling = tile_matmul(values, choices)
     strategy = TileStrategy(no_form, _index, _axis_names, _sizes_in, partial(_masks, tiling.depth))
-    writer = KernelWriter(title, tiling.tile, values.stores, values.builder.indirect, naming, strategy)
+    computation = Computation(values.stores, values.builder.indirect)
+    writer = KernelWriter(title, tiling.tile, computation, naming, strategy)
     writer.take([*tiling.operands, *(s.value for s in values.stores)])
     writer.reserved |= {"acc", "pid_m", "pid_n", "num_m", "num_n", "tile", "within", "M", "N", "K", "GROUP"}
     described, ahead = _descriptors(writer, tiling)
@@ -204,8 +205,8 @@ def _write_product(
         return left, right
 
     product = TileProduct("acc", (tiling.rows.block_name, tiling.cols.block_name), tiling.dtype, precision, node)
-    counter = "start", f"range(0, {depth.size_name}, {depth.block_name})"
-    write_reductions(writer, [product.accumulator(writer, tiles)], counter, begin, node=node)
+    loop = ReductionLoop("start", f"range(0, {depth.size_name}, {depth.block_name})", begin, node=node)
+    write_reductions(writer, [product.accumulator(writer, tiles)], loop)
 
 
 def _tile(writer: KernelWriter, matrix: TmaMatrix, described: str) -> ast.expr:

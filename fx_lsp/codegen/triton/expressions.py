@@ -76,6 +76,15 @@ class TileStrategy:
     loop_name: Callable[[str], str] = str
 
 
+@dataclass(frozen=True)
+class Computation:
+    """The stores of a kernel, the values that index symbols replace, and other values that the kernel needs."""
+
+    stores: Sequence[Store] = ()
+    indirect: Mapping[sympy.Symbol, Value] = field(default_factory=dict[sympy.Symbol, Value])
+    others: Sequence[Value] = ()
+
+
 def no_form(writer: KernelWriter, value: Value) -> None:
     """Return None: no value has a special form."""
 
@@ -88,22 +97,15 @@ class KernelWriter:
     """
 
     def __init__(
-        self,
-        title: str,
-        tile: Tile,
-        stores: Sequence[Store],
-        indirect: Mapping[sympy.Symbol, Value],
-        naming: Naming,
-        strategy: TileStrategy,
-        others: Sequence[Value] = (),
+        self, title: str, tile: Tile, computation: Computation, naming: Naming, strategy: TileStrategy
     ) -> None:
-        self.title, self.tile, self.stores, self.naming, self.strategy = title, tile, stores, naming, strategy
-        self.symbols = {id(v): s for s, v in indirect.items()}
+        self.title, self.tile, self.naming, self.strategy = title, tile, naming, strategy
+        self.stores = computation.stores
+        self.symbols = {id(v): s for s, v in computation.indirect.items()}
         self.loop = next((d for d in tile.dims if d.role == "loop"), None)
         self.iterated: frozenset[int] | None = None
         self.wishes: dict[int, str] = {}
-        roots = [*(v for s in stores for v in s.values), *others]
-        self.take(roots)
+        self.take([*(v for s in self.stores for v in s.values), *computation.others])
         self.tile_dims = [d for d in tile.dims if d.block > 1]
         self.loads = [v for v in self.values if isinstance(v, Load)]
         self.reserved: set[str] = self._names_in_use()

@@ -46,8 +46,16 @@ from fx_lsp.codegen.ir.values import Buffer, Value
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import split_factor
 from fx_lsp.codegen.lower.attention import ScoreLayout, find_attention
-from fx_lsp.codegen.triton.attention import LOWEST, ZEROED, AttentionTiles, is_moderate, loop_bounds, rounded
-from fx_lsp.codegen.triton.reductions import Accumulator, weights_accumulator, write_reductions
+from fx_lsp.codegen.triton.attention import (
+    LOWEST,
+    ZEROED,
+    AttentionTiles,
+    ScoreTiling,
+    is_moderate,
+    loop_bounds,
+    rounded,
+)
+from fx_lsp.codegen.triton.reductions import Accumulator, ReductionLoop, weights_accumulator, write_reductions
 
 CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
 CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 4, 3), (64, 128, 4, 2))
@@ -63,12 +71,12 @@ def forward_writer(attention: Attention, reads: Sequence[fx.Node], precision: Pr
         attention.result.other,
     ]
     subgraph = subgraph_of(reads, computed_nodes)
-    layout = ScoreLayout(attention.score_product)
+    tiling = ScoreTiling(subgraph, ScoreLayout(attention.score_product), "m", CONFIGS_FORWARD, precision)
 
     def write(
         targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
-        tiles = AttentionTiles(title, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_FORWARD)
+        tiles = AttentionTiles(tiling, targets, buffers, naming, title)
         return [_write_forward(tiles, attention)]
 
     return write
@@ -89,13 +97,13 @@ def backward_writer(
     subgraph = subgraph_of(reads, computed_nodes)
     layout, over = ScoreLayout(attention.score_product), products[0].over
     configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
-    fixed = "n" if over == "m" else "m"
+    tiling = ScoreTiling(subgraph, layout, "n" if over == "m" else "m", configs, precision)
 
     def write(
         targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
         name = f"{title}_{'columns' if over == 'm' else 'rows'}"
-        tiles = AttentionTiles(name, fixed, subgraph, layout, targets, buffers, naming, precision, configs)
+        tiles = AttentionTiles(tiling, targets, buffers, naming, name)
         return [_write_backward(tiles, attention, products)]
 
     return write
@@ -107,13 +115,13 @@ def sum_writer(
     """Return the writer of a sum of scores over batches, such as the gradient of a bias."""
     assert attention.gradient is not None
     subgraph = subgraph_of(reads, [attention.score_product, attention.gradient, summed.scores])
-    layout = ScoreLayout(attention.score_product)
+    tiling = ScoreTiling(subgraph, ScoreLayout(attention.score_product), "m", CONFIGS_SUM, precision)
 
     def write(
         targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
     ) -> list[Kernel]:
         name = f"{title}_{naming.name(targets[0].node)}"
-        tiles = AttentionTiles(name, "m", subgraph, layout, targets, buffers, naming, precision, CONFIGS_SUM)
+        tiles = AttentionTiles(tiling, targets, buffers, naming, name)
         return [_write_score_sum(tiles, attention, summed)]
 
     return write
@@ -311,8 +319,9 @@ def _write_score_sum(tiles: AttentionTiles, attention: Attention, summed: ScoreS
             writer.define("acc", writer.ref(score), place.node, "+")
 
         total = Accumulator([assign("acc", "tl.zeros([ROWS, COLS], tl.float32)", place.node)], step, lambda: None)
-        counter = "step", f"range({size_text(summed.summed)})"
-        write_reductions(writer, [total], counter, lambda: writer.define("batch", _batch(tiles, summed, share)))
+        steps = f"range({size_text(summed.summed)})"
+        loop = ReductionLoop("step", steps, lambda: writer.define("batch", _batch(tiles, summed, share)))
+        write_reductions(writer, [total], loop)
     axes, sizes = (share, tiles.m, tiles.n), (ZERO, tiles.layout.m, tiles.layout.n)
     coords = tiles.space.coordinates(linear(axes, contiguous_strides(sizes)), place.shape)
     tiles.store(place, coords, result)

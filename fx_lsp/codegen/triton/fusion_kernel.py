@@ -14,8 +14,9 @@ from fx_lsp.codegen.ir.statement import Statement, assign, expressions_in, names
 from fx_lsp.codegen.ir.text import multiple_of
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import Axes, Coordinate, Load, Reduction, Scan, Store, Value
-from fx_lsp.codegen.triton.expressions import KernelWriter, TileStrategy
+from fx_lsp.codegen.triton.expressions import Computation, KernelWriter, TileStrategy
 from fx_lsp.codegen.triton.reductions import (
+    ReductionLoop,
     accumulators,
     loop_depths,
     online_pairs,
@@ -35,7 +36,7 @@ def write_fusion_kernel(
     title: str, tile: Tile, stores: Sequence[Store], indirect: Mapping[sympy.Symbol, Value], naming: Naming
 ) -> Kernel:
     """Return the kernel that writes `stores`."""
-    writer = KernelWriter(title, tile, stores, indirect, naming, ELEMENTS)
+    writer = KernelWriter(title, tile, Computation(stores, indirect), naming, ELEMENTS)
     write_header(writer)
     if writer.loop is not None:
         _write_phases(writer, writer.loop)
@@ -258,7 +259,8 @@ def _write_loop(
         if stores:
             _write_stores(writer, stores)
 
-    write_reductions(writer, accumulators(writer, loop, reductions, partners), (counter, steps), begin, end)
+    around = ReductionLoop(counter, steps, begin, end)
+    write_reductions(writer, accumulators(writer, loop, reductions, partners), around)
 
 
 def pipeline_stages(writer: KernelWriter) -> int:

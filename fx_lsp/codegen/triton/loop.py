@@ -20,7 +20,7 @@ from fx_lsp.codegen.ir.text import index_text, name, parse_expression, unparse
 from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import Constant, Value
 from fx_lsp.codegen.schedule.tiling import with_stages
-from fx_lsp.codegen.triton.expressions import KernelWriter
+from fx_lsp.codegen.triton.expressions import Computation, KernelWriter
 from fx_lsp.codegen.triton.fusion_kernel import ELEMENTS, finished_kernel, pipeline_stages, write_header
 
 MAX_UNROLLED = 8
@@ -46,7 +46,7 @@ def write_loop_kernel(
     loops = [*([loop_kernel.producer.loop] if loop_kernel.producer else []), loop_kernel.loop]
     others = [v for loop in loops for c in loop.carried for v in (c.start, c.following)]
     others += loop_kernel.producer.loop.body if loop_kernel.producer else ()
-    writer = KernelWriter(title, tile, loop_kernel.stores, indirect, naming, ITERATIONS, others)
+    writer = KernelWriter(title, tile, Computation(loop_kernel.stores, indirect, others), naming, ITERATIONS)
     step = writer.unique("step")
     writer.names.update({loop.step: step for loop in loops})
     writer.iterated = frozenset[int]().union(*(loop.inside for loop in loops))

@@ -49,24 +49,28 @@ class Program:
     overwritten: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
 
 
-def build_program(
-    graph: fx.Graph,
-    title: str,
-    naming: Naming,
-    hints: Mapping[str, int],
-    choices: Choices,
-    changed: Mapping[fx.Node, fx.Node] | None = None,
-) -> Program:
-    """Return the program of a graph.
+@dataclass(frozen=True)
+class ProgramSpec:
+    """A graph to compile: `title` is the prefix of its kernel names, and `hints` are values of its symbolic sizes.
 
-    `title` is the prefix of its kernel names. `changed` maps results to the inputs that take their values.
+    `changed` maps results to the inputs that take their values.
     """
-    computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
+
+    graph: fx.Graph
+    title: str
+    naming: Naming
+    hints: Mapping[str, int]
+    changed: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
+
+
+def build_program(spec: ProgramSpec, choices: Choices) -> Program:
+    """Return the program of a graph."""
+    computed = {n for n in spec.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
     cut = {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))}
     called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
     while True:
         try:
-            program = _program(graph, title, naming, hints, cut, called, changed or {})
+            program = _program(spec, cut, called)
         except NotFusible as error:
             if error.node in called:
                 raise
@@ -80,15 +84,8 @@ def build_program(
             return replace(program, calls=tuple(c for c in calls if c is not None))
 
 
-def _program(
-    graph: fx.Graph,
-    title: str,
-    naming: Naming,
-    hints: Mapping[str, int],
-    cut: set[fx.Node],
-    called: Collection[fx.Node],
-    changed: Mapping[fx.Node, fx.Node],
-) -> Program:
+def _program(spec: ProgramSpec, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:
+    graph, title, naming = spec.graph, spec.title, spec.naming
     plan = build_schedule(graph, cut, called)
     buffers = {n: buffer_of(n, naming.name(n)) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
     steps: list[KernelLaunch | fx.Node] = []
@@ -97,18 +94,18 @@ def _program(
     overwritable: dict[fx.Node, fx.Node] = {}
     for step in plan.steps:
         if isinstance(step, fx.Node):
-            kernels = _template_kernels(step, plan, buffers, naming, title, kernel_names)
+            kernels = _template_kernels(spec, step, plan, buffers, kernel_names)
             kernel_names.update(k.name for k in kernels)
             steps.extend(
                 [step] if facts_of(step).writer is None else (launch_of(kernel, buffers) for kernel in kernels)
             )
             continue
-        stored = [n for n in step.spans if n in plan.stored or n in plan.concat_parts]
+        stored = plan.stored_by(step)
         if stored:
             name = f"{title}_{naming.name(stored[0])}"
             name = title if len(groups) == 1 and title not in kernel_names else name
             kernel_names.add(name)
-            launch, over = _launch(step, stored, plan, name, buffers, naming, hints, changed)
+            launch, over = _launch(spec, name, step, plan, buffers)
             steps.append(launch)
             overwritable |= over
     inputs, results = _signature(graph)
@@ -125,11 +122,10 @@ def _signature(graph: fx.Graph) -> tuple[tuple[fx.Node, ...], tuple[fx.Node | No
 
 
 def _template_kernels(
+    spec: ProgramSpec,
     step: fx.Node,
     plan: Schedule,
     buffers: Mapping[fx.Node, Buffer],
-    naming: Naming,
-    title: str,
     kernel_names: Collection[str],
 ) -> list[Kernel]:
     """Return the kernels of a template node under unused names, [] for a call."""
@@ -137,6 +133,7 @@ def _template_kernels(
     if writer is None:
         return []
     targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
+    naming, title = spec.naming, spec.title
     kernels = writer(targets, buffers, naming, title)
     if any(k.name in kernel_names for k in kernels):
         kernels = writer(targets, buffers, naming, f"{title}_{naming.name(next(iter(targets.values())).node)}")
@@ -161,39 +158,29 @@ def _without_unused_empties(
 
 
 def _launch(
-    group: FusionGroup,
-    stored: list[fx.Node],
-    plan: Schedule,
-    name: str,
-    buffers: Mapping[fx.Node, Buffer],
-    naming: Naming,
-    hints: Mapping[str, int],
-    changed: Mapping[fx.Node, fx.Node],
+    spec: ProgramSpec, name: str, group: FusionGroup, plan: Schedule, buffers: Mapping[fx.Node, Buffer]
 ) -> tuple[KernelLaunch, dict[fx.Node, fx.Node]]:
-    """Return the launch of a group, and the inputs among `changed` that it overwrites."""
-    builder, stores = _stores(group, stored, plan, buffers, frozenset())
+    """Return the launch of a group, and the inputs among the changed ones that it overwrites."""
+    builder, stores = _stores(group, plan, buffers, frozenset())
     reductions = [v for v in values_of(v for s in stores for v in s.values) if isinstance(v, Reduction)]
     idle = {a for v in reductions for a in v.over} - varying_axes(stores)
     if idle:
-        builder, stores = _stores(group, stored, plan, buffers, frozenset(idle))
+        builder, stores = _stores(group, plan, buffers, frozenset(idle))
     loop_kernel = detect_loop(stores)
-    tile = tile_of(builder.domain, stores, hints)
+    tile = tile_of(builder.domain, stores, spec.hints)
     whole = without_loop(tile) if loop_kernel is not None or crosses_reductions(tile, stores) else None
     if loop_kernel is not None and whole is not None:
         whole = with_warps_for(whole, loop_kernel.live_values) if loop_kernel.live_values else whole
-        return launch_of(write_loop_kernel(name, whole, loop_kernel, builder.indirect, naming), buffers), {}
+        return launch_of(write_loop_kernel(name, whole, loop_kernel, builder.indirect, spec.naming), buffers), {}
     tile = whole or tile
-    kernel = write_fusion_kernel(name, tile, stores, builder.indirect, naming)
-    pairs = [(new, old) for new, old in changed.items() if new in stored and old in buffers]
+    kernel = write_fusion_kernel(name, tile, stores, builder.indirect, spec.naming)
+    stored = plan.stored_by(group)
+    pairs = [(new, old) for new, old in spec.changed.items() if new in stored and old in buffers]
     return launch_of(kernel, buffers), {n: o for n, o in pairs if can_overwrite(stores, tile, buffers[n], buffers[o])}
 
 
 def _stores(
-    group: FusionGroup,
-    stored: list[fx.Node],
-    plan: Schedule,
-    buffers: Mapping[fx.Node, Buffer],
-    idle: frozenset[sympy.Symbol],
+    group: FusionGroup, plan: Schedule, buffers: Mapping[fx.Node, Buffer], idle: frozenset[sympy.Symbol]
 ) -> tuple[Builder, list[Store]]:
     """Return the builder and the stores of a group. The symbols of its axes are the same in every call.
 
@@ -211,7 +198,7 @@ def _stores(
         space, domain, {n: b for n, b in buffers.items() if n not in group.spans}, whole, invariant_axes=idle
     )
     stores: list[Store] = []
-    for node in stored:
+    for node in plan.stored_by(group):
         missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
         shape = scatter_shape(node) if facts_of(node).scatter_sum else shape_of(node)
         coords = space.coordinates(domain.position(missing), shape)

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Precision
-from fx_lsp.codegen.ir.ops import EXP, SUB, Scalar, triton_type
+from fx_lsp.codegen.ir.ops import EXP, SUB, triton_type
 from fx_lsp.codegen.ir.statement import Assign, For, assign
 from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, unparse
 from fx_lsp.codegen.ir.tile import Dim
@@ -171,31 +171,33 @@ class Accumulator:
     end: Callable[[], None]
 
 
-def write_reductions(
-    writer: KernelWriter,
-    accumulators: Sequence[Accumulator],
-    counter: tuple[str, str],
-    begin: Callable[[], None],
-    end: Callable[[], None] = lambda: None,
-    node: fx.Node | None = None,
-) -> None:
-    """Write the loop of some accumulators.
+@dataclass(frozen=True)
+class ReductionLoop:
+    """The loop around accumulators: its variable, and the range of it as text.
 
-    `counter` is its variable and the range of it. `begin` writes the statements before the steps of the accumulators,
-    and `end` those after.
+    `begin` writes the statements before the steps of the accumulators, and `end` those after.
     """
+
+    variable: str
+    range: str
+    begin: Callable[[], None]
+    end: Callable[[], None] = lambda: None
+    node: fx.Node | None = None
+
+
+def write_reductions(writer: KernelWriter, accumulators: Sequence[Accumulator], loop: ReductionLoop) -> None:
+    """Write the loop of some accumulators."""
     for accumulator in accumulators:
         for statement in accumulator.start:
             writer.emit(statement)
-    variable, values = counter
 
     def write_step() -> None:
-        begin()
+        loop.begin()
         for accumulator in accumulators:
             accumulator.step()
-        end()
+        loop.end()
 
-    writer.write_loop(write_step, lambda body: For(variable, parse_expression(values), body, node))
+    writer.write_loop(write_step, lambda body: For(loop.variable, parse_expression(loop.range), body, loop.node))
     for accumulator in accumulators:
         accumulator.end()
 
@@ -225,16 +227,14 @@ def accumulators(
     return accumulators
 
 
-def _new_accumulator(
-    writer: KernelWriter, wish: str, value: Value, loop: Dim, start: Scalar, dtype: torch.dtype, node: fx.Node | None
-) -> tuple[str, Assign]:
-    """Return a variable for an accumulator, and the statement that initialises it."""
-    variable = writer.unique(wish)
-    text = unparse(writer.ref(Constant(dtype, None, frozenset(), start)))
+def _new_accumulator(writer: KernelWriter, wish: str, value: Value, loop: Dim, start: Constant) -> tuple[str, Assign]:
+    """Return a variable for an accumulator of `value`, and the statement that initialises it."""
+    variable, dtype, node = writer.unique(wish), start.dtype, start.node
+    text = unparse(writer.ref(start))
     if not writer.tile_dims or writer.tile_shape(value.axes, loop) == "[]":
         return variable, assign(variable, f"tl.full([], {text}, {triton_type(dtype)})", node)
     shape = writer.tile_shape(value.axes, loop)
-    if not start and start is not False:
+    if not start.value and start.value is not False:
         return variable, assign(variable, f"tl.zeros({shape}, {triton_type(dtype)})", node)
     return variable, assign(variable, f"tl.full({shape}, {text}, {triton_type(dtype)})", node)
 
@@ -246,8 +246,9 @@ def _accumulator_name(writer: KernelWriter, value: Reduction) -> str:
 
 def _simple_accumulator(writer: KernelWriter, loop: Dim, value: Reduction) -> Accumulator:
     arg = value.args[0]
-    wish, first = f"{_accumulator_name(writer, value)}_acc", identity(value.kind, arg.dtype)
-    variable, start = _new_accumulator(writer, wish, arg, loop, first, arg.dtype, value.node)
+    wish = f"{_accumulator_name(writer, value)}_acc"
+    first = Constant(arg.dtype, value.node, frozenset(), identity(value.kind, arg.dtype))
+    variable, start = _new_accumulator(writer, wish, arg, loop, first)
 
     def step() -> None:
         expr = _masked(writer, arg, value.kind, frozenset(value.over))
@@ -320,9 +321,10 @@ def _welford_accumulator(writer: KernelWriter, loop: Dim, parts: list[Reduction]
     """Return the accumulator of the mean and the squared deviations, by Welford's algorithm."""
     arg, node = parts[0].args[0], parts[0].node
     over = frozenset(parts[0].over)
-    mean, first = _new_accumulator(writer, "running_mean", arg, loop, 0.0, arg.dtype, node)
-    squares, second = _new_accumulator(writer, "running_squares", arg, loop, 0.0, arg.dtype, node)
-    number, third = _new_accumulator(writer, "seen", arg, loop, 0.0, arg.dtype, node)
+    zero = Constant(arg.dtype, node, frozenset(), 0.0)
+    mean, first = _new_accumulator(writer, "running_mean", arg, loop, zero)
+    squares, second = _new_accumulator(writer, "running_squares", arg, loop, zero)
+    number, third = _new_accumulator(writer, "seen", arg, loop, zero)
 
     def step() -> None:
         element = writer.ref(arg)
@@ -352,9 +354,10 @@ def _arg_accumulator(writer: KernelWriter, loop: Dim, value: Reduction) -> Accum
     """Return the accumulator of the index of the greatest or least element."""
     elements, places = value.args
     helper = "arg_max" if value.kind == "argmax" else "arg_min"
-    least, last = identity(value.kind, elements.dtype), torch.iinfo(torch.int64).max
-    best, first = _new_accumulator(writer, "best", elements, loop, least, elements.dtype, value.node)
-    where, second = _new_accumulator(writer, "best_at", elements, loop, last, torch.int64, value.node)
+    least = Constant(elements.dtype, value.node, frozenset(), identity(value.kind, elements.dtype))
+    last = Constant(torch.int64, value.node, frozenset(), torch.iinfo(torch.int64).max)
+    best, first = _new_accumulator(writer, "best", elements, loop, least)
+    where, second = _new_accumulator(writer, "best_at", elements, loop, last)
 
     def step() -> None:
         expr = unparse(_masked(writer, elements, value.kind, frozenset(value.over)))

@@ -33,7 +33,7 @@ from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.remote.cases import BenchRequest, PreparedJob, job_of, read_sweep
 from fx_lsp.tracing.remote.history import StoredRun, keep
 from fx_lsp.tracing.remote.hosts import LOCAL, Hosts, Place, Pool, read_hosts
-from fx_lsp.tracing.remote.running import reached, run_on, unknown
+from fx_lsp.tracing.remote.running import LocalPython, reached, run_on, unknown
 from fx_lsp.tracing.remote.trust import is_trusted, trust
 from fx_lsp.tracing.workers.find_python import find_interpreter
 
@@ -179,7 +179,7 @@ class _Measuring:
         """Measure the target and report the results; the user may stop it."""
         request, names = self.request, [place.name for place in places]
         interpreter = self.session.engine_settings().interpreter_of(request.roots)
-        python = find_interpreter(interpreter, request.roots, os.environ)
+        here = LocalPython(find_interpreter(interpreter, request.roots, os.environ), request.roots)
         running: dict[str, JobProgress] = {}
 
         def said(name: str, progress: JobProgress | None) -> None:
@@ -194,7 +194,7 @@ class _Measuring:
 
         async def on(prepared: PreparedJob, place: Place) -> None:
             host, end = place.name, Failed("It reported nothing.")
-            events = run_on(place, user_hosts, prepared.job, self.benchmarks.queue, python, request.roots)
+            events = run_on(place, user_hosts, prepared.job, self.benchmarks.queue, here)
             async with aclosing(events):
                 async for name, event in events:
                     host = name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lsprotocol import types
 
 from fx_lsp.features.completion import completions, in_comment
+from fx_lsp.features.pin import TextChange
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.session import Session
 
@@ -24,7 +25,8 @@ async def completion(session: Session, params: types.CompletionParams) -> list[t
     if not in_comment(content.encode()[:col].decode(errors="ignore")) or (state := session.state(uri)) is None:
         return None
     offers = completions(document.text, content, (line, col), [(t.target, t.outcome) for t in state.targets])
+    changes = (TextChange(line, offer.col, line, col, offer.text) for offer in offers)
+    edits = (to_proto.text_edit(change, document.lines, session.encoding) for change in changes)
     return [
-        to_proto.completion(offer, place, document.lines, line, col, session.encoding)
-        for place, offer in enumerate(offers)
+        to_proto.completion(offer, place, edit) for place, (offer, edit) in enumerate(zip(offers, edits, strict=True))
     ]

@@ -17,6 +17,7 @@ from fx_lsp.features.partial import EXECUTED
 from fx_lsp.model import Span, Stage, Trace, known_trace, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.documents import OpenText
 from fx_lsp.server.requests import view_lines
 from fx_lsp.server.session import Session
 
@@ -39,23 +40,24 @@ async def hover(session: Session, benchmarks: Benchmarks, params: types.HoverPar
     line, col = from_proto.position(document.lines, params.position, session.encoding)
     session.engine.focus(document.file, line)
     place = Span(document.file, line, col, line, col)
-    shown = await _hover(session, benchmarks, state.targets, document.text, uri, place)
+    shown = await _hover(session, benchmarks, document, state.targets, place)
     if shown is None:
         return None
     return to_proto.hover(shown, document.lines, session.encoding, session.capabilities.markdown)
 
 
 async def _hover(
-    session: Session, benchmarks: Benchmarks, targets: tuple[TargetState, ...], text: str, uri: str, place: Span
+    session: Session, benchmarks: Benchmarks, document: OpenText, targets: tuple[TargetState, ...], place: Span
 ) -> features.Hover | None:
-    problems, names = session.settings.diagnostics, session.settings.sizes != "numbers"
+    settings = session.settings
+    link = _link(document.uri) if settings.command_links else None
+    style = features.HoverStyle(settings.diagnostics, settings.sizes != "numbers", link, settings.gpu)
     for state in targets:
         if state.target.name_span.contains(place) and state.outcome is not None:
             trace = known_trace(state.outcome)
             stage = default_stage(trace) if trace is not None else ""
             graph = await _stage(session, state, stage)
-            link = _link(uri) if session.settings.command_links else None
-            about = state.target, state.outcome, state.stale, graph, link, problems, names
+            about = state.target, state.outcome, state.stale, graph, style
             shown = await asyncio.to_thread(features.hover_name, *about)
             measured = benchmarks.last(state.target.file, state.target.name)
             if measured is not None:
@@ -67,11 +69,9 @@ async def _hover(
             continue
         graphs = [await _stage(session, state, name) for name in _STAGES]
         stages = [graph for graph in graphs if graph is not None]
-        at = place.line, place.col
         variants = _variant_stages(session, state)
-        of_text = text, state.target, state.outcome, stages, *at
-        rest = problems, variants, names, session.settings.gpu
-        shown = await asyncio.to_thread(features.hover_expression, *of_text, *rest)
+        subject = features.HoverSubject(document.text, state.target, state.outcome, stages, variants)
+        shown = await asyncio.to_thread(features.hover_expression, subject, place.line, place.col, style)
         if shown is not None:
             return shown
     return None

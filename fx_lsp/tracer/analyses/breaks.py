@@ -27,7 +27,7 @@ from fx_lsp.tracer.program.reads import environment_unwatched
 from fx_lsp.tracer.run.call import FlatInput, flat_function, flat_inputs
 from fx_lsp.tracer.run.values.decisions import undecided
 from fx_lsp.tracer.source.provenance import Chain, Sources
-from fx_lsp.tracer.stages.ledger import Ledger, count_ops, page
+from fx_lsp.tracer.stages.ledger import Heading, Ledger, count_ops, page
 from fx_lsp.tracer.stages.real_tensors import MAX_BYTES, RANDOM, real_like
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
         link(graph.graph, sources)
         name = f"{_GRAPH}:{len(ledger.stages) + 1}"
         title = f"torch.compile: graph {len(ledger.stages) + 1} that Dynamo captures"
-        ledger.begin(name, title, graph.graph, named(graph.graph, inputs, names))
+        ledger.begin(Heading(name, title), graph.graph, named(graph.graph, inputs, names))
         result.steps.append(name)
         return graph.forward
 

@@ -10,7 +10,7 @@ from torch import fx
 from fx_lsp.model import Stage
 from fx_lsp.tracer.analyses.aliasing import watched_metadata
 from fx_lsp.tracer.analyses.cross_reference import cross_reference
-from fx_lsp.tracer.capture.aot import capture, capture_what_is_possible
+from fx_lsp.tracer.capture.aot import CaptureOptions, capture, capture_what_is_possible
 from fx_lsp.tracer.capture.decompositions import find_table
 from fx_lsp.tracer.capture.graphs import stage_of
 from fx_lsp.tracer.compat import without_functionalization
@@ -66,9 +66,8 @@ def graph_of(
 
     try:
         with forbid_effects():
-            captured = capture(
-                traced.call, traced.sources, names, both, traced.symbolic, decompositions, partition, options=options
-            )
+            how = CaptureOptions(both, traced.symbolic, decompositions, partition, others=options)
+            captured = capture(traced.call, traced.sources, names, how)
     except _JointCaptured:
         return seen[0]
     assert captured.inference is not None

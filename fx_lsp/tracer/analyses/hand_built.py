@@ -30,7 +30,7 @@ from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.load import Loaded, find
 from fx_lsp.tracer.run.tensors import make_tensor
 from fx_lsp.tracer.source.provenance import Sources
-from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.ledger import Heading, Ledger
 
 GRAPH = "graph"
 """The stage of the graph itself."""
@@ -81,7 +81,7 @@ def graph_reply(
         inputs, remarks = _propagate(result, request, mode, names)
         ledger.remarks += remarks
     if request.passes:
-        _add_pass(ledger, result, request, sources, mode, problem is None)
+        _add_pass(ledger, result, request, sources, mode)
     else:
         _add_stages(ledger, result, names, sources)
     if request.work == TORCHSCRIPT:
@@ -197,7 +197,7 @@ class _Propagation(FakeTensorProp):
 
 
 def _add_pass(
-    ledger: Ledger, result: GraphAndModule, request: TraceRequest, sources: Sources, mode: FakeTensorMode, sound: bool
+    ledger: Ledger, result: GraphAndModule, request: TraceRequest, sources: Sources, mode: FakeTensorMode
 ) -> None:
     """Run the requested pass on the graph, which nothing else uses, so the pass may change it."""
     from fx_lsp.tracer.passes.user_pass import Bench, run_on
@@ -207,8 +207,8 @@ def _add_pass(
     inputs = [n.args[0] if n.args and value_of(n) is None else value_of(n) for n in placeholders]
     unknown = [n.name for n, value in zip(placeholders, inputs, strict=True) if value is None]
     note = f"the value of {unknown[0]} is unknown, so graphs are not run to find their shapes" if unknown else ""
-    lane = ledger.begin(GRAPH, _title(result), result.graph, Names(sources, {}), note=note)
-    if not sound or module is None:
+    lane = ledger.begin(Heading(GRAPH, _title(result), note), result.graph, Names(sources, {}))
+    if module is None or lint_problem(result.graph) is not None:
         why = "a pass cannot run on a broken graph" if module is not None else f"{_ALONE}: a pass takes a GraphModule"
         ledger.text(f"pass:{source.found.name}", f"pass {source.found.name}", "", GRAPH, why)
         return

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from fx_lsp.model import Saved
-from fx_lsp.tracer.capture.aot import capture, saved_nodes
+from fx_lsp.tracer.capture.aot import CaptureOptions, capture, saved_nodes
 from fx_lsp.tracer.capture.graphs import Names, saved_values, stage_of
 from fx_lsp.tracer.compat import default_partition, memory_budget, min_cut_partition
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -147,7 +147,8 @@ def cut(traced: TracedCall, partitioners: Sequence[Partitioner], names: Names) -
         return (last.forward, last.backward) if last is not None else min_cut_partition(joint, inputs, **options)
 
     with forbid_effects():
-        capture(traced.call, traced.sources, names, True, traced.symbolic, partition_fn=partition)
+        how = CaptureOptions(symbolic=traced.symbolic, partition_fn=partition)
+        capture(traced.call, traced.sources, names, how)
     return cuts
 
 

@@ -19,7 +19,7 @@ from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
-from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.ledger import Heading, Ledger
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
@@ -45,7 +45,8 @@ def torchscript(traced: TracedCall) -> Ledger:
         note = f"torch.fx.symbolic_trace, which TorchScript is made from, cannot trace it: {sentence(error)}"
         ledger.text(TORCHSCRIPT, _TITLE, note=note)
         return ledger
-    ledger.begin("torch", "as written: torch.fx.symbolic_trace", module.graph, named(module.graph, (), names))
+    heading = Heading("torch", "as written: torch.fx.symbolic_trace")
+    ledger.begin(heading, module.graph, named(module.graph, (), names))
     add_torchscript(ledger, module, names, "torch")
     return ledger
 

@@ -44,12 +44,34 @@ class Captured:
     remarks: tuple[Remark, ...] = ()
     untrained: list[Untrained] = field(default_factory=list[Untrained])
 
+    @property
+    def computing(self) -> torch.fx.GraphModule | None:
+        """Return the graph that computes the results: forward, or that for inference; None before the capture."""
+        return self.inference or self.forward
+
     def refuse(self, error: Exception) -> None:
         """Record why there is no backward graph."""
         self.refused = True
         if isinstance(error, GradientError):
             self.remarks = (error.remark,)
         self.notes = (f"it has no backward graph: {sentence(error)}", *self.notes)
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """Describe how a call is captured.
+
+    With `symbolic`, sizes of its tensors are symbols, or may become some. `decompositions` replace operations by
+    others, as for `aot_function`; with `unrolled`, recurrent layers appear as PyTorch runs them here. `others` are
+    further options of `aot_function`.
+    """
+
+    differentiate: bool = True
+    symbolic: bool = False
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None
+    partition_fn: Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]] = min_cut_partition
+    unrolled: bool = False
+    others: Mapping[str, Any] | None = None
 
 
 class _GraphsCaptured(BaseException):
@@ -65,30 +87,17 @@ def capture_what_is_possible(
     AOTAutograd.
     """
     try:
-        return capture(call, sources, new_names(), symbolic=symbolic)
+        return capture(call, sources, new_names(), CaptureOptions(symbolic=symbolic))
     except RuntimeError as error:
         with suppress(Exception):
-            captured = capture(call, sources, new_names(), differentiate=False, symbolic=symbolic)
+            captured = capture(call, sources, new_names(), CaptureOptions(differentiate=False, symbolic=symbolic))
             captured.refuse(error)
             return captured
         raise
 
 
-def capture(
-    call: Call,
-    sources: Sources,
-    names: Names,
-    differentiate: bool = True,
-    symbolic: bool = False,
-    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
-    partition_fn: Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]] = min_cut_partition,
-    unrolled: bool = False,
-    options: Mapping[str, Any] | None = None,
-) -> Captured:
-    """Trace `call` on its fake tensors with AOTAutograd and a partitioner.
-
-    `decompositions` replace operations by others, as for `aot_function`; with `unrolled`, recurrent layers appear as
-    PyTorch runs them here; `options` are further ones of `aot_function`. Raises the errors of the target and of
+def capture(call: Call, sources: Sources, names: Names, how: CaptureOptions) -> Captured:
+    """Trace `call` on its fake tensors with AOTAutograd and a partitioner. Raises the errors of the target and of
     AOTAutograd.
     """
     captured = Captured(flat_inputs(call), names=names)
@@ -96,7 +105,7 @@ def capture(
 
     def modes() -> ExitStack:
         stack = ExitStack()
-        if not unrolled:
+        if not how.unrolled:
             stack.enter_context(recurrent)
         stack.enter_context(Annotate(sources, RUN_CODE))
         return stack
@@ -112,7 +121,7 @@ def capture(
         captured.untrained = untrained_parameters(joint.graph, names, options["num_fwd_outputs"])
         if "static_lifetime_input_indices" in options:
             options["static_lifetime_input_indices"] = _static_inputs(joint.graph, names)
-        forward, backward = partition_fn(joint, inputs, **options)
+        forward, backward = how.partition_fn(joint, inputs, **options)
         captured.forward, captured.backward = forward, backward
         captured.saved = saved_nodes(forward, options["num_fwd_outputs"])
         return forward, backward
@@ -129,9 +138,9 @@ def capture(
         fw_compiler=compile_,
         bw_compiler=compile_,
         partition_fn=partition,
-        decompositions=None if decompositions is None else dict(decompositions),
-        dynamic=symbolic,
-        **dict[str, Any]({"keep_inference_input_mutations": True} | dict(options or {})),
+        decompositions=None if how.decompositions is None else dict(how.decompositions),
+        dynamic=how.symbolic,
+        **dict[str, Any]({"keep_inference_input_mutations": True} | dict(how.others or {})),
     )
     with (
         without_compilation(),
@@ -141,7 +150,7 @@ def capture(
         checked_gradients(sources),
         suppress(_GraphsCaptured),
     ):
-        compiled(*(i.tensor if differentiate else i.tensor.detach() for i in captured.inputs))
+        compiled(*(i.tensor if how.differentiate else i.tensor.detach() for i in captured.inputs))
     captured.notes = (RECURRENT_NOTE,) if recurrent.used else ()
     return captured
 

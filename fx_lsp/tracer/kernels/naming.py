@@ -33,7 +33,7 @@ def naming_of(
     traced: TracedCall, captured: Captured, saved: SavedValues | None, names: Names, reserved: Sequence[str]
 ) -> Naming:
     """Return the names of nodes in a file: those of the trace, different from `reserved` ones."""
-    forward = captured.inference or captured.forward
+    forward = captured.computing
     assert forward is not None
     labels = _gradient_labels(saved, names) | _result_labels(captured, forward.graph, names)
     variables = _Variables(names, labels)

@@ -14,7 +14,7 @@ from fx_lsp.model import Change, StageInfo
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.kernels.subject import results_of
 from fx_lsp.tracer.kernels.triton import captured_graphs, deep_recursion
-from fx_lsp.tracer.stages.ledger import Lane, Ledger
+from fx_lsp.tracer.stages.ledger import Heading, Lane, Ledger
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
@@ -54,16 +54,16 @@ class _Record:
             for name, graph in present.items():
                 if graph not in self.lanes:
                     stage = "inference" if graphs.call is None else name
-                    self.lanes[graph] = self.ledger.begin(stage, "the traced graph", graph, self.names.copy())
+                    self.lanes[graph] = self.ledger.begin(Heading(stage, "the traced graph"), graph, self.names.copy())
             self.marks = _marks(present)
             return
         for name, graph in present.items():
-            stage = _stage(rewrite, name)
+            heading = Heading(_stage(rewrite, name), _title(rewrite))
             if graph in self.lanes:
-                self.ledger.step(self.lanes[graph], stage, _title(rewrite), graph)
+                self.ledger.step(self.lanes[graph], heading, graph)
                 continue
             before = self.lanes[graphs.joint].stage if graphs.joint is not None else ""
-            self.lanes[graph] = self.ledger.begin(stage, _title(rewrite), graph, self.names.copy(), before)
+            self.lanes[graph] = self.ledger.begin(heading, graph, self.names.copy(), before)
         marks = _marks(present)
         marked = sum(marks[node] != earlier for node, earlier in self.marks.items() if node in marks)
         notes = [f"it marks {marked} {'node' if marked == 1 else 'nodes'}"] if marked else []

@@ -49,12 +49,13 @@ class _Missing(Exception):
 def self_test(
     traced: TracedCall,
     captured: Captured,
-    graph: fx.Graph,
     name: str,
     parameters: Signature,
     inputs: Sequence[GraphInput],
 ) -> SelfTest:
     """Compare the generated function `name` with the user's."""
+    assert captured.computing is not None
+    graph = captured.computing.graph
     if any(_is_random(n) for n in graph.nodes):
         return _absent("it draws random numbers, which differ from those of the original")
     outside = [i for i in inputs if i.outside]

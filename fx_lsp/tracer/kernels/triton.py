@@ -22,7 +22,7 @@ from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.model import Node, Remark, Stage, TargetKind
-from fx_lsp.tracer.capture.aot import Captured, capture
+from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.kernels.naming import naming_of
 from fx_lsp.tracer.kernels.selftest import self_test
@@ -101,16 +101,14 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
     """
     graphs = Graphs(read_choices(traced.options), watch=watch)
     with forbid_effects(), attention_decomposed():
-        captured = capture(
-            traced.call,
-            traced.sources,
-            names,
+        how = CaptureOptions(
             traced.captured.inference is None,
             traced.symbolic,
             decompositions(),
             partial(partition, graphs),
-            options={"keep_inference_input_mutations": False},
+            others={"keep_inference_input_mutations": False},
         )
+        captured = capture(traced.call, traced.sources, names, how)
     if captured.inference is not None:
         graphs.joint = captured.inference.graph
     return captured, graphs
@@ -120,7 +118,7 @@ def kernels(traced: TracedCall) -> KernelFile:
     """Return the generated file of a target. Raises ValueError if there cannot be any."""
     names = traced.new_names()
     captured, graphs = captured_graphs(traced, names)
-    forward = captured.inference or captured.forward
+    forward = captured.computing
     assert forward is not None
     title = function_name(traced.request.name, traced.request.kind)
     hints = hints_of(captured)
@@ -188,7 +186,7 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
     expressions = [by_id[id(item.tensor)] for item in captured.inputs]
     extra = {i.expression: None for i in inputs if i.outside}
     checks = [*value_checks(parameters), *same_tensors(parameters), *tensor_checks(inputs, traced.captured.refused)]
-    test = self_test(traced, captured, graph, name, parameters, inputs)
+    test = self_test(traced, captured, name, parameters, inputs)
     is_forward = traced.request.kind == "module" and parameters.receiver is not None
     replaces = f"{traced.request.name}.forward" if is_forward else ""
     return FileSpec(

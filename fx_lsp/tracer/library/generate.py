@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fx_lsp.model import InputSpec, Stage, StageInfo, Trace
-from fx_lsp.tracer.capture.aot import Captured, capture, stages
+from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture, stages
 from fx_lsp.tracer.capture.graphs import saved_values
 from fx_lsp.tracer.compat import min_cut_partition
 from fx_lsp.tracer.failures.exceptions import failure_of, needs_value
@@ -115,16 +115,14 @@ def _captured(
     fake_call: FakeCall, call: Call, options: Options, unrolled: bool = True, differentiate: bool = True
 ) -> Captured:
     with _explained(fake_call):
-        return capture(
-            call,
-            fake_call.sources,
-            fake_call.names(),
-            differentiate=differentiate,
-            symbolic=fake_call.symbolic,
-            decompositions=options.table(),
-            partition_fn=options.partition_fn or min_cut_partition,
-            unrolled=unrolled,
+        how = CaptureOptions(
+            differentiate,
+            fake_call.symbolic,
+            options.table(),
+            options.partition_fn or min_cut_partition,
+            unrolled,
         )
+        return capture(call, fake_call.sources, fake_call.names(), how)
 
 
 @contextmanager

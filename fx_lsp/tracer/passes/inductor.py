@@ -19,7 +19,7 @@ from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
 from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, report_layouts, uncached
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.run.call import FlatInput
-from fx_lsp.tracer.stages.ledger import Lane, Ledger
+from fx_lsp.tracer.stages.ledger import Heading, Lane, Ledger
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
@@ -118,7 +118,7 @@ class InductorWatch:
             names.assign(graph.graph, self.inputs, self.traced.captured.outputs)
             title = f"AOTAutograd with Inductor's decompositions{options_of('inductor')}"
             self.prefix = "joint"
-            self.lane = self.ledger.begin("decomposed", title, graph.graph, names, self.traced.stages[0].name)
+            self.lane = self.ledger.begin(Heading("decomposed", title), graph.graph, names, self.traced.stages[0].name)
             self.lanes["joint"] = self.lane
 
         return self._group(original, prepare, "joint graph passes")
@@ -128,9 +128,8 @@ class InductorWatch:
             forward, backward = original(joint, *args, **options)
             if self.depth == 0 and (lane := self.lanes.get("joint")) is not None:
                 for name, part in (("forward", forward), ("backward", backward)):
-                    title = f"min-cut partition, {name}{options_of('partition')}"
-                    names = lane.names.copy()
-                    self.lanes[name] = self.ledger.begin(f"{name}:partition", title, part.graph, names, lane.stage)
+                    heading = Heading(f"{name}:partition", f"min-cut partition, {name}{options_of('partition')}")
+                    self.lanes[name] = self.ledger.begin(heading, part.graph, lane.names.copy(), lane.stage)
             return forward, backward
 
         return run
@@ -145,13 +144,13 @@ class InductorWatch:
             self._between(graph, "views become reshapes", "view_to_reshape")
             if backward and self.lane is not None:
                 title = "its inputs, in the layout that Inductor's forward produces"
-                self.ledger.lay_out(self.lane, "backward:layouts", title, graph.graph)
+                self.ledger.lay_out(self.lane, Heading("backward:layouts", title), graph.graph)
 
         return self._group(original, prepare, "post-grad passes")
 
     def _between(self, graph: fx.GraphModule, title: str, name: str = "others") -> None:
         if self.lane is not None:
-            self.ledger.settle(self.lane, f"{self.prefix}:{name}", title, graph.graph)
+            self.ledger.settle(self.lane, Heading(f"{self.prefix}:{name}", title), graph.graph)
 
     def _enter(self, original: Callable[..., Any]) -> Any:
         def enter(observer: Any) -> Any:
@@ -167,8 +166,8 @@ class InductorWatch:
             self.depth -= 1
             if self.depth == 1 and self.lane is not None and observer.gm is self.module and kind is None:
                 group = observer.subsystem or f"{self.prefix} passes"
-                title = f"{group}: {observer.passname}"
-                self.ledger.step(self.lane, f"{self.prefix}:{observer.passname}", title, observer.gm.graph)
+                heading = Heading(f"{self.prefix}:{observer.passname}", f"{group}: {observer.passname}")
+                self.ledger.step(self.lane, heading, observer.gm.graph)
             return original(observer, kind, error, traceback)
 
         return leave
@@ -199,8 +198,8 @@ def watch_dynamo(watch: InductorWatch) -> None:
     def backend(graph: fx.GraphModule, examples: Sequence[Any]) -> Any:
         watch.inputs = dynamo_inputs(graph.graph, examples, call)
         link(graph.graph, names.sources)
-        title = "torch.compile: the graph that Dynamo captured"
-        watch.lanes["torch"] = watch.ledger.begin("dynamo", title, graph.graph, named(graph.graph, watch.inputs, names))
+        heading = Heading("dynamo", "torch.compile: the graph that Dynamo captured")
+        watch.lanes["torch"] = watch.ledger.begin(heading, graph.graph, named(graph.graph, watch.inputs, names))
         watch.compile(graph, examples)
         raise _StopCompiling
 

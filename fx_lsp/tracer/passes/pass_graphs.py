@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from fx_lsp.tracer.capture.aot import capture
+from fx_lsp.tracer.capture.aot import CaptureOptions, capture
 from fx_lsp.tracer.capture.decompositions import find_table
 from fx_lsp.tracer.capture.graphs import Names, value_spec
 from fx_lsp.tracer.capture.node_values import value_of
@@ -89,7 +89,7 @@ def _backward(traced: TracedCall) -> PassGraph:
 
 def _captured(traced: TracedCall, title: str, decompositions: dict[Any, Callable[..., Any]] | None) -> PassGraph:
     names = traced.new_names()
-    captured = capture(traced.call, traced.sources, names, False, traced.symbolic, decompositions)
+    captured = capture(traced.call, traced.sources, names, CaptureOptions(False, traced.symbolic, decompositions))
     assert captured.inference is not None
     return PassGraph(copied_module(captured.inference), names, title)
 
@@ -106,7 +106,8 @@ def _part(traced: TracedCall, which: str, title: str) -> PassGraph:
         return min_cut_partition(joint, inputs, **options)
 
     names = traced.new_names()
-    captured = capture(traced.call, traced.sources, names, True, traced.symbolic, partition_fn=partition)
+    how = CaptureOptions(symbolic=traced.symbolic, partition_fn=partition)
+    captured = capture(traced.call, traced.sources, names, how)
     module = {"joint": seen[0], "forward": captured.forward, "backward": captured.backward}[which]
     assert module is not None
     return PassGraph(copied_module(module), names, title)

@@ -50,10 +50,11 @@ class Matches:
 @dataclass
 class _MatchAttempt:
     """Hold the nodes that the matcher compares, outermost first, those that are the `same` operation, and the
-    misfit.
+    misfit. `size` is the number of nodes of the pattern.
     """
 
     names: Names
+    size: int
     path: list[fx.Node] = field(default_factory=list[fx.Node])
     same: set[fx.Node] = field(default_factory=set[fx.Node])
     node: fx.Node | None = None
@@ -85,7 +86,7 @@ def near_misses_of(graph: fx.Graph, pattern: Any, filters: Sequence[Callable[...
         for node in filter(_is_part, graph.nodes):
             if node in matched or node in refused_anchors or not _similar(anchor, node):
                 continue
-            if (miss := _try(matcher, anchor, node, matched, _MatchAttempt(names), size)) is not None:
+            if (miss := _try(matcher, anchor, node, matched, _MatchAttempt(names, size))) is not None:
                 matches.misses.append(miss)
     if anchors and not matches.groups and not matches.misses:
         matches.nothing = f": no node calls {target_name(anchors[0].target)}, the last operation of the pattern"
@@ -128,10 +129,10 @@ def _matcher(pattern: Any) -> SubgraphMatcher:
 
 
 def _try(
-    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, matched: set[fx.Node], attempt: _MatchAttempt, size: int
+    matcher: SubgraphMatcher, anchor: fx.Node, node: fx.Node, matched: set[fx.Node], attempt: _MatchAttempt
 ) -> Miss | None:
     """Try the pattern at `node`, which is not a match; return None if all of it fits."""
-    match = InternalMatch(anchors=[anchor])
+    match, size = InternalMatch(anchors=[anchor]), attempt.size
     with _watched(matcher, attempt):
         whole = matcher._match_nodes(anchor, node, match)
     if not whole:

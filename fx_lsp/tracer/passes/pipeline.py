@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from fx_lsp.tracer.capture.aot import capture
+from fx_lsp.tracer.capture.aot import CaptureOptions, capture
 from fx_lsp.tracer.capture.decompositions import find_table
 from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -19,7 +19,7 @@ from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.run.call import RUN_CODE, flat_function, flat_inputs
 from fx_lsp.tracer.source.provenance import Annotate
-from fx_lsp.tracer.stages.ledger import Ledger
+from fx_lsp.tracer.stages.ledger import Heading, Ledger
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
@@ -54,9 +54,8 @@ def _compiled(traced: TracedCall) -> Ledger:
     try:
         with forbid_effects():
             module = symbolic_graph(traced.call, traced.mode, traced.sources)
-        ledger.begin(
-            "torch", "as written: torch.fx.symbolic_trace", module.graph, named(module.graph, (), traced.new_names())
-        )
+        heading = Heading("torch", "as written: torch.fx.symbolic_trace")
+        ledger.begin(heading, module.graph, named(module.graph, (), traced.new_names()))
     except (Exception, EffectBlocked) as error:
         note = f"torch.fx.symbolic_trace cannot trace it: {sentence(error)}"
         ledger.text("torch", "as written: torch.fx.symbolic_trace", note=note)
@@ -97,13 +96,14 @@ def _decomposed(traced: TracedCall, table: str) -> Ledger:
     differentiate = traced.captured.inference is None
     names, decompositions = traced.new_names(), find_table(table)
     with forbid_effects():
-        captured = capture(traced.call, traced.sources, names, differentiate, traced.symbolic, decompositions)
+        how = CaptureOptions(differentiate, traced.symbolic, decompositions)
+        captured = capture(traced.call, traced.sources, names, how)
     title = f"decompositions: {table} ({len(decompositions):,} operations)"
     if captured.inference is not None:
-        ledger.begin("decomposed", title, captured.inference.graph, names, "inference")
+        ledger.begin(Heading("decomposed", title), captured.inference.graph, names, "inference")
         return ledger
     assert captured.joint is not None and captured.forward is not None and captured.backward is not None
     ledger.add(replace(captured.joint, name="decomposed"), title, "joint")
-    ledger.begin("forward:partition", _TITLES["forward"], captured.forward.graph, names, "decomposed")
-    ledger.begin("backward:partition", _TITLES["backward"], captured.backward.graph, names, "decomposed")
+    for name, part in (("forward", captured.forward), ("backward", captured.backward)):
+        ledger.begin(Heading(f"{name}:partition", _TITLES[name]), part.graph, names, "decomposed")
     return ledger

@@ -24,7 +24,7 @@ from fx_lsp.tracer.passes.pattern_matching import Matches, inputs_of, near_misse
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import LoadError, find, load
 from fx_lsp.tracer.source.provenance import Sources
-from fx_lsp.tracer.stages.ledger import Lane, Ledger, Origins, unchanged
+from fx_lsp.tracer.stages.ledger import Heading, Lane, Ledger, Origins, unchanged
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
@@ -123,7 +123,7 @@ class Bench:
 
     def _keep(self, result: fx.GraphModule, note: str, origins: Origins | None) -> None:
         self.broken = bool(note)
-        self.ledger.step(self.lane, self.stage, self.title, result.graph, note, origins)
+        self.ledger.step(self.lane, Heading(self.stage, self.title, note), result.graph, origins)
 
 
 def run_pass(traced: TracedCall) -> Ledger:
@@ -183,7 +183,7 @@ def apply_configured(traced: TracedCall, ledger: Ledger) -> None:
 
 def _bench(traced: TracedCall, ledger: Ledger, name: str) -> Bench:
     graph = pass_graph(traced, name)
-    lane = ledger.begin(name, graph.title, graph.module.graph, graph.names)
+    lane = ledger.begin(Heading(name, graph.title), graph.module.graph, graph.names)
     inputs = example_values(graph.module.graph)
     return Bench(traced.request, traced.sources, traced.mode, ledger, lane, graph.module, inputs)
 

@@ -85,7 +85,7 @@ def use_overlays(texts: Mapping[str, str]) -> None:
 
 def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
     """Return the module of a step again, in which reads of some names become parameters."""
-    return _execute(request, request.sliced, mode, inputs)
+    return _execute(request, request.sliced, mode, syntax_of(request, request.sliced, inputs))
 
 
 def import_package(name: str) -> Exception | None:
@@ -123,7 +123,9 @@ def _load_without_packages(request: TraceRequest, mode: AbstractContextManager[o
 
 def _load(request: TraceRequest, mode: AbstractContextManager[object], lacks_names: bool = False) -> Loaded:
     try:
-        return Loaded(_execute(request, request.sliced, mode, lacks_names=lacks_names), whole=False)
+        tree = syntax_of(request, request.sliced)
+        tree = without_lacking_names(tree) if lacks_names else tree
+        return Loaded(_execute(request, request.sliced, mode, tree), whole=False)
     except OSError as error:
         return _without_data(request, mode, error)
     except _SLICE_TOO_SMALL as error:
@@ -165,13 +167,11 @@ def _execute(
     request: TraceRequest,
     text: str,
     mode: AbstractContextManager[object],
-    inputs: Collection[str] = (),
+    tree: ast.Module | None = None,
     is_tolerant: bool = False,
-    lacks_names: bool = False,
 ) -> ModuleType:
-    """Run a text of the target's file; names missing in installed packages are absent."""
-    tree = syntax_of(request, text, inputs)
-    tree = without_lacking_names(tree) if lacks_names else tree
+    """Run a text of the target's file. `tree` is the text as it parses, or with changes."""
+    tree = syntax_of(request, text) if tree is None else tree
     if request.step or is_tolerant:
         tree = tolerant(tree, [*functions_around(tree, request.step), *constructor_lines(tree, request.name)])
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)

@@ -63,6 +63,15 @@ class Lane:
     results: RandomRun | None = None
 
 
+@dataclass(frozen=True)
+class Heading:
+    """Hold the name of a stage, its title in the list of stages, and a note on it."""
+
+    name: str
+    title: str
+    note: str = ""
+
+
 @dataclass
 class Ledger:
     """Hold the stages of a pipeline in order; those of passes that changed nothing have no `Stage`.
@@ -77,26 +86,16 @@ class Ledger:
     stages: list[Stage] = field(default_factory=list[Stage])
     remarks: list[Remark] = field(default_factory=list[Remark])
 
-    def begin(
-        self, name: str, title: str, graph: torch.fx.Graph, names: Names, before: str = "", note: str = ""
-    ) -> Lane:
+    def begin(self, heading: Heading, graph: torch.fx.Graph, names: Names, before: str = "") -> Lane:
         """Add a newly created graph, derived from that of the stage `before`, if there is one; return its lane."""
-        name = self._unused(name)
-        self.add(stage_of(name, graph, names), title, before, None, note)
+        name = self._unused(heading.name)
+        self.add(stage_of(name, graph, names), heading.title, before, None, heading.note)
         results = run_for_real(graph, _alone(graph), names.__getitem__, names.is_buffer) if self.check else None
         return Lane(name, rows_of(graph), names, results)
 
-    def step(
-        self,
-        lane: Lane,
-        name: str,
-        title: str,
-        graph: torch.fx.Graph,
-        note: str = "",
-        origins: Origins | None = None,
-    ) -> StageInfo:
+    def step(self, lane: Lane, heading: Heading, graph: torch.fx.Graph, origins: Origins | None = None) -> StageInfo:
         """Add the graph of `lane` after a pass; `origins` are passed if it is a copy, and they are known."""
-        name = self._unused(name)
+        name, title, note = self._unused(heading.name), heading.title, heading.note
         rows = rows_of(graph)
         if _untouched(lane.rows, rows):
             change = Change()
@@ -117,19 +116,19 @@ class Ledger:
         self.infos.append(info)
         return info
 
-    def settle(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
+    def settle(self, lane: Lane, heading: Heading, graph: torch.fx.Graph) -> None:
         """Add a stage like `step` if something has changed between passes, else none."""
         if not _untouched(lane.rows, rows_of(graph)):
-            self.step(lane, name, title, graph)
+            self.step(lane, heading, graph)
 
-    def lay_out(self, lane: Lane, name: str, title: str, graph: torch.fx.Graph) -> None:
+    def lay_out(self, lane: Lane, heading: Heading, graph: torch.fx.Graph) -> None:
         """Add a stage like `settle` if nodes are the same, and their values may have another shape, dtype or layout."""
-        stage = stage_of(self._unused(name), graph, lane.names)
+        stage = stage_of(self._unused(heading.name), graph, lane.names)
         last = next(s for s in reversed(self.stages) if s.name == lane.stage)
         pairs = zip(last.nodes, stage.nodes, strict=True)
         changed = sum(old.spec != new.spec and new.op != "output" for old, new in pairs)
         if changed:
-            self.add(stage, title, lane.stage, Change(changed=changed))
+            self.add(stage, heading.title, lane.stage, Change(changed=changed))
             lane.stage = stage.name
 
     def text(self, name: str, title: str, text: str = "", before: str = "", note: str = "") -> None:

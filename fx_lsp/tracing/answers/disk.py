@@ -122,30 +122,34 @@ _FOLDER = "folder"
 """The digest of a folder of which only the existence matters."""
 
 
-def cache_key(
-    *,
-    file: str,
-    fingerprint: str,
-    name: str,
-    kind: TargetKind,
-    evident: bool,
-    compiled: Compiled,
-    module: str,
-    package: str,
-    inputs: Sequence[WrittenInputs],
-    interpreter: str,
-    version: str,
-    search_seconds: float,
-    roots: Sequence[str],
-) -> str:
-    """Return a hexadecimal hash of everything that changes the answer but is not a dependency.
+@dataclass(frozen=True, kw_only=True)
+class AnswerConditions:
+    """Hold everything that changes an answer but is not a dependency.
 
-    `file` is included because an answer's spans name it; spans of written inputs are included without their line.
+    `file` is one of them because an answer's spans name it; spans of written inputs count without their line.
     """
-    written = [[g.text, g.source, g.detail, _extent(g.span)] for g in inputs]
-    asked = [file, fingerprint, name, kind, evident, compiled, module, package, written]
-    parts = [*asked, interpreter, version, search_seconds, list(roots)]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    file: str
+    fingerprint: str
+    name: str
+    kind: TargetKind
+    evident: bool
+    compiled: Compiled
+    module: str
+    package: str
+    inputs: Sequence[WrittenInputs]
+    interpreter: str
+    version: str
+    search_seconds: float
+    roots: Sequence[str]
+
+    def key(self) -> str:
+        """Return a hexadecimal hash of the conditions."""
+        written = [[g.text, g.source, g.detail, _extent(g.span)] for g in self.inputs]
+        asked = [self.file, self.fingerprint, self.name, self.kind, self.evident, self.compiled]
+        asked += [self.module, self.package, written]
+        parts = [*asked, self.interpreter, self.version, self.search_seconds, list(self.roots)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _extent(span: Span | None) -> list[int] | None:

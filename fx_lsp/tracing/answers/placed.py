@@ -32,6 +32,14 @@ class PlacedAnswer:
     seconds: float | None
 
 
+@dataclass(frozen=True)
+class TargetText:
+    """Hold a text, and the lines in it whose positions move with a target."""
+
+    text: str
+    lines: Sequence[int]
+
+
 class PlacedAnswers:
     """Hold the newest answers on the targets of a file, by question, for any of its texts.
 
@@ -52,21 +60,15 @@ class PlacedAnswers:
         return self._answers.get(question)
 
     def put(
-        self,
-        question: TargetQuestion,
-        key: str,
-        answer: CachedTrace,
-        text: str,
-        lines: Sequence[int],
-        seconds: float | None = None,
+        self, question: TargetQuestion, key: str, answer: CachedTrace, now: TargetText, seconds: float | None = None
     ) -> None:
-        """Store an answer for `text`, in which the target has these `lines`; `seconds` is the time of a new trace."""
-        moved = None if lines == answer.lines else dict(zip(answer.lines, lines, strict=False))
+        """Store an answer for the text as it is now; `seconds` is the time of a new trace."""
+        moved = None if now.lines == answer.lines else dict(zip(answer.lines, now.lines, strict=False))
         outcome = answer.outcome if moved is None else relocate_outcome(answer.outcome, self._file, moved)
         before = self._answers.get(question)
         if seconds is None and before is not None and before.key == key:
             seconds = before.seconds
-        self._answers[question] = PlacedAnswer(key, text, answer, outcome, moved, seconds)
+        self._answers[question] = PlacedAnswer(key, now.text, answer, outcome, moved, seconds)
         self._stages = {k: v for k, v in self._stages.items() if k[0] != key}
         if isinstance(outcome, Trace) and not question.variant:
             self.inputs[question.target] = outcome.inputs

@@ -17,7 +17,7 @@ from fx_lsp.syntax import FUNCTIONS, FunctionNode
 from fx_lsp.tracing.calls.project_files import ProjectFile, users_of
 from fx_lsp.tracing.calls.pytest_calls import test_case
 from fx_lsp.tracing.calls.straight_line import MADE, Known, TargetCall, calling_methods, calls_in, trains
-from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, decorators_of, render, root_of
+from fx_lsp.tracing.slicing.backward_slice import Backwards, KeptCode, Path, decorators_of, render, root_of
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.slicing.step_slice import StepPart
 from fx_lsp.tracing.source.index import ModuleIndex
@@ -36,28 +36,34 @@ MAX_USERS = 24
 ModuleName = Callable[[str], tuple[str, str, str]]
 
 
-def call_sites(
-    target: Target,
-    graph: SourceGraph,
-    module: str,
-    roots: Sequence[str],
-    overlays: Mapping[str, str],
-    module_name: ModuleName,
-    part: StepPart | None = None,
-    limit: int = SITES,
-    of_other_files: bool = True,
-) -> tuple[CallSite, ...]:
-    """Return the calls of a target that a tracer may try, the most direct first, the file's own before those of other
-    files.
+@dataclass(frozen=True)
+class SearchedCode:
+    """Hold the code to search for calls of a target: its own file and, with `of_other_files`, others below `roots`.
 
-    `module` is the file's dotted name; `module_name` returns that of any other, and its package. `overlays` are unsaved
-    texts by path. If the target is the function around a step, only `part` of it runs. Returns at most `limit` calls,
-    and only those of its own file unless `of_other_files`.
+    `module` is the dotted name of its own file; `module_name` returns that of any other, and its package. `overlays`
+    are unsaved texts by path.
     """
-    own = _Own(target, graph, module, part)
+
+    graph: SourceGraph
+    module: str
+    roots: Sequence[str]
+    overlays: Mapping[str, str]
+    module_name: ModuleName
+    of_other_files: bool = True
+
+
+def call_sites(
+    searched: SearchedCode, target: Target, part: StepPart | None = None, limit: int = SITES
+) -> tuple[CallSite, ...]:
+    """Return at most `limit` calls of a target that a tracer may try, the most direct first, the file's own before
+    those of other files.
+
+    If the target is the function around a step, only `part` of it runs.
+    """
+    own = _Own(target, searched.graph, searched.module, part)
     calls: list[tuple[int, Callable[[], CallSite | None]]] = [(c.rank, partial(own.site, c)) for c in own.calls()]
-    if of_other_files and sum(rank == 0 for rank, _ in calls) < limit:
-        for there in _elsewhere(own, roots, overlays, module_name):
+    if searched.of_other_files and sum(rank == 0 for rank, _ in calls) < limit:
+        for there in _elsewhere(own, searched):
             calls += [(c.rank, partial(there.site, c)) for c in there.calls()]
     ordered = sorted(calls, key=lambda item: item[0])
     complete = _made(item for item in ordered if item[0] != MADE)
@@ -79,9 +85,7 @@ def _made(calls: Iterable[tuple[int, Callable[[], CallSite | None]]]) -> Iterato
         yield site
 
 
-def _elsewhere(
-    own: _Own, roots: Sequence[str], overlays: Mapping[str, str], module_name: ModuleName
-) -> Iterator[_There]:
+def _elsewhere(own: _Own, searched: SearchedCode) -> Iterator[_There]:
     """Yield the files that use the target's file, then those that use definitions in them that lead to the target, and
     so on.
     """
@@ -89,10 +93,10 @@ def _elsewhere(
     seen = {(own.target.file, 0, own.module)}
     while waiting and len(seen) <= MAX_USERS:
         depth, file, leading = waiting.pop(0)
-        for user in users_of(file, roots, leading.known.names, overlays):
+        for user in users_of(file, searched.roots, leading.known.names, searched.overlays):
             if (user.file, user.part, leading.module) in seen or user.file == own.target.file or len(seen) > MAX_USERS:
                 continue
-            there = _There(own, leading, user, *module_name(user.file)[:2])
+            there = _There(own, leading, user, *searched.module_name(user.file)[:2])
             if there.uses:
                 seen.add((user.file, user.part, leading.module))
                 yield there
@@ -155,7 +159,7 @@ class _Own:
         return calls_in(self.graph, self.known, self.target)
 
     def site(self, target_call: TargetCall) -> CallSite | None:
-        needed = _needed(self.graph, target_call, self.target, self.callee)
+        needed = _CallSlicer(self.graph, self.target).needed(target_call, self.callee)
         if needed is None:
             return None
         lines = {**self.lines(needed.names), **needed.lines, **(self.part.lines if self.part is not None else {})}
@@ -300,7 +304,7 @@ class _There:
         return calls_in(self.user.graph, self._imports[0], self.own.target, local_imports=True) if self.uses else []
 
     def site(self, target_call: TargetCall) -> CallSite | None:
-        needed = _needed(self.user.graph, target_call, self.own.target, self.own.callee)
+        needed = _CallSlicer(self.user.graph, self.own.target).needed(target_call, self.own.callee)
         if needed is None:
             return None
         _, imported, imported_names = self._imports
@@ -388,43 +392,74 @@ class _Callee:
         return [value for name, value in bound if name in every - self.read and not isinstance(value, ast.Constant)]
 
 
-def _needed(
-    graph: SourceGraph,
-    target_call: TargetCall,
-    target: Target,
-    callee: _Callee | None,
-    depth: int = MAX_DEPTH,
-    read: Collection[str] = (),
-) -> _Needed | None:
-    """Return the code that a call needs; inside a function with parameters, also the code of a call of that function.
+@dataclass(frozen=True)
+class _CallSlicer:
+    """Find the code in one file that calls of a target need."""
 
-    The called code also reads names of the module; functions between them may assign some that are `global`.
-    """
-    body, path = graph.index.body, target_call.path
-    unread = _unread(callee, target_call)
-    needs = Backwards({*graph.index.imports, *collect_imports(walk(path[0]))})
-    idle = {n for argument in unread for n in walk(argument)}
-    needs.names |= loads_of(path[-1]) if target_call.whole else _names_in([target_call.call], idle)
-    case = test_case(path, graph.index)
-    fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
-    needs.names |= case.names if case is not None else set()
-    _need_globals(needs, path[0], read)
-    needs.choose(target_call.origin)
-    needs.follow(body, path)
-    outer = _around(graph, path, target, needs, depth) if case is None else None
-    if case is None and outer is None:
+    graph: SourceGraph
+    target: Target
+
+    def needed(
+        self, target_call: TargetCall, callee: _Callee | None, depth: int = MAX_DEPTH, read: Collection[str] = ()
+    ) -> _Needed | None:
+        """Return the code that a call needs; inside a function with parameters, also that of a call of the function.
+
+        The called code also reads names of the module; functions between them may assign some that are `global`.
+        """
+        body, path = self.graph.index.body, target_call.path
+        unread = _unread(callee, target_call)
+        needs = Backwards({*self.graph.index.imports, *collect_imports(walk(path[0]))})
+        idle = {n for argument in unread for n in walk(argument)}
+        needs.names |= loads_of(path[-1]) if target_call.whole else _names_in([target_call.call], idle)
+        case = test_case(path, self.graph.index)
+        fixtures = case.fixtures if case is not None else frozenset[ast.FunctionDef]()
+        needs.names |= case.names if case is not None else set()
+        _need_globals(needs, path[0], read)
+        needs.choose(target_call.origin)
+        needs.follow(body, path)
+        outer = self._around(path, needs, depth) if case is None else None
+        if case is None and outer is None:
+            return None
+        call = None if target_call.whole else target_call.call
+        decorated = path[:1] if outer is not None and outer.is_decorated else ()
+        needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
+        kept = needs.kept | fixtures
+        lines = render(
+            self.graph.text,
+            body,
+            KeptCode(kept, path, call, fixtures, unread, decorated=decorated, choices=needs.choices),
+        )
+        functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
+        if outer is not None:
+            names = needs.names | outer.names
+            return _Needed({**outer.lines, **lines}, names, outer.then, (*functions, *outer.functions))
+        assert case is not None
+        return _Needed(lines, needs.names | case.names, case.text, functions)
+
+    def _around(self, path: Path, needs: Backwards, depth: int) -> _Needed | None:
+        """Return the code needed by the first call of the function at the start of `path`, part of which is needed.
+
+        A call that omits required arguments calls the decorated function, so its decorators are kept. So are those of a
+        function that an object registers, `@app.command()`, if that object is called.
+        """
+        function = path[0]
+        if not isinstance(function, FUNCTIONS) or depth == 0:
+            return None
+        registering = {root.id for node in function.decorator_list if isinstance(root := root_of(node), ast.Name)}
+        own = frozenset({function.name})
+        called = replace(self.target, name=function.name, kind="function")
+        for name in (own, frozenset(registering) - own):
+            leading = Known(name, name, frozenset(), passed=name is own)
+            calls = calls_in(self.graph, leading, called) if name else []
+            callee = _Callee(function, frozenset(needs.read))
+            for call in calls:
+                if call.path[0] is function:
+                    continue
+                is_plain = name is own and not call.indirect and callee.is_bound_by(call.call)
+                needed = self.needed(call, callee if is_plain else None, depth - 1, loads_of(function))
+                if needed is not None:
+                    return replace(needed, is_decorated=not is_plain)
         return None
-    call = None if target_call.whole else target_call.call
-    decorated = path[:1] if outer is not None and outer.is_decorated else ()
-    needs.names |= _names_in([part for node in decorated for part in decorators_of(node)])
-    kept = needs.kept | fixtures
-    lines = render(graph.text, body, kept, path, call, fixtures, unread, decorated=decorated, choices=needs.choices)
-    functions = tuple(node.lineno for node in path if isinstance(node, FUNCTIONS))
-    if outer is not None:
-        names = needs.names | outer.names
-        return _Needed({**outer.lines, **lines}, names, outer.then, (*functions, *outer.functions))
-    assert case is not None
-    return _Needed(lines, needs.names | case.names, case.text, functions)
 
 
 def _need_globals(needs: Backwards, function: ast.stmt, read: Collection[str]) -> None:
@@ -444,31 +479,6 @@ def _unread(callee: _Callee | None, target_call: TargetCall) -> list[ast.expr]:
 def _names_in(nodes: Iterable[ast.AST], without: Collection[ast.AST] = ()) -> set[str]:
     """Return the names in expressions, `without` some nodes."""
     return {part.id for part in walk(*nodes) if isinstance(part, ast.Name) and part not in without}
-
-
-def _around(graph: SourceGraph, path: Path, target: Target, needs: Backwards, depth: int) -> _Needed | None:
-    """Return the code needed by the first call of the function at the start of `path`, part of which is needed.
-
-    A call that omits required arguments calls the decorated function, so its decorators are kept. So are those of a
-    function that an object registers, `@app.command()`, if that object is called.
-    """
-    function = path[0]
-    if not isinstance(function, FUNCTIONS) or depth == 0:
-        return None
-    registering = {root.id for node in function.decorator_list if isinstance(root := root_of(node), ast.Name)}
-    own = frozenset({function.name})
-    for name in (own, frozenset(registering) - own):
-        leading = Known(name, name, frozenset(), passed=name is own)
-        calls = calls_in(graph, leading, replace(target, name=function.name, kind="function")) if name else []
-        callee = _Callee(function, frozenset(needs.read))
-        for call in calls:
-            if call.path[0] is function:
-                continue
-            is_plain = name is own and not call.indirect and callee.is_bound_by(call.call)
-            needed = _needed(graph, call, target, callee if is_plain else None, depth - 1, loads_of(function))
-            if needed is not None:
-                return replace(needed, is_decorated=not is_plain)
-    return None
 
 
 def _joined(lines: Mapping[int, str]) -> str:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from fx_lsp.measured import Card, Lack, Probe
@@ -23,28 +24,20 @@ def probed(folder: str) -> Probe:
     cards, driver = _cards()
     free = shutil.disk_usage(folder).free
     torch, triton, built_for = version_of("torch"), version_of("triton"), _built_for()
-    return Probe(
-        platform.python_version(),
-        sys.executable,
-        torch,
-        triton,
-        built_for,
-        driver,
-        cards,
-        folder,
-        free,
-        tuple(_lacks(torch, triton, built_for, cards, folder, free)),
-    )
+    python = platform.python_version(), sys.executable
+    probe = Probe(*python, torch, triton, built_for, driver, cards, folder, free)
+    return replace(probe, lacks=tuple(_lacks(probe, free)))
 
 
-def _lacks(torch: str, triton: str, built_for: str, cards: tuple[Card, ...], folder: str, free: int) -> Iterator[Lack]:
+def _lacks(probe: Probe, free: int) -> Iterator[Lack]:
+    torch, built_for, cards = probe.torch, probe.cuda, probe.cards
     if not torch:
         yield Lack(f"torch is not installed for {sys.executable}", "install torch there, or configure another Python")
     elif is_older(torch, OLDEST_TORCH):
         yield Lack(f"torch {torch} is too old", "install torch 2.6 or newer there")
     elif cards and not built_for:
         yield Lack("there is a GPU, but torch there is built without CUDA", "install a torch for CUDA there")
-    if torch and not triton:
+    if torch and not probe.triton:
         yield Lack("triton is not installed, so kernels cannot run", "install triton there")
     if not cards and "rocm" not in built_for:
         yield Lack(
@@ -52,7 +45,9 @@ def _lacks(torch: str, triton: str, built_for: str, cards: tuple[Card, ...], fol
         )
     if free < DISK_NEEDED:
         needed = DISK_NEEDED >> 20
-        yield Lack(f"only {free >> 20} MB are free in {folder}", f"a job needs {needed} MB; configure another folder")
+        yield Lack(
+            f"only {free >> 20} MB are free in {probe.temporary}", f"a job needs {needed} MB; configure another folder"
+        )
 
 
 def _built_for() -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, is_main_guard
@@ -266,34 +265,34 @@ def _assigned(place: ast.expr, value: Any, names: Collection[str]) -> str | None
 _Edit = tuple[tuple[int, int], tuple[int, int], bytes]
 
 
-def render(
-    text: str,
-    body: Sequence[ast.stmt],
-    kept: Collection[ast.stmt],
-    path: Path,
-    call: ast.Call | None,
-    plain: Collection[ast.stmt] = (),
-    unread: Collection[ast.expr] = (),
-    inside: bool = False,
-    decorated: Collection[ast.stmt] = (),
-    choices: Mapping[ast.stmt, bytes] = MappingProxyType({}),
-) -> dict[int, str]:
-    """Return the lines of the kept statements by number, with positions kept.
+@dataclass(frozen=True)
+class KeptCode:
+    """Describe the statements that are `kept` of a text, and what remains of them.
 
     On the way to the last statement of `path`, branches are taken and loops run once. Only `call` remains of that
     statement; all of it if `call` is None, or with `inside` its kept part. Functions on the way, and those in `plain`,
     lose their decorators except for autograd modes, unless they are `decorated`. None replaces the `unread` arguments
     of the call; `choices` replace the tests of branches.
     """
+
+    kept: Collection[ast.stmt]
+    path: Path
+    call: ast.Call | None = None
+    plain: Collection[ast.stmt] = ()
+    unread: Collection[ast.expr] = ()
+    inside: bool = False
+    decorated: Collection[ast.stmt] = ()
+    choices: Mapping[ast.stmt, bytes] = field(default_factory=dict[ast.stmt, bytes])
+
+
+def render(text: str, body: Sequence[ast.stmt], code: KeptCode) -> dict[int, str]:
+    """Return the lines of the kept statements by number, with positions kept."""
     lines = [line.encode("utf-8", "surrogatepass") for line in split_lines(text.removeprefix("\ufeff"))]
     text_by_line: dict[int, str] = {}
     for node in body:
-        if node not in kept:
+        if node not in code.kept:
             continue
-        edits = sorted(
-            (*_edits(node, kept, path, call, plain, inside, decorated, choices), *_nothing(node, path, unread)),
-            reverse=True,
-        )
+        edits = sorted((*_edits(node, code), *_nothing(node, code.path, code.unread)), reverse=True)
         (first, col), (last, end) = start_of(node), end_of(node)
         part = lines[first - 1 : last]
         part[-1] = part[-1][:end]
@@ -305,34 +304,26 @@ def render(
     return text_by_line
 
 
-def _edits(
-    node: ast.stmt,
-    kept: Collection[ast.stmt],
-    path: Path,
-    call: ast.Call | None,
-    plain: Collection[ast.stmt],
-    inside: bool,
-    decorated: Collection[ast.stmt],
-    choices: Mapping[ast.stmt, bytes],
-) -> Iterator[_Edit]:
-    if node not in kept:
+def _edits(node: ast.stmt, code: KeptCode) -> Iterator[_Edit]:
+    path, call = code.path, code.call
+    if node not in code.kept:
         yield start_of(node), end_of(node), b"0"
         return
-    if path and node is path[-1] and not inside:
+    if path and node is path[-1] and not code.inside:
         if call is not None:
             yield start_of(node), (call.lineno, call.col_offset), b"("
             yield (call.end_lineno or call.lineno, call.end_col_offset or 0), end_of(node), b")"
         return
     if isinstance(node, DEFINITIONS):
         modes = all(is_mode(decorator) for decorator in node.decorator_list)
-        if not modes and node in {*path, *plain}.difference(decorated):
+        if not modes and node in {*path, *code.plain}.difference(code.decorated):
             yield start_of(node), (node.lineno, node.col_offset), b""
         if node not in path:
             return
-    yield from _choice(node, path, choices)
+    yield from _choice(node, path, code.choices)
     for block in blocks(node):
         for statement in block:
-            yield from _edits(statement, kept, path, call, plain, inside, decorated, choices)
+            yield from _edits(statement, code)
 
 
 def _choice(node: ast.stmt, path: Path, choices: Mapping[ast.stmt, bytes]) -> Iterator[_Edit]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, FunctionNode, is_main_guard
-from fx_lsp.tracing.slicing.backward_slice import Backwards, Path, blocks, header_nodes, render
+from fx_lsp.tracing.slicing.backward_slice import Backwards, KeptCode, Path, blocks, header_nodes, render
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.scopes import binds_of, loads_of
@@ -58,7 +58,7 @@ class Entry:
             path = next((path for path in paths if path[0] is node), ())
             if path or any(inner in needs.kept for block in blocks(node) for inner in block):
                 way = path[1:] if is_main_guard(node) else path
-                lines |= render(self._text, [node], needs.kept | {node}, way, None, choices=needs.choices)
+                lines |= render(self._text, [node], KeptCode(needs.kept | {node}, way, choices=needs.choices))
         return lines, needs.names - {path[0].name for path in paths if isinstance(path[0], FUNCTIONS)}
 
     def _assigning(self, names: Collection[str], without: Collection[str]) -> Iterator[FunctionNode]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from fx_lsp.model import CallSite, Span, Target
 from fx_lsp.syntax import FunctionNode
-from fx_lsp.tracing.slicing.backward_slice import Backwards, render
+from fx_lsp.tracing.slicing.backward_slice import Backwards, KeptCode, render
 from fx_lsp.tracing.slicing.entry_point import runs_long
 from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
 from fx_lsp.tracing.source.parsing import walk
@@ -52,7 +52,7 @@ def step_part(step: Step, graph: SourceGraph, batches: bool) -> StepPart:
     way = (*path, region)
     outer.follow(() if functions or isinstance(way[0], ast.FunctionDef) else index.body, way, has_idle_head)
     nodes = [node for node in index.body if node in outer.kept]
-    lines = render(graph.text, nodes, outer.kept, way, None, inside=True, choices=outer.choices)
+    lines = render(graph.text, nodes, KeptCode(outer.kept, way, inside=True, choices=outer.choices))
     return StepPart(lines, frozenset(outer.names), functions[0] if functions else None, frozenset(outer.read))
 
 

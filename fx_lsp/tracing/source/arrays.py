@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from fx_lsp.syntax import FunctionNode
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import (
     ARRAY_METHODS,
+    Strangers,
     dotted,
     is_stdlib,
     is_tensor_method,
@@ -58,20 +58,6 @@ ATTRIBUTES_OF_TENSORS = frozenset({
 })
 # fmt: on
 """Attributes of tensors, besides the methods that show one (`evidence.TENSOR_METHODS`)."""
-
-
-@dataclass(frozen=True)
-class Strangers:
-    """Hold the parameters of a function that are not tensors.
-
-    `certain` are arrays, images or text, whatever is computed from them. `doubtful` ones have uses that no tensor has,
-    so that uses common to arrays and tensors (`x.shape`, `x.mean(0)`) show nothing. `images` have a width and a height
-    (`w, h = image.size`), so they are neither a tensor nor an array.
-    """
-
-    certain: frozenset[str]
-    doubtful: frozenset[str]
-    images: frozenset[str]
 
 
 def strangers(function: FunctionNode, params: Iterable[ast.arg], imports: Mapping[str, str]) -> Strangers:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fx_lsp.syntax import FUNCTIONS, FunctionNode, assigned, bound_lambda, is_main_guard
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
-from fx_lsp.tracing.source.tensor_code import dotted, is_stdlib, parameters
+from fx_lsp.tracing.source.tensor_code import dotted, imports_torch, is_stdlib, parameters
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Outline:
     @property
     def uses_torch(self) -> bool:
         """Return True if the file imports torch."""
-        return any(name.partition(".")[0] == "torch" for name in self.imports.values())
+        return imports_torch(self.imports)
 
     def layers_of(self, function: Function) -> frozenset[str]:
         """Return the attributes of `self` that hold modules, for a method.

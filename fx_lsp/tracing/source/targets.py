@@ -61,11 +61,13 @@ def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Coll
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
     accepted = _accept(outline, tree, looks, programs) | ((outline.functions.keys() & wanted) - outline.excluded)
     evident = _evident(outline, looks, accepted) | wanted
-    targets = [*_targets(file, lines, outline, accepted - builders.keys(), wanted, builders, evident)]
+    places = _FileLines(file, lines)
+    targets = [places.target(name, node, "graph") for name, node in builders.items()]
+    targets += _targets(places, outline, accepted - builders.keys(), wanted, evident)
     by_name = {target.name: target for target in targets}
     steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
     targets = [target for target in targets if target.name not in steps]
-    targets += [_step_target(file, lines, step) for step in steps.values()]
+    targets += [_step_target(places, step) for step in steps.values()]
     driver = driver_of(index) if outline.uses_torch else None
     targets += [_script_target(file, driver)] if driver is not None else []
     return Discovery(tuple(sorted(targets, key=_start)), None, steps)
@@ -92,28 +94,24 @@ def stages_like(name: str, names: Sequence[str]) -> str:
 
 
 def _targets(
-    file: str,
-    lines: list[str],
+    places: _FileLines,
     outline: Outline,
     accepted: Collection[str],
     wanted: Collection[str],
-    builders: Mapping[str, ast.stmt],
     evident: Collection[str],
 ) -> Iterator[Target]:
-    for name, node in builders.items():
-        yield _target(file, lines, name, node, "graph")
     for name in accepted:
         function = outline.functions[name]
-        yield _target(file, lines, name, function.node, _kind(function), name in evident)
+        yield places.target(name, function.node, _kind(function), name in evident)
     for name in target_classes(outline):
-        yield _target(file, lines, name, outline.classes[name].node, "module")
+        yield places.target(name, outline.classes[name].node, "module")
     for name in outline.autograd:
-        yield _target(file, lines, name, outline.classes[name].node, "function")
+        yield places.target(name, outline.classes[name].node, "function")
     for name, partial in outline.partials.items():
         of = outline.functions.get(partial.of)
         redefined = name in outline.functions or name in outline.classes
         if of is not None and not redefined and partial.left(of.params) and (partial.of in accepted or name in wanted):
-            yield _target(file, lines, name, partial.node, "function", partial.of in evident or name in wanted)
+            yield places.target(name, partial.node, "function", partial.of in evident or name in wanted)
 
 
 def _asked_for(outline: Outline, lines: list[str]) -> set[str]:
@@ -139,9 +137,7 @@ def _looks(outline: Outline, tree: ast.Module) -> dict[str, Look]:
     for name, function in outline.functions.items():
         others = strangers(function.node, function.params, outline.imports)
         layers = outline.layers_of(function)
-        looks[name] = look_at(
-            function.node, function.params, outline.imports, layers, uses_torch, others.certain, others.doubtful
-        )
+        looks[name] = look_at(function.node, function.params, outline.imports, layers, others)
         if uses_torch and not looks[name].tensors:
             names = {p.arg for p in function.params if not is_number(p.annotation)} - others.certain - others.doubtful
             around = _values_around(function, outline, values)
@@ -242,15 +238,23 @@ def _start(target: Target) -> tuple[int, int]:
     return target.span.line, target.span.col
 
 
-def _target(file: str, lines: list[str], name: str, node: ast.stmt, kind: TargetKind, evident: bool = True) -> Target:
-    place = _name_span(file, lines, name.rpartition(".")[2].encode(), node)
-    return Target(file, name, kind, place, Span(file, *start_of(node), *end_of(node)), evident)
+@dataclass(frozen=True)
+class _FileLines:
+    """Hold the lines of a file, in which targets have their places."""
+
+    file: str
+    lines: list[str]
+
+    def target(self, name: str, node: ast.stmt, kind: TargetKind, evident: bool = True) -> Target:
+        """Return the target that a statement defines."""
+        place = _name_span(self.file, self.lines, name.rpartition(".")[2].encode(), node)
+        return Target(self.file, name, kind, place, Span(self.file, *start_of(node), *end_of(node)), evident)
 
 
-def _step_target(file: str, lines: list[str], step: Step) -> Target:
-    region = step.region
+def _step_target(places: _FileLines, step: Step) -> Target:
+    region, file = step.region, places.file
     if isinstance(region, ast.FunctionDef):
-        return _target(file, lines, step.name, region, "step")
+        return places.target(step.name, region, "step")
     line, col = start_of(region)
     keyword = Span(file, line, col, line, col + len("for" if isinstance(region, ast.For) else "while"))
     return Target(file, step.name, "step", keyword, Span(file, line, col, *end_of(region)))

@@ -61,6 +61,20 @@ _HARMLESS_CALLS = re.compile(r"os\.(getenv|environ|path|cpu_count)\b")
 
 
 @dataclass(frozen=True)
+class Strangers:
+    """Hold the parameters of a function that are not tensors.
+
+    `certain` are arrays, images or text, whatever is computed from them. `doubtful` ones have uses that no tensor has,
+    so that uses common to arrays and tensors (`x.shape`, `x.mean(0)`) show nothing. `images` have a width and a height
+    (`w, h = image.size`), so they are neither a tensor nor an array.
+    """
+
+    certain: frozenset[str]
+    doubtful: frozenset[str]
+    images: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Look:
     """Hold the classification of a function: `tensors` if it handles tensors, `program` if it must not run on a guess.
 
@@ -114,6 +128,11 @@ def collect_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
     return imports
 
 
+def imports_torch(imports: Mapping[str, str]) -> bool:
+    """Return True if a file with these imports imports torch."""
+    return any(name.partition(".")[0] == "torch" for name in imports.values())
+
+
 def is_stdlib(name: str) -> bool:
     """Return True if a dotted name is in Python's standard library."""
     return name.partition(".")[0] in sys.stdlib_module_names
@@ -124,21 +143,19 @@ def look_at(
     params: list[ast.arg],
     imports: Mapping[str, str],
     layers: Collection[str],
-    uses_torch: bool,
-    arrays: Collection[str] = (),
-    doubtful: Collection[str] = (),
+    others: Strangers,
 ) -> Look:
-    """Classify one function. `layers` are attributes of `self` that hold modules; `uses_torch`: the file imports torch.
-
-    `arrays` are parameters that are not tensors; `doubtful` ones have uses that no tensor has.
+    """Classify one function. `layers` are attributes of `self` that hold modules, `others` parameters that are not
+    tensors.
     """
+    uses_torch = imports_torch(imports)
     nodes = list(walk(*function.body))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     numbers = {param.arg for param in params if is_number(param.annotation)}
     texts = any(is_text(param.annotation) for param in params)
     names = {param.arg for param in params} - _modules_among(nodes, imports)
     names -= numbers if texts else set()  # lengths of text, and the like
-    holding = _holding(nodes, names, numbers, arrays, doubtful)
+    holding = _holding(nodes, names, numbers, others)
     evident = _mentions_tensors(function, params, texts) or (
         uses_torch
         and (
@@ -178,9 +195,9 @@ def _holding(
     nodes: Iterable[ast.AST],
     names: set[str],
     numbers: Collection[str],
-    arrays: Collection[str],
-    doubtful: Collection[str],
+    others: Strangers,
 ) -> _Holding:
+    arrays, doubtful = others.certain, others.doubtful
     assigned = [node for node in nodes if isinstance(node, (ast.Assign, ast.AugAssign, ast.For))]
     everything = derived_from(assigned, names)
     no_arrays = derived_from(assigned, names.difference(arrays)) if arrays else everything

@@ -43,31 +43,33 @@ class _Fork:
     exited: asyncio.Future[int]
 
 
+@dataclass(frozen=True)
+class ProcessChannels:
+    """Hold the ends of what connects the server with a process that forks: requests go to `control`, its answers come
+    from `reader`, and `output` is what it prints.
+    """
+
+    control: socket.socket
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    output: OutputTail
+
+
 class ForkServer:
     """A process that forks. When it dies, `alive` turns false and everything that waits for it raises WorkerDied.
 
     `called` is what messages call it; `seconds` is how long a fork may take.
     """
 
-    def __init__(
-        self,
-        process: Forking,
-        control: socket.socket,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        output: OutputTail,
-        called: str,
-        seconds: float = FORK_SECONDS,
-    ) -> None:
+    def __init__(self, process: Forking, channels: ProcessChannels, called: str, seconds: float = FORK_SECONDS) -> None:
         self.pid = process.pid
         self.process = process
-        self.control = control
-        self.output = output
+        self.control, self.writer, self.output = channels.control, channels.writer, channels.output
         self._called, self._seconds = called, seconds
         self._forks: dict[int, _Fork] = {}
         self._read: dict[str, list[int] | None] = {}
         self._count = 0
-        reader, self.writer = streams
-        self.listener = asyncio.create_task(self._listen(reader))
+        self.listener = asyncio.create_task(self._listen(channels.reader))
 
     @property
     def alive(self) -> bool:

@@ -18,7 +18,7 @@ from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 from fx_lsp.tracing.workers.fork_server import state_of
-from fx_lsp.tracing.workers.launch import Limits
+from fx_lsp.tracing.workers.launch import Launch, Limits
 from fx_lsp.tracing.workers.pool import Mode, Workers
 from fx_lsp.tracing.workers.settings import EngineSettings
 
@@ -79,7 +79,11 @@ class Backend:
 def default_backend(mode: Mode | None = None) -> Backend:
     """Return the real backend: unless the `mode` is given, it forks if the platform can, else it starts processes."""
     mode = mode or ("fork" if hasattr(os, "fork") else "spawn")
-    return Backend(find_interpreter, probe, lambda python, limits: Workers(python, limits, mode), mode == "fork")
+
+    def workers(python: str, limits: Limits) -> Workers:
+        return Workers(Launch(python, limits=limits), mode)
+
+    return Backend(find_interpreter, probe, workers, mode == "fork")
 
 
 class TracingInterpreter:

@@ -57,24 +57,14 @@ class Workers:
     """Traces requests in processes of one interpreter, and keeps one warm for the next.
 
     `mode` is "fork" where the platform has it (a warm zygote forks a child per request), else "spawn". `run` may be
-    called concurrently; the caller bounds how often. `job`, `paths` and `warm` replace what the processes run.
+    called concurrently; the caller bounds how often. `launch` describes the processes.
 
     A waiting process that somebody ends is replaced at once. All processes end when nobody has used them for the
     limit's `idle_seconds`; the next request or `touch` starts them again.
     """
 
-    def __init__(
-        self,
-        python: str,
-        limits: Limits,
-        mode: Mode | None = None,
-        *,
-        job: str = Launch.job,
-        paths: Sequence[str] = (),
-        warm: bool = True,
-    ) -> None:
-        self._limits = limits
-        self._launch = Launch(python, job, tuple(paths), warm, limits)
+    def __init__(self, launch: Launch, mode: Mode | None = None) -> None:
+        self._limits, self._launch = launch.limits, launch
         self._mode: Mode = mode or ("fork" if hasattr(os, "fork") else "spawn")
         self._packages: dict[str, None] = {}
         self._warm: Warm | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fx_lsp.errors import WorkerDied, WorldStale
 from fx_lsp.model import TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.child import Child
-from fx_lsp.tracing.workers.fork_server import ForkServer
+from fx_lsp.tracing.workers.fork_server import ForkServer, ProcessChannels
 from fx_lsp.tracing.workers.processes import resume_stopped
 from fx_lsp.tracing.workers.zygote import Zygote
 from fx_lsp.wire import to_json
@@ -48,9 +48,8 @@ class WorldProcess(ForkServer):
 
     def __init__(self, child: Child, request: WorldRequest) -> None:
         control = child.writer.get_extra_info("socket").dup()
-        super().__init__(
-            _Process(child), control, (child.reader, child.writer), child.output, "the world of a file", WAIT_SECONDS
-        )
+        channels = ProcessChannels(control, child.reader, child.writer, child.output)
+        super().__init__(_Process(child), channels, "the world of a file", WAIT_SECONDS)
         self.request = request
         self._used = time.monotonic()
         self._child = child

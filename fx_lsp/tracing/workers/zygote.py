@@ -12,7 +12,7 @@ from typing import Any
 
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail
 from fx_lsp.tracing.workers.child import Child
-from fx_lsp.tracing.workers.fork_server import ForkServer, log
+from fx_lsp.tracing.workers.fork_server import ForkServer, ProcessChannels, log
 from fx_lsp.tracing.workers.launch import Launch, remove_scratch, scratch_folder, until_ready, worker_environment
 from fx_lsp.tracing.workers.processes import Process, start_process
 from fx_lsp.wire import frame
@@ -24,15 +24,8 @@ END_SECONDS = 0.5
 class Zygote(ForkServer):
     """A started zygote."""
 
-    def __init__(
-        self,
-        process: Process,
-        control: socket.socket,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        output: OutputTail,
-        scratch: str,
-    ) -> None:
-        super().__init__(process, control, streams, output, "the tracer's parent process")
+    def __init__(self, process: Process, channels: ProcessChannels, scratch: str) -> None:
+        super().__init__(process, channels, "the tracer's parent process")
         self._scratch = scratch
         self.preloading: list[str] = []
         self.preloaded: list[str] = []
@@ -109,4 +102,4 @@ async def start_zygote(launch: Launch) -> Zygote:
         output.stop()
         remove_scratch(scratch)
         raise
-    return Zygote(process, control, (reader, writer), output, scratch)
+    return Zygote(process, ProcessChannels(control, reader, writer, output), scratch)
