@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -22,6 +22,7 @@ class Dependence:
 
     _inputs: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)
     _follows: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)
+    _containers: dict[int, Any] = field(default_factory=dict[int, Any])
 
     def begin(self, tensor: torch.Tensor, path: str) -> None:
         """Record that a tensor is the input at `path`."""
@@ -30,6 +31,8 @@ class Dependence:
 
     def follow(self, operands: Iterable[torch.Tensor], result: Any) -> None:
         """Record that the tensors of a result follow from all that the operands follow from."""
+        if isinstance(result, tuple | list):
+            self._containers[id(result)] = result
         behind = self._behind(operands)
         if behind:
             for tensor in (result,) if isinstance(result, torch.Tensor) else tree_leaves(result):
@@ -46,6 +49,14 @@ class Dependence:
     def is_input(self, value: Any) -> bool:
         """Return True for an input itself."""
         return isinstance(value, torch.Tensor) and value in self._inputs
+
+    def kind_of(self, value: Any) -> Literal["tensor", "result", "input"]:
+        """Return what decides the type of a value: it is a computed tensor, or the tuple or list that an operation
+        returned; else "input", because it may be an input or a part of one.
+        """
+        if isinstance(value, torch.Tensor) and not self.is_input(value):
+            return "tensor"
+        return "result" if self._containers.get(id(value)) is value else "input"
 
     def of(self, *values: Any) -> frozenset[str]:
         """Return the paths of the inputs that the tensors among values follow from, also those in containers."""

@@ -17,8 +17,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from fx_lsp.model import InputSpec
+from fx_lsp.syntax import FUNCTIONS
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
+from fx_lsp.tracer.inputs.guessed_variables import GuessedVariables
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
@@ -36,6 +38,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     missing_name,
     place_of,
 )
+from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
 from fx_lsp.tracer.inputs.solve.frames import expression_at, expressions_raising, tracebacks, value_in
 from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT, of_other_sizes, tensors_of, without_digits
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
@@ -132,25 +135,34 @@ def _may_be_judged(attempt: Attempt) -> bool:
         return False  # another kind may be intended
     if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
-    return kind_of(error, failed) in ("shape", "dtype", "error") and are_tensors_or_numbers(attempt, behind(attempt))
+    is_open = _is_of_open_length(attempt) or _follows_from_open(attempt)
+    return kind_of(error, failed) in ("shape", "dtype", "error") and not is_open
 
 
-def behind(attempt: Attempt) -> frozenset[str]:
-    """Return the arguments that the failing expression follows from: through tensors, or read by name.
+def _follows_from_open(attempt: Attempt) -> bool:
+    """Return True if the failing statement may follow from a guess that is neither a tensor nor a number.
 
-    A tensor may be the result of an argument that was called: what that returns follows from it as well. What an
-    operation of PyTorch returns is of one kind whatever its operands are.
+    What an operation of PyTorch returns is of one kind whatever its operands are; a tensor may also be the result of
+    an argument that was called.
     """
-    arguments = {name: plan for name, plan in attempt.plans.items}
-    failed, values = attempt.run.failed, _values_read(attempt)
-    if failed is not None:
-        values += [*failed.args, *failed.kwargs.values()]
-    follows = {re.split(r"[\[.]", path, maxsplit=1)[0] for path in attempt.run.dependence.of(*values)}
-    if any(isinstance(value, torch.Tensor) for value in values):
-        follows |= {name for name, plan in arguments.items() if isinstance(plan, ValuePlan) and callable(plan.make())}
-    _, node = _users_innermost(attempt)
-    read = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} if node is not None else {*arguments}
-    return frozenset((follows | read) & arguments.keys())
+    plans = {name: plan for name, plan in attempt.plans.items if not _is_tensor_or_number(plan)}
+    if not plans:
+        return False
+    frame, statement = next(statements_raising(attempt), (None, None))
+    function = code_of(frame) if frame is not None else None
+    if frame is None or statement is None or not isinstance(function, FUNCTIONS) or _is_called_inside(attempt):
+        return True
+    open_names = GuessedVariables.among(function, plans).names
+    is_called = any(isinstance(plan, ValuePlan) and callable(plan.make()) for plan in plans.values())
+    read = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name)} & open_names
+    kinds = [attempt.run.dependence.kind_of(frame.f_locals.get(name)) for name in read]
+    return "input" in kinds or (is_called and "tensor" in kinds)
+
+
+def _is_called_inside(attempt: Attempt) -> bool:
+    """Return True if an attempt ended in a function that the target calls."""
+    frames = tracebacks(attempt.run.error, attempt.sources)
+    return sum(attempt.sources.rank(frame.tb_frame.f_code.co_filename) == 0 for frame in frames) > 1
 
 
 def _loses_gradients(attempt: Attempt) -> bool:
@@ -171,7 +183,7 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
     """
     if attempt.run.error is None or not _may_be_judged(attempt):
         return False
-    if not _follows_from_guesses(attempt):
+    if not _has_guesses(attempt):
         return True
     kind = kind_of(attempt.run.error, attempt.run.failed)
     if _is_of_kinds(attempt, end):
@@ -279,7 +291,7 @@ def _is_made_elsewhere(best: Attempt) -> bool:
 def _is_of_kinds(best: Attempt, end: DeadEnd) -> bool:
     """Return True if a value is of the wrong kind, for any ranks, sizes and dtypes of inputs.
 
-    That is an operand of an operation that no other kind of a guess mends, an argument without a parameter in the
+    That is an operand of an operation that runs with no other kind of a guess, an argument without a parameter in the
     called function, or a list of layers that is called like a layer.
     """
     error, call = best.run.error, best.run.failed
@@ -297,25 +309,27 @@ def _is_of_kinds(best: Attempt, end: DeadEnd) -> bool:
 
 def _guessed_operands(best: Attempt, end: DeadEnd) -> list[Any]:
     """Return the operands of the failing call that are inputs or guessed values themselves, not computed from one."""
-    call, dependence = best.run.failed, best.run.dependence
-    values = [*call.args, *call.kwargs.values()] if call is not None else []
+    values = _operands(best)
     plans = (*best.plans.items, *(best.plans.init.items if best.plans.init is not None else ()))
     shown = {plan.shown for _, plan in plans if isinstance(plan, ValuePlan) and (plan.is_guess or plan.shown == "None")}
-    guesses = [value for value in values if dependence.is_input(value)]
-    plain = [(place, value) for place, value in enumerate(values) if isinstance(value, int | None)]
-    if not any(str(value) in shown for _, value in plain):
-        return guesses
+    plain = [place for place, value in enumerate(values) if isinstance(value, int | None) and str(value) in shown]
+    computed = _computed_sizes(best, end) if plain else set[int]()
+    guesses = [value for value in values if best.run.dependence.is_input(value)]
+    return [*guesses, *(values[place] for place in plain if place not in computed)]
+
+
+def _computed_sizes(best: Attempt, end: DeadEnd) -> set[int]:
+    """Return the places of operands of the failing call that are sizes, or computed from sizes and numbers."""
     exploration = end.explore(best.plans)
-    failed = exploration.attempt.run.failed if exploration.ends_like(best) else None
-    symbolic = [*failed.args, *failed.kwargs.values()] if failed is not None else []
-    if len(symbolic) != len(values):
-        return [*guesses, *(value for _, value in plain if str(value) in shown)]
     numbers = {symbol for symbol, dimension in exploration.dimensions.items() if not dimension.rank}
-    for place, value in plain:
-        other = symbolic[place]
-        if other.node.expr in numbers if isinstance(other, torch.SymInt) else str(value) in shown:
-            guesses.append(value)
-    return guesses
+    symbolic = enumerate(_operands(exploration.attempt) if exploration.ends_like(best) else ())
+    return {place for place, size in symbolic if isinstance(size, torch.SymInt) and size.node.expr not in numbers}
+
+
+def _operands(attempt: Attempt) -> list[Any]:
+    """Return the arguments of the failing torch call."""
+    failed = attempt.run.failed
+    return [*failed.args, *failed.kwargs.values()] if failed is not None else []
 
 
 def _is_computed(value: Any, attempt: Attempt) -> bool:
@@ -539,19 +553,20 @@ def _is_refused_otherwise(best: Attempt, other: Attempt) -> bool:
     return other.chain == best.chain and said[0] != said[1]
 
 
-def are_tensors_or_numbers(attempt: Attempt, names: Collection[str] | None = None) -> bool:
-    """Return True if only tensors and numbers were guessed, among `names` if passed, and not the number of `*args`."""
-    is_open = attempt.plans.starred in attempt.alternatives
-    items = ((name, plan) for name, plan in attempt.plans.items if names is None or name in names)
-    return not is_open and all(_is_tensor_or_number(plan) for _, plan in items)
+def are_tensors_or_numbers(attempt: Attempt) -> bool:
+    """Return True if only tensors and numbers were guessed, and not the number of `*args`."""
+    return not _is_of_open_length(attempt) and all(_is_tensor_or_number(plan) for _, plan in attempt.plans.items)
 
 
-def _follows_from_guesses(attempt: Attempt) -> bool:
-    """Return True if anything was guessed: an argument of the constructor, or one behind the failing expression."""
+def _is_of_open_length(attempt: Attempt) -> bool:
+    """Return True if the number of `*args` was guessed."""
+    return attempt.plans.starred in attempt.alternatives
+
+
+def _has_guesses(attempt: Attempt) -> bool:
+    """Return True if an argument was guessed, of the call or of the constructor."""
     init = attempt.plans.init.items if attempt.plans.init is not None else ()
-    names = behind(attempt)
-    arguments = (plan for name, plan in attempt.plans.items if name in names)
-    return any(spec.guessed for plan in (*arguments, *(plan for _, plan in init)) for spec in _specs_of(plan))
+    return any(spec.guessed for _, plan in (*attempt.plans.items, *init) for spec in _specs_of(plan))
 
 
 def _specs_of(plan: Plan) -> tuple[InputSpec, ...]:
