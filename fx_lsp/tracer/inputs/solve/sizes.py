@@ -216,7 +216,8 @@ def unpacked_sizes(attempt: Attempt) -> Iterator[Plans]:
     for frame, node in statements_raising(attempt):
         match node:
             case ast.Assign([ast.Tuple(elements) | ast.List(elements)], whole):
-                path = path_of(attempt, value_in(whole, frame))
+                tensor = value_in(whole, frame)
+                path = path_of(attempt, tensor) if attempt.run.dependence.is_input(tensor) else None
             case _:
                 continue
         if path is None:

@@ -559,7 +559,7 @@ for epoch in range(10):
     )
     traced = trace(source, "train")
     assert traced.inputs() == snapshot(
-        ["epoch: 0 · call site", "rows: f32[4, 64] · search", "chosen: i64[32] · search", "labels: i64[12] · search"]
+        ["epoch: 0 · call site", "rows: f32[4, 64] · search", "chosen: i64[32] · search", "labels: i64[1001] · search"]
     )
     assert [note for note in traced.trace.notes if "assumed" in note] == snapshot(
         ["the data is missing; assumed: rows_size=64, classes=1000"]
