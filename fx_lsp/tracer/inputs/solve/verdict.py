@@ -564,9 +564,10 @@ def _is_of_open_length(attempt: Attempt) -> bool:
 
 
 def _has_guesses(attempt: Attempt) -> bool:
-    """Return True if an argument was guessed, of the call or of the constructor."""
+    """Return True if an argument was guessed, of the call or of the constructor; None as a default is no value."""
     init = attempt.plans.init.items if attempt.plans.init is not None else ()
-    return any(spec.guessed for _, plan in (*attempt.plans.items, *init) for spec in _specs_of(plan))
+    specs = (spec for _, plan in (*attempt.plans.items, *init) for spec in _specs_of(plan))
+    return any(spec.guessed or spec.spec == "None" for spec in specs)
 
 
 def _specs_of(plan: Plan) -> tuple[InputSpec, ...]:
