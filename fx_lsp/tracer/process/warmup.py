@@ -42,9 +42,10 @@ MAX_NODES = 1000
 def warm() -> None:
     """Import torch and AOTAutograd and trace once, so that forked processes inherit both.
 
-    No backward is traced: autograd's engine starts threads where torch has device support, and a process that was
-    forked from one with such threads may not differentiate. Raises ImportError where there is no usable torch.
+    No backward is traced: fake tensors count as a device, for which autograd's engine may start threads. Raises
+    ImportError where there is no usable torch.
     """
+    _start_engine()
     for module in MODULES:
         importlib.import_module(module)
     for module in LAZY_MODULES:
@@ -54,6 +55,17 @@ def warm() -> None:
 
     tolerate_unloaded_operators()
     _trace("Inference")
+
+
+def _start_engine() -> None:
+    """Start autograd's engine while no device is visible, so that it has no threads for devices.
+
+    PyTorch with CUDA starts those at the first backward after the first fake tensor, and a process forked from one with
+    such threads cannot differentiate.
+    """
+    torch = importlib.import_module("torch")
+    if torch.version.cuda is not None and torch.cuda.device_count() == 0:
+        torch.ones(1, requires_grad=True).sum().backward()
 
 
 def rehearse(graph: bytes = b"") -> None:
