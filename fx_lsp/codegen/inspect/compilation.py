@@ -220,7 +220,7 @@ def _load_file(text: str, path: str, file: str) -> Generator[dict[str, Any] | Fa
 
 
 def _diagnosis(error: Exception, recorder: _Recorder, names: dict[str, Any]) -> tuple[str, int]:
-    """Return what is wrong with a kernel, and the line, 0 if no line is named."""
+    """Return the error of a kernel and its line, which is 0 if the error has none."""
     path = recorder.path
     diagnostic = re.search(rf"^{re.escape(path)}:(\d+):\d+: error: (.*)$", recorder.printed(), re.MULTILINE)
     if type(error).__name__ == "PTXASError":
