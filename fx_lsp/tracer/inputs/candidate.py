@@ -95,7 +95,7 @@ class Candidate:
         return passed(signature, init) if signature is not None and init is not None else None
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, Dependence]:
-        """Return the call with arguments created from plans, with named `sizes`, and the input of each tensor."""
+        """Return the call with arguments created from plans, with named `sizes`, and the inputs of its tensors."""
         return self._bound_with(plans.init, plans).call(plans, sizes)
 
     def evaluate(self, plans: Plans, init: Plans | None = None) -> Attempt:

@@ -51,8 +51,8 @@ class Dependence:
         return isinstance(value, torch.Tensor) and value in self._inputs
 
     def kind_of(self, value: Any) -> Literal["tensor", "result", "input"]:
-        """Return what decides the type of a value: it is a computed tensor, or the tuple or list that an operation
-        returned; else "input", because it may be an input or a part of one.
+        """Return "tensor" for a computed tensor, "result" for the tuple or list that an operation returned, and "input"
+        for anything else: it may be an input, or a part of one.
         """
         if isinstance(value, torch.Tensor) and not self.is_input(value):
             return "tensor"

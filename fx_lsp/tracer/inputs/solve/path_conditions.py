@@ -241,7 +241,7 @@ class PathConditions(ShapeEnv):
 
 
 CallOf: TypeAlias = Callable[[Plans, Mapping[str, Any]], tuple[Call, Dependence]]
-"""Makes the call of plans with a value for each named size, and the input of each tensor."""
+"""Makes the call of plans with a value for each named size, and the inputs that tensors depend on."""
 
 
 def explore(

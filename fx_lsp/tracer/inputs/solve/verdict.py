@@ -299,8 +299,8 @@ def _is_of_kinds(best: Attempt, end: DeadEnd) -> bool:
         return False
     if call is None:
         return _fits_no_parameters(best) or _is_layer_without_forward(best)
-    values = [*call.args, *call.kwargs.values()]
-    several = any(isinstance(value, tuple) and any(_is_computed(part, best) for part in value) for value in values)
+    tuples = (value for value in _operands(best) if isinstance(value, tuple))
+    several = any(best.run.dependence.kind_of(part) == "tensor" for value in tuples for part in value)
     if not isinstance(error, TypeError) or several:
         return several
     guesses = [("", value) for value in _guessed_operands(best, end)]
@@ -330,11 +330,6 @@ def _operands(attempt: Attempt) -> list[Any]:
     """Return the arguments of the failing torch call."""
     failed = attempt.run.failed
     return [*failed.args, *failed.kwargs.values()] if failed is not None else []
-
-
-def _is_computed(value: Any, attempt: Attempt) -> bool:
-    """Return True for a tensor that is not an input."""
-    return isinstance(value, torch.Tensor) and not attempt.run.dependence.is_input(value)
 
 
 def _innermost(attempt: Attempt) -> TracebackType | None:
