@@ -80,11 +80,31 @@ class LogicalLine:
     indent: int
 
 
+def _source_tokens(text: str) -> Iterator[tokenize.TokenInfo]:
+    """Yield the tokens of a text, with an f-string as one: Python 3.12 splits it, and only that and later versions read
+    a line that breaks inside of one. Raises TokenError for an incomplete text.
+    """
+    lines = list(io.StringIO(text))
+    begun: list[tokenize.TokenInfo] = []
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        kind = tokenize.tok_name[token.type]
+        if kind in ("FSTRING_START", "TSTRING_START"):
+            begun.append(token)
+        elif kind in ("FSTRING_END", "TSTRING_END"):
+            start, end = begun.pop().start, token.end
+            if not begun:
+                inside = [*lines[start[0] - 1 : end[0] - 1], lines[end[0] - 1][: end[1]]]
+                string = "".join(inside)[start[1] :]
+                yield tokenize.TokenInfo(tokenize.STRING, string, start, end, token.line)
+        elif not begun:
+            yield token
+
+
 def statements(lines: Sequence[str]) -> Iterator[LogicalLine]:
     """Yield the logical lines of a text in order, without comments and empty lines."""
     tokens: list[tokenize.TokenInfo] = []
     ignored = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
-    for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
+    for token in _source_tokens("\n".join(lines) + "\n"):
         if token.type in ignored or (token.type == tokenize.COMMENT and not tokens):
             continue
         if token.type != tokenize.NEWLINE:
@@ -164,7 +184,7 @@ def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     depth = 0
     try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in _source_tokens(text):
             if not token.string.strip():
                 continue
             if token.string in _CLOSE and token.type == tokenize.OP:
