@@ -41,7 +41,9 @@ from fx_lsp.codegen.graph.slices import (
     summed_slices,
     summed_stacks,
 )
-from fx_lsp.codegen.graph.template_kernel import misread_kernels, write_in_copied_layout
+from fx_lsp.codegen.graph.templates.attention import fuse_attention
+from fx_lsp.codegen.graph.templates.matmul import fuse_matmuls
+from fx_lsp.codegen.graph.templates.template_kernel import misread_kernels, write_in_copied_layout
 from fx_lsp.codegen.graph.unsupported import (
     recomputed_library_results,
     release_weight_buffers,
@@ -49,8 +51,8 @@ from fx_lsp.codegen.graph.unsupported import (
     weight_buffers,
 )
 from fx_lsp.codegen.graph.views import detach_view_results, merge_views, nested_views, results_in_inputs
-from fx_lsp.codegen.triton.dot import fuse_matmuls
-from fx_lsp.codegen.triton.flash_attention import fuse_attention
+from fx_lsp.codegen.lower.attention import keeps_score_places
+from fx_lsp.codegen.schedule.matmul_tiling import uses_tma
 
 Phase: TypeAlias = Literal["joint", "partition", "saved", "forward", "backward"]
 
@@ -72,7 +74,8 @@ class Rewrite:
     """A rewrite: its function, the attributes of `Graphs` that it `takes`, and the attributes that it `makes`.
 
     It runs if each choice in `when` has one of the values given. `graphs` are the attributes that it rewrites; it is
-    skipped if they are missing. By default it takes and rewrites the graph of its phase.
+    skipped if they are missing. By default it takes and rewrites the graph of its phase. `asks` are functions of later
+    steps that it takes as well: they answer what a kernel can compute.
     """
 
     phase: Phase
@@ -83,6 +86,7 @@ class Rewrite:
     graphs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
+    asks: tuple[Callable[..., Any], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "graphs", self.graphs or (self.phase,))
@@ -142,7 +146,7 @@ FUSED = {**OURS, "fuse": ("yes",)}
 ATOMIC = {**OURS, "deterministic": ("no",)}
 MULTIPLIED = {**FUSED, "matmul": ("epilogue", "always")}
 
-TEMPLATES = Invariant("each template kernel has a code generator, and its results are read from it", misread_kernels)
+TEMPLATES = Invariant("each template kernel says what it computes, and its results are read from it", misread_kernels)
 AGREED = Invariant("forward saves the values that backward takes, in the same order", disagreeing_inputs, "saved")
 
 
@@ -170,6 +174,7 @@ def _each(phase: Phase) -> tuple[Rewrite, ...]:
             MULTIPLIED,
             TEMPLATES,
             takes=(phase, "choices"),
+            asks=(uses_tma,),
         ),
     )
 
@@ -250,7 +255,7 @@ REWRITES: tuple[Rewrite, ...] = (
         "Replace attention by template kernels, forward and backward.",
         FUSED,
         TEMPLATES,
-        takes=("joint", "choices"),
+        asks=(keeps_score_places,),
     ),
     Rewrite(
         "joint",
@@ -351,7 +356,7 @@ def _run(graphs: Graphs, phase: Phase) -> None:
 
 def _apply(graphs: Graphs, rewrite: Rewrite) -> None:
     """Run a rewrite."""
-    returned = rewrite.function(*(getattr(graphs, name) for name in rewrite.takes or rewrite.graphs))
+    returned = rewrite.function(*(getattr(graphs, name) for name in rewrite.takes or rewrite.graphs), *rewrite.asks)
     values = returned if len(rewrite.makes) > 1 else [returned] * len(rewrite.makes)
     for name, value in zip(rewrite.makes, values, strict=True):
         setattr(graphs, name, value)

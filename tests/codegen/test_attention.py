@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from interpreted import captured, compared, generated, kernels_in, loaded, wrong
 
 from fx_lsp.codegen.graph.decompositions import attention_decomposed
+from fx_lsp.codegen.ir.node_facts import facts_of
+from fx_lsp.codegen.ir.template import AttentionForward, AttentionGradients, AttentionScoreSum, MatmulTemplate
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
@@ -388,3 +390,23 @@ def test_attention_in_double_precision_is_left_to_the_library() -> None:
     file = generated(captured(plain, inputs))
     assert "tl.dot" not in file.text
     assert compared(loaded(file).f, plain, inputs) == []
+
+
+def test_nodes_say_what_their_kernels_compute():
+    def biased(q, k, v, bias, w):
+        return torch.relu((torch.softmax(q @ k.mT + bias, -1) @ v).flatten(0, 1) @ w)
+
+    inputs = [tensor(2, 48, 32), tensor(2, 48, 32), tensor(2, 48, 32), tensor(48, 48), tensor(32, 64)]
+    graphs = captured(biased, inputs)
+    generated(graphs)
+    templates = [
+        [t for n in graph.nodes if (t := facts_of(n).template) is not None]
+        for graph in (graphs.forward, graphs.backward)
+        if graph is not None
+    ]
+    assert [[type(t) for t in of_graph] for of_graph in templates] == [
+        [AttentionForward, MatmulTemplate],
+        [AttentionScoreSum, AttentionGradients, AttentionGradients],
+    ]
+    gradients = [{p.over for p in t.products} for t in templates[1] if isinstance(t, AttentionGradients)]
+    assert gradients == [{"n"}, {"m"}]

@@ -3,7 +3,7 @@
 import torch
 from inline_snapshot import snapshot
 from interpreted import captured
-from test_loops import lif
+from spiking import lif
 
 from fx_lsp.codegen.ir.node_facts import facts_of
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from inline_snapshot import snapshot
 from interpreted import captured, generated, kernels_in, wrong
-from test_loops import Spike
+from spiking import Spike
 
 
 def adaptive(x):

@@ -1,6 +1,6 @@
 """Define the decompositions for tracing, and decompose attention.
 
-`graph/attention.py` and `lower/attention.py` then match it, and `triton/flash_attention.py` generates its kernels.
+`graph/templates/` then match it, and `triton/flash_attention.py` generates its kernels.
 """
 
 from __future__ import annotations

@@ -153,6 +153,12 @@ def is_reduction(node: fx.Node) -> bool:
     return count(shape) != 0 and count(shape[d] for d in reduced_dimensions(node)) != 1
 
 
+def is_anchor_reduction(node: fx.Node) -> bool:
+    """Return True if a node is the result of a reduction."""
+    source = node.args[0] if node.target is operator.getitem else node
+    return isinstance(source, fx.Node) and is_reduction(source) and not has_several_results(node)
+
+
 def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:
     """Return the dimensions that a reduction reduces, in order."""
     source: Any = args_of(node)[0]
@@ -173,6 +179,12 @@ def is_scan(node: fx.Node) -> bool:
 def scanned_dimension(node: fx.Node) -> int:
     """Return the dimension along which a scan runs."""
     return dimension(args_of(node)[1], len(shape_of(node)))
+
+
+def matmul_operands(node: fx.Node) -> tuple[fx.Node, fx.Node]:
+    """Return the two tensors that a matmul multiplies."""
+    left, right = args_of(node)[1:3] if "add" in operation(node) else args_of(node)[:2]
+    return left, right
 
 
 def backward_nodes(graph: fx.Graph) -> set[fx.Node]:

@@ -18,6 +18,14 @@ Lowering: TypeAlias = "Callable[[Any, fx.Node, Coords, Guard, int], Value]"
 _LOWERINGS: dict[str, Lowering] = {}
 
 
+class NotFusible(Exception):
+    """`node` cannot be part of this kernel: it must be stored in memory first."""
+
+    def __init__(self, node: fx.Node, why: str) -> None:
+        super().__init__(f"{node}: {why}")
+        self.node, self.why = node, why
+
+
 def lowering(*names: str) -> Callable[[Lowering], Lowering]:
     """Register a function as the lowering of operations: `aten.cat`, or `aten.add.Tensor` for one overload."""
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from torch import fx
 
 from fx_lsp.codegen.ir.index import Coords
-from fx_lsp.codegen.ir.kernel import Kernel, Naming
-from fx_lsp.codegen.ir.values import Buffer
-from fx_lsp.codegen.ir.write_target import LayoutStep, WriteTarget
-
-
-class TemplateWriter(Protocol):
-    """Write the kernels of a node. `targets` are its needed results by number; `buffers` are the tensors in memory."""
-
-    def __call__(
-        self, targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
-    ) -> list[Kernel]: ...
+from fx_lsp.codegen.ir.template import Template
+from fx_lsp.codegen.ir.write_target import LayoutStep
 
 
 @dataclass(frozen=True)
@@ -49,15 +39,15 @@ class Iteration:
 class NodeFacts:
     """Facts about a node.
 
-    `writer` writes the kernels of a template node; it is None for an ATen operation. `output_layout` is, for a result
-    of such a node, the shape that it is computed in and the steps from there to memory. `role` names a node without
+    `template` says what a template node computes; it is None for an ATen operation. `output_layout` is, for a result of
+    such a node, the shape that it is computed in and the steps from there to memory. `role` names a node without
     another name. `seeds` are those of random numbers. A `scatter_sum` uses atomic additions. A node that
     `must_materialize` is in memory, so that its users are not part of the loop that computes it. `parts` is the number
     of parts that a reduction behind a loop is split into: 0 for the same number as others, None if undecided.
     `iteration` is the place of a node in a loop.
     """
 
-    writer: TemplateWriter | None = None
+    template: Template | None = None
     output_layout: tuple[Coords, tuple[LayoutStep, ...]] | None = None
     role: NodeRole | None = None
     seeds: bool = False

@@ -18,7 +18,7 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import computes_nothing, constant_of, is_empty, shape_of
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, expression, linear, rejoin_divisions
-from fx_lsp.codegen.ir.lowerings import lowering_of
+from fx_lsp.codegen.ir.lowerings import NotFusible, lowering_of
 from fx_lsp.codegen.ir.ops import WHERE, Op, Scalar, cast, op, triton_type
 from fx_lsp.codegen.ir.values import (
     Axes,
@@ -38,14 +38,6 @@ from fx_lsp.codegen.ir.values import (
 
 MAX_PLACES = 8
 """The largest number of coordinates of one kernel at which an operation is recomputed instead of stored."""
-
-
-class NotFusible(Exception):
-    """`node` cannot be part of this kernel: it must be stored in memory first."""
-
-    def __init__(self, node: fx.Node, why: str) -> None:
-        super().__init__(f"{node}: {why}")
-        self.node, self.why = node, why
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from torch import fx
 from fx_lsp.codegen.graph.query import dimension, shape_of
 from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_values
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
-from fx_lsp.codegen.ir.lowerings import args_of, lowering, operation
+from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering, operation
 from fx_lsp.codegen.ir.ops import EQ, NOT, WHERE, op
 from fx_lsp.codegen.ir.values import AtomicAdd, Axes, Buffer, Compute, Constant, Guard, Value
-from fx_lsp.codegen.lower.builder import Builder, NotFusible
+from fx_lsp.codegen.lower.builder import Builder
 
 MAX_SCATTERED = 4
 """The largest number of elements of a line that `scatter` replaces, with one comparison for each."""

@@ -14,28 +14,14 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.query import dimension, shape_of
-from fx_lsp.codegen.graph.template_kernel import Subgraph, subgraph_of
+from fx_lsp.codegen.graph.query import dimension, matmul_operands, shape_of
 from fx_lsp.codegen.ir.index import ONE, Coords, Index, Space, contiguous_strides, linear
-from fx_lsp.codegen.ir.lowerings import args_of, operation
+from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, operation
 from fx_lsp.codegen.ir.ops import ADD, MUL
 from fx_lsp.codegen.ir.values import Buffer, Constant, Reduction, Scan, Store, Value, Variable, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import simplify
-from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
-
-
-@dataclass(frozen=True)
-class Matmul:
-    """A matmul `node` and the `results` computed from it, perhaps itself. `reads` are the tensors read from memory."""
-
-    node: fx.Node
-    results: tuple[fx.Node, ...]
-    reads: tuple[fx.Node, ...]
-
-    def subgraph(self) -> Subgraph:
-        """Return the part of the graph that computes the results."""
-        return subgraph_of(self.reads, (self.node, *self.results))
+from fx_lsp.codegen.lower.builder import Builder, Domain
 
 
 @dataclass(frozen=True)
@@ -51,12 +37,6 @@ class MatmulValues:
     stores: tuple[Store, ...]
     builder: Builder
     groups: tuple[tuple[sympy.Symbol, ...], ...]
-
-
-def matmul_operands(node: fx.Node) -> tuple[fx.Node, fx.Node]:
-    """Return the two tensors that a matmul multiplies."""
-    left, right = args_of(node)[1:3] if "add" in operation(node) else args_of(node)[:2]
-    return left, right
 
 
 def matmul_values(

@@ -12,11 +12,11 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.ir.index import Coords
-from fx_lsp.codegen.ir.lowerings import args_of, lowering
+from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering
 from fx_lsp.codegen.ir.ops import INT_POW, MAX, MIN, MUL, POW, WHERE, Op, cast, op
 from fx_lsp.codegen.ir.values import Compute, Constant, Guard, Load, Reduction, Value, compute_dtype
 from fx_lsp.codegen.lower.algebra import simplify
-from fx_lsp.codegen.lower.builder import Builder, NotFusible
+from fx_lsp.codegen.lower.builder import Builder
 
 _ARITHMETIC = {
     "add": "a + b",

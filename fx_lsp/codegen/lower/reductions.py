@@ -11,10 +11,10 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import REDUCTION_KINDS, is_reduction, reduced_dimensions, scanned_dimension, shape_of
 from fx_lsp.codegen.ir.index import ONE, ZERO, Coords, Index, contiguous_strides, count, linear
-from fx_lsp.codegen.ir.lowerings import args_of, lowering, operation
+from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering, operation
 from fx_lsp.codegen.ir.ops import DIV, FMAX, INT_POW, MUL, POW, SQUARE, SUB
 from fx_lsp.codegen.ir.values import Guard, Value, compute_dtype
-from fx_lsp.codegen.lower.builder import Builder, NotFusible
+from fx_lsp.codegen.lower.builder import Builder
 
 
 @lowering(*REDUCTION_KINDS)

@@ -10,9 +10,9 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import argument, dimension, shape_of
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, contiguous_strides, expression, linear
-from fx_lsp.codegen.ir.lowerings import args_of, lowering
+from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering
 from fx_lsp.codegen.ir.values import Guard, Value
-from fx_lsp.codegen.lower.builder import Builder, NotFusible
+from fx_lsp.codegen.lower.builder import Builder
 
 
 def size(value: Any) -> Index:

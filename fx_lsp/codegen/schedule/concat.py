@@ -60,7 +60,7 @@ def _template_result(part: fx.Node) -> tuple[fx.Node, tuple[LayoutStep, ...]] | 
     while len(part.users) == 1:
         kernel: Any = part.args[0] if part.target is operator.getitem else None
         if kernel is not None:
-            return (part, tuple(steps)) if facts_of(kernel).writer is not None else None
+            return (part, tuple(steps)) if facts_of(kernel).template is not None else None
         step = layout_step(part)
         if step is None:
             return None

@@ -16,9 +16,8 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.query import (
-    has_several_results,
+    is_anchor_reduction,
     is_empty,
-    is_reduction,
     is_scan,
     is_view,
     reduced_dimensions,
@@ -160,12 +159,6 @@ def _is_anchor(node: fx.Node, memory: _Memory) -> bool:
 
 def _is_tensor(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
-
-
-def is_anchor_reduction(node: fx.Node) -> bool:
-    """Return True if a node is the result of a reduction."""
-    source = node.args[0] if node.target is operator.getitem else node
-    return isinstance(source, fx.Node) and is_reduction(source) and not has_several_results(node)
 
 
 def _reduction_of(node: fx.Node) -> fx.Node:

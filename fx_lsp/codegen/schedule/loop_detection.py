@@ -1,9 +1,10 @@
 """Turn kernels that repeat the same steps into loops, such as a loop over time in a recurrent network.
 
-Each value records the iteration of the operation that it comes from. Stores into one tensor at a constant distance
-belong to consecutive iterations. Without such stores, the results of an iteration are the values that later code uses.
-The first and the last iterations may differ. If the iterations of a backward take values of a forward that is
-recomputed, a loop of its own computes and saves these.
+Each value records the iteration of the operation that it comes from (`graph/loops.py`): the stores of an iteration are
+its results, or without stores the values that later code uses. Only a sum of slices has terms of no iteration; it
+orders them. The first and the last iterations may differ. How many do depends on the values, as constants such as an
+initial state are folded only there: the iterations are compared (`loop_body.py`), with more and more left out. If the
+iterations of a backward take values of a forward that is recomputed, a loop of its own computes and saves these.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import sympy
 
+from fx_lsp.codegen.ir.index import Index
 from fx_lsp.codegen.ir.loop import Loop, LoopKernel, ProducerLoop
 from fx_lsp.codegen.ir.node_facts import Iteration, facts_of
 from fx_lsp.codegen.ir.ops import ADD
@@ -44,7 +46,7 @@ def detect_loop(stores: Sequence[Store]) -> LoopKernel | None:
     fewest = max(number - MAX_PEELED, MIN_LOOP_STEPS - 1)
     if number < MIN_LOOP_STEPS or any(1 < len(s) < fewest for s in by_buffer.values()):
         return None
-    several = [_ordered_stores(s) for s in by_buffer.values() if len(s) > 1]
+    several = [sorted(s, key=_address) for s in by_buffer.values() if len(s) > 1]
     single = [s for s in stores if len(by_buffer[s.buffer.name]) == 1]
     for rows, behind, first, reloads in _attempts(_iteration_rows(several), len(several)):
         try:
@@ -59,21 +61,31 @@ def iteration_of(value: Value) -> Iteration | None:
     return facts_of(value.node).iteration if value.node is not None else None
 
 
-def _iteration_rows(several: Sequence[Sequence[Store]]) -> list[list[Store]]:
-    """Return the stores of each iteration, for stores into several tensors.
+def _iteration_rows(several: Iterable[Sequence[Store]]) -> list[list[Store]]:
+    """Return the stores of each iteration, for stores into several tensors that are in the order of their addresses.
 
-    They are in the order of the stores if all are of the same iteration or if no iteration is known.
+    The first and the last store into a tensor may be of no iteration, or of another loop. They belong to the iterations
+    before and after those of their neighbours. All iterations may store the same value, or copies of a tensor: then the
+    stored nodes say the iterations. Returns [] if they do not.
     """
     rows: dict[int, list[Store]] = {}
     for stores in several:
-        iterations = [(k, i) for k, s in enumerate(stores) if (i := iteration_of(s.value)) is not None]
-        numbers = [(k, i.number) for k, i in iterations if i.loop == iterations[len(iterations) // 2][1].loop]
-        moves = bool(numbers) and numbers[0][1] != numbers[-1][1]
-        way = -1 if moves and numbers[0][1] > numbers[-1][1] else 1
-        place, number = numbers[len(numbers) // 2] if moves else (0, min(rows, default=0))
+        numbers = _iteration_numbers([iteration_of(s.value) for s in stores])
+        numbers = numbers or _iteration_numbers([facts_of(s.node).iteration for s in stores])
+        if not numbers:
+            return []
+        way = 1 if numbers[0][1] < numbers[-1][1] else -1
+        place, number = numbers[len(numbers) // 2]
         for k, store in enumerate(stores):
             rows.setdefault(number + (k - place) * way, []).append(store)
     return [rows[number] for number in sorted(rows)]
+
+
+def _iteration_numbers(iterations: Sequence[Iteration | None]) -> list[tuple[int, int]]:
+    """Return (place, number) of the iterations in the loop of the middle one. Returns [] if all are the same one."""
+    present = [(k, i) for k, i in enumerate(iterations) if i is not None]
+    numbers = [(k, i.number) for k, i in present if i.loop == present[len(present) // 2][1].loop]
+    return numbers if numbers and numbers[0][1] != numbers[-1][1] else []
 
 
 def _states(values: Sequence[Value]) -> Iterator[list[Value]]:
@@ -116,10 +128,9 @@ def _attempts(rows: list[list[Store]], several: int) -> Iterator[tuple[list[list
                 yield ordered[:end], behind, first, reloads
 
 
-def _ordered_stores(stores: Sequence[Store]) -> list[Store]:
-    """Return stores into one tensor in the order of their addresses, or reversed: the most expensive one comes last."""
-    ordered = sorted(stores, key=lambda store: store.index.subs(dict.fromkeys(store.index.free_symbols, 1 << 10)))
-    return ordered if _cost(ordered[0].value) <= _cost(ordered[-1].value) else ordered[::-1]
+def _address(store: Store) -> Index:
+    """Return the address of a store, for large sizes."""
+    return store.index.subs(dict.fromkeys(store.index.free_symbols, 1 << 10))
 
 
 def _loop_without_stores(stores: Sequence[Store]) -> LoopKernel | None:
@@ -172,11 +183,6 @@ def _split_by_dependence(
     return tuple(s for needs, s in dependences if not needs), tuple(s for needs, s in dependences if needs)
 
 
-def _cost(value: Value) -> int:
-    """Return the number of values that a value is computed from. It grows from iteration to iteration."""
-    return sum(1 for _ in values_of([value]))
-
-
 def _loop_of_stores(rows: Sequence[Sequence[Store]], others: Iterable[Store], first: int, reloads: bool) -> LoopKernel:
     """Return the loop over `rows` from `first` on, with other stores. Raises IterationsDiffer."""
     loop, before, after, matching = _match_loop([[s.value for s in row] for row in rows], first, reloads, others)
@@ -200,7 +206,8 @@ def _with_producer(
 def _producer_loop(loop: Loop, used: Sequence[Value]) -> ProducerLoop:
     """Return the loop that computes the inputs of `loop`. `used` are other values needed. Raises IterationsDiffer."""
     columns = [k.values for k in loop.inputs]
-    backwards = sum(_cost(c[0]) for c in columns) > sum(_cost(c[-1]) for c in columns)
+    numbers = [n for c in columns if (n := _iteration_numbers([iteration_of(v) for v in c]))]
+    backwards = any(n[0][1] > n[-1][1] for n in numbers)
     if backwards:
         columns = [tuple(reversed(c)) for c in columns]
     lasts = [c.last for c in loop.carried if c.last is not None]

@@ -13,11 +13,14 @@ import sympy
 import torch
 
 from fx_lsp.choices import Choices
+from fx_lsp.codegen.graph.query import buffer_of, matmul_operands, shape_of
 from fx_lsp.codegen.ir.index import Coords, Index, coefficient, count, power_of_two
+from fx_lsp.codegen.ir.template import MatmulTemplate
 from fx_lsp.codegen.ir.text import size_text
 from fx_lsp.codegen.ir.tile import Config, Dim, DimRole, Tile
 from fx_lsp.codegen.ir.values import Buffer, Load, Value, values_of
-from fx_lsp.codegen.lower.matmul import MatmulValues, matmul_operands
+from fx_lsp.codegen.ir.write_target import WriteTarget
+from fx_lsp.codegen.lower.matmul import MatmulValues, matmul_values
 from fx_lsp.codegen.schedule.tiling import merge_axes
 
 TILE_GROUP = 8
@@ -49,6 +52,13 @@ class MatmulTiling:
     dtype: torch.dtype
     operands: tuple[Value, Value]
     matrices: tuple[TmaMatrix, TmaMatrix] | None
+
+
+def uses_tma(template: MatmulTemplate, choices: Choices) -> bool:
+    """Return True if a matmul kernel reads its operands with TMA. Raises NotFusible if there is no such kernel."""
+    memory = {read: buffer_of(read, read.name) for read in template.subgraph.reads}
+    targets = {r: WriteTarget(r, shape_of(r), buffer_of(r, r.name)) for r in template.results}
+    return tile_matmul(matmul_values(template.node, memory, targets), choices).matrices is not None
 
 
 def tile_matmul(values: MatmulValues, choices: Choices) -> MatmulTiling:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -13,11 +13,10 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Precision
-from fx_lsp.codegen.graph.attention import Attention, is_exponential, through_moves
 from fx_lsp.codegen.graph.query import shape_of
-from fx_lsp.codegen.graph.template_kernel import Subgraph
+from fx_lsp.codegen.graph.templates.attention_pattern import is_exponential, through_moves
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
-from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
+from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, sizes_used
 from fx_lsp.codegen.ir.ops import (
     ADD,
     AND,
@@ -37,6 +36,7 @@ from fx_lsp.codegen.ir.ops import (
     triton_type,
 )
 from fx_lsp.codegen.ir.statement import Block, assign
+from fx_lsp.codegen.ir.template import Attention, AttentionForward, AttentionGradients, AttentionScoreSum, TemplateCall
 from fx_lsp.codegen.ir.text import fill_template, name, parse_expression, size_text
 from fx_lsp.codegen.ir.tile import Config, Dim, Tile
 from fx_lsp.codegen.ir.values import (
@@ -53,7 +53,6 @@ from fx_lsp.codegen.ir.values import (
 )
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import scale_value
-from fx_lsp.codegen.lower.attention import ScoreLayout
 from fx_lsp.codegen.lower.builder import Builder, Domain
 from fx_lsp.codegen.triton.expressions import Computation, KernelWriter, TileStrategy
 from fx_lsp.codegen.triton.reductions import LOG2_E, Accumulator, ReductionLoop, TileProduct, dot, write_reductions
@@ -69,38 +68,29 @@ MAX_MODERATE = 1e30
 class ScoreTiling:
     """Describe how a kernel iterates over the scores of attention: in tiles of rows (m) by columns (n).
 
-    `subgraph` computes the scores. `fixed` is the dimension that a program keeps ("m" or "n"); it loops over the other.
-    `configs` are the rows, the columns, the warps and the stages to choose from; `precision` is that of products.
+    `fixed` is the dimension that a program keeps ("m" or "n"); it loops over the other. `configs` are the rows, the
+    columns, the warps and the stages to choose from.
     """
 
-    subgraph: Subgraph
-    layout: ScoreLayout
+    template: AttentionForward | AttentionGradients | AttentionScoreSum
     fixed: str
     configs: Sequence[tuple[int, int, int, int]]
-    precision: Precision
 
 
 class AttentionTiles:
     """Write the parts that attention kernels share: tiles of scores, and of operands.
 
-    Operands have a row for each m or n, and a depth. The other arguments are those of a `TemplateWriter`.
+    Operands have a row for each m or n, and a depth.
     """
 
-    def __init__(
-        self,
-        tiling: ScoreTiling,
-        targets: Mapping[int, WriteTarget],
-        buffers: Mapping[fx.Node, Buffer],
-        naming: Naming,
-        title: str,
-    ) -> None:
-        self.targets, self.buffers = targets, buffers
-        subgraph, layout, fixed = tiling.subgraph, tiling.layout, tiling.fixed
+    def __init__(self, tiling: ScoreTiling, call: TemplateCall) -> None:
+        self.targets, self.buffers = call.targets, call.buffers
+        subgraph, layout, fixed = tiling.template.subgraph, tiling.template.attention.layout, tiling.fixed
         self.subgraph, self.layout = subgraph, layout
         self.space = Space()
         self.b, self.m, self.n = layout.axes(self.space)
         self.fixed = fixed
-        self.precision: Precision = tiling.precision
+        self.precision: Precision = call.choices.precision
         self.raw: dict[int, Value] = {}
         self.computed: dict[int, ast.expr] = {}
         self.depths: dict[sympy.Symbol, str] = {}
@@ -115,9 +105,8 @@ class AttentionTiles:
         self.kept, self.stepped = (self.mdim, self.ndim) if fixed == "m" else (self.ndim, self.mdim)
         strategy = TileStrategy(self._masked, _same_index, self._axis_names, _no_sizes, self._masks)
         tile = Tile((self.kept, self.batch, self.stepped), {}, chosen)
-        self.writer = KernelWriter(title, tile, Computation(), naming, strategy)
-        node: Any = next(iter(targets.values())).node.args[0]
-        memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, node.args, strict=True) if read in buffers}
+        self.writer = KernelWriter(call.title, tile, Computation(), call.naming, strategy)
+        memory = call.memory(subgraph)
         self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
         self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
         own = {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}

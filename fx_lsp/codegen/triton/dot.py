@@ -3,53 +3,36 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import sympy
 import torch
 from torch import fx
 
 from fx_lsp.choices import Choices, Precision
-from fx_lsp.codegen.graph.edit import sort_graph
-from fx_lsp.codegen.graph.template_kernel import replace_with_kernel
+from fx_lsp.codegen.graph.query import matmul_operands
 from fx_lsp.codegen.ir.index import Index, coefficient
 from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
-from fx_lsp.codegen.ir.lowerings import operation
-from fx_lsp.codegen.ir.node_facts import TemplateWriter
 from fx_lsp.codegen.ir.ops import triton_type
 from fx_lsp.codegen.ir.statement import CodeComment, For, Statement, assign
+from fx_lsp.codegen.ir.template import MatmulTemplate, TemplateCall
 from fx_lsp.codegen.ir.text import fill_template, name, parse_expression
 from fx_lsp.codegen.ir.tile import Dim
-from fx_lsp.codegen.ir.values import Axes, Buffer, Load, Value, values_of
-from fx_lsp.codegen.ir.write_target import WriteTarget
-from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values
-from fx_lsp.codegen.schedule.matmul_fusion import has_kernel, matmul_with_epilogue
+from fx_lsp.codegen.ir.values import Axes, Load, Value, values_of
+from fx_lsp.codegen.lower.matmul import MatmulValues, matmul_values
 from fx_lsp.codegen.schedule.matmul_tiling import MatmulTiling, TmaMatrix, tile_matmul
 from fx_lsp.codegen.triton.expressions import Computation, KernelWriter, TileStrategy, no_form
 from fx_lsp.codegen.triton.masks import padding_value
 from fx_lsp.codegen.triton.reductions import ReductionLoop, TileProduct, write_reductions
 
 
-def matmul_writer(matmul: Matmul, choices: Choices) -> TemplateWriter:
-    """Return the writer of a matmul kernel."""
-    subgraph = matmul.subgraph()
-    node = subgraph.of[matmul.node]
-    results = [subgraph.of[r] for r in matmul.results]
-
-    def write(
-        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
-    ) -> list[Kernel]:
-        if not targets:
-            return []
-        kernel_node: Any = next(iter(targets.values())).node.args[0]
-        memory = {copy: buffers[read] for copy, read in zip(subgraph.reads, kernel_node.args, strict=True)}
-        result_targets = {results[number]: place for number, place in targets.items()}
-        last = naming.name(targets[max(targets)].node)
-        return [write_matmul(f"{title}_{last}", matmul_values(node, memory, result_targets), naming, choices)]
-
-    return write
+def write_matmul_template(template: MatmulTemplate, call: TemplateCall) -> Kernel:
+    """Return the kernel of a matmul and its epilogue."""
+    targets = {template.results[number]: place for number, place in call.targets.items()}
+    last = call.naming.name(call.targets[max(call.targets)].node)
+    values = matmul_values(template.node, call.memory(template.subgraph), targets)
+    return write_matmul(f"{call.title}_{last}", values, call.naming, call.choices)
 
 
 def write_matmul(title: str, values: MatmulValues, naming: Naming, choices: Choices) -> Kernel:
@@ -246,21 +229,3 @@ def _operand(
     variable = writer.unique(writer.naming.name(node))
     writer.define(variable, expr, node)
     return name(variable)
-
-
-MATMULS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
-
-
-def fuse_matmuls(graph: fx.Graph, choices: Choices) -> None:
-    """Replace matmuls of a graph, with their prologues and epilogues, by template kernels.
-
-    "epilogue" replaces those that save reading or writing a tensor of the result's size; "always" replaces all that
-    have a kernel.
-    """
-    done: set[fx.Node] = set()
-    while node := next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None):
-        done.add(node)
-        matmul = matmul_with_epilogue(node, choices) if has_kernel(node) else None
-        if matmul is not None:
-            replace_with_kernel(graph, matmul.results, matmul.reads, matmul_writer(matmul, choices))
-            sort_graph(graph)

@@ -7,45 +7,31 @@ over the batches that share it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import sympy
 import torch
 from torch import fx
-from torch.utils.checkpoint import CheckpointPolicy
 
-from fx_lsp.choices import Choices, Precision
-from fx_lsp.codegen.graph.attention import (
+from fx_lsp.codegen.graph.query import shape_of
+from fx_lsp.codegen.ir.index import ZERO, Coords, Index, contiguous_strides, linear
+from fx_lsp.codegen.ir.kernel import Kernel
+from fx_lsp.codegen.ir.statement import assign
+from fx_lsp.codegen.ir.template import (
     Attention,
+    AttentionForward,
+    AttentionGradients,
+    AttentionScoreSum,
     ScoreProduct,
     ScoreSum,
-    absorb_scale,
-    match_layout,
-    name_roles,
-    replace_dot,
-    scale_scores,
-    tensors_read,
+    TemplateCall,
 )
-from fx_lsp.codegen.graph.edit import sort_graph
-from fx_lsp.codegen.graph.query import shape_of
-from fx_lsp.codegen.graph.template_kernel import (
-    outputs_of,
-    replace_with_kernel,
-    subgraph_of,
-)
-from fx_lsp.codegen.ir.index import ZERO, Coords, Index, contiguous_strides, linear
-from fx_lsp.codegen.ir.kernel import Kernel, Naming
-from fx_lsp.codegen.ir.lowerings import operation
-from fx_lsp.codegen.ir.node_facts import TemplateWriter
-from fx_lsp.codegen.ir.statement import assign
 from fx_lsp.codegen.ir.text import fill_template, parse_expression, size_text, unparse
 from fx_lsp.codegen.ir.tile import Dim, Tile
 from fx_lsp.codegen.ir.values import Buffer, Value
-from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.algebra import split_factor
-from fx_lsp.codegen.lower.attention import ScoreLayout, find_attention
 from fx_lsp.codegen.triton.attention import (
     LOWEST,
     ZEROED,
@@ -59,72 +45,6 @@ from fx_lsp.codegen.triton.reductions import Accumulator, ReductionLoop, weights
 
 CONFIGS_FORWARD = ((128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (128, 32, 4, 3))
 CONFIGS_BACKWARD = ((64, 128, 8, 3), (64, 64, 4, 3), (128, 64, 8, 2), (32, 128, 4, 3), (64, 128, 4, 2))
-
-
-def forward_writer(attention: Attention, reads: Sequence[fx.Node], precision: Precision) -> TemplateWriter:
-    """Return the writer of the forward kernel: the result, and the maximum and sum of each row for backward."""
-    computed_nodes = [
-        attention.score_product,
-        attention.shifted,
-        attention.weights,
-        attention.result.scores,
-        attention.result.other,
-    ]
-    subgraph = subgraph_of(reads, computed_nodes)
-    tiling = ScoreTiling(subgraph, ScoreLayout(attention.score_product), "m", CONFIGS_FORWARD, precision)
-
-    def write(
-        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
-    ) -> list[Kernel]:
-        tiles = AttentionTiles(tiling, targets, buffers, naming, title)
-        return [_write_forward(tiles, attention)]
-
-    return write
-
-
-def backward_groups(attention: Attention) -> list[tuple[list[fx.Node], list[ScoreProduct]]]:
-    """Return the results of backward in groups, one kernel each: those that sum over m, and those that sum over n."""
-    groups = [[p for p in attention.backward if p.over == over] for over in ("m", "n")]
-    return [([p.node for p in group], group) for group in groups if group]
-
-
-def backward_writer(
-    attention: Attention, products: Sequence[ScoreProduct], reads: Sequence[fx.Node], precision: Precision
-) -> TemplateWriter:
-    """Return the writer of a backward kernel: gradients that sum over m (keys and values), or over n (queries)."""
-    assert attention.gradient is not None
-    computed_nodes = [attention.score_product, attention.gradient, *(n for p in products for n in (p.scores, p.other))]
-    subgraph = subgraph_of(reads, computed_nodes)
-    layout, over = ScoreLayout(attention.score_product), products[0].over
-    configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
-    tiling = ScoreTiling(subgraph, layout, "n" if over == "m" else "m", configs, precision)
-
-    def write(
-        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
-    ) -> list[Kernel]:
-        name = f"{title}_{'columns' if over == 'm' else 'rows'}"
-        tiles = AttentionTiles(tiling, targets, buffers, naming, name)
-        return [_write_backward(tiles, attention, products)]
-
-    return write
-
-
-def sum_writer(
-    attention: Attention, summed: ScoreSum, reads: Sequence[fx.Node], precision: Precision
-) -> TemplateWriter:
-    """Return the writer of a sum of scores over batches, such as the gradient of a bias."""
-    assert attention.gradient is not None
-    subgraph = subgraph_of(reads, [attention.score_product, attention.gradient, summed.scores])
-    tiling = ScoreTiling(subgraph, ScoreLayout(attention.score_product), "m", CONFIGS_SUM, precision)
-
-    def write(
-        targets: Mapping[int, WriteTarget], buffers: Mapping[fx.Node, Buffer], naming: Naming, title: str
-    ) -> list[Kernel]:
-        name = f"{title}_{naming.name(targets[0].node)}"
-        tiles = AttentionTiles(tiling, targets, buffers, naming, name)
-        return [_write_score_sum(tiles, attention, summed)]
-
-    return write
 
 
 def _write_score_products(tiles: AttentionTiles, attention: Attention, operands: Sequence[tuple[Value, Value]]) -> None:
@@ -143,8 +63,10 @@ def _write_score_product(
     tiles.product(title, left, fill_template("b.T", {"b": right}), dtype, node)
 
 
-def _write_forward(tiles: AttentionTiles, attention: Attention) -> Kernel:
+def write_attention_forward(template: AttentionForward, call: TemplateCall) -> Kernel:
     """Write forward: an online softmax of the scores, and the product of its weights with the values."""
+    attention = template.attention
+    tiles = AttentionTiles(ScoreTiling(template, "m", CONFIGS_FORWARD), call)
     writer, product = tiles.writer, attention.score_product
     tiles.begin()
     dtype = product.meta["val"].dtype
@@ -208,8 +130,12 @@ def _bind_scores(tiles: AttentionTiles, attention: Attention) -> list[tuple[Valu
     return operands
 
 
-def _write_backward(tiles: AttentionTiles, attention: Attention, products: Sequence[ScoreProduct]) -> Kernel:
+def write_attention_gradients(template: AttentionGradients, call: TemplateCall) -> Kernel:
     """Write products of scores that sum over m or over n."""
+    attention, products, over = template.attention, template.products, template.products[0].over
+    configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
+    tiling = ScoreTiling(template, "n" if over == "m" else "m", configs)
+    tiles = AttentionTiles(tiling, replace(call, title=f"{call.title}_{'columns' if over == 'm' else 'rows'}"))
     writer = tiles.writer
     tiles.begin()
     dtype = attention.score_product.meta["val"].dtype
@@ -288,9 +214,12 @@ def _oriented(tiles: AttentionTiles, product: ScoreProduct) -> Value:
 CONFIGS_SUM = ((128, 64, 8, 3), (64, 128, 8, 3), (64, 64, 4, 3), (128, 128, 8, 2), (64, 32, 4, 3))
 
 
-def _write_score_sum(tiles: AttentionTiles, attention: Attention, summed: ScoreSum) -> Kernel:
+def write_attention_score_sum(template: AttentionScoreSum, call: TemplateCall) -> Kernel:
     """Write a sum of scores: a program keeps rows and columns and loops over the batches. It is deterministic."""
-    writer, place = tiles.writer, tiles.targets[0]
+    attention, summed, place = template.attention, template.summed, call.targets[0]
+    title = f"{call.title}_{call.naming.name(place.node)}"
+    tiles = AttentionTiles(ScoreTiling(template, "m", CONFIGS_SUM), replace(call, title=title))
+    writer = tiles.writer
     writer.reserved.update(("share", "step"))
     number = sympy.cancel(tiles.layout.batch / summed.summed)
     share = tiles.space.axis("share", number) if number != 1 else ZERO
@@ -334,41 +263,3 @@ def _batch(tiles: AttentionTiles, summed: ScoreSum, share: Index) -> str:
         return "step"
     steps, shares = (tiles.writer.bracketed(s) for s in (summed.summed, tiles.space.sizes[share]))
     return f"share * {steps} + step" if summed.inner else f"step * {shares} + share"
-
-
-def fuse_attention(graph: fx.Graph, choices: Choices) -> None:
-    """Replace every attention of a joint or inference graph by template kernels."""
-    precision = choices.precision
-    for node in list(graph.nodes):
-        if operation(node) != "aten.amax.default":
-            continue
-        attention = find_attention(graph, node)
-        if attention is None:
-            continue
-        name_roles(attention)
-        if attention.row_dot is not None:
-            replace_dot(graph, attention)
-        products = scale_scores(graph, attention.score_product, attention.backward)
-        attention = replace(attention, backward=tuple(absorb_scale(graph, p) for p in products))
-        groups = backward_groups(attention)
-        reads = tensors_read(attention, [attention.result])
-        writer = forward_writer(attention, reads, precision)
-        needed = [(results, products, tensors_read(attention, products)) for results, products in groups]
-        score_sums = [(each, tensors_read(attention, (), each.scores)) for each in attention.sums]
-        kernel = replace_with_kernel(
-            graph, [attention.result.node, attention.row_max, attention.row_sum], reads, writer
-        )
-        kernel.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-        outputs = outputs_of(kernel)
-        renamed = {attention.result.node: outputs[0], attention.row_max: outputs[1], attention.row_sum: outputs[2]}
-        kernels: list[tuple[list[fx.Node], list[fx.Node], TemplateWriter]] = []
-        for results, products, old in needed:
-            match_layout(products)
-            current = [renamed.get(n, n) for n in old]
-            kernels.append((results, current, backward_writer(attention, products, current, precision)))
-        for each, old in score_sums:
-            current = [renamed.get(n, n) for n in old]
-            kernels.append(([each.node], current, sum_writer(attention, each, current, precision)))
-        for results, current, writer in kernels:
-            replace_with_kernel(graph, results, current, writer)
-        sort_graph(graph)

@@ -14,20 +14,35 @@ from torch import fx
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
-from fx_lsp.codegen.graph.template_kernel import output_layout, outputs_of
+from fx_lsp.codegen.graph.templates.template_kernel import output_layout, outputs_of
 from fx_lsp.codegen.graph.unsupported import Unsupported, unsupported_reason
 from fx_lsp.codegen.ir.index import Space, count
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch, Naming
+from fx_lsp.codegen.ir.lowerings import NotFusible
 from fx_lsp.codegen.ir.node_facts import facts_of
+from fx_lsp.codegen.ir.template import (
+    AttentionForward,
+    AttentionGradients,
+    AttentionScoreSum,
+    MatmulTemplate,
+    Template,
+    TemplateCall,
+)
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS
 from fx_lsp.codegen.ir.values import Buffer, Reduction, Store, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
-from fx_lsp.codegen.lower.builder import Builder, Domain, NotFusible
+from fx_lsp.codegen.lower.builder import Builder, Domain
 from fx_lsp.codegen.lower.indexing import atomic_add
 from fx_lsp.codegen.schedule.fusion import FusionGroup, Schedule, build_schedule
 from fx_lsp.codegen.schedule.in_place import can_overwrite, overwrite_inputs
 from fx_lsp.codegen.schedule.loop_detection import detect_loop
 from fx_lsp.codegen.schedule.tiling import crosses_reductions, tile_of, varying_axes, with_warps_for, without_loop
+from fx_lsp.codegen.triton.dot import write_matmul_template
+from fx_lsp.codegen.triton.flash_attention import (
+    write_attention_forward,
+    write_attention_gradients,
+    write_attention_score_sum,
+)
 from fx_lsp.codegen.triton.fusion_kernel import write_fusion_kernel
 from fx_lsp.codegen.triton.loop import write_loop_kernel
 
@@ -70,7 +85,7 @@ def build_program(spec: ProgramSpec, choices: Choices) -> Program:
     called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
     while True:
         try:
-            program = _program(spec, cut, called)
+            program = _program(spec, choices, cut, called)
         except NotFusible as error:
             if error.node in called:
                 raise
@@ -84,7 +99,7 @@ def build_program(spec: ProgramSpec, choices: Choices) -> Program:
             return replace(program, calls=tuple(c for c in calls if c is not None))
 
 
-def _program(spec: ProgramSpec, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:
+def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:
     graph, title, naming = spec.graph, spec.title, spec.naming
     plan = build_schedule(graph, cut, called)
     buffers = {n: buffer_of(n, naming.name(n)) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
@@ -94,11 +109,16 @@ def _program(spec: ProgramSpec, cut: set[fx.Node], called: Collection[fx.Node]) 
     overwritable: dict[fx.Node, fx.Node] = {}
     for step in plan.steps:
         if isinstance(step, fx.Node):
-            kernels = _template_kernels(spec, step, plan, buffers, kernel_names)
-            kernel_names.update(k.name for k in kernels)
-            steps.extend(
-                [step] if facts_of(step).writer is None else (launch_of(kernel, buffers) for kernel in kernels)
-            )
+            template = facts_of(step).template
+            if template is None:
+                steps.append(step)
+                continue
+            targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
+            if targets:
+                call = TemplateCall(step, targets, buffers, naming, title, choices)
+                kernel = _template_kernel(template, call, kernel_names)
+                kernel_names.add(kernel.name)
+                steps.append(launch_of(kernel, buffers))
             continue
         stored = plan.stored_by(step)
         if stored:
@@ -121,23 +141,25 @@ def _signature(graph: fx.Graph) -> tuple[tuple[fx.Node, ...], tuple[fx.Node | No
     return inputs, tuple(r if isinstance(r, fx.Node) else None for r in returned)
 
 
-def _template_kernels(
-    spec: ProgramSpec,
-    step: fx.Node,
-    plan: Schedule,
-    buffers: Mapping[fx.Node, Buffer],
-    kernel_names: Collection[str],
-) -> list[Kernel]:
-    """Return the kernels of a template node under unused names, [] for a call."""
-    writer = facts_of(step).writer
-    if writer is None:
-        return []
-    targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
-    naming, title = spec.naming, spec.title
-    kernels = writer(targets, buffers, naming, title)
-    if any(k.name in kernel_names for k in kernels):
-        kernels = writer(targets, buffers, naming, f"{title}_{naming.name(next(iter(targets.values())).node)}")
-    return kernels
+def _template_kernel(template: Template, call: TemplateCall, kernel_names: Collection[str]) -> Kernel:
+    """Return the kernel of a template node under an unused name."""
+    kernel = _write_template(template, call)
+    if kernel.name not in kernel_names:
+        return kernel
+    first = next(iter(call.targets.values())).node
+    return _write_template(template, replace(call, title=f"{call.title}_{call.naming.name(first)}"))
+
+
+def _write_template(template: Template, call: TemplateCall) -> Kernel:
+    match template:
+        case MatmulTemplate():
+            return write_matmul_template(template, call)
+        case AttentionForward():
+            return write_attention_forward(template, call)
+        case AttentionGradients():
+            return write_attention_gradients(template, call)
+        case AttentionScoreSum():
+            return write_attention_score_sum(template, call)
 
 
 def _without_unused_empties(

@@ -6,8 +6,7 @@ Results that are copied completely into another order are written in that order 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +17,8 @@ from fx_lsp.codegen.graph.query import is_view, layout_step, shape_of, stays_cal
 from fx_lsp.codegen.graph.sizes import size_nodes
 from fx_lsp.codegen.ir.index import Coords
 from fx_lsp.codegen.ir.lowerings import operation
-from fx_lsp.codegen.ir.node_facts import TemplateWriter, add_facts, facts_of
+from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
+from fx_lsp.codegen.ir.template import Subgraph, Template
 from fx_lsp.codegen.ir.write_target import LayoutStep, Permute, Reshape
 
 
@@ -41,7 +41,7 @@ def outputs_of(node: fx.Node) -> dict[int, fx.Node]:
 
 
 def replace_with_kernel(
-    graph: fx.Graph, results: Sequence[fx.Node], reads: Sequence[fx.Node], writer: TemplateWriter
+    graph: fx.Graph, results: Sequence[fx.Node], reads: Sequence[fx.Node], template: Template
 ) -> fx.Node:
     """Replace the nodes that compute `results`, which keep their names, by one node that reads the nodes `reads`.
 
@@ -52,7 +52,7 @@ def replace_with_kernel(
         node = graph.call_function(template_kernel, tuple(reads), {"makes": results[0].name})
     node.meta = {k: v for k, v in results[0].meta.items() if k != "val"}
     node.meta["val"] = tuple(r.meta["val"] for r in results)
-    add_facts(node, writer=writer)
+    add_facts(node, template=template)
     after = node
     for number, result in enumerate(results):
         with graph.inserting_after(after):
@@ -64,11 +64,11 @@ def replace_with_kernel(
 
 
 def misread_kernels(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield nodes of template kernels without a writer, and those that are used as a whole."""
+    """Yield nodes of template kernels without a template, and those that are used as a whole."""
     for node in graph.nodes:
         if node.target is template_kernel:
             picked = all(user.target is operator.getitem for user in node.users)
-            if facts_of(node).writer is None or not picked:
+            if facts_of(node).template is None or not picked:
                 yield node
 
 
@@ -90,14 +90,6 @@ def set_output_layout(
 def output_layout(result: fx.Node) -> tuple[Coords, tuple[LayoutStep, ...]]:
     """Return the shape in which a result is computed, and the steps from there to its memory layout."""
     return facts_of(result).output_layout or (shape_of(result), ())
-
-
-@dataclass(frozen=True)
-class Subgraph:
-    """Hold a copy of a part of a graph, starting from tensors in memory (`reads`); `of` maps nodes to copies."""
-
-    reads: tuple[fx.Node, ...]
-    of: Mapping[fx.Node, fx.Node]
 
 
 def subgraph_of(reads: Sequence[fx.Node], nodes: Iterable[fx.Node]) -> Subgraph:
@@ -126,7 +118,7 @@ aten = torch.ops.aten
 
 def write_in_copied_layout(graph: fx.Graph) -> None:
     """Make template kernels write their results in the layout of a copy; other users read that."""
-    own = [n for n in graph.nodes if facts_of(n).writer is not None]
+    own = [n for n in graph.nodes if facts_of(n).template is not None]
     if own:
         _renew_views(graph)
     for node in own:
@@ -138,7 +130,7 @@ def write_in_copied_layout(graph: fx.Graph) -> None:
 
 def _sees_through(user: fx.Node) -> bool:
     """Return True if a node can read a result in another order."""
-    return user.op == "call_function" and facts_of(user).writer is None and not stays_call(user)
+    return user.op == "call_function" and facts_of(user).template is None and not stays_call(user)
 
 
 def _has_sizes(graph: fx.Graph, way: Sequence[fx.Node]) -> bool:

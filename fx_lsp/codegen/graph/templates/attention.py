@@ -1,4 +1,4 @@
-"""Represent an attention in a graph, with its operands and scores, and the rewrites before kernels replace it.
+"""Replace attention by template kernels: forward, gradients of operands, and gradients of biases.
 
 Scores are a matrix product, `[batch, m, n]`, and element-wise results of it. Their rows are reduced by a softmax;
 further products sum them over n (the result, the gradient of the queries) or over m (those of keys and values).
@@ -6,44 +6,101 @@ further products sum them over n (the result, the gradient of the queries) or ov
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
 
-from fx_lsp.codegen.graph.edit import insert_call, insert_cast, take_name
-from fx_lsp.codegen.graph.query import is_reduction, layout_step, shape_of
+from fx_lsp.codegen.graph.edit import insert_call, insert_cast, sort_graph, take_name
+from fx_lsp.codegen.graph.query import layout_step, shape_of
 from fx_lsp.codegen.graph.sizes import size_nodes
-from fx_lsp.codegen.ir.index import Index
-from fx_lsp.codegen.ir.lowerings import lowering_of, operation
+from fx_lsp.codegen.graph.templates.attention_pattern import (
+    ScorePlaces,
+    find_attention,
+    is_element_wise,
+    only_moves,
+    only_scales,
+    through_moves,
+)
+from fx_lsp.codegen.graph.templates.template_kernel import outputs_of, replace_with_kernel, subgraph_of
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import NodeRole, add_facts, facts_of
+from fx_lsp.codegen.ir.template import (
+    Attention,
+    AttentionForward,
+    AttentionGradients,
+    AttentionScoreSum,
+    ScoreProduct,
+    ScoreSum,
+)
 
 aten = torch.ops.aten
 
 
-@dataclass(frozen=True)
-class Attention:
-    """Hold one attention of a graph. `score_product` computes the scores, `row_max` and `row_sum` are the maximum and
-    the sum of each row of `shifted`, `weights` its softmax; `gradient` is the product that computes the gradient of
-    the weights, `row_dot` the sum of each of its rows. `backward` are the products of backward, `sums` its other
-    results: gradients of biases.
-    """
+def fuse_attention(graph: fx.Graph, keeps_places: ScorePlaces) -> None:
+    """Replace every attention of a joint or inference graph by template kernels."""
+    for node in list(graph.nodes):
+        attention = find_attention(graph, node, keeps_places) if operation(node) == "aten.amax.default" else None
+        if attention is None:
+            continue
+        _name_roles(attention)
+        if attention.row_dot is not None:
+            _replace_dot(graph, attention)
+        products = _scale_scores(graph, attention.score_product, attention.backward)
+        attention = replace(attention, backward=tuple(_absorb_scale(graph, p) for p in products))
+        groups = _products_by_kernel(attention)
+        reads_of_groups = [_tensors_read(attention, products) for products in groups]
+        reads_of_sums = [_tensors_read(attention, (), each.scores) for each in attention.sums]
+        renamed = _replace_forward(graph, attention)
+        replacements: list[tuple[list[fx.Node], list[fx.Node], AttentionGradients | AttentionScoreSum]] = []
+        for products, old in zip(groups, reads_of_groups, strict=True):
+            _match_layout(products)
+            reads = [renamed.get(n, n) for n in old]
+            replacements.append(([p.node for p in products], reads, _gradients(attention, products, reads)))
+        for each, old in zip(attention.sums, reads_of_sums, strict=True):
+            reads = [renamed.get(n, n) for n in old]
+            replacements.append(([each.node], reads, _score_sum(attention, each, reads)))
+        for results, reads, template in replacements:
+            replace_with_kernel(graph, results, reads, template)
+        sort_graph(graph)
 
-    score_product: fx.Node
-    shifted: fx.Node
-    row_max: fx.Node
-    row_sum: fx.Node
-    weights: fx.Node
-    result: ScoreProduct
-    gradient: fx.Node | None
-    row_dot: fx.Node | None
-    backward: tuple[ScoreProduct, ...]
-    sums: tuple[ScoreSum, ...]
+
+def _products_by_kernel(attention: Attention) -> list[tuple[ScoreProduct, ...]]:
+    """Return the products of backward that one kernel computes each: those that sum over m, and those over n."""
+    groups = (tuple(p for p in attention.backward if p.over == over) for over in ("m", "n"))
+    return [group for group in groups if group]
 
 
-def name_roles(attention: Attention) -> None:
+def _replace_forward(graph: fx.Graph, attention: Attention) -> dict[fx.Node, fx.Node]:
+    """Replace the result, the maxima and the sums of rows by a kernel. Return the nodes that take their places."""
+    reads = _tensors_read(attention, [attention.result])
+    computed = (attention.score_product, attention.shifted, attention.weights)
+    subgraph = subgraph_of(reads, [*computed, attention.result.scores, attention.result.other])
+    results = [attention.result.node, attention.row_max, attention.row_sum]
+    kernel = replace_with_kernel(graph, results, reads, AttentionForward(attention, subgraph))
+    kernel.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    outputs = outputs_of(kernel)
+    return {result: outputs[number] for number, result in enumerate(results)}
+
+
+def _gradients(attention: Attention, products: tuple[ScoreProduct, ...], reads: list[fx.Node]) -> AttentionGradients:
+    """Return the template of gradients that sum over the same dimension."""
+    assert attention.gradient is not None
+    computed = [attention.score_product, attention.gradient, *(n for p in products for n in (p.scores, p.other))]
+    return AttentionGradients(attention, subgraph_of(reads, computed), products)
+
+
+def _score_sum(attention: Attention, summed: ScoreSum, reads: list[fx.Node]) -> AttentionScoreSum:
+    """Return the template of a sum of scores over batches."""
+    assert attention.gradient is not None
+    computed = [attention.score_product, attention.gradient, summed.scores]
+    return AttentionScoreSum(attention, subgraph_of(reads, computed), summed)
+
+
+def _name_roles(attention: Attention) -> None:
     """Record the roles of the tensors that kernels of an attention compute."""
     queries, keys = attention.score_product.args[:2]
     _give_role(attention.result.node, NodeRole("attended"))
@@ -77,12 +134,7 @@ def _operand_names(node: Any) -> tuple[str, ...]:
     return tuple(n.name for n in through_moves(node))
 
 
-def is_exponential(power: Any) -> bool:
-    """Return True if a node is e to the power of a difference."""
-    return operation(power) == "aten.exp.default" and operation(power.args[0]) == "aten.sub.Tensor"
-
-
-def replace_dot(graph: fx.Graph, attention: Attention) -> None:
+def _replace_dot(graph: fx.Graph, attention: Attention) -> None:
     """Replace a sum of weights and their gradient over n by a sum of the result and its gradient over the last
     dimension.
     """
@@ -98,7 +150,7 @@ def replace_dot(graph: fx.Graph, attention: Attention) -> None:
     take_name(reshaped, dot)
 
 
-def match_layout(products: Iterable[ScoreProduct]) -> None:
+def _match_layout(products: Iterable[ScoreProduct]) -> None:
     """Give results that are computed transposed the memory layout in which they are computed."""
     for product in products:
         value = product.node.meta["val"]
@@ -107,7 +159,7 @@ def match_layout(products: Iterable[ScoreProduct]) -> None:
                 product.node.meta["val"] = value.mT.contiguous().mT
 
 
-def tensors_read(attention: Attention, products: Collection[ScoreProduct], *scores: fx.Node) -> list[fx.Node]:
+def _tensors_read(attention: Attention, products: Collection[ScoreProduct], *scores: fx.Node) -> list[fx.Node]:
     """Return the tensors in memory that a kernel reads for products: their operands, and those combined with scores.
 
     The maxima and sums of rows are read in backward, and computed in forward.
@@ -134,33 +186,7 @@ def tensors_read(attention: Attention, products: Collection[ScoreProduct], *scor
     return list(reads)
 
 
-def only_moves(node: fx.Node) -> bool:
-    """Return True if a node only moves elements of another, or converts their dtype."""
-    name = operation(node).split(".")
-    return len(name) > 1 and name[1] in (
-        *("view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "clone", "alias", "detach"),
-        *("unsqueeze", "squeeze", "select", "slice", "convert_element_type", "_to_copy"),
-    )
-
-
-def through_moves(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield a node, then the node that it only moves, converts or scales, and so on."""
-    yield node
-    while node.op == "call_function" and (only_moves(node) or only_scales(node)):
-        node = node.all_input_nodes[0]
-        yield node
-
-
-def only_scales(node: fx.Node) -> bool:
-    """Return True if a node multiplies a tensor by a number, as `q * scale` does."""
-    if operation(node).rpartition(".")[0] not in ("aten.mul", "aten.div") or len(node.args) != 2 or node.kwargs:
-        return False
-    source, number = node.args
-    same = isinstance(source, fx.Node) and source.meta["val"].dtype == node.meta["val"].dtype
-    return same and isinstance(number, (int, float))
-
-
-def scale_scores(graph: fx.Graph, first: fx.Node, products: Sequence[ScoreProduct]) -> tuple[ScoreProduct, ...]:
+def _scale_scores(graph: fx.Graph, first: fx.Node, products: Sequence[ScoreProduct]) -> tuple[ScoreProduct, ...]:
     """Scale the scores instead of an operand of the product that computes them. Return the products; those that take
     that operand have scaled scores. The operand itself stays for its other uses.
     """
@@ -197,7 +223,7 @@ def _scale_product(graph: fx.Graph, product: ScoreProduct, function: Any, number
     return replace(product, scores=scores)
 
 
-def absorb_scale(graph: fx.Graph, product: ScoreProduct) -> ScoreProduct:
+def _absorb_scale(graph: fx.Graph, product: ScoreProduct) -> ScoreProduct:
     """Return a product with the scale of its result moved to its scores."""
     result = product.node
     while len(result.users) == 1:
@@ -214,39 +240,3 @@ def absorb_scale(graph: fx.Graph, product: ScoreProduct) -> ScoreProduct:
         graph.erase_node(user)
         return scaled_product
     return product
-
-
-@dataclass(frozen=True)
-class ScoreProduct:
-    """Describe a product of scores with rows of another tensor, summed over `over` ("m" or "n").
-
-    The scores are argument `side`; `transposed` is True if the result has the order `[batch, depth, rows]`.
-    """
-
-    node: fx.Node
-    scores: fx.Node
-    other: fx.Node
-    over: str
-    side: int
-    transposed: bool
-
-
-@dataclass(frozen=True)
-class ScoreSum:
-    """Describe a tensor with an element for each row and column: a sum of `scores` over `summed` batches (1: of none),
-    or the scores themselves. `inner` is True if consecutive batches are summed, else those as far apart as possible.
-    """
-
-    node: fx.Node
-    scores: fx.Node
-    summed: Index
-    inner: bool
-
-
-def is_product(node: fx.Node) -> bool:
-    """Return True if a node is a matrix product, batched or not."""
-    return operation(node) in ("aten.bmm.default", "aten.mm.default")
-
-
-def is_element_wise(node: fx.Node) -> bool:
-    return node.op == "call_function" and lowering_of(node) is not None and not is_reduction(node)

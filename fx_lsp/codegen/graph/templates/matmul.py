@@ -1,27 +1,34 @@
-"""Matmuls with a kernel of their own: those whose result feeds element-wise operations before it is stored.
+"""Replace matmuls by template kernels: those whose result feeds element-wise operations before it is stored.
 
 A matmul without an epilogue falls back to ATen, because its libraries are hard to beat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.query import buffer_of, computes_nothing, is_empty, is_view, shape_of, stays_call
-from fx_lsp.codegen.graph.template_kernel import Subgraph
+from fx_lsp.codegen.graph.edit import sort_graph
+from fx_lsp.codegen.graph.query import (
+    computes_nothing,
+    is_anchor_reduction,
+    is_empty,
+    is_view,
+    matmul_operands,
+    shape_of,
+    stays_call,
+)
+from fx_lsp.codegen.graph.templates.template_kernel import replace_with_kernel, subgraph_of
 from fx_lsp.codegen.ir.index import count
-from fx_lsp.codegen.ir.lowerings import lowering_of, operation
-from fx_lsp.codegen.ir.write_target import WriteTarget
-from fx_lsp.codegen.lower.builder import NotFusible
-from fx_lsp.codegen.lower.matmul import Matmul, MatmulValues, matmul_operands, matmul_values
-from fx_lsp.codegen.schedule.fusion import is_anchor_reduction
-from fx_lsp.codegen.schedule.matmul_tiling import tile_matmul
+from fx_lsp.codegen.ir.lowerings import NotFusible, lowering_of, operation
+from fx_lsp.codegen.ir.template import MatmulTemplate, Subgraph
+
+MATMULS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
 
 MAX_RECOMPUTED = 4
 """The largest number of times that a kernel may recompute an operand: once for each block of the other operand."""
@@ -37,7 +44,28 @@ MAX_GRID = 65535
 _MOVES = ("aten.clone.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.expand.default")
 
 
-def has_kernel(node: fx.Node) -> bool:
+TmaQuestion: TypeAlias = "Callable[[MatmulTemplate, Choices], bool]"
+"""A function that returns True if the kernel of a matmul reads its operands with TMA. It raises NotFusible if it cannot
+compute a node of the subgraph. The lowering answers that (`schedule/matmul_tiling.py`).
+"""
+
+
+def fuse_matmuls(graph: fx.Graph, choices: Choices, uses_tma: TmaQuestion) -> None:
+    """Replace matmuls of a graph, with their prologues and epilogues, by template kernels.
+
+    "epilogue" replaces those that save reading or writing a tensor of the result's size; "always" replaces all that
+    have a kernel.
+    """
+    done: set[fx.Node] = set()
+    while node := next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None):
+        done.add(node)
+        fusion = _matmul_with_epilogue(node, choices, uses_tma) if _has_kernel(node) else None
+        if fusion is not None:
+            replace_with_kernel(graph, fusion.results, fusion.reads, fusion.template)
+            sort_graph(graph)
+
+
+def _has_kernel(node: fx.Node) -> bool:
     """Return True if Triton multiplies the dtype of a matmul, and its rows, columns and depth are more than one."""
     left, right = matmul_operands(node)
     dtype = left.meta["val"].dtype
@@ -51,16 +79,17 @@ def has_kernel(node: fx.Node) -> bool:
     return not any(s in (0, 1) for s in (m, n, shape_of(left)[-1]))
 
 
-def _is_deep(values: MatmulValues, saved: int, choices: Choices) -> bool:
-    """Return True if a matmul is so deep that the library is faster, although the kernel saves `saved` tensors."""
-    tiling = tile_matmul(values, choices)
-    deepest = MAX_DEPTH if tiling.matrices is None else MAX_DEPTH_WITH_TMA
-    depth = tiling.depth.size
-    return not depth.is_Integer or int(depth) > (deepest if saved > 1 else MAX_DEPTH_WITH_RESULT)
+@dataclass(frozen=True)
+class _MatmulFusion:
+    """A template kernel for a matmul, with the `results` and the tensors in memory (`reads`) as nodes of the graph."""
+
+    template: MatmulTemplate
+    results: tuple[fx.Node, ...]
+    reads: tuple[fx.Node, ...]
 
 
-def matmul_with_epilogue(node: fx.Node, choices: Choices) -> Matmul | None:
-    """Return a matmul with its epilogue, or None if it has none or if a kernel is not worthwhile."""
+def _matmul_with_epilogue(node: fx.Node, choices: Choices, uses_tma: TmaQuestion) -> _MatmulFusion | None:
+    """Return the kernel of a matmul and its epilogue, or None if it has none or if a kernel is not worthwhile."""
     always = choices.matmul == "always"
     rejected: set[fx.Node] = set()
     stored: set[fx.Node] = set()
@@ -75,24 +104,30 @@ def matmul_with_epilogue(node: fx.Node, choices: Choices) -> Matmul | None:
         reads = _tensors_read(node, results, region, stored)
         if any(is_view(r) or is_empty(r) for r in reads):
             return None
-        matmul = Matmul(node, results, reads)
-        subgraph = matmul.subgraph()
+        subgraph = subgraph_of(reads, (node, *results))
+        template = MatmulTemplate(subgraph, subgraph.of[node], tuple(subgraph.of[r] for r in results))
         try:
-            values = _values_in(subgraph, node, results)
+            tma = uses_tma(template, choices)
         except NotFusible as cut:
-            where = next((n for n, copy in subgraph.of.items() if copy is cut.node), node)
+            where = _original(subgraph, cut.node) or node
             if where is node or where in stored:
                 return None
             (rejected if where in region else stored).add(where)
         else:
-            return matmul if always or not _is_deep(values, stored_results.saved, choices) else None
+            is_worthwhile = always or not _is_deep(template, tma, stored_results.saved)
+            return _MatmulFusion(template, results, reads) if is_worthwhile else None
 
 
-def _values_in(subgraph: Subgraph, node: fx.Node, results: Iterable[fx.Node]) -> MatmulValues:
-    """Return the values of a matmul kernel in a copy of its part of the graph. Raises NotFusible."""
-    memory = {copy: buffer_of(copy, copy.name) for copy in subgraph.reads}
-    targets = {subgraph.of[r]: WriteTarget(r, shape_of(r), buffer_of(r, r.name)) for r in results}
-    return matmul_values(subgraph.of[node], memory, targets)
+def _original(subgraph: Subgraph, copy: fx.Node) -> fx.Node | None:
+    """Return the node that a node of a subgraph is a copy of."""
+    return next((node for node, other in subgraph.of.items() if other is copy), None)
+
+
+def _is_deep(template: MatmulTemplate, tma: bool, saved: int) -> bool:
+    """Return True if a matmul is so deep that the library is faster, although the kernel saves `saved` tensors."""
+    depth = shape_of(matmul_operands(template.node)[0])[-1]
+    deepest = MAX_DEPTH_WITH_TMA if tma else MAX_DEPTH
+    return not depth.is_Integer or int(depth) > (deepest if saved > 1 else MAX_DEPTH_WITH_RESULT)
 
 
 # the epilogue nodes

@@ -1,0 +1,1 @@
+"""Template kernels: their patterns in a graph, and the nodes that represent them."""
