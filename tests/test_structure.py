@@ -42,24 +42,6 @@ LONG_SIGNATURES = {
 }
 """Functions with more parameters, and who decides on these."""
 
-STILL_LONG = {
-    "fx_lsp.tracer.failures.exceptions:failure_of",
-    "fx_lsp.tracer.inputs.evidence.call_sites:_seen_at",
-    "fx_lsp.tracer.inputs.plan.start:start_plans",
-    "fx_lsp.tracer.inputs.prepare:prepare_with",
-    "fx_lsp.tracer.inputs.resolve:prepare",
-    "fx_lsp.tracer.inputs.search:_of_other_rank",
-    "fx_lsp.tracer.inputs.search:_of_other_ranks",
-    "fx_lsp.tracer.inputs.search:_with_fewest_accidents",
-    "fx_lsp.tracer.inputs.search:search",
-    "fx_lsp.tracer.inputs.solve.forced:_of_classes",
-    "fx_lsp.tracer.inputs.solve.forced:_of_dimensions",
-    "fx_lsp.tracer.inputs.solve.forced:forced",
-    "fx_lsp.tracer.run.state:_held_at",
-    "fx_lsp.tracer.run.values.drawn:_drawn",
-}
-"""Functions with more parameters for no such reason. No other one may be added."""
-
 VAGUE = {"found", "known", "made", "taken", "given"}
 """Names of variables that do not say what they hold."""
 
@@ -85,6 +67,15 @@ OPENS_FILES = {
     "fx_lsp/commands/kernel.py": "the file that is compared, in a folder of its own",
 }
 """Where files are opened otherwise, and what they are."""
+
+USER_FILES = ("diagnostics/cases", "e2e/vscode/transformer", "fixtures", "golden")
+"""Folders below `tests/` with files of a user's, which nothing imports."""
+
+BORROWS = {"e2e": "server"}
+"""Folders whose tests import the helpers of another one: an editor and a client speak to the same server."""
+
+WITHOUT_TORCH = {"diagnostics", "e2e", "features", "remote", "server"}
+"""Folders whose tests import neither torch nor what needs it: they start processes, or have prepared answers."""
 
 QUESTIONS = ("What ", "Whether ", "How ", "Where ", "Which ", "Why ")
 """How docstrings do not begin: they begin with a verb."""
@@ -112,7 +103,7 @@ def test_no_function_is_too_complex() -> None:
 
 
 def test_no_function_has_too_many_parameters() -> None:
-    assert long_signatures().keys() - LONG_SIGNATURES.keys() - STILL_LONG == set()
+    assert long_signatures().keys() - LONG_SIGNATURES.keys() == set()
 
 
 def test_variables_say_what_they_hold() -> None:
@@ -121,6 +112,19 @@ def test_variables_say_what_they_hold() -> None:
 
 def test_docstrings_begin_with_a_verb() -> None:
     assert question_docstrings() == {}
+
+
+def test_tests_import_helpers_of_their_folder_and_no_other_tests() -> None:
+    assert imports_of_other_tests() == {}
+
+
+def test_helpers_have_different_names() -> None:
+    """They are imported by these, whatever folder they are in."""
+    assert [name for name, times in Counter(file.stem for file in files_of_tests()).items() if times > 1] == []
+
+
+def test_tests_of_the_server_import_no_torch() -> None:
+    assert imports_of_torch() == set()
 
 
 @pytest.mark.parametrize(
@@ -261,6 +265,29 @@ def vague_variables() -> dict[str, int]:
     return {part: number for part, number in sorted(vague.items()) if number}
 
 
+def imports_of_other_tests() -> dict[str, set[str]]:
+    """Return the tests and helpers that import other tests, or helpers of folders that are not their own."""
+    modules = {name: file for file in files_of_tests() for name in (file.stem, f"{file.parent.name}.{file.stem}")}
+    wrong: dict[str, set[str]] = defaultdict(set)
+    for file in files_of_tests():
+        for other in {modules[name] for name in imported_names(file) & modules.keys()}:
+            if other.name.startswith("test_") or not lends(other.parent, file.parent):
+                wrong[file.relative_to(ROOT).as_posix()].add(other.relative_to(ROOT).as_posix())
+    return dict(wrong)
+
+
+def lends(folder: Path, user: Path) -> bool:
+    """Return whether the helpers of a folder are for the tests of another: it is the same, or around it or inside."""
+    return folder.name == BORROWS.get(user.name) or folder.is_relative_to(user) or user.is_relative_to(folder)
+
+
+def imports_of_torch() -> set[str]:
+    """Return the tests that import torch, or what needs it, in folders that do without."""
+    needs = re.compile(r"(torch|triton|fx_lsp\.(tracer|codegen))(\.|$)")
+    files = (file for file in files_of_tests() if file.relative_to(ROOT / "tests").parts[0] in WITHOUT_TORCH)
+    return {file.relative_to(ROOT).as_posix() for file in files if any(map(needs.match, imported_names(file)))}
+
+
 def question_docstrings() -> dict[str, int]:
     """Return, for each part of the package, how many docstrings of functions begin with a question."""
     questions: Counter[str] = Counter()
@@ -273,6 +300,25 @@ def question_docstrings() -> dict[str, int]:
 def files() -> tuple[Path, ...]:
     """Return the Python files of the package."""
     return tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+@cache
+def files_of_tests() -> tuple[Path, ...]:
+    """Return the modules of the tests, and their helpers."""
+    tests = ROOT / "tests"
+    users = tuple(tests / folder for folder in USER_FILES)
+    return tuple(file for file in sorted(tests.rglob("*.py")) if not any(map(file.is_relative_to, users)))
+
+
+def imported_names(file: Path) -> set[str]:
+    """Return the dotted names of the modules that a file imports, wherever it does."""
+    names: set[str] = set()
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 @cache

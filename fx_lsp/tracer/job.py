@@ -47,13 +47,14 @@ from fx_lsp.tracer.capture.partial_trace import partial_trace
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, FakeTensorMode
 from fx_lsp.tracer.dimensions.annotations import annotation_remarks
 from fx_lsp.tracer.dimensions.naming import finder_of_names
-from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
+from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence, showing_inputs
 from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_class, find_function
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
-from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, step_function
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
+from fx_lsp.tracer.inputs.task import LoadedRequest
 from fx_lsp.tracer.notes import Notes
 from fx_lsp.tracer.program.devices import Devices
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
@@ -358,7 +359,8 @@ def _prepared(target: LoadedTarget, tree: ast.Module, stopped: dict[Failure, Sto
         if isinstance(wanted, Failure):
             return wanted
         with forbid_effects(), mode, decided_by(Decisions(sources, lines)):
-            prepared = prepare(request, loaded.module, wanted, sources, tree, mode, stopped, seen=target.seen)
+            of_module = LoadedRequest(request, loaded.module, sources, tree, mode)
+            prepared = prepare(of_module, wanted, stopped, seen=target.seen)
         run = stopped.get(prepared) if isinstance(prepared, Failure) and request.step else None
         more = inputs_from_data(request, run.run.error) if run is not None else ()
         if not {*more} - {*inputs}:
@@ -472,7 +474,7 @@ def _notes_on_inference(captured: Captured, prepared: Prepared) -> list[str]:
 
 def _capture_failure(error: BaseException, sources: Sources, request: TraceRequest, prepared: Prepared) -> Failure:
     lines = request.source.splitlines()
-    failure = failure_of(error, sources, None, lines, "information", prepared.inputs)
+    failure = showing_inputs(failure_of(error, sources, None, lines, "information"), prepared.inputs)
     if failure.kind == "error":
         uncaptured = NOT_CAPTURED.failure(failure.span, hint=failure.hint, reason=failure.message)
         return replace(uncaptured, inputs=prepared.inputs)

@@ -76,7 +76,9 @@ class _Resolution:
         merged: dict[tuple[Any, ...], list[set[str]]] = {}
 
         def add(kind: str, span: Span | None, name: str, sizes: Sizes, texts: list[str]) -> None:
-            numbers = tuple(map(self._number, sizes))
+            numbers = tuple(number for size in sizes if (number := self._number(size)) is not None)
+            if len(numbers) < len(sizes):
+                return
             several = merged.setdefault((kind, span, name, numbers), [set() for _ in sizes])
             for names, text in zip(several, texts, strict=True):
                 names.add(text)
@@ -119,8 +121,10 @@ class _Resolution:
         """Return True for two sizes that are the same, or that operations found equal."""
         return size == other or other in self._equal.get(size, ())
 
-    def _number(self, size: Any) -> int:
-        return int(size.xreplace(self._symbols.conditions.values))
+    def _number(self, size: Any) -> int | None:
+        """Return the size in the observed run; None if it follows from the value of a tensor."""
+        values = self._symbols.conditions.values
+        return int(size.xreplace(values)) if size.free_symbols <= values.keys() else None
 
     def _names_in(self, scope: FunctionRun) -> dict[Any, str]:
         """Return the names of sizes in a run of a function: its variables, then written names, then its

@@ -63,12 +63,7 @@ _DTYPE = re.compile(
 
 
 def failure_of(
-    error: BaseException,
-    sources: Sources,
-    failed: FailedCall | None,
-    lines: list[str],
-    severity: Severity,
-    inputs: tuple[InputSpec, ...] = (),
+    error: BaseException, sources: Sources, failed: FailedCall | None, lines: list[str], severity: Severity
 ) -> Failure:
     """Return the failure for an exception that the target raised while it ran."""
     chain = sources.traceback_chain(error.__traceback__)
@@ -83,14 +78,21 @@ def failure_of(
         message = RAISED_ELSEWHERE.message(error=message, file=raised.file, line=raised.line)
     if not is_wrong(error, failed):
         severity = "information"
-    hint = "" if severity == "error" else _hint(kind, inputs)
+    hint = "" if severity == "error" else FIXES.get(kind, "")
     if (lacks := missing_kernel(error)) is not None:
         message, hint = lacks.message, lacks.hint
     if kind == "data-dependent" and span is not None:
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
             message, hint = NEEDS_VALUE_FOR.message(need=need.message), need.hint
-    return Failure(kind, message, span, hint, severity, inputs=inputs, raised=raised)
+    return Failure(kind, message, span, hint, severity, raised=raised)
+
+
+def showing_inputs(failure: Failure, inputs: tuple[InputSpec, ...]) -> Failure:
+    """Return the failure of a call with its inputs, and the advice to write guessed ones down if they may matter."""
+    may_matter = failure.severity != "error" and failure.kind in ("shape", "dtype", "device", "error", "inputs")
+    is_guessed = may_matter and any(item.is_guess for item in inputs)
+    return replace(failure, inputs=inputs, hint=comment_hint(inputs) if is_guessed else failure.hint)
 
 
 _NOT_WRONG = frozenset({"effect", "unsupported", "exit", "memory", "data-dependent", "import"})
@@ -282,12 +284,6 @@ def _tensors(failed: FailedCall) -> int:
     return sum(isinstance(a, torch.Tensor) for a in (*failed.args, *failed.kwargs.values()))
 
 
-def _hint(kind: FailureKind, inputs: tuple[InputSpec, ...]) -> str:
-    if kind in ("shape", "dtype", "device", "error", "inputs") and any(i.is_guess for i in inputs):
-        return comment_hint(inputs)
-    return FIXES.get(kind, "")
-
-
 def comment_hint(inputs: tuple[InputSpec, ...]) -> str:
     """Return the advice to write guessed inputs down, with the comment to write; "" without guesses."""
     comment = _comment(inputs)
@@ -343,5 +339,5 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
         return PACKAGE_MISSING.failure(span, package=missing)
     kind = kind_of(error)
     kind = kind if kind in ("memory", "exit", "effect") else "import"
-    failure = WHILE_IMPORTED.failure(span, hint=_hint(kind, ()), error=sentence(error))
+    failure = WHILE_IMPORTED.failure(span, hint=FIXES.get(kind, ""), error=sentence(error))
     return replace(failure, kind=kind)

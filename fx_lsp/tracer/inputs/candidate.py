@@ -35,8 +35,8 @@ from fx_lsp.tracer.inputs.evidence.layers import (
     definition_of,
 )
 from fx_lsp.tracer.inputs.evidence.named_numbers import NamedSize, sizes_by_name, with_named_sizes
-from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.offer import Offer, Written
 from fx_lsp.tracer.inputs.plan.plans import (
     INIT,
     Plan,
@@ -181,9 +181,7 @@ def candidate_of(
     node = find_function(task.tree, subject.definition)
     facts = _facts_of(task, subject, bound, node, offer)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
-    start, alternatives = start_plans(
-        signature, hints_of(subject.described, task.module), facts, offer.args, context, task.tree
-    )
+    start, alternatives = start_plans(signature, hints_of(subject.described, task.module), facts, offer.args, context)
     start, alternatives = _at_home(bound.modules, start, alternatives)
     arguments = constructed.plans.items or tuple((offer.init or {}).items())
     named = sizes_by_name(start, facts, arguments, task.request.kind == "module")

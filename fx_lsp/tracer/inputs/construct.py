@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.evidence.layers import add_facts_of_functions
 from fx_lsp.tracer.inputs.plan.plans import INIT, Plan, Plans, ValuePlan, input_specs, materialize
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
-from fx_lsp.tracer.inputs.search import HARD, search, search_failure
+from fx_lsp.tracer.inputs.search import HARD, Search, Solver, run_search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, explore
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_numbers, at_fault, is_of_environment
@@ -70,7 +70,7 @@ def construct(
     add_facts_of_functions(facts, task.module)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
     task = dataclasses.replace(task, context=context)
-    start, alternatives = start_plans(signature, hints, facts, arguments, context, task.tree)
+    start, alternatives = start_plans(signature, hints, facts, arguments, context)
 
     def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, Dependence]:
         materialized = materialize(plans, sizes)
@@ -83,7 +83,7 @@ def construct(
         return explore(task, plans, alternatives, lambda free: call_of(free.plans(plans), free.sizes))
 
     earlier = resumed(start, alternatives, task.request.previous, INIT)
-    result = search(start, evaluate, task.budget.part(task.seconds / 2), earlier, explored)
+    result = run_search(Search(start, evaluate, task.budget.part(task.seconds / 2), Solver(explored)), earlier)
     if result.best.run.error is not None:
         lenient = _lenient(task, cls) if isinstance(result.best.run.error, _NOT_HERE) and not is_lenient else None
         if lenient is not None:
@@ -174,7 +174,7 @@ def switch(
     try:
         modules[""].train() if mode.make() else modules[""].eval()
     except Exception as error:
-        return failure_of(error, task.sources, None, task.lines, "information", ())
+        return failure_of(error, task.sources, None, task.lines, "information")
     return input_specs(Plans(((MODE, mode),)))
 
 

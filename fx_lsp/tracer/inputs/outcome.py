@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.plan.start import is_given
 from fx_lsp.tracer.inputs.reconstruct import reconstructions
 from fx_lsp.tracer.inputs.remarks import demands_of
-from fx_lsp.tracer.inputs.search import MAX_ATTEMPTS, Found, search
+from fx_lsp.tracer.inputs.search import MAX_ATTEMPTS, Found, Search, Solver, run_search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.conditions import is_check
@@ -78,7 +78,7 @@ def search_candidate(
     earlier: Plans | None = None,
     attempts: int = MAX_ATTEMPTS,
 ) -> Found:
-    """Search for inputs that a candidate accepts, from `start` on, as `search` does, with work of that many seconds."""
+    """Search for inputs that a candidate accepts, from `start` on, with work of that many seconds."""
 
     def demanding(attempt: Attempt) -> bool:
         return bool(demands_of(candidate.with_object_of(attempt.plans), attempt))
@@ -86,7 +86,8 @@ def search_candidate(
     evaluate = partial(with_few_steps, candidate.evaluate)
     reconstructed = partial(reconstructions, candidate.task, candidate.constructed.instance)
     budget = candidate.task.budget.part(seconds)
-    return search(start, evaluate, budget, earlier, candidate.explore, demanding, reconstructed, attempts)
+    solver = Solver(candidate.explore, reconstructed)
+    return run_search(Search(start, evaluate, budget, solver, demanding, attempts), earlier)
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:

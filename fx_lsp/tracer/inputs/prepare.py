@@ -15,8 +15,8 @@ from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.no_tensor_code import nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
 from fx_lsp.tracer.inputs.evidence.body import find_class, methods_that_set
-from fx_lsp.tracer.inputs.evidence.offers import Offer, Written
 from fx_lsp.tracer.inputs.outcome import Prepared, note_stopped, prepared_call, search_candidate, severity_of
+from fx_lsp.tracer.inputs.plan.offer import Offer, Written
 from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
@@ -43,12 +43,8 @@ def prepare_with(
     signature: inspect.Signature,
     offer: Offer,
     written: Written,
-    is_copy: bool = False,
 ) -> Prepared | Failure:
-    """Return a call that runs with the inputs of an offer, or the failure.
-
-    `is_copy` is True if the instance is a copy of one that was tried, with other parameters.
-    """
+    """Return a call that runs with the inputs of an offer, or the failure."""
     tried = candidate_of(task, subject, signature, offer, written)
     if isinstance(tried, Failure):
         return tried
@@ -69,15 +65,15 @@ def prepare_with(
         more = with_variants(candidate, settled.attempt, prepared.unreached, remarks)
         remarks += more.remarks
         return dataclasses.replace(prepared, remarks=remarks, variants=more.variants, unreached=more.unreached)
-    for instance, note in _with_other_parameters(candidate, outcome) if not is_copy else ():
-        again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
+    for instance, note in _with_other_parameters(candidate, outcome) if not offer.is_copy else ():
+        again = prepare_with(task, subject, signature, offer.with_copy(instance), written)
         if isinstance(again, Prepared):
             return dataclasses.replace(again, notes=[*again.notes, note])
-    for instance, note in _after_other_methods(candidate, outcome) if not is_copy else ():
-        again = prepare_with(task, subject, signature, dataclasses.replace(offer, instance=instance), written, True)
+    for instance, note in _after_other_methods(candidate, outcome) if not offer.is_copy else ():
+        again = prepare_with(task, subject, signature, offer.with_copy(instance), written)
         if isinstance(again, Prepared):
             return dataclasses.replace(again, notes=[*again.notes, note], remarks=())
-    bad = severity_of(candidate, outcome) if not is_copy else "information"
+    bad = severity_of(candidate, outcome) if not offer.is_copy else "information"
     candidate = tried.with_object_of(outcome.best.plans)
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
     failure = search_failure(task, outcome, bad, inputs)
@@ -86,7 +82,7 @@ def prepare_with(
         failure = dataclasses.replace(failure, message=first.message, span=first.span, severity=first.severity)
     if bad == "information" and shows_no_tensors(task.request, outcome.best.run, inputs):
         return nothing(task.request.name, failure.message)
-    if not is_copy:
+    if not offer.is_copy:
         note_stopped(candidate, outcome.best, inputs, failure)
     return failure
 
@@ -112,10 +108,8 @@ def _after_other_methods(candidate: Candidate, outcome: Found) -> Iterator[tuple
         copied, owner = copy.deepcopy(instance), subject.owner
         other = Subject(f"{definition.name}.{method}", owner=owner, attribute=method)
         signature = other.parameters()
-        unwritten = Written(Offer({}))
-        prepared = (
-            prepare_with(task, other, signature, Offer({}, instance=copied), unwritten, True) if signature else None
-        )
+        unwritten, offer = Written(Offer({})), Offer({}).with_copy(copied)
+        prepared = prepare_with(task, other, signature, offer, unwritten) if signature else None
         if isinstance(prepared, Prepared):
             with under(task.mode, prepared.conditions), torch.no_grad():
                 prepared.call.run_for_good()

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from fx_lsp.tracer.failures.frames import called_in_vain
 from fx_lsp.tracer.inputs.evidence.body import FUNCTIONS, constructor_facts, find_class
 from fx_lsp.tracer.inputs.plan.configs import value_for, with_attribute, with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
@@ -13,7 +14,6 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.plan.values import IDENTITY, RELU, functions_for, makes
 from fx_lsp.tracer.inputs.solve import options
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, mentioned_names, missing_name
-from fx_lsp.tracer.inputs.solve.frames import called_in_vain
 from fx_lsp.tracer.inputs.solve.path_conditions import guessed_number
 from fx_lsp.tracer.inputs.solve.solver import FITS
 from fx_lsp.tracer.inputs.task import Task

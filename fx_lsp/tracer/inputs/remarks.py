@@ -17,7 +17,9 @@ from fx_lsp.tracer.inputs.evidence.gradients import runs_without_gradients
 from fx_lsp.tracer.inputs.evidence.named_numbers import met_halfway, unlike_docstring, with_named_sizes
 from fx_lsp.tracer.inputs.flags import flags
 from fx_lsp.tracer.inputs.plan.plans import (
+    Plans,
     TensorPlan,
+    ValuePlan,
     fresh_sizes,
     has_made_up_values,
     is_single_batch,
@@ -25,7 +27,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
 from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
-from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
+from fx_lsp.tracer.inputs.solve.path_conditions import Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
 from fx_lsp.tracer.run.branches import unreached
@@ -100,6 +102,8 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     if not ends_alike:
         return []
 
+    exploration = _without_stand_ins(exploration, init)
+
     def again(sizes: Sizes) -> Attempt:
         other = with_sizes(init, exploration, sizes, INIT)
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
@@ -117,7 +121,15 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
             for plans, made_with in inits
         )
 
-    return forced(exploration, candidate.node, task.lines, again, lifted, set(_known_sizes(candidate, ran)))
+    return forced(exploration, candidate.node, again, lifted, set(_known_sizes(candidate, ran)))
+
+
+def _without_stand_ins(exploration: Exploration, init: Plans) -> Exploration:
+    """Return the run on symbols without what guessed functions of the constructor themselves require."""
+    objects = (plan.make() for _, plan in init.items if isinstance(plan, ValuePlan) and plan.is_guess)
+    functions = list(filter(callable, objects))
+    of_code = [c for c in exploration.conditions if not any(c.function is function for function in functions)]
+    return dataclasses.replace(exploration, conditions=of_code)
 
 
 def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]]:
@@ -134,7 +146,9 @@ def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]
 def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
     """Return a remark on code that only runs if an input has another size than the number named after it, or None."""
     sizes = {path: plan.spec.sizes for path, plan in ran.plans.tensors()}
-    others = [named for named in candidate.named_sizes if not named.is_met(sizes.get(named.path, ()))]
+    batches = {(shape[0],) for shape in sizes.values() if len(shape) > 1}  # a vector of such a size has no width
+    unmet = (named for named in candidate.named_sizes if not named.is_met(sizes.get(named.path, ())))
+    others = [named for named in unmet if sizes[named.path] not in batches]
     others = others or unlike_docstring(ran.plans, candidate.facts)
     if not others:
         return None
@@ -159,7 +173,8 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
 
 def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
     """Return a remark on code that only runs with a batch of one, or None; size 1 has no symbol."""
-    ones = [p for p, plan in ran.plans.tensors() if plan.is_guess and is_single_batch(plan)]
+    fixed = set(_known_sizes(candidate, ran))
+    ones = [p for p, plan in ran.plans.tensors() if plan.is_guess and is_single_batch(plan) and (p, 0) not in fixed]
     if not ones:
         return None
     others = [plan.spec.sizes[0] for path, plan in ran.plans.tensors() if plan.spec.sizes and path not in ones]

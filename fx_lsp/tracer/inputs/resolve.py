@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import re
@@ -16,7 +15,6 @@ from typing import Any
 from fx_lsp.messages.targets import CALLER_RAISES, NO_SIGNATURE, NOT_DEFINED_INSIDE
 from fx_lsp.messages.texts import UNKNOWN_PARAMETER, UNKNOWN_PARAMETER_OF_NONE
 from fx_lsp.model import Caller, Failure, TraceRequest
-from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.budget import Budget, Work
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS
@@ -24,33 +22,29 @@ from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
-from fx_lsp.tracer.inputs.evidence.offers import Offer, Written, conventions, unmakable, written_offers
+from fx_lsp.tracer.inputs.evidence.offers import conventions, unmakable, written_offers
 from fx_lsp.tracer.inputs.evidence.steps import offers_of_step, wrong_batch
 from fx_lsp.tracer.inputs.guessed_variables import GuessedVariables
 from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.configs import completed, constructor, modules_with, namespaces
+from fx_lsp.tracer.inputs.plan.offer import Offer, Written
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
-from fx_lsp.tracer.inputs.plan.start import needs_objects, says_little
+from fx_lsp.tracer.inputs.plan.start import lent_annotations, needs_objects, says_little
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.inputs.prepare import prepare_with
 from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
-from fx_lsp.tracer.inputs.task import Task
+from fx_lsp.tracer.inputs.task import LoadedRequest, Task
 from fx_lsp.tracer.program.load import find, load
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.run.state import variables_around
-from fx_lsp.tracer.source.provenance import Sources
 
 
 def prepare(
-    request: TraceRequest,
-    module: ModuleType,
+    loaded: LoadedRequest,
     target: Any,
-    sources: Sources,
-    tree: ast.Module,
-    mode: FakeTensorMode,
     stopped: dict[Failure, Stopped],
     work: Work | None = None,
     seen: tuple[Offer, ...] = (),
@@ -60,23 +54,22 @@ def prepare(
     `target` is None for a nested function, which exists only once its enclosing function runs. `stopped` receives the
     run of a failing target, under its failure. `seen` is as in `Task`.
     """
-    lines = request.source.splitlines()
+    request = loaded.request
     work = work or Work()
-    budget = Budget(work, work.seconds + request.seconds)
-    deadline = time.process_time() + request.seconds
-    construct_class = constructor(module)
-    fits = fitting_plans(request, module, construct_class)
-    context = Context(
-        module,
-        FUNCTION_RANKS,
-        construct_class,
-        namespaces(module, construct_class),
-        fits=fits,
-        complete=completed,
-        modules=modules_with(module, construct_class),
+    task = Task(
+        request,
+        loaded.module,
+        loaded.sources,
+        loaded.tree,
+        loaded.mode,
+        lines=request.source.splitlines(),
+        statements=Statements(loaded.tree, request.file),
+        budget=Budget(work, work.seconds + request.seconds),
+        deadline=time.process_time() + request.seconds,
+        context=_context(loaded),
+        stopped=stopped,
+        seen=seen,
     )
-    statements = Statements(tree, request.file)
-    task = Task(request, module, sources, lines, tree, statements, budget, deadline, context, mode, stopped, seen)
     written = written_offers(request.given, task.evaluate)
     if isinstance(written, Failure):
         return written
@@ -85,6 +78,21 @@ def prepare(
         return _prepare_nested(task, written, observe)
     subject = subject_of(task, target)
     return subject if isinstance(subject, Failure) else _prepare_subject(task, subject, written, observe)
+
+
+def _context(loaded: LoadedRequest) -> Context:
+    """Return the context of proposals for the parameters of a target."""
+    module, construct_class = loaded.module, constructor(loaded.module)
+    return Context(
+        module,
+        FUNCTION_RANKS,
+        construct_class,
+        namespaces(module, construct_class),
+        fits=fitting_plans(loaded.request, module, construct_class),
+        complete=completed,
+        modules=modules_with(module, construct_class),
+        lent=partial(lent_annotations, loaded.tree, module),
+    )
 
 
 SHARE_OF_CALLER = 0.6
@@ -199,7 +207,8 @@ def _observed(task: Task, caller: Caller) -> Observed | Failure:
         watch = watcher(task.request, module, task.tree)
         target = _found(module, request)
         with watch.watching():
-            prepared = prepare(request, module, target, task.sources, task.tree, task.mode, {}, task.budget.work)
+            loaded = LoadedRequest(request, module, task.sources, task.tree, task.mode)
+            prepared = prepare(loaded, target, {}, task.budget.work)
             watch.seen = None
             if isinstance(prepared, Prepared):
                 watch.look_inside(prepared.call.function)

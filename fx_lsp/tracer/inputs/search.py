@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain as concat
 from itertools import count, islice, product
 from typing import TypeAlias
 
 from fx_lsp.model import Failure, InputSpec, Severity
-from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up
+from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up, showing_inputs
 from fx_lsp.tracer.inputs.budget import Budget
 from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
@@ -68,57 +68,69 @@ class Found:
     exhausted: bool = False
 
 
-def search(
-    start: Plans,
-    evaluate: Evaluate,
-    budget: Budget,
-    earlier: Plans | None = None,
-    explore: Explore | None = None,
-    fits_by_accident: Callable[[Attempt], bool] = lambda attempt: False,
-    reconstruct: Reconstruct = lambda attempt: iter(()),
-    attempts: int = MAX_ATTEMPTS,
-) -> Found:
-    """Try plans from `start` on until one runs, within about a budget of work; then check whether other ranks fit
-    better.
+@dataclass(frozen=True)
+class Search:
+    """Hold what a search works with: the plans that it begins with, a function that runs plans, and a budget of work.
 
-    Sizes that do not fit are solved for with `explore`, if passed. Plans fit better if fewer element-wise operations
-    add dimensions, and if they do not fit by accident. The result of an `earlier` search is kept if it still runs.
+    Sizes that do not fit are solved for with a `solver`, if passed. Plans that run but `fit_by_accident` are replaced
+    if others fit. The first search ends after so many `attempts`. `seen` are the plans that a search began with.
     """
-    if earlier is not None and earlier != start:
-        attempt = evaluate(earlier)
+
+    start: Plans
+    evaluate: Evaluate
+    budget: Budget
+    solver: Solver | None = None
+    fit_by_accident: Callable[[Attempt], bool] = lambda attempt: False
+    attempts: int = MAX_ATTEMPTS
+    seen: set[Plans] = field(default_factory=set[Plans])
+
+    def unseen(self, several: Iterable[Plans]) -> Iterator[Plans]:
+        """Yield the plans that no search began with yet, while the budget lasts."""
+        for plans in several:
+            if plans not in self.seen and not self.budget.is_spent:
+                self.seen.add(plans)
+                yield plans
+
+
+def run_search(search: Search, earlier: Plans | None = None) -> Found:
+    """Try plans until some run, within about the budget; then check whether other ranks fit better.
+
+    Plans fit better if fewer element-wise operations add dimensions, and if they do not fit by accident. The result of
+    an `earlier` search is kept if it still runs.
+    """
+    if earlier is not None and earlier != search.start:
+        attempt = search.evaluate(earlier)
         if attempt.run.error is None:
             return Found(attempt)
-    solver = Solver(explore, reconstruct) if explore is not None else None
-    result = _first_that_runs(start, evaluate, budget.part(budget.seconds * (1 - SHARE_OF_RANKS)), attempts, solver)
-    seen = {start}
+    search.seen.add(search.start)
+    part = search.budget.part(search.budget.seconds * (1 - SHARE_OF_RANKS))
+    result = _first_that_runs(dataclasses.replace(search, budget=part), search.start, search.attempts)
     if result.best.run.error is None:
-        result.best = _with_fewest_accidents(result.best, start, evaluate, budget, seen, solver)
-    result.best = _of_other_values(result.best, evaluate, budget, seen, solver)
-    if result.best.run.error is None and fits_by_accident(result.best):
+        result.best = _with_fewest_accidents(search, result.best)
+    result.best = _of_other_values(search, result.best)
+    if result.best.run.error is None and search.fit_by_accident(result.best):
 
         def fits(attempt: Attempt) -> bool:
             ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.is_guess]
-            is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, start)
-            return is_meant and not fits_by_accident(attempt)
+            is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, search.start)
+            return is_meant and not search.fit_by_accident(attempt)
 
-        result.best = _of_other_rank(result.best, start, evaluate, budget, seen, solver, fits) or result.best
+        result.best = _of_other_rank(search, result.best, fits) or result.best
     if result.best.run.error is not None and not is_data_dependent(result.best):
-        result = _of_other_ranks(result, start, evaluate, budget, seen, solver)
+        result = _of_other_ranks(search, result)
     if result.best.run.error is None:
-        result.best = with_short_loops(_simplest(start, result.best, evaluate, budget), evaluate)
+        result.best = with_short_loops(_simplest(search, result.best), search.evaluate)
     return result
 
 
-def _with_fewest_accidents(
-    best: Attempt, start: Plans, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
-) -> Attempt:
+def _with_fewest_accidents(search: Search, best: Attempt) -> Attempt:
     """Return an attempt of other ranks that runs with fewer signs of wrong ranks, or the same one."""
     while accidents := _accidents(best):
 
         def has_fewer(attempt: Attempt, accidents: int = accidents) -> bool:
-            return _has_ranks_of_docstring(attempt, start) and _accidents(attempt) < accidents
+            return _has_ranks_of_docstring(attempt, search.start) and _accidents(attempt) < accidents
 
-        better = _of_other_rank(best, start, evaluate, budget, seen, solver, has_fewer)
+        better = _of_other_rank(search, best, has_fewer)
         if better is None:
             break
         best = better
@@ -137,18 +149,20 @@ def _has_ranks_of_docstring(attempt: Attempt, start: Plans) -> bool:
     return all(ranks.get(path, rank) == rank for path, rank in said)
 
 
-def _simplest(start: Plans, best: Attempt, evaluate: Evaluate, budget: Budget) -> Attempt:
+def _simplest(search: Search, best: Attempt) -> Attempt:
     """Return the attempt with repairs undone for parameters that also run with their default."""
-    for name, plan in start.items:
-        if getattr(plan, "source", "") == "default" and best.plans[name] != plan and not budget.is_spent:
-            attempt = evaluate(best.plans.with_plan(name, plan))
+    for name, plan in search.start.items:
+        if getattr(plan, "source", "") == "default" and best.plans[name] != plan and not search.budget.is_spent:
+            attempt = search.evaluate(best.plans.with_plan(name, plan))
             if attempt.run.error is None:
                 best = attempt
     return best
 
 
-def _first_that_runs(start: Plans, evaluate: Evaluate, budget: Budget, attempts: int, solver: Solver | None) -> Found:
-    """Search best-first: children of the furthest run, and among those the plans with the fewest unlikely repairs."""
+def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
+    """Search best-first from `start` on: children of the furthest run, and among those the plans with the fewest
+    unlikely repairs.
+    """
     order = count()
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
     seen = {start}
@@ -157,10 +171,10 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, budget: Budget, attempts:
     failures: list[Attempt] = []
     stagnation = 0
     while queue and len(failures) < attempts and stagnation < _patience(furthest):
-        if furthest is not None and -budget.seconds > (0 if stagnation else LATEST):
+        if furthest is not None and -search.budget.seconds > (0 if stagnation else LATEST):
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
-        attempt = evaluate(plans)
+        attempt = search.evaluate(plans)
         if attempt.run.error is None:
             return Found(attempt, failures)
         failures.append(attempt)
@@ -171,7 +185,7 @@ def _first_that_runs(start: Plans, evaluate: Evaluate, budget: Budget, attempts:
         stop = (place_of(attempt), str(attempt.run.error))
         if stop == parent:
             doubt += NO_EFFECT
-        fitting = concat(solver.plans(attempt), solver.reconstruct(attempt)) if solver is not None else ()
+        fitting = search.solver.all_plans(attempt) if search.solver is not None else ()
         offered = concat(batched(attempt), aligned_ranks(attempt), of_one_shape(attempt), fitting, repairs(attempt))
         ones = _ones(plans)
         children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
@@ -190,8 +204,13 @@ class Solver:
     """
 
     explore: Explore
-    reconstruct: Reconstruct
+    reconstruct: Reconstruct = lambda attempt: iter(())
     visits: Counter[object] = field(default_factory=Counter[object])
+
+    def all_plans(self, attempt: Attempt) -> Iterator[Plans]:
+        """Yield plans with fitting sizes, and then with other arguments for the constructor."""
+        yield from self.plans(attempt)
+        yield from self.reconstruct(attempt)
 
     def plans(self, attempt: Attempt) -> Iterator[Plans]:
         """Yield plans with fitting sizes, if the same run on symbols stops at the same place."""
@@ -277,56 +296,38 @@ def _next(queue: list[_Entry], stagnation: int) -> _Entry:
     return entry
 
 
-def _of_other_rank(
-    best: Attempt,
-    start: Plans,
-    evaluate: Evaluate,
-    budget: Budget,
-    seen: set[Plans],
-    solver: Solver | None,
-    is_better: Callable[[Attempt], bool],
-) -> Attempt | None:
-    """Return an attempt with other ranks than `best` or `start` that runs and is better, or None."""
-    for plans in concat(_rank_combinations(start), _other_ranks(best.plans)):
-        if plans in seen or budget.is_spent:
-            continue
-        seen.add(plans)
-        attempt = _first_that_runs(plans, evaluate, budget, REPAIRS_PER_RANK, solver).best
+def _of_other_rank(search: Search, best: Attempt, is_better: Callable[[Attempt], bool]) -> Attempt | None:
+    """Return an attempt with other ranks than `best` or the first one that runs and is better, or None."""
+    for plans in search.unseen(concat(_rank_combinations(search.start), _other_ranks(best.plans))):
+        attempt = _first_that_runs(search, plans, REPAIRS_PER_RANK).best
         if attempt.run.error is None and is_better(attempt):
             return attempt
     return None
 
 
-def _of_other_values(
-    best: Attempt, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
-) -> Attempt:
+def _of_other_values(search: Search, best: Attempt) -> Attempt:
     """Return an attempt with another value for a guessed number or flag, if a tensor loses all elements.
 
     With the returned plans no tensor does, if there are such plans.
     """
-    for plans in other_values(best) if best.run.error is None and best.run.emptied else ():
-        if plans in seen or budget.is_spent:
-            continue
-        seen.add(plans)
-        attempt = _first_that_runs(plans, evaluate, budget, REPAIRS_PER_RANK, solver).best
+    for plans in search.unseen(other_values(best) if best.run.error is None and best.run.emptied else ()):
+        attempt = _first_that_runs(search, plans, REPAIRS_PER_RANK).best
         if attempt.run.error is None and not attempt.run.emptied:
             return attempt
     return best
 
 
-def _of_other_ranks(
-    result: Found, start: Plans, evaluate: Evaluate, budget: Budget, seen: set[Plans], solver: Solver | None
-) -> Found:
+def _of_other_ranks(search: Search, result: Found) -> Found:
     """Try other ranks after a search: they may run, or come further."""
     single = ((plans, REPAIRS_PER_RANK) for plans in _other_ranks(result.best.plans))
-    combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(start))
+    combined = ((plans, REPAIRS_PER_COMBINATION) for plans in _rank_combinations(search.start))
     for plans, attempts in concat(single, combined):
-        if budget.is_spent:
+        if search.budget.is_spent:
             return result
-        if plans in seen:
+        if plans in search.seen:
             continue
-        seen.add(plans)
-        other = _first_that_runs(plans, evaluate, budget, attempts, solver)
+        search.seen.add(plans)
+        other = _first_that_runs(search, plans, attempts)
         if other.best.run.error is None:
             return other
         result.of_other_ranks += other.failures
@@ -376,7 +377,7 @@ def search_failure(task: Task, result: Found, bad: Severity, inputs: tuple[Input
     run: Run = result.best.run
     assert run.error is not None
     error = needed(run.made_up) if is_of_made_up(run, task.sources) else run.error
-    failure = failure_of(error, task.sources, run.failed, task.lines, bad, inputs)
+    failure = showing_inputs(failure_of(error, task.sources, run.failed, task.lines, bad), inputs)
     if bad != "information" or failure.kind in HARD:
         return failure
     return dataclasses.replace(failure, kind="inputs")

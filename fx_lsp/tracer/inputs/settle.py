@@ -11,7 +11,7 @@ from functools import partial
 
 from fx_lsp.tracer.failures.exceptions import kind_of, sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan
-from fx_lsp.tracer.inputs.search import Found, search
+from fx_lsp.tracer.inputs.search import Evaluate, Found, Search, run_search
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.operands import of_other_sizes
 from fx_lsp.tracer.inputs.solve.path_conditions import CallOf
@@ -103,6 +103,11 @@ class _Trial:
         with under(self.task.mode, conditions):
             call = self.call_of(tried.plans, conditions.symbols.sizes(hints))[0]
         return Settled(tried, call, conditions, notes)
+
+    def searched(self, start: Plans, evaluate: Evaluate) -> Attempt:
+        """Return the best attempt of a search from `start` on, with the rest of the work."""
+        budget = self.task.budget.part(self.task.seconds)
+        return run_search(Search(start, partial(with_few_steps, evaluate), budget)).best
 
     def symbols(self, unbacked: bool) -> Symbols:
         """Return fresh symbols."""
@@ -199,7 +204,7 @@ def _without_values(
     assert best.run.error is not None
     tried = evaluate(best.plans)
     if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
-        tried = search(best.plans, partial(with_few_steps, evaluate), trial.task.budget.part(trial.task.seconds)).best
+        tried = trial.searched(best.plans, evaluate)
     if tried.run.error is not None:
         return None, tried
     notes: list[str] = []
@@ -222,7 +227,7 @@ def _with_drawn_values(trial: _Trial, best: Attempt, hints: dict[str, int]) -> S
 
     tried = evaluate(best.plans)
     if tried.run.error is not None and kind_of(tried.run.error, tried.run.failed) != "data-dependent":
-        tried = search(tried.plans, partial(with_few_steps, evaluate), trial.task.budget.part(trial.task.seconds)).best
+        tried = trial.searched(tried.plans, evaluate)
     if tried.run.error is not None:
         return None
     with under(trial.task.mode, conditions):

@@ -11,7 +11,7 @@ from typing import Any
 from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.budget import Budget
-from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.values import Context
 from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.source.provenance import Sources
@@ -21,7 +21,18 @@ MIN_SECONDS = 0.2
 
 
 @dataclass
-class Task:
+class LoadedRequest:
+    """Hold a request and the loaded module of its target; `tree` is the text, and `sources` its expressions."""
+
+    request: TraceRequest
+    module: ModuleType
+    sources: Sources
+    tree: ast.Module
+    mode: FakeTensorMode
+
+
+@dataclass
+class Task(LoadedRequest):
     """Hold one target whose inputs are searched within a `budget` of work.
 
     Its program is followed until `deadline`, by the clock of this process, because its work cannot be counted.
@@ -29,16 +40,11 @@ class Task:
     failing target, under its failure. `seen` are the arguments that a program in this process passed to the target.
     """
 
-    request: TraceRequest
-    module: ModuleType
-    sources: Sources
     lines: list[str]
-    tree: ast.Module
     statements: Statements
     budget: Budget
     deadline: float
     context: Context
-    mode: FakeTensorMode
     stopped: dict[Failure, Stopped]
     seen: tuple[Offer, ...] = ()
     retried: bool = False

@@ -135,7 +135,7 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
     bad, run = variant.severity(outcome), outcome.best.run
     assert run.error is not None
     inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
-    failure = failure_of(run.error, task.sources, run.failed, task.lines, bad, inputs)
+    failure = failure_of(run.error, task.sources, run.failed, task.lines, bad)
     if bad != "information" and failure.span is not None:
         remark = IN_VARIANT.remark(failure.span, severity=bad, variant=variant.shown(inputs), problem=failure.message)
         return Optional(code, (remark,), (TargetVariant(name, inputs),))

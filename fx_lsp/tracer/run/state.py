@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -68,22 +68,22 @@ def surroundings(
     seen: set[int] = set()
     names: tuple[str, ...] = getattr(getattr(plain, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(plain, "__closure__", None) or (), strict=False):
-        held += _held_at(name, cell, "cell_contents", contents_of(cell), seen)
+        held += _held_at(_Slot(name, cell, "cell_contents", contents_of(cell)), seen)
     if isinstance(function, partial):
         for name, value in function.keywords.items():
-            held += _held_at(name, function.keywords, name, value, seen)
+            held += _held_at(_Slot(name, function.keywords, name, value), seen)
     receiver = getattr(function, "__self__", None)
     if receiver is not None and not isinstance(receiver, (type, nn.Module)):
         for name, value in getattr(receiver, "__dict__", {}).items():
-            held += _held_at(f"self.{name}", receiver.__dict__, name, value, seen)
+            held += _held_at(_Slot(f"self.{name}", receiver.__dict__, name, value), seen)
     for module in modules:
         held += _beside_modules(module, "", seen, _DEPTH)
     for name, value in arguments:
         if not isinstance(value, (torch.Tensor, nn.Module)):
-            held += _held_at(name, [value], 0, value, seen)
+            held += _held_at(_Slot(name, [value], 0, value), seen)
     namespace: dict[str, Any] = getattr(plain, "__globals__", {})
     for name, value in list(namespace.items()):
-        held += _held_at(name, namespace, name, value, seen, depth=2)
+        held += _held_at(_Slot(name, namespace, name, value), seen, depth=2)
     unique = {id(item.tensor): item for item in reversed(held) if id(item.tensor) in touched}
     return list(reversed(unique.values()))
 
@@ -92,22 +92,31 @@ _OWN = frozenset(vars(nn.Module()))
 _DEPTH = 4
 
 
-def _held_at(name: str, container: Any, key: Any, value: Any, seen: set[int], depth: int = _DEPTH) -> list[Held]:
+class _Slot(NamedTuple):
+    """Hold a value by its name, with the container and the key that refer to it."""
+
+    name: str
+    container: Any
+    key: Any
+    value: Any
+
+
+def _held_at(slot: _Slot, seen: set[int], depth: int = _DEPTH) -> list[Held]:
     """Return the tensors in a value: itself, or those inside of lists, dicts and objects with attributes, in a
     function's closure and in a method's object.
     """
+    name, value = slot.name, slot.value
     if isinstance(value, torch.Tensor):
         kind: SavedKind = "parameter" if isinstance(value, nn.Parameter) else "buffer"
-        return [Held(name, value, kind, [(container, key)])]
+        return [Held(name, value, kind, [(slot.container, slot.key)])]
     if depth == 0 or isinstance(value, _LEAVES) or id(value) in seen:
         return []
     seen.add(id(value))
     if isinstance(value, nn.Module):
         return [*held_tensors(value, name), *_beside_modules(value, name, seen, _DEPTH)]
     if isinstance(value, MethodType) and not isinstance(value.__self__, torch.Tensor):
-        return _held_at(name, container, key, value.__self__, seen, depth)
-    inner = _inner(name, container, key, value)
-    return [held for where, at, k, item in inner for held in _held_at(where, at, k, item, seen, depth - 1)]
+        return _held_at(slot._replace(value=value.__self__), seen, depth)
+    return [held for inner in _inner(slot) for held in _held_at(inner, seen, depth - 1)]
 
 
 def _beside_modules(module: nn.Module, name: str, seen: set[int], depth: int) -> list[Held]:
@@ -117,30 +126,30 @@ def _beside_modules(module: nn.Module, name: str, seen: set[int], depth: int) ->
         where = ".".join(filter(None, (name, path)))
         for key, value in part.__dict__.items():
             if not isinstance(value, torch.Tensor) and key not in _OWN:
-                held += _held_at(f"{where}.{key}" if where else key, part.__dict__, key, value, seen, depth)
+                slot = _Slot(f"{where}.{key}" if where else key, part.__dict__, key, value)
+                held += _held_at(slot, seen, depth)
     return held
 
 
-def _inner(name: str, container: Any, key: Any, value: Any) -> list[tuple[str, Any, Any, Any]]:
-    """Return the parts of a value, to which `container` refers by `key`: the name of each, the container and the key
-    that refer to it, and its value.
-    """
+def _inner(slot: _Slot) -> list[_Slot]:
+    """Return the parts of a value."""
+    name, value = slot.name, slot.value
     if isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=False)
-        around = [(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
+        around = [_Slot(f"{name}.{variable}", cell, "cell_contents", contents_of(cell)) for variable, cell in cells]
         defaults = _Defaults(value)
-        return [*around, *((f"{name}.{parameter}", defaults, parameter, item) for parameter, item in defaults.items())]
+        return [*around, *(_Slot(f"{name}.{parameter}", defaults, parameter, v) for parameter, v in defaults.items())]
     if isinstance(value, partial):
-        held = [(f"{name}[{k}]", None, k, item) for k, item in enumerate(value.args) if not _is_tensor(item)]
-        held += [(f"{name}.{k}", value.keywords, k, item) for k, item in value.keywords.items()]
-        return [(f"{name}.func", None, "func", value.func), *held]
+        held = [_Slot(f"{name}[{k}]", None, k, item) for k, item in enumerate(value.args) if not _is_tensor(item)]
+        held += [_Slot(f"{name}.{k}", value.keywords, k, item) for k, item in value.keywords.items()]
+        return [_Slot(f"{name}.func", None, "func", value.func), *held]
     if isinstance(value, (list, dict)):
-        return [(f"{name}[{k!r}]", value, k, item) for k, item in _entries(value)]
+        return [_Slot(f"{name}[{k!r}]", value, k, item) for k, item in _entries(value)]
     if isinstance(value, tuple):
-        items = _TupleItems(container, key, value)
-        return [(f"{name}[{k}]", items, k, item) for k, item in enumerate(value)]
+        items = _TupleItems(slot.container, slot.key, value)
+        return [_Slot(f"{name}[{k}]", items, k, item) for k, item in enumerate(value)]
     attributes: dict[str, Any] = getattr(value, "__dict__", {})
-    return [(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
+    return [_Slot(f"{name}.{k}", attributes, k, item) for k, item in list(attributes.items())]
 
 
 class _TupleItems(dict[int, Any]):

@@ -22,7 +22,7 @@ from fx_lsp.tracer.inputs.evidence.callers import (
     has_symbols,
     is_symbolic_trace,
 )
-from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, value
 from fx_lsp.tracer.world.edit import first_line
 

@@ -17,7 +17,7 @@ from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest
 from fx_lsp.syntax import edited_lines
 from fx_lsp.tracer.inputs.evidence.call_sites import is_absent
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
-from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import located
 from fx_lsp.tracer.program.absences import Absent, with_numbers
 from fx_lsp.tracer.program.effects import forbid_effects

@@ -1,10 +1,10 @@
-"""Find the classes of a file that may be the type of a parameter with known attribute reads. Reads syntax only."""
+"""Find the classes of a file that may be the type of a parameter with known uses. Reads syntax only."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from fx_lsp.syntax import FUNCTIONS, FunctionNode
 from fx_lsp.tracing.source.index import ModuleIndex
@@ -12,15 +12,20 @@ from fx_lsp.tracing.source.parsing import walk
 
 
 def fitting_classes(index: ModuleIndex, name: str) -> set[str]:
-    """Return the names of the classes that have every attribute read of a parameter of the target `name`.
+    """Return the names of the classes that have every attribute read of a parameter of the target `name`, and of the
+    modules that may be a parameter that is called.
 
     The parameters are those of the function, of the class's constructor, or of both for a method. If no class of the
     file has the attributes read of a stored constructor argument, imported classes may.
     """
     first = index.definitions.get(name.partition(".")[0])
-    wanted = [
-        attributes for function in _functions(first, name.split(".")) for attributes in _attributes_read(function)
-    ]
+    functions = list(_functions(first, name.split(".")))
+    called = index.whole_modules if _calls_parameter(index, first, functions) else frozenset[str]()
+    return {*called} - {name.partition(".")[0]} | _with_attributes(index, first, functions)
+
+
+def _with_attributes(index: ModuleIndex, first: ast.stmt | None, functions: Iterable[FunctionNode]) -> set[str]:
+    wanted = [attributes for function in functions for attributes in _attributes_read(function)]
     kept = _attributes_of_kept(first) if isinstance(first, ast.ClassDef) else []
     if not wanted and not kept:
         return set()
@@ -40,6 +45,31 @@ def _imported_classes(tree: ast.Module) -> Iterator[str]:
 _CLASS_NAME = re.compile(r"_?[A-Z]\w*[a-z]\w*")
 
 
+def _calls_parameter(index: ModuleIndex, first: ast.stmt | None, functions: Iterable[FunctionNode]) -> bool:
+    """Return True if functions of the file call a parameter of the same name as one of `functions`, or if a class calls
+    one of its own, or what its constructor stores.
+    """
+    parameters = {name for function in functions for name in _parameters(function)}
+    if not isinstance(first, ast.ClassDef) or parameters & index.called_parameters:
+        return bool(parameters & index.called_parameters)
+    stored = {*_kept_arguments(first)}
+    for call in (node.func for node in walk(first) if isinstance(node, ast.Call)):
+        match call:
+            case ast.Name(called) if called in parameters:
+                return True
+            case ast.Attribute(ast.Name("self"), called) if called in stored:
+                return True
+            case _:
+                pass
+    return False
+
+
+def _parameters(function: FunctionNode) -> Iterator[str]:
+    arguments = function.args
+    names = (a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+    yield from (name for name in names if name not in ("self", "cls"))
+
+
 def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[FunctionNode]:
     if isinstance(first, FUNCTIONS):
         yield first
@@ -50,9 +80,7 @@ def _functions(first: ast.stmt | None, path: Sequence[str]) -> Iterator[Function
 
 def _attributes_read(function: FunctionNode) -> Iterator[set[str]]:
     """Yield the attributes that are read of each parameter, for parameters with any."""
-    arguments = function.args
-    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    read: dict[str, set[str]] = {name: set() for name in names if name not in ("self", "cls")}
+    read: dict[str, set[str]] = {name: set() for name in _parameters(function)}
     for node in walk(function):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in read:
             read[node.value.id].add(node.attr)

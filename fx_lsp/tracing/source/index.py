@@ -84,6 +84,28 @@ class ModuleIndex:
                 names[node.arg] = frozenset(n.id for n in walk(node.annotation) if isinstance(n, ast.Name))
         return names
 
+    @cached_property
+    def called_parameters(self) -> frozenset[str]:
+        """Return the names of the parameters that functions of the module call."""
+        return frozenset(
+            call.func.id
+            for function in self.functions.values()
+            for call in walk(function)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+            if any(isinstance(part, ast.arg) and part.arg == call.func.id for part in walk(function.args))
+        )
+
+    @cached_property
+    def whole_modules(self) -> frozenset[str]:
+        """Return the classes with a `forward` that no other class of the module is built of."""
+        numbers = {node.name: i for i, node in enumerate(self.body) if isinstance(node, ast.ClassDef)}
+        parts = {loaded for name, number in numbers.items() for loaded in self.loads(number) if loaded != name}
+        methods = {
+            name: {part.name for part in node.body if isinstance(part, FUNCTIONS)}
+            for name, node in self.classes.items()
+        }
+        return frozenset(name for name, defined in methods.items() if "forward" in defined) - parts
+
     def loads(self, number: int) -> frozenset[str]:
         """Return the module-level names that a statement may read."""
         if number not in self._loads:

@@ -148,3 +148,89 @@ class Diffusion(nn.Module):
 """
     model = given(trace(HEAD + source, "Diffusion"))["init.model"]
     assert model == "(lambda x, *others, **named: x) with conditional=False, learned=True"
+
+
+OF_FILE = """
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class TextEncoder(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.block = Block(width)
+
+    def forward(self, x):
+        return self.block(x)
+
+
+class Score(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.fc = nn.Linear(width, 1)
+
+    def forward(self, x, y):
+        return self.fc(x * y)
+
+
+class Siamese(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x, y):
+        return self.encoder(x) - self.encoder(y)
+
+
+def similar(model, x: torch.Tensor, y):
+    return model(x, y).sigmoid()
+
+
+def encoded(encoder, x: torch.Tensor):
+    return encoder(x).relu()
+
+
+def handed_on(encoder, x: torch.Tensor, y):
+    return encoded(encoder, x) - encoded(encoder, y)
+
+
+def with_keyword(net, x: torch.Tensor):
+    return net(x, hidden=None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "spec"),
+    [
+        pytest.param("similar", "model", "Score()", id="by the number of arguments"),
+        pytest.param("encoded", "encoder", "TextEncoder()", id="by the name"),
+        pytest.param("handed_on", "encoder", "TextEncoder()", id="handed on"),
+        pytest.param("Siamese", "init.encoder", "TextEncoder()", id="stored and called"),
+        pytest.param("with_keyword", "net", "lambda x, *others, **named: x", id="none takes the keyword"),
+    ],
+)
+def test_what_is_called_may_be_a_module_of_the_file(trace: TraceFixture, name: str, parameter: str, spec: str) -> None:
+    assert given(trace(HEAD + OF_FILE, name))[parameter] == spec
+
+
+def test_what_a_stand_in_returns_requires_nothing(trace: TraceFixture) -> None:
+    traced = trace(
+        HEAD
+        + """
+class Flow:
+    def __init__(self, net):
+        self.net = net
+
+    def loss(self, images):
+        t = torch.rand(images.shape[0])
+        return (self.net(t.view(-1, 1, 1, 1) * images, t) - images).square().mean()
+""",
+        "Flow.loss",
+    )
+    assert given(traced)["init.net"] == "torch.add"
+    assert [remark.message for remark in traced.trace.remarks] == []

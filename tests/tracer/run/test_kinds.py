@@ -171,15 +171,15 @@ def test_any_number_of_tensors(trace):
 def test_a_function_that_takes_a_function(trace):
     assert summary(trace(SOURCE, "apply_fn")) == snapshot(
         (
-            ["fn: torch.nn.functional.relu · search", "x: f32[4, 64] · search"],
-            {"joint": 6, "forward": 4, "backward": 2},
+            ["fn: Net() · search", "x: f32[4, 8] · search"],
+            {"joint": 18, "forward": 7, "backward": 12},
         )
     )
 
 
 def test_a_function_that_takes_any_module(trace):
     assert summary(trace(SOURCE, "with_module")) == snapshot(
-        (["module: nn.Identity() · search", "x: f32[4, 64] · search"], {"joint": 2, "forward": 1, "backward": 1})
+        (["module: Net() · search", "x: f32[4, 8] · search"], {"joint": 18, "forward": 7, "backward": 12})
     )
 
 

@@ -20,13 +20,13 @@ from torch import nn
 from fx_lsp.model import CallSite, TraceRequest
 from fx_lsp.syntax import functions_around
 from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.failures.frames import expressions_raising, value_in
 from fx_lsp.tracer.inputs.evidence.callers import Watcher, watcher
 from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
-from fx_lsp.tracer.inputs.evidence.offers import Offer
 from fx_lsp.tracer.inputs.plan.facts import Facts
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, SequencePlan, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.plan.values import proposals, tensors
-from fx_lsp.tracer.inputs.solve.frames import expressions_raising, value_in
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
@@ -68,13 +68,12 @@ def seen_at_call_sites(task: Task, signature: inspect.Signature, hints: Mapping[
             continue
         with modules_kept((request.module, site.imported, site.module)):
             until = _time_after(task)
-            offer = first = _seen_at(request, site, task.tree, task.program_seconds - until, task.mode)
+            offer = first = _seen_at(task, site, task.program_seconds - until)
             if (keys := _key_instead(first, task)) and task.program_seconds > until:
-                seconds = task.program_seconds - until
-                offer = first = _seen_at(request, site, task.tree, seconds, task.mode, instead=keys)
+                offer = first = _seen_at(task, site, task.program_seconds - until, instead=keys)
             if not isinstance(offer, Offer) and not request.step and task.program_seconds > until:
                 seconds = task.program_seconds - _time_after(task)
-                offer = _seen_at(request, site, task.tree, seconds, task.mode, is_tolerant=True)
+                offer = _seen_at(task, site, seconds, is_tolerant=True)
                 offer = _with_guesses(offer, task) if isinstance(offer, Offer) else offer
         if not isinstance(offer, Offer):
             _note_unfollowed(site, request, (first, offer))
@@ -133,17 +132,12 @@ def _is_stated(name: str, signature: inspect.Signature, hints: Mapping[str, Any]
 
 
 def _seen_at(
-    request: TraceRequest,
-    site: CallSite,
-    tree: ast.Module,
-    seconds: float,
-    mode: FakeTensorMode,
-    is_tolerant: bool = False,
-    instead: Mapping[str, str] | None = None,
+    task: Task, site: CallSite, seconds: float, is_tolerant: bool = False, instead: Mapping[str, str] | None = None
 ) -> Offer | BaseException | None:
     """Return the arguments that a site passes to the target, or the exception that prevented it. `instead` is as in
     `started_as`.
     """
+    request = task.request
     own = site.file == request.file
     watch: Watcher | None = None
     line, absences = CommandLine(), Absences()
@@ -154,7 +148,7 @@ def _seen_at(
         line = stack.enter_context(started_as(site.file, instead))
         stack.enter_context(time_limit(seconds))
         stack.enter_context(one_batch_each())
-        target = None if own else target_module(request, site, mode, is_tolerant=is_tolerant)
+        target = None if own else target_module(request, site, task.mode, is_tolerant=is_tolerant)
         if target is not None:
             stack.enter_context(project_anew(request, (request.module, site.imported)))
             if site.module and site.package:  # which may import more of the site's file than it runs
@@ -165,7 +159,7 @@ def _seen_at(
             stand_in_for(site.text, module)
         for code, imports in statements_of(request, site, is_tolerant=is_tolerant):
             if watch is None:
-                watch = _watcher(request, target or module, tree, site)
+                watch = _watcher(request, target or module, task.tree, site)
             with watch.watching() if watch else nullcontext():
                 exec(code, module.__dict__)
             if imports:

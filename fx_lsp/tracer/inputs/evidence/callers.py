@@ -19,7 +19,7 @@ from torch import nn
 
 from fx_lsp.model import Caller, Failure, TraceRequest, plain_work
 from fx_lsp.tracer.inputs.evidence.body import find_function
-from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, plan_of_made, value
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.program.load import find

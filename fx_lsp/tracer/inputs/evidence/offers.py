@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -14,61 +14,14 @@ from fx_lsp.messages.texts import UNMAKABLE_VALUE, UNPARSED_COMMENT, UNPARSED_IN
 from fx_lsp.model import Failure, InputSource, Span, WrittenInputs
 from fx_lsp.specs import MODE, Comment, CommentError, TensorSpec, parse_comment
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize, plan_of, plan_of_made, value
+from fx_lsp.tracer.inputs.plan.offer import Offer, Written
+from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, materialize, plan_of, plan_of_made, value
+from fx_lsp.tracer.inputs.plan.signatures import bound
 
 Evaluate = Callable[[str], Any]
 
 HINTS = (16, 24, 40, 48, 56, 72, 80, 88, 104)
 """The numbers for named sizes: a search tries them late, and they divide well."""
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Hold plans by parameter, and by constructor parameter (None: the constructor is not mentioned).
-
-    `instance` is the object itself if the source has created one, `mode` a plan for its `training` if it is a module
-    with a stated mode. An offer that is `final` is complete: if the target does not run with it, nothing else is tried.
-    It is `guessed` if the target's caller was itself called with guesses, and `unset` if options of its command line
-    have no value.
-    """
-
-    args: Mapping[str, Plan]
-    init: Mapping[str, Plan] | None = None
-    instance: Any = None
-    final: bool = False
-    mode: ValuePlan | None = None
-    guessed: bool = False
-    unset: bool = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Return True if the offer leaves everything to the search."""
-        return not self.args and self.init is None and self.instance is None and self.mode is None
-
-    def over(self, other: Offer) -> Offer:
-        """Return both offers as one; this one takes precedence for common parameters.
-
-        An object that was constructed with other arguments than this offer's is dropped.
-        """
-        init = None if self.init is None and other.init is None else {**(other.init or {}), **(self.init or {})}
-        instance = self.instance if self.init is not None or self.instance is not None else other.instance
-        mode = other.mode if self.mode is None else self.mode
-        guessed, unset = self.guessed or other.guessed, self.unset or other.unset
-        return Offer({**other.args, **self.args}, init, instance, self.final or other.final, mode, guessed, unset)
-
-
-@dataclass(frozen=True)
-class Written:
-    """Hold the author's offer, which always applies, and recorded ones, which are tried one by one.
-
-    `named` are the dynamic dimensions: the name of each with a size for it; `spans` are the places of the written
-    parameters (those of a constructor as `init.name`).
-    """
-
-    author: Offer
-    recorded: tuple[Offer, ...] = ()
-    named: Mapping[str, int] = field(default_factory=dict[str, int])
-    spans: Mapping[str, Span | None] = field(default_factory=dict[str, "Span | None"])
 
 
 def written_offers(inputs: tuple[WrittenInputs, ...], evaluate: Evaluate) -> Written | Failure:
@@ -171,27 +124,20 @@ def bound_plans(
     None if they do not bind.
     """
     if isinstance(arguments, dict):
-        bound = _bound(signature, (), arguments)
+        bindings = bound(signature, (), arguments)
     else:
-        bound = _bound(signature, arguments, {})
-        if _is_call(signature, arguments, fits=bound is not None):
-            bound = _bound(signature, *arguments)
-    if bound is None:
+        bindings = bound(signature, arguments, {})
+        if _is_call(signature, arguments, fits=bindings is not None):
+            bindings = bound(signature, *arguments)
+    if bindings is None:
         return None
     plans: dict[str, Plan] = {}
-    for name, argument in bound.arguments.items():
+    for name, argument in bindings.arguments.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
             plans.update({n: plan_of_made(v, source, detail) for n, v in argument.items()})
         else:
             plans[name] = plan_of_made(argument, source, detail)
     return plans
-
-
-def _bound(signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
-    try:
-        return signature.bind(*args, **kwargs)
-    except TypeError:
-        return None
 
 
 def _is_call(signature: inspect.Signature, arguments: Sequence[Any], *, fits: bool) -> bool:
@@ -202,7 +148,7 @@ def _is_call(signature: inspect.Signature, arguments: Sequence[Any], *, fits: bo
     match arguments:
         case [list() | tuple() as args, dict() as kwargs] if all(isinstance(key, str) for key in kwargs):
             named = kwargs.keys() <= signature.parameters.keys() if kwargs else not args
-            return (named or not fits) and _bound(signature, args, kwargs) is not None
+            return (named or not fits) and bound(signature, args, kwargs) is not None
         case _:
             return False
 

@@ -34,7 +34,7 @@ from fx_lsp.tracer.inputs.evidence.callers import Reached
 from fx_lsp.tracer.inputs.evidence.command_line import started_as
 from fx_lsp.tracer.inputs.evidence.layers import object_of
 from fx_lsp.tracer.inputs.evidence.named_numbers import IMAGE_SIZE
-from fx_lsp.tracer.inputs.evidence.offers import Offer
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 from fx_lsp.tracer.inputs.task import Task

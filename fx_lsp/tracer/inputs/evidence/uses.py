@@ -84,6 +84,7 @@ def _visit_called(node: ast.Call, called: Facts | None) -> None:
         is_plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
         called.uses |= {"called"} if is_plain else {"called", "keywords"}
         called.arguments = len(node.args)
+        called.keywords |= {keyword.arg for keyword in node.keywords if keyword.arg is not None}
 
 
 def visit_call(node: ast.Call, of: Any) -> None:

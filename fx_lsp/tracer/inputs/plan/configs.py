@@ -7,18 +7,19 @@ import dataclasses
 import dis
 import inspect
 import re
-from collections.abc import Callable, Collection
+import typing
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from keyword import iskeyword
-from types import ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, materialize
-from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
+from fx_lsp.tracer.inputs.plan.plans import OF_FILE, Plan, Plans, ValuePlan, materialize
+from fx_lsp.tracer.inputs.plan.signatures import bound, hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.values import (
     DICT_METHODS,
     TENSOR_ATTRIBUTES,
@@ -111,9 +112,12 @@ def completed(cls: type) -> list[ValuePlan]:
     return [ValuePlan(lambda: cls(**numbers), f"{cls.__name__}({shown})", "search")] if numbers else []
 
 
-def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callable[[Collection[str]], list[Plan]]:
-    """Return a function that plans instances of the file's modules with certain attributes; no plans for no
-    attributes. A class whose constructor raises with guessed arguments gets no plan.
+def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callable[[str, Facts], Sequence[Plan]]:
+    """Return a function that plans instances of the modules that a file defines or imports, for a parameter of a name:
+    those that have what the code reads of it, and can be called as the code calls it.
+
+    A class with the parameter's name comes first; without that, a class that others in the file are built of does not
+    count. A class whose constructor raises with guessed arguments gets no plan.
     """
 
     def is_constructed(cls: type) -> bool:
@@ -122,18 +126,59 @@ def modules_with(module: ModuleType, construct: Callable[[type], Any]) -> Callab
             return True
         return False
 
-    def plans(attributes: Collection[str]) -> list[Plan]:
-        wanted = {a for a in attributes if not a.startswith("_")} - TENSOR_ATTRIBUTES - set(dir(nn.Module))
-        kinds = [c for c in list(vars(module).values()) if isinstance(c, type) and issubclass(c, nn.Module)]
-        fitting = [cls for cls in dict.fromkeys(kinds) if wanted and wanted <= _attributes(cls)]
-        detail = "the module with the attributes that the code reads"
-        return [
-            ValuePlan(lambda cls=cls: construct(cls), f"{cls.__name__}()", "search", detail)
-            for cls in fitting
-            if is_constructed(cls)
+    def plans(parameter: str, facts: Facts) -> Sequence[Plan]:
+        wanted = {a for a in facts.attributes if not a.startswith("_")} - TENSOR_ATTRIBUTES - set(dir(nn.Module))
+        if not wanted and "called" not in facts.uses:
+            return []
+        kinds = dict.fromkeys(kind for kind in list(vars(module).values()) if _is_module_of_project(kind))
+        parts = frozenset[str]().union(*(_names_in(kind.__init__.__code__) for kind in kinds))
+        fitting = [
+            kind
+            for kind in kinds
+            if wanted <= _attributes(kind)
+            and _takes(kind, facts)
+            and (wanted or _is_named(kind, parameter) or kind.__name__ not in parts)
+            and parameter not in inspect.signature(kind.__init__).parameters  # which holds another one
         ]
+        fitting.sort(key=lambda kind: not _is_named(kind, parameter))
+        return [
+            ValuePlan(lambda kind=kind: construct(kind), f"{kind.__name__}()", "search", OF_FILE, needs_nothing(kind))
+            for kind in fitting
+            if is_constructed(kind)
+        ][:MAX_MODULES]
 
     return plans
+
+
+MAX_MODULES = 2
+"""The most modules of a file that are tried for one parameter."""
+
+
+def _is_module_of_project(kind: Any) -> bool:
+    """Return True for a class of modules with a constructor in Python that is not PyTorch's."""
+    is_class = isinstance(kind, type) and typing.get_origin(kind) is None
+    if not is_class or not issubclass(kind, nn.Module) or kind.__module__.startswith("torch."):
+        return False
+    return isinstance(kind.__init__, FunctionType)
+
+
+def _names_in(code: CodeType) -> frozenset[str]:
+    """Return the names that a function reads, also in functions inside."""
+    inside = (_names_in(part) for part in code.co_consts if isinstance(part, CodeType))
+    return frozenset(code.co_names).union(*inside)
+
+
+def _takes(cls: type, facts: Facts) -> bool:
+    """Return True if a module can be called as the code calls a parameter, if it does."""
+    signature = signature_of(cls.forward)
+    arguments = [None] * (1 + facts.arguments), dict.fromkeys(facts.keywords)
+    return "called" not in facts.uses or (signature is not None and bound(signature, *arguments) is not None)
+
+
+def _is_named(cls: type, parameter: str) -> bool:
+    """Return True if a class and a parameter have a word in common: `TextEncoder` and `encoder`."""
+    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", cls.__name__)}
+    return bool({cls.__name__.lower(), *words} & {*parameter.lower().split("_"), parameter.lower()})
 
 
 class AttributeDict(dict[str, Any]):

@@ -41,7 +41,7 @@ class Facts:
     functions that receive it unchanged, by dotted name, with the argument's position or name; `arguments` is the number
     of arguments that it is called with, and `results` the number of values that its result is unpacked into. `parts`
     are the facts on its attributes and items, by name, and `element` those on each item of an iteration. An assertion
-    requires it to be `instance_of` a class.
+    requires it to be `instance_of` a class. `keywords` are the names by which it is called with arguments.
     """
 
     rank: int | None = None
@@ -60,6 +60,7 @@ class Facts:
     uses: set[Use] = field(default_factory=set)
     literals: list[Any] = field(default_factory=list)
     arguments: int = 1
+    keywords: set[str] = field(default_factory=set[str])
     results: int = 1
     handed: list[tuple[str, int | str]] = field(default_factory=list[tuple[str, "int | str"]])
     parts: dict[str, Facts] = field(default_factory=dict[str, "Facts"])
@@ -81,6 +82,8 @@ class Facts:
         self.min_rank, self.indexed = max(self.min_rank, other.min_rank), max(self.indexed, other.indexed)
         self.dtype, self.length = self.dtype or other.dtype, self.length or other.length
         self.sizes = other.sizes | self.sizes
+        if "called" in other.uses - self.uses:
+            self.arguments, self.keywords, self.results = other.arguments, {*other.keywords}, other.results
         self.uses |= other.uses & _NEEDS
         self.attributes |= other.attributes
         self.keys |= other.keys
@@ -111,7 +114,7 @@ class Facts:
         return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)
 
 
-_NEEDS: frozenset[Use] = frozenset({"tensor", "modules", "iterated", "count", "indexed", "index"})
+_NEEDS: frozenset[Use] = frozenset({"tensor", "called", "modules", "iterated", "count", "indexed", "index"})
 """Uses that show the kind of a value in any function."""
 _METHODS = frozenset(name for kind in (torch.Tensor, nn.Module, dict, list, str) for name in dir(kind))
 _OVER = frozenset(

@@ -26,6 +26,7 @@ from fx_lsp.tracer.run.values.constants import draw_input, give_known, give_valu
 INIT = "init."
 """The prefix of the names of constructor arguments, among the inputs of a trace."""
 FROM_ERROR = "sizes from an error"
+OF_FILE = "a module of the file"
 FROM_DOCSTRING = "shape from the docstring"
 """The details of sizes that come from the numbers in an error, and from a docstring."""
 LEADING = (4, 8, 12, 16, 20, 24, 28, 36, 40, 44, 48, 52, 56, 60, 68, 72, 76, 80, 84, 88, 92, 100, 104)

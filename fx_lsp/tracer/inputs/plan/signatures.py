@@ -8,7 +8,7 @@ import inspect
 import linecache
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
@@ -78,6 +78,16 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 
     apply.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue]
     return apply
+
+
+def bound(
+    signature: inspect.Signature, args: Iterable[Any], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments | None:
+    """Return the arguments by the parameters that they bind to, or None if they do not."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError:
+        return None
 
 
 def takes_any(signature: inspect.Signature) -> bool:

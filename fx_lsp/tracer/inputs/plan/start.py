@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -30,7 +31,6 @@ def start_plans(
     facts: Mapping[str, Facts],
     plans: Mapping[str, Plan],
     context: Context,
-    tree: ast.Module,
 ) -> tuple[Plans, Alternatives]:
     """Return the first plans for a call, and the alternatives for each parameter without a given value."""
     items: list[tuple[str, Plan]] = []
@@ -40,7 +40,7 @@ def start_plans(
     used_sizes: set[int] = set()
     context = dataclasses.replace(context, named={})
     unknown = (name for name in signature.parameters if name not in hints)
-    lent = _lent_annotations(tree, context, [n for n in unknown if not facts.get(n, Facts()).uses & _SEVERAL])
+    lent = context.lent([n for n in unknown if not facts.get(n, Facts()).uses & _SEVERAL])
     lent = {n: a for n, a in lent.items() if a not in _NO_TENSORS or "tensor" not in facts.get(n, Facts()).uses}
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -52,7 +52,7 @@ def start_plans(
             alternatives[name] = _spread(name, facts.get(name, Facts()), used_sizes, context)
             plan = alternatives[name][0]
         else:
-            asserted = _evaluated(facts[name].instance_of, context) if name in facts else None
+            asserted = _evaluated(facts[name].instance_of, context.module) if name in facts else None
             annotation = hints.get(name, asserted or lent.get(name, parameter.annotation))
             alternatives[name] = proposals(parameter, annotation, facts.get(name, Facts()), used_sizes, context)
             plan = alternatives[name][0]
@@ -144,19 +144,19 @@ def says_little(signature: inspect.Signature, hints: Mapping[str, Any]) -> bool:
     return len(list(required)) > 1
 
 
-def _lent_annotations(tree: ast.Module, context: Context, names: list[str]) -> dict[str, Any]:
-    """Return annotations for parameters without one, from equally named parameters elsewhere in the file."""
+def lent_annotations(tree: ast.Module, module: ModuleType, names: Collection[str]) -> dict[str, Any]:
+    """Return annotations for parameters without one, from equally named parameters elsewhere in the module's file."""
     lent: dict[str, Any] = {}
     for node in ast.walk(tree) if names else ():
         if isinstance(node, ast.arg) and node.arg in names and node.arg not in lent and node.annotation is not None:
-            annotation = _evaluated(ast.unparse(node.annotation), context)
+            annotation = _evaluated(ast.unparse(node.annotation), module)
             lent |= {node.arg: annotation} if annotation is not None else {}
     return lent
 
 
-def _evaluated(text: str, context: Context) -> Any:
+def _evaluated(text: str, module: ModuleType) -> Any:
     """Return the value of an expression in the user's module; None if it raises."""
     try:
-        return eval(text, context.module.__dict__) if text else None
+        return eval(text, module.__dict__) if text else None
     except Exception:
         return None

@@ -8,7 +8,7 @@ import inspect
 import operator
 import re
 import typing
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace, UnionType
 from typing import Any
@@ -116,8 +116,9 @@ class Context:
     """Hold the context of proposals besides the parameter; `named` are sizes by their written name.
 
     `fits` returns the configurations that a parameter may mean (`init.config` for a constructor), `complete` an
-    instance of a class with numbers for the values that its author left open, and `modules` the modules of the project
-    with certain attributes.
+    instance of a class with numbers for the values that its author left open, `modules` the modules of the project
+    that can be used as the code uses a parameter of a name, and `lent` the annotations of parameters with certain names
+    elsewhere in the file.
     """
 
     module: ModuleType
@@ -128,7 +129,8 @@ class Context:
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
     complete: Callable[[type], Sequence[Plan]] = lambda cls: ()
-    modules: Callable[[Collection[str]], Sequence[Plan]] = lambda attributes: ()
+    modules: Callable[[str, Facts], Sequence[Plan]] = lambda parameter, facts: ()
+    lent: Callable[[Collection[str]], Mapping[str, Any]] = lambda names: {}
 
 
 def proposals(
@@ -325,7 +327,8 @@ def _from_class(annotation: type, name: str, facts: Facts, used_sizes: set[int],
     if issubclass(annotation, enum.Enum):
         return [value(member, "annotation") for member in annotation]
     if annotation in _CONTAINERS:
-        return [_container(annotation, facts)]
+        of_project = _of_project(name, facts, context) if annotation is nn.Module else []
+        return [*of_project, _container(annotation, facts)]
     if annotation.__module__ in ("builtins", "typing", "abc", "collections.abc"):
         return []
     if (holder := _holder_of_tensors(annotation, facts, used_sizes, context)) is not None:
@@ -456,8 +459,8 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 
 def _from_use(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
     if "called" in facts.uses and not _is_module(facts):
-        return [*context.modules(facts.attributes), *_callables(name, facts, context)]
-    if modules := _modules(facts, context):
+        return [*_of_project(name, facts, context), *_callables(name, facts, context)]
+    if modules := _modules(name, facts, context):
         return modules
     if objects := _objects(name, facts, used_sizes, context):
         return objects
@@ -490,15 +493,31 @@ def _several_numbers(name: str, facts: Facts, context: Context) -> list[Plan]:
     return [value(make([number] * count), "search") for number in numbers]
 
 
-def _modules(facts: Facts, context: Context) -> list[Plan]:
-    """Return several modules, the one with the called parts, or any if only common attributes are read."""
+def _of_project(name: str, facts: Facts, context: Context) -> list[Plan]:
+    """Return the modules of the project that can be used as the code uses a parameter.
+
+    A constructor gets those whose authors chose everything in them: no call shows whether other numbers fit. One that
+    calls its parameter builds layers with it.
+    """
+    if not context.constructing:
+        return list(context.modules(name, facts))
+    if "called" in facts.uses and "applied" not in facts.uses:
+        return []
+    modules = (plan for plan in context.modules(name, facts) if isinstance(plan, ValuePlan))
+    return [plan for plan in modules if plan.certain or facts.called_parts]
+
+
+def _modules(name: str, facts: Facts, context: Context) -> list[Plan]:
+    """Return several modules, or those of the project that can be used so, or any if only common attributes are
+    read.
+    """
     if "modules" in facts.uses:
         return [SequencePlan(modules_called(facts), list)]
-    with_parts = list(context.modules(facts.attributes)) if facts.called_parts else []
-    if with_parts or not _is_module(facts):
-        return with_parts
+    of_project = _of_project(name, facts, context) if facts.called_parts or _is_module(facts) else []
+    if not _is_module(facts):
+        return of_project
     others = facts.attributes - TENSOR_ATTRIBUTES - MODULE_ATTRIBUTES - facts.assigned
-    return [_asked_for(others, facts, context)] if others else [LAYER]
+    return [*of_project, _asked_for(others, facts, context) if others else LAYER]
 
 
 def _asked_for(attributes: Collection[str], facts: Facts, context: Context) -> ValuePlan:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fx_lsp.model import Span
 from fx_lsp.tracer.failures.exceptions import expression, kind_of
+from fx_lsp.tracer.failures.frames import refused_call, tracebacks
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans
 from fx_lsp.tracer.inputs.plan.values import Context
-from fx_lsp.tracer.inputs.solve.frames import refused_call, tracebacks
-from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients
+from fx_lsp.tracer.inputs.solve.operands import Question, is_of_gradients, without_digits
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.program.processes.environment import is_set_for
 from fx_lsp.tracer.run.call import RUN_CODE, Call
@@ -43,6 +44,17 @@ class Attempt:
     def chain(self) -> Chain:
         """Return the user's expressions that were running at the end, the innermost first."""
         return self.sources.traceback_chain(self.run.error.__traceback__ if self.run.error is not None else None)
+
+    @cached_property
+    def stop(self) -> tuple[Chain, str]:
+        """Return where it ended, and with what message except for numbers: what two attempts have in common."""
+        return self.chain, without_digits(self.run.error)
+
+    def came_past(self, span: Span) -> bool:
+        """Return True if the lines of an expression in the target's file ran, and none of them at the end."""
+        lines = {*range(span.line, span.end_line + 1)} if span.file == self.sources.file else set[int]()
+        running = (range(end.line, end.end_line + 1) for end in self.chain if end.file == self.sources.file)
+        return not lines.isdisjoint(self.run.coverage.lines) and all(map(lines.isdisjoint, running))
 
     @cached_property
     def question(self) -> Question | None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 
+from fx_lsp.tracer.failures.frames import expression_at, tracebacks
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
-from fx_lsp.tracer.inputs.solve.frames import expression_at, tracebacks
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
+from fx_lsp.tracer.failures.frames import value_in
 from fx_lsp.tracer.inputs.evidence.requirements import Requirement, demanded, shape_of
 from fx_lsp.tracer.inputs.plan.dims import Shape, shapes_in
 from fx_lsp.tracer.inputs.plan.plans import Plans, Sizes, reranked, resized, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_tensors
 from fx_lsp.tracer.inputs.solve.conditions import RaisingCondition, guards, raising
-from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.sizes import SINGLE, path_of
 
 

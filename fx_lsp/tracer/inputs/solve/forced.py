@@ -27,7 +27,6 @@ from fx_lsp.tracer.inputs.solve.attempt import Attempt, place_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes
 from fx_lsp.tracer.source.expressions import expression, shown_expression, verb_of
-from fx_lsp.tracer.source.provenance import Chain
 
 Again = Callable[[Sizes], Attempt]
 """Runs the target with other sizes."""
@@ -56,7 +55,6 @@ class Demand:
 def forced(
     exploration: Exploration,
     function: FunctionNode | None,
-    lines: list[str],
     again: Again,
     lifted: Callable[[Sizes], bool],
     fixed: Collection[tuple[str, int]] = (),
@@ -67,9 +65,12 @@ def forced(
     path and index, whose sizes layers determine.
     """
     remarks: dict[Span, Remark] = {}
+    lines = exploration.attempt.lines
     for demand in _suspected(exploration, dimension_names(function)):
         places = ((exploration.dimensions[s].path, exploration.dimensions[s].index) for s in demand.symbols)
         if all(place in fixed for place in places) or _is_taken(demand, exploration):
+            continue
+        if isinstance(expression(demand.span, lines), ast.Compare):  # the code states it
             continue
         if len(remarks) < MAX_DEMANDS and demand.span not in remarks and _is_needed(demand, exploration, again, lifted):
             code, verb = shown_expression(demand.span, lines), verb_of(expression(demand.span, lines))
@@ -88,13 +89,14 @@ def _is_taken(demand: Demand, exploration: Exploration) -> bool:
 
 def _is_needed(demand: Demand, exploration: Exploration, again: Again, lifted: Callable[[Sizes], bool]) -> bool:
     """Return True if the target fails at the requirement's expression with other sizes: larger, or smaller if larger
-    ones fit nowhere else. Sizes with the same number may have to change as well.
+    ones do not reach it. Sizes with the same number change as well, unless they do not fit elsewhere.
     """
-    for symbols in (demand.symbols, (*demand.symbols, *demand.others))[: 1 + bool(demand.others)]:
+    for symbols in dict.fromkeys(((*demand.symbols, *demand.others), demand.symbols)):
         for factor in (2, Fraction(1, 2)):
             sizes = {symbol: max(int(exploration.hints[symbol] * factor), 1) for symbol in symbols}
             attempt = again(sizes)
-            if attempt.run.error is None:
+            broadcasts = 1 in sizes.values()
+            if attempt.run.error is None or (not broadcasts and attempt.came_past(demand.span)):
                 return False
             if place_of(attempt) == demand.span:
                 return not (demand.is_of_option and lifted(sizes))
@@ -142,13 +144,13 @@ def _suspected(exploration: Exploration, names: Mapping[tuple[str, int], str]) -
         if first == second:
             again = (join for join in joins if condition.chain and join.is_of(sides))
             for join in again:  # two classes that are already one show here where else they meet
-                yield from _of_classes(
-                    replace(condition, chain=join.chain), *join.roots, exploration, join.classes, names
-                )
+                elsewhere = replace(join, condition=replace(condition, chain=join.condition.chain))
+                yield from _of_classes(elsewhere, exploration, names)
             continue
         if condition.chain:
-            yield from _of_classes(condition, first, second, exploration, classes, names)
-            joins.append(_Join(condition.chain, (first, second), replace(classes, parents=dict(classes.parents))))
+            join = _Join(condition, (first, second), replace(classes, parents=dict(classes.parents)))
+            yield from _of_classes(join, exploration, names)
+            joins.append(join)
         classes.join(first, second)
 
 
@@ -165,23 +167,32 @@ def _single_conditions(exploration: Exploration) -> Iterator[Condition]:
 class _Join:
     """Hold a condition that joined two classes of sizes, and all classes before it."""
 
-    chain: Chain
+    condition: Condition
     roots: tuple[Any, Any]
     classes: _Classes
+
+    @property
+    def constant(self) -> int | None:
+        """Return the constant that a class has to equal; None if both classes have symbols alone."""
+        return next((int(root) for root in self.roots if not isinstance(root, sympy.Symbol)), None)
+
+    @property
+    def members(self) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
+        """Return the symbols of both classes."""
+        first, second = self.roots
+        return self.classes.members(first), self.classes.members(second)
 
     def is_of(self, sides: tuple[Any, Any]) -> bool:
         """Return True if two sizes are of these classes."""
         return {self.classes.root(side) for side in sides} == set(self.roots)
 
 
-def _of_classes(
-    condition: Condition, first: Any, second: Any, exploration: Exploration, classes: _Classes, names: Mapping[Any, str]
-) -> Iterator[Demand]:
+def _of_classes(join: _Join, exploration: Exploration, names: Mapping[Any, str]) -> Iterator[Demand]:
     """Yield the requirement in the join of two classes of sizes, if it is implausible."""
-    constant = next((int(side) for side in (first, second) if not isinstance(side, sympy.Symbol)), None)
+    condition, constant = join.condition, join.constant
     if constant is not None and (constant < 2 or constant in _passed_sizes(exploration.attempt.plans)):
         return
-    mine, others = classes.members(first), classes.members(second)
+    mine, others = join.members
     demand = _of_one_input(condition, mine, others, exploration, names)
     if demand is not None:
         yield demand
@@ -190,10 +201,9 @@ def _of_classes(
         are_numbers = [not any(dimensions[s].rank for s in side) for side in (mine, others) if side]
         if constant is not None or not all(are_numbers):
             numbered = constant is not None or any(are_numbers)
-            yield from _of_dimensions(condition, (first, second), numbered, exploration, classes, names)
+            yield from _of_dimensions(join, numbered, exploration, names)
         if constant is None:
-            crosses = _crosses(condition, first, second, True, classes)
-            yield from _of_numbers(condition, mine, others, exploration, crosses)
+            yield from _of_numbers(join, exploration.dimensions)
 
 
 def _passed_sizes(plans: Plans) -> set[int | str]:
@@ -201,44 +211,30 @@ def _passed_sizes(plans: Plans) -> set[int | str]:
     return {size for _, plan in plans.tensors() if not plan.is_guess for size in plan.spec.sizes}
 
 
-def _of_numbers(
-    condition: Condition,
-    mine: Sequence[sympy.Symbol],
-    others: Sequence[sympy.Symbol],
-    exploration: Exploration,
-    crosses: bool,
-) -> Iterator[Demand]:
+def _of_numbers(join: _Join, dimensions: Mapping[sympy.Symbol, Dimension]) -> Iterator[Demand]:
     """Yield the requirement of an operation that two numbers of a constructor are equal.
 
-    Unless an operand has both at different places (`crosses`), or tensors are joined, it may belong to an option: `x +
+    Unless an operand has both at different places, or tensors are joined, it may belong to an option: `x +
     self.conv(x)` without the layer that otherwise changes the channels of `x`.
     """
-    dimensions = exploration.dimensions
-    first, second = ([dimensions[s].path for s in side if not dimensions[s].rank] for side in (mine, others))
+    condition = join.condition
+    first, second = ([dimensions[s].path for s in side if not dimensions[s].rank] for side in join.members)
     if condition.function is not None and first and second:
-        is_of_option = condition.function not in _JOINING and not crosses
+        is_of_option = condition.function not in _JOINING and not _crosses(join, True)
         text = f"{first[0]} == {second[0]}"
-        yield Demand(text, condition.chain[0], tuple(mine), (), condition, is_of_option)
+        yield Demand(text, condition.chain[0], tuple(join.members[0]), (), condition, is_of_option)
 
 
-def _of_dimensions(
-    condition: Condition,
-    joined: tuple[Any, Any],
-    numbered: bool,
-    exploration: Exploration,
-    classes: _Classes,
-    names: Mapping[Any, str],
-) -> Iterator[Demand]:
+def _of_dimensions(join: _Join, numbered: bool, exploration: Exploration, names: Mapping[Any, str]) -> Iterator[Demand]:
     """Yield the requirement that a dimension equals another, or a number of the model (`numbered`)."""
-    dimensions = exploration.dimensions
-    mine, others = (classes.members(side) for side in joined)
+    condition, constant, dimensions = join.condition, join.constant, exploration.dimensions
+    mine, others = join.members
     images = condition.function not in _CONTRACTIONS and _are_of_images((*mine, *others), dimensions)
-    crosses = _crosses(condition, *joined, numbered and not images, classes)
+    crosses = _crosses(join, numbered and not images)
     for side, rest in ((mine, others), (others, mine)):
         for symbol in side:
             dimension = dimensions[symbol]
             if dimension.rank and (crosses or (numbered and _counts(condition, symbol, exploration))):
-                constant = next((int(root) for root in joined if not isinstance(root, sympy.Symbol)), None)
                 wanted = name_of(dimensions[rest[0]], names) if constant is None else constant
                 together = () if constant is None else tuple(rest)
                 text = f"{name_of(dimension, names)} == {wanted}"
@@ -286,22 +282,23 @@ def _are_of_images(symbols: Iterable[sympy.Symbol], dimensions: Mapping[sympy.Sy
     return any(dimensions[symbol].rank > 3 and dimensions[symbol].index > 1 for symbol in symbols)
 
 
-def _crosses(condition: Condition, first: Any, second: Any, numbered: bool, classes: _Classes) -> bool:
+def _crosses(join: _Join, numbered: bool) -> bool:
     """Return True if an operand has sizes of both classes, at different places, or one twice that has to equal a number
     of the model (`numbered`), and meets no parameter.
 
     A matrix may well be square, but not with a number of the model as its side.
     """
+    condition, classes = join.condition, join.classes
     if _adds_a_parameter(condition, classes.dimensions):
         return False
     contracts = condition.function in _CONTRACTIONS
     for operand in condition.operands:
         sizes = [size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in operand.shape]
         roots = [classes.root(size) for size in sizes]
-        places = {(i, j) for i, a in enumerate(roots) for j, b in enumerate(roots) if (a, b) == (first, second)}
+        places = {(i, j) for i, a in enumerate(roots) for j, b in enumerate(roots) if (a, b) == join.roots}
         if any(numbered or min(place) != len(sizes) - 2 for place in places):
             return True
-        is_pair = any(roots.count(root) > 1 for root in (first, second) if isinstance(root, sympy.Symbol))
+        is_pair = any(roots.count(root) > 1 for root in join.roots if isinstance(root, sympy.Symbol))
         if numbered and is_pair and not contracts and _depends(operand, classes.dimensions):
             return True
     return False

@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import nn
 
+from fx_lsp.tracer.failures.frames import expressions_raising, value_in
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES, proposals, tensors
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, mentioned_names, missing_name
-from fx_lsp.tracer.inputs.solve.frames import expressions_raising, value_in
 from fx_lsp.tracer.source.likely_numbers import number_named
 
 

@@ -31,6 +31,8 @@ MAX_SHAPES, MAX_SHAPES_OF_RANK = 50, 8
 """The most other shapes of one operand to try: of the same rank, and of each other rank."""
 MAX_DISTINCT = 4
 """The most sizes of other operands that are tried in pairs, as in an attention mask."""
+MAX_TOGETHER = 3
+"""The most operands whose ranks and dtypes are changed at once."""
 MAX_MOVED = 6
 """The most changes to inspect with which a call raises another error."""
 MAX_NUMBER = 1 << 16
@@ -136,6 +138,19 @@ class Question:
         """Return True if the call runs with a tensor in place of a number, or raises another error."""
         tensors = (_Layout((2,) * rank, torch.float32, tuple(range(rank))) for rank in range(1, MAX_RANK))
         return any(not _is_alike(self.error_with({id(argument): tensor}), self.refused) for tensor in tensors)
+
+    def takes_together(self, operands: Sequence[torch.Tensor]) -> bool:
+        """Return True if the call runs with other ranks and dtypes of two or three operands at once."""
+        choices = [
+            [
+                (id(operand), _laid_out(operand, _of_rank(_shape(operand), rank), dtype))
+                for rank in range(1, MAX_RANK)
+                for dtype in dict.fromkeys((operand.dtype, torch.int64))
+            ]
+            for operand in operands
+        ]
+        is_several = 1 < len(operands) <= MAX_TOGETHER
+        return is_several and any(self.error_with(dict(chosen)) is None for chosen in product(*choices))
 
     def takes_dtype(self, operands: Sequence[torch.Tensor], dtype: torch.dtype) -> bool:
         """Return True if the call runs with operands of another dtype; fake tensors check the kernels as well."""

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
+from fx_lsp.tracer.failures.frames import expression_at, value_in
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, ValuePlan, value
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, by_relevance
 from fx_lsp.tracer.inputs.solve.conditions import guards, raising
-from fx_lsp.tracer.inputs.solve.frames import expression_at, value_in
 
 _PLAIN = re.compile(r"-?\d+|\(\d+(?:, \d+)*,?\)|'.*'")
 """Numbers, tuples of numbers and strings, as displayed."""

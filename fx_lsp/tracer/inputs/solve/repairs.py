@@ -13,6 +13,7 @@ from torch import nn
 
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.fake_kernels import runs_only_on_real_tensors
+from fx_lsp.tracer.failures.frames import called_in_vain
 from fx_lsp.tracer.inputs.plan.configs import with_value
 from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import (
@@ -37,7 +38,6 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     missing_name,
 )
 from fx_lsp.tracer.inputs.solve.demands import described, guarded, single_batch
-from fx_lsp.tracer.inputs.solve.frames import called_in_vain
 from fx_lsp.tracer.inputs.solve.missing_arguments import partially_applied, passed_on, tensor_for_default
 from fx_lsp.tracer.inputs.solve.options import accepted
 from fx_lsp.tracer.inputs.solve.passed_none import handed_as_none

@@ -12,6 +12,7 @@ import torch
 
 from fx_lsp.syntax import FUNCTIONS
 from fx_lsp.tracer.failures.exceptions import kind_of
+from fx_lsp.tracer.failures.frames import value_in
 from fx_lsp.tracer.inputs.evidence.body import body_facts
 from fx_lsp.tracer.inputs.plan.plans import (
     FROM_DOCSTRING,
@@ -36,7 +37,6 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     mentioned_tensors,
 )
 from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
-from fx_lsp.tracer.inputs.solve.frames import value_in
 from fx_lsp.tracer.inputs.solve.operands import (
     ASKS_ONE_ELEMENT,
     SEVERAL,

@@ -66,7 +66,9 @@ def solutions(exploration: Exploration, goal: Condition) -> list[Solution]:
         sizes = {**before, **{str(s): n for s, n in change.items()}}
         if wanted(sizes) and all(test(sizes) for test in counted):
             key = tuple(sorted((str(s), n) for s, n in change.items()))
-            solution = Solution(change, min(change.values()) < 2 and not _is_one(expression))
+            solution = Solution(
+                change, min(change.values()) < 2 and not (_is_one(expression) or _sum_of_sizes(expression))
+            )
             fitting.setdefault(key, (_unlikeliness(solution, exploration, before), solution))
     likely = islice(sorted(fitting.values(), key=lambda item: item[0]), MAX_COMPARED)
     costs = ((_cost(solution, path, before, unlikely), solution) for unlikely, solution in likely)
@@ -134,6 +136,18 @@ def _beside_ones(expression: sympy.Basic) -> sympy.Basic:
 def _is_one(expression: sympy.Basic) -> bool:
     """Return True if a condition is that a size is 1, such as a channel that a layer expects."""
     return isinstance(expression, sympy.Eq) and sympy.Integer(1) in expression.args
+
+
+def _sum_of_sizes(expression: Any) -> int:
+    """Return the number that a sum of sizes has to be, 0 for any other condition.
+
+    In a sum 1 is a size like any other, such as that of one of two coordinates that are concatenated.
+    """
+    if not isinstance(expression, sympy.Eq | sympy.Ne):
+        return 0
+    sides: Sequence[Any] = sorted(expression.args, key=lambda side: not side.is_Integer)
+    number, total = sides
+    return int(number) if number.is_Integer and total.is_Add and all(part.is_Symbol for part in total.args) else 0
 
 
 def is_one(goal: Condition, exploration: Exploration) -> bool:
@@ -299,8 +313,18 @@ def _changes(
             for size in candidates:
                 yield dict.fromkeys((*first, *second), size)
     if len(variables) > 1:
+        yield from _shares(variables, goal)
         for first, second in combinations(variables, 2):
             yield from ({**dict.fromkeys(first, a), **dict.fromkeys(second, b)} for a in GRID for b in GRID)
+
+
+def _shares(variables: Sequence[tuple[sympy.Symbol, ...]], goal: Condition) -> Iterator[Sizes]:
+    """Yield sizes for a sum of sizes that has to be a number: equal ones, and one that is larger by the remainder."""
+    share, rest = divmod(_sum_of_sizes(goal.expression), len(variables))
+    if share > 0:
+        for larger in variables if rest else variables[:1]:
+            sizes = {variable: share + (rest if variable == larger else 0) for variable in variables}
+            yield {symbol: size for variable, size in sizes.items() for symbol in variable}
 
 
 def _other_sides(variable: Iterable[sympy.Symbol], exploration: Exploration) -> list[sympy.Symbol]:

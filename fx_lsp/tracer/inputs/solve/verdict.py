@@ -20,8 +20,10 @@ from fx_lsp.model import InputSpec
 from fx_lsp.syntax import FUNCTIONS
 from fx_lsp.tracer.compat import FakeTensor, sympy
 from fx_lsp.tracer.failures.exceptions import kind_of
+from fx_lsp.tracer.failures.frames import expression_at, expressions_raising, tracebacks, value_in
 from fx_lsp.tracer.inputs.guessed_variables import GuessedVariables
 from fx_lsp.tracer.inputs.plan.plans import (
+    OF_FILE,
     Plan,
     Plans,
     SequencePlan,
@@ -29,7 +31,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     ValuePlan,
     input_specs,
 )
-from fx_lsp.tracer.inputs.plan.signatures import signature_of
+from fx_lsp.tracer.inputs.plan.signatures import bound, signature_of
 from fx_lsp.tracer.inputs.solve.attempt import (
     Attempt,
     involved,
@@ -39,8 +41,7 @@ from fx_lsp.tracer.inputs.solve.attempt import (
     place_of,
 )
 from fx_lsp.tracer.inputs.solve.conditions import code_of, statements_raising
-from fx_lsp.tracer.inputs.solve.frames import expression_at, expressions_raising, tracebacks, value_in
-from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT, of_other_sizes, tensors_of, without_digits
+from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT, of_other_sizes, tensors_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
 from fx_lsp.tracer.inputs.solve.solver import is_one, is_readable, solutions, tied, with_sizes
 from fx_lsp.tracer.program.absences import AbsentError
@@ -91,7 +92,7 @@ def at_fault(end: DeadEnd) -> Attempt | None:
     """
     firsts: dict[object, Attempt] = {}
     for attempt in end.attempts:
-        firsts.setdefault((attempt.chain, without_digits(attempt.run.error)), attempt)
+        firsts.setdefault(attempt.stop, attempt)
     unpassed = (attempt for attempt in firsts.values() if not any(_came_past(attempt, other) for other in end.attempts))
     return next((attempt for attempt in islice(unpassed, MAX_PLACES) if _is_own_fault(attempt, end)), None)
 
@@ -110,12 +111,9 @@ def _came_past(attempt: Attempt, other: Attempt) -> bool:
     if other.run.calls <= attempt.run.calls:
         return False
     if chain == others:  # in a later iteration of a loop, if another error occurs there, or only sizes differ
-        is_alike = without_digits(attempt.run.error) == without_digits(other.run.error)
-        return not is_alike or _without_sizes(attempt.plans) == _without_sizes(other.plans)
+        return attempt.stop != other.stop or _without_sizes(attempt.plans) == _without_sizes(other.plans)
     own = next((span for span in chain if span.file == attempt.sources.file), None)
-    lines = set(range(own.line, own.end_line + 1)) if own is not None else set[int]()
-    ended = (range(span.line, span.end_line + 1) for span in others if span.file == attempt.sources.file)
-    return not lines.isdisjoint(other.run.coverage.lines) and all(lines.isdisjoint(running) for running in ended)
+    return own is not None and other.came_past(own)
 
 
 def _without_sizes(plans: Plans) -> object:
@@ -124,7 +122,7 @@ def _without_sizes(plans: Plans) -> object:
     return ranks, plans.init, [item for item in plans.items if isinstance(item[1], ValuePlan)]
 
 
-def _may_be_judged(attempt: Attempt) -> bool:
+def _may_be_judged(attempt: Attempt, end: DeadEnd) -> bool:
     """Return True if an attempt ended as wrong code may, and all guesses have alternatives."""
     error, failed = attempt.run.error, attempt.run.failed
     if not isinstance(error, _OWN_FAULTS) or attempt.run.calls < 0 or is_of_environment(attempt):
@@ -135,17 +133,18 @@ def _may_be_judged(attempt: Attempt) -> bool:
         return False  # another kind may be intended
     if _is_made_elsewhere(attempt) or _is_raised_by_user(attempt) or _reads_state(attempt):
         return False
-    is_open = _is_of_open_length(attempt) or _follows_from_open(attempt)
+    is_open = _is_of_open_length(attempt) or _follows_from_open(attempt, end.attempts)
     return kind_of(error, failed) in ("shape", "dtype", "error") and not is_open
 
 
-def _follows_from_open(attempt: Attempt) -> bool:
+def _follows_from_open(attempt: Attempt, attempts: Sequence[Attempt]) -> bool:
     """Return True if the failing statement may follow from a guess that is neither a tensor nor a number.
 
     What an operation of PyTorch returns is of one kind whatever its operands are; a tensor may also be the result of
-    an argument that was called.
+    an argument that was called. A module of the file is not open if the statement fails with another one alike.
     """
-    plans = {name: plan for name, plan in attempt.plans.items if not _is_tensor_or_number(plan)}
+    settled = _without_effect([other.plans for other in attempts if other.stop == attempt.stop])
+    plans = {n: plan for n, plan in attempt.plans.items if n not in settled and not _is_tensor_or_number(plan)}
     if not plans:
         return False
     frame, statement = next(statements_raising(attempt), (None, None))
@@ -157,6 +156,15 @@ def _follows_from_open(attempt: Attempt) -> bool:
     read = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name)} & open_names
     kinds = [attempt.run.dependence.kind_of(frame.f_locals.get(name)) for name in read]
     return "input" in kinds or (is_called and "tensor" in kinds)
+
+
+def _without_effect(several: Sequence[Plans]) -> set[str]:
+    """Return the parameters for which plans have several objects, and one of them is a module of the file."""
+    objects: dict[str, dict[str, str]] = {}
+    for name, plan in (item for plans in several for item in plans.items):
+        if isinstance(plan, ValuePlan):
+            objects.setdefault(name, {})[plan.shown] = plan.detail
+    return {name for name, details in objects.items() if len(details) > 1 and OF_FILE in details.values()}
 
 
 def _is_called_inside(attempt: Attempt) -> bool:
@@ -181,7 +189,7 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
 
     Kinds and dtypes of values do not depend on ranks, and the constants that meet hardly do.
     """
-    if attempt.run.error is None or not _may_be_judged(attempt):
+    if attempt.run.error is None or not _may_be_judged(attempt, end):
         return False
     if not _has_guesses(attempt):
         return True
@@ -195,11 +203,18 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
     ranks = math.inf if is_known else choices_of_ranks(attempt, end.attempts)
     if is_of_sizes(attempt) and _is_of_constants(attempt, exploration, end):
         return True
-    if ranks < MIN_RANKS:
+    if ranks < MIN_RANKS or (attempt.question is not None and attempt.question.takes_together(_open_operands(attempt))):
         return False
     if _is_refused(attempt) and is_of_sizes(attempt) and _fits_no_sizes(attempt, exploration, end):
         return True
     return kind != "shape" and _is_of_no_input(attempt, exploration, end.evaluate)
+
+
+def _open_operands(best: Attempt) -> list[torch.Tensor]:
+    """Return the operands of the failing call that are inputs of unknown rank themselves."""
+    paths = {path for path, plan in best.plans.tensors() if plan.is_guess and not plan.rank_known}
+    operands = best.question.operands if best.question is not None else []
+    return [operand for operand in operands if best.run.dependence.input_of(operand) in paths]
 
 
 def _is_of_no_input(best: Attempt, exploration: Exploration, evaluate: Callable[[Plans], Attempt]) -> bool:
@@ -366,11 +381,7 @@ def _fits_no_parameters(best: Attempt) -> bool:
         of_tensor = isinstance(getattr(function, "__self__", None), torch.Tensor)
         of_torch = of_tensor or (getattr(function, "__module__", None) or "").startswith("torch")
         return of_torch and not any(_is_input(value, innermost.tb_frame, best) for value in (*args, *kwargs.values()))
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return True
-    return False
+    return bound(signature, args, kwargs) is None
 
 
 def _spreads_guess(node: ast.expr, attempt: Attempt) -> bool:
@@ -539,13 +550,8 @@ def _fits_no_sizes(best: Attempt, exploration: Exploration, end: DeadEnd) -> boo
         return False
     fitting = (solution for goal in goals for solution in solutions(exploration, goal))
     natural = (with_sizes(best.plans, exploration, s.sizes) for s in fitting if s.coherent and not s.degenerate)
-    return all(_is_refused_otherwise(best, end.evaluate(plans)) for plans in islice(natural, MAX_GOALS))
-
-
-def _is_refused_otherwise(best: Attempt, other: Attempt) -> bool:
-    """Return True if other sizes cause another error at the same place: the changed sizes were right before."""
-    said = without_digits(best.run.error), without_digits(other.run.error)
-    return other.chain == best.chain and said[0] != said[1]
+    others = map(end.evaluate, islice(natural, MAX_GOALS))  # another error there: the changed sizes were right before
+    return all(other.chain == best.chain and other.stop != best.stop for other in others)
 
 
 def are_tensors_or_numbers(attempt: Attempt) -> bool:

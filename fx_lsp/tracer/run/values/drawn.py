@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ def plainly() -> Generator[None, None, None]:
 
 def numbers_of_input(path: str, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return random values of an input, around zero."""
-    return _drawn(zlib.crc32(path.encode()), sizes, dtype, torch.randn)
+    return _drawn(torch.randn, zlib.crc32(path.encode()), sizes, dtype)
 
 
 def numbers_of_result(seed: int | None, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -78,16 +78,22 @@ def numbers_of_result(seed: int | None, sizes: Sequence[int], dtype: torch.dtype
     if seed is None:
         with plainly():
             return torch.zeros(sizes, dtype=dtype)
-    return _drawn(seed, sizes, dtype, torch.randn)
+    return _drawn(torch.randn, seed, sizes, dtype)
 
 
 def numbers_of_held(draws: Draws, tensor: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     """Return random values of a tensor that a run finds: weights by their fan-in, others around one."""
     draws.held += 1
-    seed = -draws.held
-    if isinstance(tensor, nn.Parameter) and len(sizes) > 1:
-        return _drawn(seed, sizes, tensor.dtype, torch.randn, 1 / math.sqrt(max(math.prod(sizes[1:]), 1)))
-    return _drawn(seed, sizes, tensor.dtype, torch.rand, 1.0, 0.5)
+    floats = _weights if isinstance(tensor, nn.Parameter) and len(sizes) > 1 else _around_one
+    return _drawn(floats, -draws.held, sizes, tensor.dtype)
+
+
+def _weights(sizes: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(sizes, generator=generator) * (1 / math.sqrt(max(math.prod(sizes[1:]), 1)))
+
+
+def _around_one(sizes: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(sizes, generator=generator) + 0.5
 
 
 def takes_long(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> bool:
@@ -96,11 +102,10 @@ def takes_long(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: A
     return formula is not None and formula(*args, **kwargs, out_val=result) > MAX_FLOPS
 
 
-def _drawn(
-    seed: int, sizes: Sequence[int], dtype: torch.dtype, floats: Any, scale: float = 1.0, least: float = 0.0
-) -> torch.Tensor:
+def _drawn(floats: Callable[..., torch.Tensor], seed: int, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Return random values, the same for a seed: those of `floats`, or zeros and ones for integers."""
     generator = torch.Generator().manual_seed(seed)
     with plainly():
         if dtype.is_floating_point or dtype.is_complex:
-            return (floats(sizes, generator=generator) * scale + least).to(dtype)
+            return floats(sizes, generator=generator).to(dtype)
         return torch.randint(0, 2, sizes, generator=generator).to(dtype)

@@ -103,3 +103,15 @@ def test_nothing_is_learned_where_the_call_runs() -> None:
         x = torch.empty(4, 64)
         question = Question(FailedCall(torch.relu, (x,), {}, ()), RuntimeError("something of the program's"))
         assert (question.refused, list(of_other_sizes(question))) == (None, [])
+
+
+@pytest.mark.parametrize(("mode", "fits"), [("sum", True), ("mean", False)])
+def test_ranks_and_dtypes_of_several_operands_at_once(mode: str, fits: bool) -> None:
+    """Terms, offsets and weights are vectors, offsets are integers, and only a sum has weights."""
+    with FakeTensorMode():
+        terms, offsets = torch.zeros(2, 4, 8, dtype=torch.int64), torch.empty(12, 16, 64)
+        weights, table = torch.empty(2, 4, 8), nn.Parameter(torch.empty(2000, 24))
+        question = asked(F.embedding_bag, terms, table, offsets, mode=mode, per_sample_weights=weights)
+        assert question.takes_together([terms, offsets, weights]) is fits
+        assert not question.takes_together([terms, weights]), "the offsets stay as they are"
+        assert not question.takes_together([terms]), "one operand is what `of_other_ranks` changes"

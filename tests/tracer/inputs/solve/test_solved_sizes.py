@@ -101,6 +101,14 @@ class Masked(nn.Module):
     def forward(self, x):
         return self.fc(self.conv(x * causal(x.shape[-1])).flatten(1))
 
+class Coordinates(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 8)
+
+    def forward(self, x, y, t):
+        return self.fc(torch.cat([x, y, t], -1))
+
 def in_parts(x):
     part = x.shape[0] // 100
     return torch.stack([x[i : i + part].sum() for i in range(0, x.shape[0], part)])
@@ -124,6 +132,7 @@ def of_one_size(x, y):
         pytest.param("quarters", ["f32[4, 128]"], id="a check of the code's own"),
         pytest.param("Crossed", ["f32[4, 8, 16]", "f32[4, 8, 4]", "f32[4, 24, 16]"], id="batches of several inputs"),
         pytest.param("Masked", ["f32[4, 1, 28, 28]"], id="a number that a function remembers"),
+        pytest.param("Coordinates", ["f32[4, 8, 1]"] * 3, id="sizes that add up to a number"),
         pytest.param("in_parts", ["f32[128, 64]"], id="a size that vanishes"),
         pytest.param("of_one_size", ["f32[4, 64]", "f32[4, 64]"], id="two shapes that are compared"),
     ],
