@@ -30,6 +30,44 @@ DEADLINE = 240
 ENABLE = "vim.lsp.config('fx_lsp', overrides) vim.lsp.enable('fx_lsp')"
 """How Neovim 0.11 is told to start the server."""
 
+SMALL = """\
+import torch
+from torch import nn
+
+
+def gate(x, w):
+    # fx: x=f32[4, 8], w=f32[8, 16]
+    h = torch.relu(x @ w)
+    return h * x.sum()
+
+
+class Block(nn.Module):
+    # fx: init(dim=8), x=f32[4, 8]
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return x + self.proj(x)
+
+
+def mismatch(x, w):
+    # fx: x=f32[4, 8], w=f32[4, 16]
+    y = x.sin()
+    return (y @ w).sum()
+"""
+"""A file with a function, a module, and a function that fails."""
+
+GATE = """\
+import torch
+
+
+def gate(x):
+    # fx: x=f32[2, 3]
+    return torch.relu(x)
+"""
+"""A file with one function."""
+
 
 def require(program: str | None, what: str) -> str:
     """The program, or a skipped test that says what to install."""

@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scenarios import ASKING, BLOCKED_SECONDS, HERE, REPOSITORY, SERVER, Run, emacs, require, run
-from test_neovim import SMALL
-from test_neovim_trust import TEXT
+from scenarios import ASKING, BLOCKED_SECONDS, GATE, HERE, REPOSITORY, SERVER, SMALL, Run, emacs, require, run
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
@@ -36,7 +34,7 @@ def run_emacs(script: str, file: Path, folder: Path, server: list[str]) -> Run:
 def test_the_user_is_asked_trusts_and_revokes(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
-    (folder / "m.py").write_text(TEXT)
+    (folder / "m.py").write_text(GATE)
     shown = run_emacs("trust.el", folder / "m.py", tmp_path, ASKING)
     assert len(shown["questions"]) >= 2 and not shown["traced"]
     assert f"Do you trust {folder}?" in shown["questions"][0]["prompt"]

@@ -5,36 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from scenarios import BLOCKED_SECONDS, ENABLE, Run, llama, run_neovim
+from scenarios import BLOCKED_SECONDS, ENABLE, SMALL, Run, llama, run_neovim
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
-
-SMALL = """\
-import torch
-from torch import nn
-
-
-def gate(x, w):
-    # fx: x=f32[4, 8], w=f32[8, 16]
-    h = torch.relu(x @ w)
-    return h * x.sum()
-
-
-class Block(nn.Module):
-    # fx: init(dim=8), x=f32[4, 8]
-    def __init__(self, dim):
-        super().__init__()
-        self.proj = nn.Linear(dim, dim)
-
-    def forward(self, x):
-        return x + self.proj(x)
-
-
-def mismatch(x, w):
-    # fx: x=f32[4, 8], w=f32[4, 16]
-    y = x.sin()
-    return (y @ w).sum()
-"""
 
 STARTS = {
     "0.11, vim.lsp.enable": ENABLE,

@@ -6,19 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from scenarios import ASKING, ENABLE, run_neovim
+from scenarios import ASKING, ENABLE, GATE, run_neovim
 from warm import warm_python
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
-
-TEXT = """\
-import torch
-
-
-def gate(x):
-    # fx: x=f32[2, 3]
-    return torch.relu(x)
-"""
 
 STARTS = {"0.11": ENABLE, "0.7": "require('fx_lsp').setup(overrides)"}
 
@@ -29,7 +20,7 @@ def test_the_user_is_asked_trusts_and_revokes(version: str, tmp_path: Path) -> N
     folder.mkdir()
     (folder / "pyproject.toml").touch()
     file = folder / "m.py"
-    file.write_text(TEXT)
+    file.write_text(GATE)
     shown = run_neovim(version, STARTS[version], "trust.lua", file, tmp_path, tmp_path / "cache.db", server=ASKING)
     assert f"Do you trust {folder}?" in shown["question"] and warm_python() in shown["question"]
     assert [title.rpartition(". ")[2] for title in shown["titles"]] == ["Trust", "Not now", "Never"]

@@ -15,7 +15,7 @@ from lsprotocol import types
 from processes import Processes
 from pygls.exceptions import JsonRpcException
 from sessions import FULL, editor
-from test_bad_input import OPTIONS, PATIENCE, SERVE, User
+from users import OPTIONS, PATIENCE, SERVE, User
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 

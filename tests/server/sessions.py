@@ -220,3 +220,15 @@ async def wire(command: list[str] = FAKE) -> AsyncIterator[Wire]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+async def ask(e: Editor, method: str, **params: object) -> object:
+    """A request of ours, its result as plain data."""
+    return plain(await e.client.protocol.send_request_async(method, params))
+
+
+def plain(found: object) -> object:
+    """Objects of the protocol as dictionaries: they are named tuples."""
+    if hasattr(found, "_asdict"):
+        return {key: plain(value) for key, value in found._asdict().items()}  # type: ignore[attr-defined]
+    return [plain(item) for item in found] if isinstance(found, (list, tuple)) else found

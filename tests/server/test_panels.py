@@ -5,21 +5,9 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 from pygls.exceptions import JsonRpcException
-from sessions import Editor, editor
+from sessions import ask, editor, plain
 
 TEXT = "def f(x): return x + 1\n\ndef broken(x): return fail\n"
-
-
-async def ask(e: Editor, method: str, **params: object) -> object:
-    """A request of ours, its result as plain data."""
-    return plain(await e.client.protocol.send_request_async(method, params))
-
-
-def plain(found: object) -> object:
-    """Objects of the protocol as dictionaries: they are named tuples."""
-    if hasattr(found, "_asdict"):
-        return {key: plain(value) for key, value in found._asdict().items()}  # type: ignore[attr-defined]
-    return [plain(item) for item in found] if isinstance(found, (list, tuple)) else found
 
 
 async def test_the_functions_of_a_document(tmp_path: Path):

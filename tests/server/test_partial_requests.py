@@ -6,8 +6,7 @@ from pathlib import Path
 from inline_snapshot import snapshot
 from lsprotocol import types
 from lsprotocol.types import DiagnosticSeverity, DiagnosticTag
-from sessions import FULL, editor
-from test_panels import ask
+from sessions import FULL, ask, editor
 
 TEXT = "def ran(x): return partly(fail)\n\ndef option(x): return x - y if y else x\n"
 FADING = deepcopy(FULL)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from test_engine import Bench
+from benches import Bench
 
 from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.analysis import analyse

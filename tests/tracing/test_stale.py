@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_worlds import described
+from benches import described
 from warm import warm_python
 
 from fx_lsp.model import Failure, Trace, TraceRequest

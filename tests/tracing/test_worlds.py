@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from benches import described, inputs
 from warm import warm_python
 
 from fx_lsp.model import Failure, Outcome, Trace
@@ -181,10 +182,6 @@ in_both_modes = pytest.mark.parametrize("mode", ["fork", "spawn"])
 """Also without fork, as on Windows: each trace then has a process of its own, which runs the program itself."""
 
 
-def inputs(trace: Trace) -> list[str]:
-    return [f"{i.name}: {i.spec} ({', '.join(filter(None, (i.source, i.detail)))})" for i in trace.inputs]
-
-
 @in_both_modes
 async def test_targets_have_what_the_program_passes(project: Project) -> None:
     assert inputs(await project.trace("Net")) == [
@@ -293,13 +290,6 @@ async def test_edits_give_what_a_fresh_process_gives(project: Project, tmp_path:
         await fresh.end_worlds()
     await fresh.engine.shutdown()
     assert not different
-
-
-def described(outcome: Outcome) -> object:
-    """Return what an outcome says, but for where its files are, and how long it took."""
-    if isinstance(outcome, Failure):
-        return outcome.kind, outcome.message, outcome.span and replace(outcome.span, file="")
-    return inputs(outcome), [(s.name, s.ops) for s in outcome.stages], outcome.outputs
 
 
 async def test_a_call_that_is_added_later_counts(project: Project) -> None:
