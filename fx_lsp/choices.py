@@ -19,6 +19,7 @@ Backward = Literal["recompute", "balance", "save"]
 Precision = Literal["ieee", "tf32", "tf32x3"]
 Tma = Literal["yes", "no"]
 Deterministic = Literal["no", "yes"]
+Sizes = Literal["any", "traced"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,10 @@ class Choices:
     deterministic: Deterministic = field(
         default="no",
         metadata={"help": "whether scatter-adds stay PyTorch calls, which add in the same order in every run"},
+    )
+    sizes: Sizes = field(
+        default="any",
+        metadata={"help": "whether kernels take any batch and length that the code allows, or the traced sizes alone"},
     )
 
     def parts(self) -> dict[str, str]:

@@ -46,8 +46,8 @@ from fx_lsp.tracing.workers.find_python import find_interpreter
 MAX_CHECK_SECONDS = 120.0
 """The time limit of a comparison in seconds; Triton's interpreter needs minutes for large tensors."""
 
-INTERPRETER = Path(fx_lsp.__file__).parent / "bench" / "variant" / "interpreter.py"
-"""Fixes of Triton's interpreter; the file runs in the user's interpreter, which has no fx-lsp."""
+PACKAGE = str(Path(fx_lsp.__file__).parent)
+"""The folder of this package."""
 
 MAX_LINES = 20
 """The most lines of a failed comparison at the top of the file."""
@@ -252,26 +252,28 @@ class Checked:
 
 
 _RUN = """\
-import runpy, sys
-import torch
-if not torch.cuda.is_available():
-    runpy.run_path(sys.argv[2])["repair"]()
-runpy.run_path(sys.argv[1], run_name="__main__")
+import sys, types
+package = types.ModuleType("fx_lsp")
+package.__path__ = [sys.argv.pop(1)]
+sys.modules["fx_lsp"] = package
+from fx_lsp.bench.variant.check import main
+sys.exit(main())
 """
+"""Compares a file in an interpreter that may not have fx-lsp; none of our other packages is visible to it."""
 
 
 def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECONDS) -> Checked:
-    """Run a generated file in the interpreter `python`, with the modules of the project at `root` importable."""
+    """Compare a generated file in the interpreter `python`, with the modules of the project at `root` importable."""
     if subprocess.run([python, "-c", "import triton"], capture_output=True, check=False).returncode:
         return Checked(
             f"not checked: {python} has no triton: install it, or choose another interpreter with --python\n"
         )
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernels.py"
         file.write_text(text, encoding="utf-8")
-        command = [python, "-c", _RUN, str(file), str(INTERPRETER)]
+        command = [python, "-c", _RUN, PACKAGE, str(file)]
         try:
             done = subprocess.run(
                 command, cwd=root, env=environment, capture_output=True, text=True, timeout=seconds, check=False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
@@ -113,6 +113,27 @@ def without_compilation() -> AbstractContextManager[Any]:
     except ImportError:
         return nullcontext()
     return _use_lazy_graph_module(True)
+
+
+@contextmanager
+def tolerant_tensorification() -> Generator[None, None, None]:
+    """Leave symbolic numbers in a graph if PyTorch fails to make tensors of them: its pass only knows symbols whose
+    size the graph reads before. Does nothing if torch has no such pass.
+    """
+    try:
+        from torch._functorch._aot_autograd import graph_compile
+
+        tensorify = graph_compile.tensorify_python_scalars
+    except (ImportError, AttributeError):
+        yield
+        return
+
+    def tolerant(*args: Any) -> None:
+        with suppress(KeyError):
+            tensorify(*args)
+
+    with mock.patch.object(graph_compile, "tensorify_python_scalars", tolerant):
+        yield
 
 
 def without_functionalization() -> dict[str, Any] | None:

@@ -294,7 +294,7 @@ def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
         mode,
         devices.on_cpu,
         new_names,
-        symbols is not None,
+        prepared.conditions,
         prepared.inputs,
         prepared.run.result,
         request.source if loaded.whole else request.sliced,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -141,8 +141,8 @@ def loaded(file: GeneratedFile, operators: bool = False) -> ModuleType:
     if operators:
         spec.loader.exec_module(module)
     else:
-        plain = {"triton_op": lambda *_, **__: lambda f: f, "wrap_triton": lambda kernel: kernel}
-        with patch.multiple(torch.library, **plain):
+        operator = SimpleNamespace(register_fake=lambda function: None)
+        with patch.object(torch.library, "custom_op", lambda *_, **__: operator):
             spec.loader.exec_module(module)
     module.torch = _Poisoned()
     return module

@@ -231,8 +231,9 @@ def said(files: dict[str, str], folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_a_file_computes_what_the_original_does(name: str, said: dict[str, str]):
-    lines = [line.split("  ")[:2] for line in said[name].splitlines() if "off by" in line]
-    assert lines == [["right", what] for what in COMPARED[name]]
+    lines = [re.split(r"  | \(B=", line)[:2] for line in said[name].splitlines() if "off by" in line]
+    assert [what for what in lines if what[0] != "right"] == []
+    assert list(dict.fromkeys(what for _, what in lines)) == COMPARED[name]
     assert said[name].endswith("exit 0\n")
 
 
@@ -247,7 +248,8 @@ def test_a_file_says_what_is_wrong(name: str, wrong: list[str], said: dict[str, 
 
 def test_a_file_says_that_the_original_fails(said: dict[str, str]):
     assert said["failing"] == snapshot(
-        "exit the original fails with random arguments: IndexError: list index out of range\n"
+        "not compared with the original: the original fails with random arguments: "
+        "IndexError: list index out of range\nexit 0\n"
     )
 
 
@@ -274,7 +276,6 @@ def test_what_is_refused(files: dict[str, str], folder: Path):
     calls = """\
 import torch
 import torch.library
-torch.library.triton_op = lambda *_, **__: lambda function: function  # takes a while
 from containers import containers
 from strided import strided
 from outside import outside
@@ -315,7 +316,7 @@ for call in (
 
 
 def test_a_file_works_under_torch_compile(files: dict[str, str], folder: Path):
-    """AOTAutograd sees the kernels, in forward and backward; without a GPU it cannot run them."""
+    """AOTAutograd sees an operator in forward and one in backward; without a GPU it cannot run them."""
     script = """\
 import torch
 from functorch.compile import default_partition
@@ -343,7 +344,7 @@ except Done:
     environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines() == ["triton_kernel_wrapper_functional"] * 2, done.stderr
+    assert done.stdout.splitlines() == ["relu_triton.forward.default", "relu_triton.backward.default"], done.stderr
 
 
 GOLDEN = {"rms_norm": NORMS, "RMSNorm": NORMS, "convolved": None}

@@ -7,7 +7,6 @@ cached from an earlier call is wrong.
 from __future__ import annotations
 
 import copy
-import inspect
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from fx_lsp.bench.variant.comparison import Function, doubled, tensors_in
 from fx_lsp.bench.variant.devices import Device
-from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
+from fx_lsp.bench.variant.subject import BenchmarkSubject
 from fx_lsp.measured import What
 
 _SCALED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -100,9 +100,9 @@ class Calls:
         unchanged = copy.deepcopy((arguments.args, arguments.kwargs))
         right = _run(subject, subject.reference, arguments, what, self.given)
         try:
-            doubled = tree_map(subject.doubled, unchanged)
-            gradients = [subject.doubled(g) for g in self.given]
-            return right, _run(subject, subject.reference, described(subject, *doubled), what, gradients)
+            wide = tree_map(doubled, unchanged)
+            gradients = [doubled(g) for g in self.given]
+            return right, _run(subject, subject.reference, described(subject, *wide), what, gradients)
         except (AssertionError, RuntimeError, TypeError, ValueError):
             return right, []  # the original does not support float64, or memory is insufficient
 
@@ -119,7 +119,7 @@ class Calls:
 def outputs_of(subject: BenchmarkSubject, function: Function, arguments: Arguments) -> list[torch.Tensor]:
     """Return the tensors that a function returns."""
     returned = function(*arguments.args, **arguments.kwargs)
-    return [returned] if isinstance(returned, torch.Tensor) else [t for _, t in subject.tensors(returned, "out")]
+    return [returned] if isinstance(returned, torch.Tensor) else [t for _, t in tensors_in(returned, "out")]
 
 
 def _run(
@@ -165,9 +165,9 @@ def described(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str
 
 
 def leaves_of(subject: BenchmarkSubject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Return all tensors in arguments, by their names in the file's own comparison."""
-    bound = inspect.signature(subject.signature).bind(*args, **kwargs).arguments
-    return {n: t for name, value in bound.items() for n, t in subject.tensors(value, name)}
+    """Return all tensors in arguments, by their names in the comparison."""
+    bound = subject.signature.bind(*args, **kwargs).arguments
+    return {n: t for name, value in bound.items() for n, t in tensors_in(value, name)}
 
 
 def set_count(subject: BenchmarkSubject, where: Device, memory: int) -> int:

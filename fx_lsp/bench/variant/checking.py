@@ -14,12 +14,12 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from fx_lsp.bench.variant.calls import Calls, FillValues, bytes_of, leaves_of, scaled
+from fx_lsp.bench.variant.comparison import Function, exact_results, judged, results_of, tensors_in
 from fx_lsp.bench.variant.devices import Device, event, now, record
 from fx_lsp.bench.variant.measuring import TimedResults
-from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
+from fx_lsp.bench.variant.subject import BenchmarkSubject
 from fx_lsp.measured import What
 
 _LARGE = 100.0
@@ -35,8 +35,6 @@ def verdicts(subject: BenchmarkSubject, function: Function, where: Device, stran
 
     Raises the function's exceptions.
     """
-    if (said := _judge_of(subject)) is not None:
-        return [said]
     wrong = _against_original(subject, function, _seed())
     if strange:
         wrong += _poisoned(subject, function, where)
@@ -61,30 +59,27 @@ def of_timed_call(calls: Calls, what: What, kept: TimedResults) -> list[str]:
             continue
         like = next(v for v in values if v is not None)  # no gradient means zeros
         mine, theirs = (torch.zeros_like(like) if v is None else v for v in values[:2])
-        bad, off, far = calls.subject.judged(mine, theirs, values[2])
+        bad, off, far = judged(mine, theirs, values[2])
         if bad:
             wrong.append("In a timed call, " + _sentence(name, mine, theirs, off, far))
     return wrong
 
 
 def _against_original(subject: BenchmarkSubject, function: Function, seed: int) -> list[str]:
-    """Return the errors in outputs, gradients and inputs, by the file's own comparison.
+    """Return the errors in outputs, gradients and inputs, compared with the original's.
 
     The function runs first, before correct results exist that it could copy.
     """
-    results = subject.results(function, *subject.make(seed))
+    results = results_of(function, subject.signature, *subject.make(seed))
     return _judged(subject, results, seed)
 
 
 def _judged(subject: BenchmarkSubject, results: dict[str, torch.Tensor], seed: int) -> list[str]:
-    right = subject.results(subject.reference, *subject.make(seed))
-    try:
-        exact = subject.results(subject.reference, *tree_map(subject.doubled, subject.make(seed)))
-    except (AssertionError, RuntimeError, TypeError, ValueError):
-        exact = dict[str, torch.Tensor]()  # the original does not support float64
+    right = results_of(subject.reference, subject.signature, *subject.make(seed))
+    exact = exact_results(subject.reference, subject.signature, *subject.make(seed))
     wrong: list[str] = []
     for name in dict.fromkeys((*right, *results)):
-        bad, off, far = subject.judged(results.get(name), right.get(name), exact.get(name))
+        bad, off, far = judged(results.get(name), right.get(name), exact.get(name))
         if bad:
             wrong.append(_sentence(name, results.get(name), right.get(name), off, far))
     return wrong
@@ -109,8 +104,8 @@ def _poisoned(subject: BenchmarkSubject, function: Function, where: Device) -> l
     seed = _seed()
     args, kwargs = subject.make(seed)
     sizes = [bytes_of([t]) for t in leaves_of(subject, args, kwargs).values()]
-    with _no_numbers(where, sizes), _watching(subject.codes) as called:
-        results = subject.results(function, args, kwargs)
+    with poisoned(where, sizes), _watching(subject.codes) as called:
+        results = results_of(function, subject.signature, args, kwargs)
     return (["It calls the original."] if called else []) + _judged(subject, results, seed)
 
 
@@ -128,7 +123,7 @@ def _reused(subject: BenchmarkSubject, function: Function) -> list[str]:
 def _late(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
     """Check that results do not change after the function returned."""
     args, kwargs = subject.make(_seed())
-    results = [t.detach() for _, t in subject.tensors(function(*args, **kwargs), "out")]
+    results = [t.detach() for _, t in tensors_in(function(*args, **kwargs), "out")]
     soon = [t.clone() for t in results]
     where.synchronize()
     time.sleep(_LATE_SECONDS)
@@ -165,7 +160,7 @@ def _others_than_tensors(subject: BenchmarkSubject, function: Function) -> list[
     kinds: list[set[type]] = []
     for each in (function, subject.reference):
         args, kwargs = subject.make(_seed())
-        kinds.append({type(t) for _, t in subject.tensors(each(*args, **kwargs), "out")})
+        kinds.append({type(t) for _, t in tensors_in(each(*args, **kwargs), "out")})
     others = kinds[0] - kinds[1] - {torch.Tensor, torch.nn.Parameter}
     return [
         f"It returns a {k.__name__}, which may compute its values later, instead of a plain tensor." for k in others
@@ -176,7 +171,7 @@ def _overflows(subject: BenchmarkSubject, function: Function) -> list[str]:
     """Check that large inputs give no infinities or NaN unless the original does."""
     seed = _seed()
     outputs, right = (
-        [t for _, t in subject.tensors(each(*args, **kwargs), "out")]
+        [t for _, t in tensors_in(each(*args, **kwargs), "out")]
         for each in (function, subject.reference)
         for args, kwargs in [_large(subject, seed)]
     )
@@ -195,15 +190,6 @@ def _large(subject: BenchmarkSubject, seed: int) -> tuple[tuple[Any, ...], dict[
     return args, kwargs
 
 
-def _judge_of(subject: BenchmarkSubject) -> str | None:
-    """Return an error of the file's own comparison, which may have been edited; None if it works."""
-    right = torch.linspace(-1, 1, 64)
-    wrongs = (right + 0.1, torch.zeros_like(right), torch.full_like(right, torch.nan))
-    accepted = not subject.judged(right, right, right.double())[0]
-    refused = all(subject.judged(wrong, right, right.double())[0] for wrong in wrongs)
-    return None if accepted and refused else "The file's own comparison accepts wrong results."
-
-
 def _differentiable(subject: BenchmarkSubject) -> bool:
     args, kwargs = subject.make(1)
     return any(t.requires_grad for t in leaves_of(subject, args, kwargs).values())
@@ -214,7 +200,7 @@ def _seed() -> int:
 
 
 @contextmanager
-def _no_numbers(where: Device, sizes: Sequence[int]) -> Generator[None]:
+def poisoned(where: Device, sizes: Sequence[int]) -> Generator[None]:
     """Fill fresh memory inside with NaN or outliers: the results of `torch.empty`, and on a GPU the allocator's free
     memory, including blocks of these sizes in bytes.
     """

@@ -16,9 +16,10 @@ import torch
 from fx_lsp import wire
 from fx_lsp.bench.variant import checking, measuring, tuning
 from fx_lsp.bench.variant.calls import Calls, set_count
+from fx_lsp.bench.variant.comparison import Function
 from fx_lsp.bench.variant.devices import Device, device, free_bytes, now
 from fx_lsp.bench.variant.guarding import PatchGuard
-from fx_lsp.bench.variant.subject import BenchmarkSubject, Function, NotComparable, is_interpreted, opened
+from fx_lsp.bench.variant.subject import BenchmarkSubject, NotComparable, is_interpreted, opened
 from fx_lsp.bench.variant.variants import NotHere, Variant, first_line, variant
 from fx_lsp.measured import Rival, What
 
@@ -95,7 +96,7 @@ def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     rates = None
     try:
         for number, (label, file) in enumerate(request["cases"]):
-            subject = opened(Path(file), request["name"], where.kind, kernels=False)
+            subject = opened(Path(file), where.kind, kernels=False)
             if not number:
                 say("copy bandwidth and matrix products")
                 rates = ceilings.ceilings(where, subject)
@@ -131,7 +132,7 @@ def _setup(request: Request, say: Callable[[str], None]) -> PreparedVariant:
             interpreter.repair()
     guard = PatchGuard()
     say("load")
-    subject = opened(Path(request["file"]), request["name"], where.kind, row.kernels)
+    subject = opened(Path(request["file"]), where.kind, row.kernels)
     function = row.build(subject, where.kind)
     say("compile and check")
     return PreparedVariant(where, subject, row, function, guard, tuple(request["what"]))

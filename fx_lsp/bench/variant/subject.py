@@ -1,4 +1,4 @@
-"""Load a generated file: its kernels, the original, and its functions for arguments and comparison."""
+"""Load a generated file: its kernels, the original, and its random arguments."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-Function = Callable[..., Any]
+from fx_lsp.bench.variant.comparison import Function, Make, NotAccepted, accepted
+
+ABSENT = "It is not compared with the original: "
+"""The beginning of the sentence in a file's docstring that states why there is no comparison."""
 
 
 class NotComparable(Exception):
@@ -26,95 +30,83 @@ class BenchmarkSubject:
     """Hold the contents of a generated file.
 
     `kernels` is None if the file was opened without. `outside` maps each tensor that the original reads itself,
-    although it is an argument of the kernels, to the original without such arguments. `make(seed)` returns fresh
-    positional and other arguments; `results`, `judged`, `doubled` and `tensors` are the file's own; `signature` names
-    its arguments. `codes` is the original's code.
+    although it is an argument of the kernels, to the original without such arguments. `draw(seed)` returns fresh
+    positional and other arguments, `make(seed)` those that the original accepts; `signature` names them. `sizes` are
+    the sizes that may be any, with those of the arguments. `codes` is the original's code.
     """
 
     kernels: Function | None
     reference: Function
     outside: Mapping[str, Function]
-    make: Callable[[int], tuple[tuple[Any, ...], dict[str, Any]]]
-    results: Function
-    judged: Callable[[Any, Any, Any], tuple[bool, float, float]]
-    doubled: Callable[[Any], Any]
-    tensors: Callable[[Any, str], Iterator[tuple[str, torch.Tensor]]]
-    signature: Function
+    draw: Make
+    make: Make
+    signature: inspect.Signature
     codes: frozenset[CodeType]
     module: ModuleType
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def with_sizes(self, **sizes: int) -> Make:
+        """Return a function like `make` for other sizes. Raises NotAccepted if the original rejects them."""
+        return accepted(self.reference, self.signature, partial(self.draw, **sizes))
 
 
-def opened(path: Path, name: str, device: str, kernels: bool) -> BenchmarkSubject:
-    """Return the generated file at `path`, whose kernels are launched by the function `name`.
+def opened(path: Path, device: str, kernels: bool) -> BenchmarkSubject:
+    """Return the generated file at `path`.
 
     Without `kernels`, nothing of Triton is imported or defined. Raises NotComparable, and the file's exceptions.
     """
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    main = next((s for s in tree.body if isinstance(s, ast.If) and "__main__" in ast.unparse(s.test)), None)
-    compare = _comparison(main)
-    if main is None or compare is None:
-        said = re.search(r'print\("not compared with the original: (.*)"\)', text)
-        raise NotComparable(f"It is not compared with the original: {said[1] if said else 'the file has none'}.")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    described = ast.get_docstring(tree) or ""
+    name = described.split(maxsplit=1)[0]
+    own = {helper: f"{helper}_" if helper == name else helper for helper in ("original", "arguments")}
+    defined = {s.name for s in tree.body if isinstance(s, ast.FunctionDef)}
+    if not defined.issuperset(own.values()):
+        reason = re.search(rf"{ABSENT}(.*)\.$", described, re.MULTILINE)
+        raise NotComparable(f"{ABSENT}{reason[1] if reason else 'the file has none'}.")
     module = ModuleType(f"fx_lsp_{path.stem}_{path.parent.name}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
     names = vars(module)
-    definitions = [s for s in tree.body if s is not main and (kernels or not _needs_triton(s))]
+    definitions = [s for s in tree.body if not isinstance(s, ast.If) and (kernels or not _needs_triton(s))]
     exec(compile(ast.Module(definitions, []), str(path), "exec", dont_inherit=True), names)
-    before = main.body[: main.body.index(compare)]
-    making = [s for s in before if not _assigns(s, "device") and not isinstance(s, ast.If)]
-
-    def own(helper: str) -> Any:
-        return names[f"{helper}_" if helper == name else helper]  # the file's helpers make way for the user's function
-
-    apart = dict(names, device=device)  # kernels must not access the original: it is not in their module
+    original, arguments = (names.pop(helper) for helper in own.values())  # kernels must not call the original
+    with torch.device(device):
+        reference, objects = _reference(original())
+    draw: Any = partial(arguments, device=device, **objects)
+    outside = _outside(reference)
+    signature = inspect.signature(names[name])
     try:
-        exec(compile(ast.Module(making, []), str(path), "exec", dont_inherit=True), apart)
-    except SystemExit as error:
-        raise NotComparable(f"It is not compared with the original: {error}.") from error
-    assert isinstance(compare.value, ast.Call)
-    arguments = [apart[a.id] for a in compare.value.args if isinstance(a, ast.Name)]
-    for hidden in {"original", "original_"} - {name}:
-        names.pop(hidden, None)
-    return BenchmarkSubject(
-        arguments[0] if kernels else None,
-        arguments[1],
-        _outside(arguments[1], apart),
-        arguments[2],
-        own("results"),
-        own("judged"),
-        own("doubled"),
-        own("tensors"),
-        arguments[0],
-        frozenset(_codes(apart)),
-        module,
-    )
+        make = accepted(reference, signature, draw)
+    except NotImplementedError as error:
+        raise NotComparable(f"{ABSENT}{error}.") from error
+    except NotAccepted as error:
+        raise NotComparable(f"{ABSENT}the original fails with random arguments: {error}.") from error
+    codes = frozenset(_codes(inspect.unwrap(reference), objects))
+    function = names[name] if kernels else None
+    return BenchmarkSubject(function, reference, outside, draw, make, signature, codes, module, _sizes(arguments))
 
 
-def _outside(reference: Function, names: dict[str, Any]) -> dict[str, Function]:
-    if reference is names.get("reference"):
-        return {}
-    parameters = inspect.signature(reference).parameters.values()
-    return {p.name: names["reference"] for p in parameters if p.kind is p.KEYWORD_ONLY}
+def _reference(original: Any) -> tuple[Function, dict[str, Any]]:
+    """Return the original function, and the objects of its file that random arguments are created with."""
+    return original if isinstance(original, tuple) else (original, {})
+
+
+def _outside(reference: Function) -> dict[str, Function]:
+    """Return the original by each tensor that it reads itself: a wrapper has these as further arguments."""
+    inner = inspect.unwrap(reference)
+    parameters = inspect.signature(reference, follow_wrapped=False).parameters.values()
+    return {} if inner is reference else {p.name: inner for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _sizes(arguments: Function) -> dict[str, int]:
+    parameters = inspect.signature(arguments).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def is_interpreted(module: ModuleType) -> bool:
     """Return True if Triton interprets the module's kernels instead of compiling them."""
     values = [v for value in vars(module).values() for v in (value, getattr(value, "fn", None))]  # in an autotuner
     return any(type(value).__name__ == "InterpretedFunction" for value in values)
-
-
-def _comparison(main: ast.If | None) -> ast.Assign | None:
-    """Return the statement `wrong = compare(kernels, original, make)` at a file's end, or None."""
-    for statement in main.body if main is not None else ():
-        if _assigns(statement, "wrong") and isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            return statement
-    return None
-
-
-def _assigns(statement: ast.stmt, name: str) -> bool:
-    return isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name
 
 
 def _needs_triton(statement: ast.stmt) -> bool:
@@ -126,9 +118,8 @@ def _needs_triton(statement: ast.stmt) -> bool:
     )
 
 
-def _codes(names: dict[str, Any]) -> Iterator[CodeType]:
+def _codes(reference: Function, objects: Mapping[str, Any]) -> Iterator[CodeType]:
     """Yield the code of the original, if it is a function or a module's method."""
-    module = names.get("module")
-    for function in (names.get("reference"), getattr(type(module), "forward", None)):
+    for function in (reference, getattr(type(objects.get("module")), "forward", None)):
         if isinstance(function, FunctionType) and not function.__module__.startswith("torch."):
             yield function.__code__

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.bench.variant.subject import BenchmarkSubject, Function
+from fx_lsp.bench.variant.comparison import Function, tensors_in
+from fx_lsp.bench.variant.subject import BenchmarkSubject
 from fx_lsp.measured import Rival
 
 
@@ -73,7 +74,7 @@ def _symbolically_traced(subject: BenchmarkSubject, device: str) -> Function:
 
     def trace(root: Any, bound: inspect.BoundArguments) -> fx.GraphModule:
         bound.apply_defaults()
-        return fx.symbolic_trace(root, {n: v for n, v in bound.arguments.items() if not _has_tensors(subject, v)})
+        return fx.symbolic_trace(root, {n: v for n, v in bound.arguments.items() if not _has_tensors(v)})
 
     return _traced_once(subject, trace)
 
@@ -85,7 +86,7 @@ def _scripted(subject: BenchmarkSubject, device: str) -> Function:
         try:
             return torch.jit.script(root)
         except Exception as error:
-            if not all(_has_tensors(subject, v) for v in bound.arguments.values()):
+            if not all(_has_tensors(v) for v in bound.arguments.values()):
                 raise NotHere(f"It cannot be scripted: {first_line(error)}") from None
             return torch.jit.trace(root, bound.args, example_kwarg_inputs=bound.kwargs or None, check_trace=False)
 
@@ -119,8 +120,8 @@ def _bound(reference: Function, module: torch.nn.Module) -> Any:
     return getattr(module, name) if hasattr(type(module), name) and reference is not type(module).__call__ else module
 
 
-def _has_tensors(subject: BenchmarkSubject, value: Any) -> bool:
-    return any(True for _ in subject.tensors(value, ""))
+def _has_tensors(value: Any) -> bool:
+    return any(True for _ in tensors_in(value, ""))
 
 
 def _imported(target: str) -> Function:

@@ -88,7 +88,7 @@ class FunctionBody:
             self._evaluate("triton.set_allocator(workspace)")
         args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
         out = self.names[step.writes[0]]
-        self._evaluate(f"launch({kernel.name}, {out})[{grid_text(kernel, out)}]({', '.join(args)})")
+        self._evaluate(f"launch({kernel.name}, {grid_text(kernel, out)})({', '.join(args)})")
 
     def _pointer(self, node: fx.Node, step: KernelLaunch) -> str:
         """Return the argument for a tensor. Tensors not allocated here are aligned, because TMA requires it."""
@@ -206,7 +206,7 @@ def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
 
 
 def grid_text(kernel: Kernel, out: str) -> str:
-    """Return the launch grid of a kernel that writes `out`, as the source between its brackets."""
+    """Return the launch grid of a kernel that writes `out`, as source."""
     chosen = {n for c in kernel.tile.configs[1:] for n, _ in c.blocks}
     parts: list[str] = []
     depends = False

@@ -101,7 +101,7 @@ def reserved_names(name: str) -> list[str]:
         "is_plain",
     ]
     own += ["aligned", "check_settings", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
-    own += ["SETTINGS", "SimpleNamespace", "sys", "tl", "torch", "triton", "triton_op", "warnings", "wrap_triton"]
+    own += ["SETTINGS", "SimpleNamespace", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
 
@@ -185,10 +185,8 @@ def _import_lines(
         lines.append("import triton")
     if launches:
         lines.append("import triton.language as tl")
-    registers = parts.has_operators and parts.engine == "fx-lsp"
-    needed = (["triton_op"] if registers else []) + (["wrap_triton"] if launches else [])
-    if needed:
-        lines.append(f"from torch.library import {', '.join(needed)}")
+    if parts.has_operators and parts.engine == "fx-lsp":
+        lines.append("from torch.library import custom_op")
     return [*lines, *own]
 
 

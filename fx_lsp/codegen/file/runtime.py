@@ -35,12 +35,13 @@ def as_operator(name):
     """
 
     def register(function):
-        traced = triton_op(name, function, mutates_args={})
+        operator = custom_op(name, function, mutates_args=())
+        operator.register_fake(function)
 
         @functools.wraps(function)
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
-                return traced(*args)
+                return operator(*args)
             first = next(filter(torch.is_tensor, args), torch.Tensor())
             with torch.cuda.device_of(first):  # Triton launches on the current device
                 return function(*args)
@@ -56,7 +57,7 @@ def is_plain(*values):
     return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
 
 
-def as_operator(name, overwrites):
+def as_operator(name, overwrites=()):
     """Registers a function as an operator, for torch.compile and other tracers.
 
     On plain tensors the function is called directly: the dispatcher takes longer.
@@ -64,14 +65,15 @@ def as_operator(name, overwrites):
     """
 
     def register(function):
-        traced = triton_op(name, function, mutates_args=overwrites)
+        operator = custom_op(name, function, mutates_args=overwrites)
+        operator.register_fake(function)
         parameters = list(inspect.signature(function).parameters)
         places = [parameters.index(parameter) for parameter in overwrites]
 
         @functools.wraps(function)
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
-                return traced(*args)
+                return operator(*args)
             with torch.cuda.device_of(args[0]):  # Triton launches on the current device
                 found = function(*args)
             torch.autograd.graph.increment_version([args[place] for place in places])
@@ -84,13 +86,17 @@ def as_operator(name, overwrites):
 """A variant for a function that overwrites some of its arguments."""
 
 LAUNCH = '''
-def launch(kernel, out):
-    """Returns a kernel that writes `out`, wrapped for tracing if `out` is traced."""
-    if not is_plain(out):
-        return wrap_triton(kernel)
-    if out.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
-    return kernel
+def launch(kernel, grid):
+    """Returns a function that launches a kernel; on traced tensors it does nothing."""
+
+    def run(*args, **blocks):
+        if not is_plain(*args):
+            return
+        if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+            raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
+        kernel[grid](*args, **blocks)
+
+    return run
 '''
 
 TMA = '''

@@ -14,7 +14,13 @@ from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_grad
 from fx_lsp.tracer.capture.checkpointing import tagged_checkpoints
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.capture.untrained import Untrained, untrained_parameters
-from fx_lsp.tracer.compat import aot_function, min_cut_partition, preserve_node_meta, without_compilation
+from fx_lsp.tracer.compat import (
+    aot_function,
+    min_cut_partition,
+    preserve_node_meta,
+    tolerant_tensorification,
+    without_compilation,
+)
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.gpu.tensors import name_devices
 from fx_lsp.tracer.run.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
@@ -144,6 +150,7 @@ def capture(call: Call, sources: Sources, names: Names, how: CaptureOptions) -> 
     )
     with (
         without_compilation(),
+        tolerant_tensorification(),
         preserve_node_meta(),
         tagged_checkpoints(),
         annotated_backwards(sources),

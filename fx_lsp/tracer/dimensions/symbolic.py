@@ -15,6 +15,7 @@ from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.solve.path_conditions import PathConditions
 from fx_lsp.tracer.run.call import Call, is_users_object, substitute
+from fx_lsp.tracer.run.values.symbols import with_sizes
 
 Sizes: TypeAlias = "tuple[Any, ...]"
 """The sizes of a tensor as expressions of symbols."""
@@ -76,19 +77,14 @@ class SymbolicCall:
         return self._tensors[id(tensor)]
 
     def _symbolic(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
-        order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim)) if _is_plain(tensor) else []
-        if not order or not tensor.permute(order).is_contiguous():
-            return tensor
-        sizes: list[Any] = []
-        for index in order:
-            size = tensor.shape[index]
-            if size > 1:
-                size = self.conditions.size(f"{path}.{index}", size)
-                self.paths[size.node.expr] = path
-            sizes.append(size)
-        symbolic = torch.empty(sizes, dtype=tensor.dtype, device=tensor.device)
-        back = sorted(range(len(order)), key=order.__getitem__)
-        return symbolic.permute(back).detach().requires_grad_(tensor.requires_grad)
+        def size(dim: int) -> int | torch.SymInt:
+            if tensor.shape[dim] <= 1:
+                return tensor.shape[dim]
+            symbol = self.conditions.size(f"{path}.{dim}", tensor.shape[dim])
+            self.paths[symbol.node.expr] = path
+            return symbol
+
+        return with_sizes(tensor, size)
 
     @contextmanager
     def in_modules(self, modules: Iterable[nn.Module]) -> Generator[None, None, None]:
@@ -106,10 +102,6 @@ class SymbolicCall:
         finally:
             for fields, name, value in replaced:
                 fields[name] = value
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and all(type(size) is int for size in (*tensor.shape, *tensor.stride()))
 
 
 def _is_number(value: Any) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.file.format import literal
-from fx_lsp.tracer.run.values.symbols import size_hint
+from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.text import size_text
+from fx_lsp.tracer.kernels.subject import tuple_text
 
 MAX_PLAIN_INTEGER = 8
 """The bound of integers that are not an index."""
@@ -33,30 +34,32 @@ def random_tensor(tensor: torch.Tensor, node: fx.Node | None, requires_grad: boo
     """Return an expression for a random tensor like an input of a graph, whose node is `node`: the same sizes, strides
     and dtype, on `device`.
     """
-    sizes, strides = _numbers(tensor.shape), _numbers(tensor.stride())
-    drawn_sizes = tuple(1 if stride == 0 else size for size, stride in zip(sizes, strides, strict=True))
+    sizes, strides = _texts(tensor.shape), _texts(tensor.stride())
+    drawn_sizes = ["1" if stride == "0" else size for size, stride in zip(sizes, strides, strict=True)]
     is_expanded = drawn_sizes != sizes
     if tensor.is_contiguous() and not is_expanded:
         if requires_grad and tensor.dtype in _DRAWN:
-            return _random_values(tensor.dtype, drawn_sizes, node, ", requires_grad=True")
-        text = _random_values(tensor.dtype, drawn_sizes, node)
+            return _random_values(tensor.dtype, tuple_text(drawn_sizes), node, ", requires_grad=True")
+        text = _random_values(tensor.dtype, tuple_text(drawn_sizes), node)
     else:
-        values = _random_values(tensor.dtype, drawn_sizes, node)
+        values = _random_values(tensor.dtype, tuple_text(drawn_sizes), node)
         operand = f"({values})" if tensor.dtype is torch.bool else values
-        layout = f"{literal(sizes)}, {literal(strides)}, dtype={tensor.dtype}, device=device"
+        layout = f"{tuple_text(sizes)}, {tuple_text(strides)}, dtype={tensor.dtype}, device=device"
         text = (
-            f"{operand}.expand({literal(sizes)})" if is_expanded else f"torch.empty_strided({layout}).copy_({operand})"
+            f"{operand}.expand({tuple_text(sizes)})"
+            if is_expanded
+            else f"torch.empty_strided({layout}).copy_({operand})"
         )
     return f"{text}.requires_grad_()" if requires_grad else text
 
 
-def _numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
-    return tuple(size_hint(size) for size in sizes)
+def _texts(sizes: Iterable[Any]) -> list[str]:
+    return [size_text(expression(size)) for size in sizes]
 
 
-def _random_values(dtype: torch.dtype, sizes: tuple[int, ...], node: fx.Node | None, options: str = "") -> str:
+def _random_values(dtype: torch.dtype, shape: str, node: fx.Node | None, options: str = "") -> str:
     """Return an expression for random values; `options` are further arguments of `torch.randn`."""
-    shape, of_dtype = literal(sizes), "" if dtype in (torch.float32, torch.int64) else f", dtype={dtype}"
+    of_dtype = "" if dtype in (torch.float32, torch.int64) else f", dtype={dtype}"
     if dtype is torch.bool:
         return f"torch.rand({shape}, device=device) < 0.5"
     if not dtype.is_floating_point and not dtype.is_complex:
@@ -73,10 +76,13 @@ _DRAWN = frozenset(
 """The dtypes that `torch.randn` supports."""
 
 
-def highest(node: fx.Node) -> int:
-    """Return one more than the greatest integer that the input may contain."""
-    sizes = [size_hint(s) for s in _indexed(node, set())]
-    return max(1, min(sizes)) if sizes else MAX_PLAIN_INTEGER
+def highest(node: fx.Node) -> str:
+    """Return one more than the greatest integer that the input may contain, as an expression of open sizes."""
+    sizes = dict.fromkeys(expression(size) for size in _indexed(node, set()))
+    numbers = [int(size) for size in sizes if size.is_Integer]
+    texts = [str(max(1, min(numbers)))] if numbers else []
+    texts += [size_text(size) for size in sizes if not size.is_Integer]
+    return f"min({', '.join(texts)})" if len(texts) > 1 else next(iter(texts), str(MAX_PLAIN_INTEGER))
 
 
 def is_positive(node: fx.Node) -> bool:

@@ -1,4 +1,4 @@
-"""Write the end of a generated file: a comparison with the original, and the times of both."""
+"""Write the end of a generated file: the original, random arguments, and a comparison of both results."""
 
 from __future__ import annotations
 
@@ -17,15 +17,41 @@ from fx_lsp.codegen.graph.unsupported import operation_name
 from fx_lsp.codegen.ir.lowerings import is_random
 from fx_lsp.tracer.capture.aot import Captured
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
-from fx_lsp.tracer.kernels.comparison import COMPARE, COMPARE_WIDER, DOUBLED, RESULTS, SHAKEN, TENSORS, WIDER, main
 from fx_lsp.tracer.kernels.original import original
 from fx_lsp.tracer.kernels.random_tensors import random_tensor
 from fx_lsp.tracer.kernels.signature import Signature
-from fx_lsp.tracer.kernels.subject import GraphInput, tuple_text
+from fx_lsp.tracer.kernels.subject import GraphInput, hints_of, tuple_text
 from fx_lsp.tracer.source.names import Namer, identifier
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
+
+
+RESULTS = '''
+def results(function, args, kwargs):
+    """Return the tensors that a call returns, and the gradients of its inputs."""
+    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
+    values += [p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()]
+    inputs = [v for v in values if v.requires_grad]
+    outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
+    ends = [v for v in outputs if v.requires_grad]
+    if not ends or not inputs:
+        return outputs
+    options = {"allow_unused": True, "materialize_grads": True}
+    gradients = [torch.ones_like(v) for v in ends]
+    return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
+'''
+
+SHAKEN = '''
+def shaken(module):
+    """Return a copy of a module with slightly perturbed parameters and buffers."""
+    copied = copy.deepcopy(module)
+    with torch.no_grad():
+        for tensor in (*copied.parameters(), *copied.buffers()):
+            if tensor.is_floating_point():
+                tensor.add_(torch.rand_like(tensor), alpha=0.1)
+    return copied
+'''
 
 
 @dataclass(frozen=True)
@@ -53,72 +79,48 @@ def self_test(
     parameters: Signature,
     inputs: Sequence[GraphInput],
 ) -> SelfTest:
-    """Compare the generated function `name` with the user's."""
+    """Return the original of the generated function `name`, its random arguments, and a comparison of their results.
+
+    `fx_lsp.bench.variant.subject` reads the first two.
+    """
     assert captured.computing is not None
     graph = captured.computing.graph
     if any(_is_random(n) for n in graph.nodes):
-        return _absent("it draws random numbers, which differ from those of the original")
+        return SelfTest(missing="it draws random numbers, which differ from those of the original")
     outside = [i for i in inputs if i.outside]
     try:
         arguments = _Arguments(traced, graph, captured, parameters, outside)
         arguments_text = arguments.text()
-        subject = _subject(traced, parameters)
+        function, module = _subject(traced, parameters)
     except _Missing as reason:
-        return _absent(str(reason))
-    names = arguments.names
-    objects = "{" + ", ".join(f'"{k}": {v}' for k, v in names.items()) + "}"
-    result = f"{subject}, {objects}" if names else subject
-    definition, future = original(traced.ran, traced.request.package, result)
-    compare = [WIDER, COMPARE_WIDER] if _casts(graph) else [COMPARE]
-    copies = [SHAKEN] if isinstance(parameters.receiver, nn.Module) else []
-    parts = [arguments_text, *copies, TENSORS, RESULTS, DOUBLED, *compare]
-    on_gpu = next((operation_name(n) for n in graph.nodes if not _runs_on_cpu(n)), "")
-    lines = main(name, _method(traced, parameters), bool(names), [i.expression for i in outside], on_gpu)
-    if re.search(rf"^def {name}\(", "\n".join([definition, *parts]), re.M):  # our definitions make way for the user's
-        definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
-        parts, lines = ([re.sub(rf"\b{name}(?=[(),])", f"{name}_", t) for t in texts] for texts in (parts, lines))
-    definitions = (definition, *(part.replace("KERNELS", name) for part in parts))
-    return SelfTest(
-        definitions, tuple(line.replace("KERNELS", name) for line in lines), future, _IMPORTS[-len(compare) :]
+        return SelfTest(missing=str(reason))
+    if outside:
+        names = ", ".join(i.expression for i in outside)
+        function = f"functools.wraps({function})(lambda *args, {names}, **kwargs: {function}(*args, **kwargs))"
+    objects = {**({"module": module} if module else {}), **arguments.names}
+    items = ", ".join(f'"{k}": {v}' for k, v in objects.items())
+    definition, future = original(
+        traced.ran, traced.request.package, f"{function}, {{{items}}}" if objects else function
     )
+    drawn = "*arguments(0, device, **names)" if objects else "*arguments(0, device)"
+    lines = [
+        'device = "cuda" if torch.cuda.is_available() else "cpu"',
+        "with torch.device(device):",
+        f"    reference{', names' if objects else ''} = original()",
+        f"both = [results(function, {drawn}) for function in (KERNELS, reference)]",
+        "for ours, right in zip(*both):",
+        "    difference = ours.to(torch.complex128) - right.to(torch.complex128)",
+        '    print(f"largest difference: {difference.abs().max():.1e}")',
+    ]
+    parts = [arguments_text, *([SHAKEN] if isinstance(parameters.receiver, nn.Module) else []), RESULTS]
+    if name in _OWN:  # our definitions make way for the user's
+        definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
+        parts, lines = ([re.sub(rf"\b{name}\(", f"{name}_(", t) for t in texts] for texts in (parts, lines))
+    imports = ("from torch.utils._pytree import tree_leaves",)
+    return SelfTest((definition, *parts), tuple(line.replace("KERNELS", name) for line in lines), future, imports)
 
 
-_IMPORTS = (
-    "from torch.utils._python_dispatch import TorchDispatchMode",
-    "from torch.utils._pytree import tree_map",
-)
-"""Imports of the comparison; the first is for keeping casts from rounding."""
-
-
-def _absent(reason: str) -> SelfTest:
-    return SelfTest(main=(f'print("not compared with the original: {reason}")',), missing=reason)
-
-
-def _casts(graph: fx.Graph) -> bool:
-    """Return True if a function casts to a half precision that not all of its inputs have, or to one temporarily."""
-    input_dtypes = set(_float_dtypes(graph, "placeholder").values())
-    dtypes = _float_dtypes(graph, "call_function")
-    if any(input_dtypes != {dtype} for dtype in {*dtypes.values()} & _HALF):
-        return True
-    rounded: set[fx.Node] = set()
-    for node, dtype in dtypes.items():
-        operands = [n for n in node.all_input_nodes if n in dtypes]
-        is_rounded = dtype in _HALF and any(dtypes[n] not in _HALF for n in operands)
-        if is_rounded or not rounded.isdisjoint(operands):
-            rounded.add(node)
-            if dtype not in _HALF:
-                return True
-    return False
-
-
-def _float_dtypes(graph: fx.Graph, op: str) -> dict[fx.Node, torch.dtype]:
-    """Return the dtypes of floating-point tensors among the nodes of one kind."""
-    values = {n: n.meta.get("val") for n in graph.nodes if n.op == op}
-    tensors = {n: value for n, value in values.items() if isinstance(value, torch.Tensor)}
-    return {n: tensor.dtype for n, tensor in tensors.items() if tensor.dtype.is_floating_point}
-
-
-_HALF = {torch.float16, torch.bfloat16}
+_OWN = ("original", "arguments", "results", "shaken")
 
 
 def _runs_on_cpu(node: fx.Node) -> bool:
@@ -142,22 +144,23 @@ def _is_random(node: fx.Node) -> bool:
     return is_random(node) or any(s in str(node.target) for s in seeds)
 
 
-def _subject(traced: TracedCall, parameters: Signature) -> str:
-    """Return the user's function, or the object of its method, as an expression in its file."""
+def _subject(traced: TracedCall, parameters: Signature) -> tuple[str, str]:
+    """Return the user's function, and the object that it is a method of, "" for none, as expressions in its file."""
     request, receiver = traced.request, parameters.receiver
     if receiver is None:
-        return request.name
-    owner = request.name if request.kind == "module" else request.name.rpartition(".")[0]
+        return request.name, ""
+    is_module = request.kind == "module"
+    owner, _, method = (request.name, "", "__call__") if is_module else request.name.rpartition(".")
     if not owner:
         raise _Missing("the original is a method of an object that is created elsewhere")
-    if request.kind == "module" and not isinstance(receiver, nn.Module):
+    if is_module and not isinstance(receiver, nn.Module):
         raise _Missing("the original is not a module")
     if not _is_class(traced, owner):
-        return owner
+        return f"type({owner}).{method}", owner
     if traced.constructor is None:
         raise _Missing(f"a program created the {owner}, and the constructor arguments are unknown")
     mode = ".eval()" if isinstance(receiver, nn.Module) and not receiver.training else ""
-    return f"{owner}({_constructor_arguments(traced.constructor, request.module)}){mode}"
+    return f"{owner}.{method}", f"{owner}({_constructor_arguments(traced.constructor, request.module)}){mode}"
 
 
 def _is_class(traced: TracedCall, name: str) -> bool:
@@ -208,16 +211,9 @@ def _expression(spec: str) -> str:
     return ast.unparse(tree).replace("'", '"')
 
 
-def _method(traced: TracedCall, parameters: Signature) -> str:
-    """Return the method that is called on the original's object: `__call__` of a module; "" for a function."""
-    if parameters.receiver is None:
-        return ""
-    return "__call__" if traced.request.kind == "module" else traced.request.name.rpartition(".")[2]
-
-
 @dataclass
 class _Arguments:
-    """Write the function that creates arguments; `names` are its names from the user's file, by local name."""
+    """Write the function that creates arguments; `names` are expressions of the user's file, by parameter."""
 
     traced: TracedCall
     graph: fx.Graph
@@ -233,7 +229,9 @@ class _Arguments:
         placeholders = [n for n in self.graph.nodes if n.op == "placeholder" and n.name in items]
         self.nodes = {id(items[n.name].tensor): n for n in placeholders}
         self.namer = Namer()
-        for word in ("seed", "device", "names", "module", "copy", "shaken"):
+        sizes = hints_of(self.captured)
+        outside = [item.expression for item in self.outside]
+        for word in ("seed", "device", "module", "copy", "shaken", "torch", *sizes, *outside):
             self.namer.unique(word)
         self.lines: list[str] = []
         call = self.traced.call
@@ -241,24 +239,30 @@ class _Arguments:
         by_name = {k: self.value(v, k) for k, v in call.kwargs.items()}
         for item in self.outside:
             self.names[item.expression] = item.outside
-            by_name[item.expression] = f'names["{item.expression}"]'
+            by_name[item.expression] = item.expression
         receiver = self.parameters.receiver
         if isinstance(receiver, nn.Module):
             positional.insert(0, f"shaken(module){'.requires_grad_(False)' if self.traced.captured.refused else ''}")
         elif receiver is not None:
             positional.insert(0, "copy.deepcopy(module)")
-        own_parameters = ["seed", "device"]
-        own_parameters += ["module"] if receiver is not None else []
-        own_parameters += ["names"] if self.names else []
+        receivers = ["module"] if receiver is not None else []
+        own_parameters = ["seed", "device", *receivers, *self.names, *(f"{n}={hint}" for n, hint in sizes.items())]
         kwargs = "{" + ", ".join(f'"{k}": {v}' for k, v in by_name.items()) + "}"
         lines = [
             f"def arguments({', '.join(own_parameters)}):",
             '    """Return random positional and keyword arguments that the kernels accept."""',
+            *self._refusal(),
             "    torch.manual_seed(seed)",
             *(f"    {line}" for line in self.lines),
             f"    return {tuple_text(positional)}, {kwargs}",
         ]
         return "\n".join(lines)
+
+    def _refusal(self) -> list[str]:
+        """Return the lines that refuse a CPU if an operation needs a GPU."""
+        on_gpu = next((operation_name(n) for n in self.graph.nodes if not _runs_on_cpu(n)), "")
+        refusal = f'        raise NotImplementedError("{on_gpu} only runs on a GPU")'
+        return ['    if device == "cpu":', refusal] if on_gpu else []
 
     def _path(self, number: int) -> str:
         plain = [n for n, _ in self.parameters.values]
@@ -304,8 +308,10 @@ class _Arguments:
         name = type(value).__qualname__
         if type(value).__module__ != self.traced.request.module or "<" in name:
             raise _Missing(f"{name} is a class of another file")
-        self.names[name] = name
-        return f'names["{name}"]({", ".join(f"{n}={self.value(getattr(value, n), n)}" for n in fields)})'
+        if name not in self.names:
+            self.namer.unique(name)
+            self.names[name] = name
+        return f"{name}({', '.join(f'{n}={self.value(getattr(value, n), n)}' for n in fields)})"
 
     def _object(self, path: str) -> str:
         """Return an object of the user's file, by the expression in the input's description."""
@@ -313,5 +319,6 @@ class _Arguments:
         text = _expression(spec) if spec else ""
         if not text:
             raise _Missing(f"{path} is an object that cannot be written as source")
-        self.names[identifier(path)] = text
-        return f'names["{identifier(path)}"]'
+        parameter = self.namer.unique(identifier(path))
+        self.names[parameter] = text
+        return parameter

@@ -19,6 +19,7 @@ from fx_lsp.tracer.compat import descriptor, sympy
 from fx_lsp.tracer.kernels.signature import Signature, leaves
 from fx_lsp.tracer.run.call import Call, FlatInput
 from fx_lsp.tracer.run.state import held_tensors, surroundings
+from fx_lsp.tracer.run.values.symbols import Symbols, expressions, renamed, size_hint, symbol_text
 from fx_lsp.tracer.source.names import identifier
 
 
@@ -262,6 +263,21 @@ def tensor_checks(inputs: Sequence[GraphInput], refused: bool) -> list[str]:
     return lines
 
 
+def size_checks(inputs: Sequence[GraphInput], symbols: Symbols | None) -> list[str]:
+    """Return lines that reject open sizes for which the code does something else."""
+    texts: dict[sympy.Symbol, str] = {}
+    lines: list[str] = []
+    for item in inputs if symbols is not None else ():
+        for dim, size in enumerate(expressions(item.item.tensor.shape)):
+            if size.is_Symbol:
+                texts.setdefault(size, f"{item.expression}.shape[{dim}]")
+    for condition in symbols.conditions() if symbols is not None else ():
+        if condition.free_symbols <= texts.keys():
+            shown = symbol_text(renamed(condition, texts))
+            lines += [f"if not ({shown}):", f"    raise ValueError({literal(f'the kernels are for {shown}')})"]
+    return lines
+
+
 def _checked_sizes(tensor: torch.Tensor, text: str, sizes_by_symbol: dict[Any, str]) -> list[str]:
     """Return the required sizes of a tensor, `None` for any; sizes that it defines are added to `sizes_by_symbol`."""
     sizes: list[str] = []
@@ -276,6 +292,12 @@ def _checked_sizes(tensor: torch.Tensor, text: str, sizes_by_symbol: dict[Any, s
             if size.is_Symbol:
                 sizes_by_symbol[size] = f"{text}.shape[{dim}]"
     return sizes
+
+
+def hints_of(captured: Captured) -> dict[str, int]:
+    """Return the named sizes, with the hint of each."""
+    sizes = [s for item in captured.inputs for s in item.tensor.shape if isinstance(s, torch.SymInt)]
+    return {expression(s).name: size_hint(s) for s in sizes if expression(s).is_Symbol}
 
 
 def tuple_text(parts: Sequence[str]) -> str:

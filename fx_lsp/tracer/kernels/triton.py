@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,27 +20,30 @@ from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import attention_decomposed, decompositions
 from fx_lsp.codegen.inspect.compilation import span_of
-from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
+from fx_lsp.tracer.kernels.free_sizes import open_sizes
 from fx_lsp.tracer.kernels.naming import naming_of
 from fx_lsp.tracer.kernels.selftest import self_test
 from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
 from fx_lsp.tracer.kernels.subject import (
     GraphInput,
     graph_inputs,
+    hints_of,
     results_of,
     returned,
     same_tensors,
+    size_checks,
     size_texts,
     tensor_checks,
 )
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.tensors import spec_of
-from fx_lsp.tracer.run.values.symbols import size_hint
 from fx_lsp.tracer.stages.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -54,8 +58,11 @@ MAX_CALL_DEPTH = 20_000
 
 @dataclass(frozen=True)
 class KernelFile:
-    """Hold a generated file, its graphs, the names of their nodes, and their named sizes."""
+    """Hold a generated file, the call that it is generated from, its graphs, the names of their nodes, and the sizes
+    that are open, with the hint of each.
+    """
 
+    traced: TracedCall
     generated: GeneratedFile
     graphs: tuple[fx.Graph, ...]
     names: Names
@@ -115,7 +122,34 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
 
 
 def kernels(traced: TracedCall) -> KernelFile:
-    """Return the generated file of a target. Raises ValueError if there cannot be any."""
+    """Return the generated file of a target. Raises ValueError if there cannot be any.
+
+    It takes as many sizes as its code leaves open, if none of its operations needs PyTorch or another kernel for that.
+    """
+    fixed = _file_of(traced)
+    if read_choices(traced.options).sizes == "traced":
+        return fixed
+    for free in open_sizes(traced):
+        try:
+            with under(traced.mode, free.conditions):
+                file = _file_of(free)
+        except Exception:  # an operation, or PyTorch, needs a number
+            continue
+        if _special(file) == _special(fixed):
+            return file
+    return fixed
+
+
+def _special(file: KernelFile) -> Counter[str]:
+    """Count the operations that PyTorch computes, and the template kernels, by their kind."""
+    steps = [step for program in file.generated.programs for step in program.steps]
+    calls = [str(step.target) for step in steps if isinstance(step, fx.Node)]
+    templates = [facts_of(node).template for graph in file.graphs for node in graph.nodes]
+    return Counter([*calls, *(type(template).__name__ for template in templates if template is not None)])
+
+
+def _file_of(traced: TracedCall) -> KernelFile:
+    """Return the file of a call with its sizes. Raises ValueError if there cannot be any."""
     names = traced.new_names()
     captured, graphs = captured_graphs(traced, names)
     forward = captured.computing
@@ -133,7 +167,8 @@ def kernels(traced: TracedCall) -> KernelFile:
         where = f" (line {place.line})" if place is not None else ""
         raise ValueError(f"no kernels can be generated: {error.why}{where}") from error
     modules = (forward, captured.backward)
-    return KernelFile(file, tuple(module.graph for module in modules if module is not None), names, hints)
+    graphs_ = tuple(module.graph for module in modules if module is not None)
+    return KernelFile(traced, file, graphs_, names, hints)
 
 
 @contextmanager
@@ -145,12 +180,6 @@ def deep_recursion() -> Generator[None, None, None]:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-def hints_of(captured: Captured) -> dict[str, int]:
-    """Return the named sizes, with the hint of each."""
-    sizes = [s for item in captured.inputs for s in item.tensor.shape if isinstance(s, torch.SymInt)]
-    return {expression(s).name: size_hint(s) for s in sizes if expression(s).is_Symbol}
 
 
 def function_name(target: str, kind: TargetKind) -> str:
@@ -186,6 +215,7 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
     expressions = [by_id[id(item.tensor)] for item in captured.inputs]
     extra = {i.expression: None for i in inputs if i.outside}
     checks = [*value_checks(parameters), *same_tensors(parameters), *tensor_checks(inputs, traced.captured.refused)]
+    checks += size_checks(inputs, traced.conditions.symbols)
     test = self_test(traced, captured, name, parameters, inputs)
     is_forward = traced.request.kind == "module" and parameters.receiver is not None
     replaces = f"{traced.request.name}.forward" if is_forward else ""

@@ -14,6 +14,7 @@ from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.program.devices import OnCpu
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.conditions import Conditions
 from fx_lsp.tracer.source.provenance import Sources
 from fx_lsp.tracer.stages.ledger import Ledger
 
@@ -22,9 +23,9 @@ from fx_lsp.tracer.stages.ledger import Ledger
 class TracedCall:
     """Hold the traced call of a target, its graphs and their stages, and the conditions of their capture.
 
-    `symbolic` is True if sizes are symbols; `inputs` are its arguments for the user, `result` is the call's result,
-    `ran` the executed part of the file; `options` are those of the work, `constructor` the plans for the constructor of
-    the method's object, None if they are unknown.
+    `conditions` are those of the capture; `inputs` are its arguments for the user, `result` is the call's result, `ran`
+    the executed part of the file; `options` are those of the work, `constructor` the plans for the constructor of the
+    method's object, None if they are unknown.
     """
 
     request: TraceRequest
@@ -35,12 +36,17 @@ class TracedCall:
     mode: FakeTensorMode
     devices: OnCpu | None
     new_names: Callable[[], Names]
-    symbolic: bool
+    conditions: Conditions
     inputs: tuple[InputSpec, ...] = ()
     result: Any = None
     ran: str = ""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     constructor: Plans | None = None
+
+    @property
+    def symbolic(self) -> bool:
+        """Return True if sizes of its tensors are symbols, or may become some."""
+        return self.conditions.symbols is not None
 
 
 WORKS = {

@@ -6,7 +6,7 @@ import ast
 import linecache
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -50,7 +50,8 @@ class Symbols(ShapeEnv):
     """Hold the symbols of one trace, under the user's names, and the requirements of the code on them.
 
     `lines` and `assigned` (the variable of each assigned expression) are those of the target's file. With `unbacked`
-    there are also symbols for data-dependent numbers and sizes.
+    there are also symbols for data-dependent numbers and sizes. Symbols are at least 2; `not_one` are conditions that
+    the code itself asks for, and that a size of 1 would change.
     """
 
     def __init__(self, sources: Sources, lines: list[str], assigned: Mapping[Span, Assigned], unbacked: bool) -> None:
@@ -60,6 +61,7 @@ class Symbols(ShapeEnv):
         self.named: dict[sympy.Symbol, str] = {}
         self.hints: dict[str, int] = {}
         self.guards_seen: list[Guard] = []
+        self.not_one: list[sympy.Basic] = []
         self._checks = Decisions(sources, lines, only_checks=True)
         self._checked: set[sympy.Basic] = set()
         self._made: dict[sympy.Symbol, str] = {}
@@ -134,13 +136,27 @@ class Symbols(ShapeEnv):
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().evaluate_expr(orig_expr, *args, **kwargs)
+            result = super().evaluate_expr(orig_expr, *args, **kwargs)
+            if _is_users_question(sys._getframe(1)):
+                self._note_one(orig_expr, result)
+            return result
         except DATA_DEPENDENT:
             passes = (current_decisions() or self._checks).outcome(sys._getframe(1))
             if passes is None:
                 raise
             self._checked |= orig_expr.free_symbols
             return sympy.true if passes else sympy.false
+
+    def _note_one(self, asked: Any, result: Any) -> None:
+        """Record a condition that the code asks for, if a size of 1 would change the answer: symbols are larger."""
+        for symbol in asked.free_symbols & self.named.keys() if isinstance(asked, sympy.Basic) else ():
+            if asked.xreplace({symbol: sympy.Integer(1)}) == sympy.Not(result):
+                self.not_one.append(asked if result else sympy.Not(asked))
+
+    def conditions(self) -> Iterator[sympy.Basic]:
+        """Yield what must hold for sizes, in the user's names, besides those that are replaced."""
+        guards = [guard.condition for guard in self.guards_seen if not guard.fixed]
+        yield from dict.fromkeys(self.plain(self.replace(condition)) for condition in (*guards, *self.not_one))
 
     def _called(self, number: Any) -> Any:
         """Name a number after the place where the code creates it.
@@ -225,6 +241,30 @@ class Symbols(ShapeEnv):
         return expression(chain[0], list(map(str.rstrip, lines)))
 
 
+def _is_users_question(frame: FrameType | None) -> bool:
+    """Return True if Python code outside of torch and fx-lsp asks whether a condition on sizes holds; `frame` is inside
+    of the question.
+    """
+    asked = False
+    while frame is not None and (module := frame.f_globals.get("__name__", "")) in _ASKING:
+        asked |= module == "torch" and frame.f_code.co_name == "__bool__"
+        frame = frame.f_back
+    package = frame.f_globals.get("__name__", "").partition(".")[0] if frame is not None else ""
+    return asked and package not in ("torch", "fx_lsp")
+
+
+_ASKING = frozenset(
+    {
+        "torch",
+        "torch.fx.experimental.recording",
+        "torch.fx.experimental.sym_node",
+        "torch.fx.experimental.symbolic_shapes",
+        __name__,
+    }
+)
+"""The modules that a question about a symbol passes through."""
+
+
 def _run_around(frame: FrameType | None) -> FrameType | None:
     """Return the frame of the target's run around a frame, or None."""
     while frame is not None and frame.f_code is not RUN_CODE:
@@ -301,6 +341,17 @@ def expressions(sizes: Sequence[Any]) -> list[Any]:
 def _expression_of(size: torch.SymInt) -> sympy.Basic:
     symbols = size.node.shape_env
     return symbols.plain(size.node.expr) if isinstance(symbols, Symbols) else size.node.expr
+
+
+def with_sizes(tensor: torch.Tensor, size: Callable[[int], int | torch.SymInt]) -> torch.Tensor:
+    """Return a new tensor like this one, with `size(dim)` as its sizes; the same one if it is not dense."""
+    is_plain = tensor.layout is torch.strided and all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim)) if is_plain else []
+    if not order or not tensor.permute(order).is_contiguous():
+        return tensor
+    dense = torch.empty([size(dim) for dim in order], dtype=tensor.dtype, device=tensor.device)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return dense.permute(back).detach().requires_grad_(tensor.requires_grad)
 
 
 def size_hint(size: Any) -> int:

@@ -1,0 +1,76 @@
+"""Compare the kernels of a generated file with the original: `check FILE` prints a line for each result.
+
+They are compared with poisoned memory, for the sizes of the file, and for others if it takes any. Exit codes: 0
+right, 1 wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fx_lsp.bench.variant.subject import BenchmarkSubject
+
+LABEL = 32
+"""The width of the column of results."""
+MAX_INTERPRETED = 64
+"""The largest value of an open size in Triton's interpreter, which takes a while for each program."""
+
+
+def main() -> int:
+    """Compare the file that the command line names."""
+    warnings.simplefilter("ignore")
+    import torch
+
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cpu":
+        from fx_lsp.bench.variant import interpreter
+
+        interpreter.repair()
+    from fx_lsp.bench.variant.checking import poisoned
+    from fx_lsp.bench.variant.devices import device
+    from fx_lsp.bench.variant.subject import NotComparable, opened
+
+    try:
+        subject = opened(Path(sys.argv[1]), kind, kernels=True)
+    except NotComparable as reason:
+        print(f"not compared with the original: {str(reason).partition(': ')[2].removesuffix('.')}")
+        return 0
+    with poisoned(device(kind), ()):
+        return int(any([_compared(subject, sizes) for sizes in _tried(subject.sizes, kind == "cpu")]))
+
+
+def _tried(sizes: Mapping[str, int], interpreted: bool) -> list[dict[str, int]]:
+    """Return the sizes to compare for: those of the file, odd ones, and a first one of 1."""
+    own = {name: min(size, MAX_INTERPRETED) if interpreted else size for name, size in sizes.items()}
+    return [own, {name: size | 1 for name, size in own.items()}, {**own, next(iter(own)): 1}] if own else [{}]
+
+
+def _compared(subject: BenchmarkSubject, sizes: dict[str, int]) -> bool:
+    """Print the verdicts for these sizes; return True if a result is wrong. Sizes that the original or the kernels
+    reject are left out, but for those of the file.
+    """
+    from fx_lsp.bench.variant.comparison import SEEDS, NotAccepted, compare
+
+    assert subject.kernels is not None
+    own = sizes == subject.sizes
+    label = f" ({', '.join(f'{name}={size}' for name, size in sizes.items())})" if sizes else ""
+    try:
+        make = subject.make if own else subject.with_sizes(**sizes)
+        verdicts = compare(subject.kernels, subject.reference, make, SEEDS[:1] if sizes else SEEDS)
+    except (NotAccepted, ValueError):
+        if own:
+            raise
+        return False
+    for name, (wrong, off, far) in verdicts.items():
+        verdict = "wrong" if wrong else "right"
+        print(f"{verdict}  {name + label:<{LABEL}}  off by {off:.1e}, the original by {far:.1e}")
+    return any(wrong for wrong, _, _ in verdicts.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

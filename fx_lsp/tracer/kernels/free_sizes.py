@@ -1,0 +1,116 @@
+"""Trace a call again with sizes that its code leaves open, so that kernels take any batch and any length.
+
+Each open size is a symbol. Sizes that the code fixes, or finds equal to others, are found by a run with a symbol for
+each; what else the code asks about a symbol is a condition of the trace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.run.call import Call, substitute
+from fx_lsp.tracer.run.conditions import under
+from fx_lsp.tracer.run.values.symbols import Symbols, with_sizes
+from fx_lsp.tracer.source.names import identifier
+
+if TYPE_CHECKING:
+    from fx_lsp.tracer.stages.registry import TracedCall
+
+Dimension: TypeAlias = "tuple[str, int]"
+"""The path of an argument, and the number of a dimension."""
+
+
+def open_sizes(traced: TracedCall) -> Iterator[TracedCall]:
+    """Yield the call with open sizes: first with every batch and length, then with the batch alone.
+
+    Yields nothing for a call whose comment names sizes, or whose code needs numbers.
+    """
+    before = 0
+    for choose in (_lengths, _batch) if not traced.symbolic else ():
+        free = _freed(traced, _chosen(traced.call, choose))
+        symbols = free.conditions.symbols if free is not None else None
+        if free is not None and symbols is not None and symbols.hints and len(symbols.hints) != before:
+            before = len(symbols.hints)
+            yield free
+
+
+def _lengths(tensor: torch.Tensor) -> range:
+    """Return the dimensions that may be a batch or a length: not the last one of features, which kernels tile."""
+    has_features = tensor.dim() > 1 and (tensor.is_floating_point() or tensor.is_complex())
+    return range(tensor.dim() - has_features)
+
+
+def _batch(tensor: torch.Tensor) -> range:
+    """Return the first dimension. No offset in a contiguous tensor is computed from its size."""
+    return range(min(1, len(_lengths(tensor))))
+
+
+def _chosen(call: Call, choose: Callable[[torch.Tensor], range]) -> dict[Dimension, str]:
+    """Return a name for each dimension that is chosen, and may be a symbol: that has more than one element."""
+    names: dict[Dimension, str] = {}
+    for path, tensor in call.arguments():
+        names.update({(path, dim): f"{identifier(path)}_{dim}" for dim in choose(tensor) if tensor.shape[dim] > 1})
+    return names
+
+
+def _freed(traced: TracedCall, names: Mapping[Dimension, str]) -> TracedCall | None:
+    """Return the call with these sizes open, as far as its code allows; None if it does not run so."""
+    try:
+        first = _run(traced, names)
+        symbols = first.conditions.symbols
+        assert symbols is not None
+        names_of: dict[str, str] = {}
+        values = {place: symbols.value_of(name) for place, name in names.items()}
+        equal = {
+            place: names_of.setdefault(value, names[place]) for place, value in values.items() if not value.isdigit()
+        }
+        return _run(traced, equal)
+    except Exception:  # the code's own, or PyTorch's: it needs numbers
+        return None
+
+
+def _run(traced: TracedCall, names: Mapping[Dimension, str]) -> TracedCall:
+    """Run the call with symbols of these names as sizes, and return it with its result."""
+    symbols = Symbols(traced.sources, traced.request.source.splitlines(), {}, unbacked=False)
+    conditions = dataclasses.replace(traced.conditions, symbols=symbols)
+    with under(traced.mode, conditions), forbid_effects(), traced.mode:
+        call = _SizedCall(symbols, names).call(traced.call)
+        result = call.run()
+    return dataclasses.replace(traced, call=call, conditions=conditions, result=result)
+
+
+@dataclass
+class _SizedCall:
+    """Replace sizes of a call by symbols with these names; equal names are one symbol."""
+
+    symbols: Symbols
+    names: Mapping[Dimension, str]
+    tensors: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    sizes: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def call(self, call: Call) -> Call:
+        """Return the call with symbols."""
+        supply = iter([self._tensor(path, tensor) for path, tensor in call.arguments()])
+        args = tuple(substitute(value, supply) for value in call.args)
+        kwargs = {name: substitute(value, supply) for name, value in call.kwargs.items()}
+        return dataclasses.replace(call, args=args, kwargs=kwargs)
+
+    def _tensor(self, path: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor with symbols; the same one for a tensor that is passed twice."""
+        if id(tensor) not in self.tensors:
+            self.tensors[id(tensor)] = with_sizes(tensor, lambda dim: self._size(path, dim, tensor.shape[dim]))
+        return self.tensors[id(tensor)]
+
+    def _size(self, path: str, dim: int, size: int) -> int | torch.SymInt:
+        name = self.names.get((path, dim))
+        if name is None:
+            return size
+        if name not in self.sizes:
+            self.sizes |= self.symbols.sizes({name: size})
+        return self.sizes[name]
