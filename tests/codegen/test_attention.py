@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from interpreted import captured, compared, generated, kernels_in, loaded, wrong
+from interpreted import captured, compared, error, exact, generated, kernels_in, loaded, results, wrong
 
 from fx_lsp.codegen.graph.decompositions import attention_decomposed
 from fx_lsp.codegen.ir.node_facts import facts_of
@@ -212,6 +212,37 @@ def test_a_bias_by_distance_of_odd_sizes_under_a_causal_mask() -> None:
     assert fused(relative, *inputs)
     assert "tl.atomic_add(" in generated(captured(relative, inputs)).text
     assert wrong(relative, inputs) == []
+
+
+def test_the_gradient_of_slopes_is_as_exact_as_that_of_eager() -> None:
+    """It sums numbers of both signs over all scores: neither their sums over batches nor the result are rounded."""
+
+    def capped(q, k, v, slopes):
+        distance = torch.arange(k.size(-2))[None, :] - torch.arange(q.size(-2))[:, None]
+        scores = 30 * torch.tanh(q @ k.mT * q.size(-1) ** -0.5 / 30) + slopes[:, None, None] * distance
+        keep = (distance <= 0) & (distance > -80)
+        return torch.softmax(scores.masked_fill(~keep, float("-inf")), -1) @ v
+
+    def drawn() -> list[torch.Tensor]:
+        q, k, v = (torch.randn(2, 4, 97, 32) for _ in range(3))
+        return [t.bfloat16().requires_grad_() for t in (q, k, v + 2, 4.0 ** -torch.arange(1.0, 5.0))]
+
+    assert fused(capped, *drawn())
+    kernels = loaded(generated(captured(capped, drawn()))).f
+    own_error, eager_error = 0.0, 0.0
+    for seed in range(4):
+        torch.manual_seed(seed)
+        inputs = drawn()
+        right = _last_gradient(capped, [exact(i) for i in inputs])
+        own_error += error(_last_gradient(kernels, inputs), right)
+        eager_error += error(_last_gradient(capped, inputs), right)
+    assert own_error < eager_error
+
+
+def _last_gradient(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]) -> torch.Tensor:
+    gradient = results(function, inputs)[0][-1]
+    assert gradient is not None
+    return gradient
 
 
 def test_a_bias_for_windows() -> None:
