@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from interpreted import captured, compared, error, exact, generated, kernels_in, loaded, results, wrong
 
-from fx_lsp.codegen.graph.decompositions import attention_decomposed
+from fx_lsp.codegen.graph.decompositions import composites_decomposed
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.template import AttentionForward, AttentionGradients, AttentionScoreSum, MatmulTemplate
 
@@ -354,7 +354,7 @@ def test_the_attention_of_pytorch(
     k, v = (tensor(2, heads, 48, 16, dtype=DTYPES[dtype]) for _ in range(2))
     given = [t.to(DTYPES[dtype]).detach().requires_grad_() if t.is_floating_point() else t for t in extra]
     inputs = [q, k, v, *given]
-    with attention_decomposed():
+    with composites_decomposed():
         made = generated(captured(function, inputs))
     assert "aten.bmm" not in made.text
     assert compared(loaded(made).f, function, inputs) == []
