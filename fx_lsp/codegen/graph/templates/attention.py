@@ -80,10 +80,17 @@ def _replace_forward(graph: fx.Graph, attention: Attention, unrounded: fx.Node |
     `unrounded` is the result in float32, None if it is not computed. Half precision is too inexact for gradients of
     biases: the sum of a row of them is the difference between two dot products, `row_dot` and that of the weights.
     """
+    if unrounded is not None:
+        add_facts(unrounded, role=NodeRole("attended_float32"))
     reads = _tensors_read(attention, [attention.result])
     computed = (attention.score_product, attention.shifted, attention.weights)
     subgraph = subgraph_of(reads, [*computed, attention.result.scores, attention.result.other])
-    results = [attention.result.node, attention.row_max, attention.row_sum, *([unrounded] if unrounded else [])]
+    results = [
+        attention.result.node,
+        attention.row_max,
+        attention.row_sum,
+        *([unrounded] if unrounded is not None else []),
+    ]
     kernel = replace_with_kernel(graph, results, reads, AttentionForward(attention, subgraph))
     kernel.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     outputs = outputs_of(kernel)
