@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from interpreted import captured, compared, generated, kernels_in, loaded, wrong
+from interpreted import captured, compared, error, exact, generated, kernels_in, loaded, results, wrong
 
-from fx_lsp.codegen.graph.decompositions import attention_decomposed
+from fx_lsp.codegen.graph.decompositions import composites_decomposed
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.template import AttentionForward, AttentionGradients, AttentionScoreSum, MatmulTemplate
 
@@ -214,6 +214,37 @@ def test_a_bias_by_distance_of_odd_sizes_under_a_causal_mask() -> None:
     assert wrong(relative, inputs) == []
 
 
+def test_the_gradient_of_slopes_is_as_exact_as_that_of_eager() -> None:
+    """It sums numbers of both signs over all scores: neither their sums over batches nor the result are rounded."""
+
+    def capped(q, k, v, slopes):
+        distance = torch.arange(k.size(-2))[None, :] - torch.arange(q.size(-2))[:, None]
+        scores = 30 * torch.tanh(q @ k.mT * q.size(-1) ** -0.5 / 30) + slopes[:, None, None] * distance
+        keep = (distance <= 0) & (distance > -80)
+        return torch.softmax(scores.masked_fill(~keep, float("-inf")), -1) @ v
+
+    def drawn() -> list[torch.Tensor]:
+        q, k, v = (torch.randn(2, 4, 97, 32) for _ in range(3))
+        return [t.bfloat16().requires_grad_() for t in (q, k, v + 2, 4.0 ** -torch.arange(1.0, 5.0))]
+
+    assert fused(capped, *drawn())
+    kernels = loaded(generated(captured(capped, drawn()))).f
+    own_error, eager_error = 0.0, 0.0
+    for seed in range(4):
+        torch.manual_seed(seed)
+        inputs = drawn()
+        right = _last_gradient(capped, [exact(i) for i in inputs])
+        own_error += error(_last_gradient(kernels, inputs), right)
+        eager_error += error(_last_gradient(capped, inputs), right)
+    assert own_error < eager_error
+
+
+def _last_gradient(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]) -> torch.Tensor:
+    gradient = results(function, inputs)[0][-1]
+    assert gradient is not None
+    return gradient
+
+
 def test_a_bias_for_windows() -> None:
     """As in Swin: windows in a batch of images, with a bias for each head, and a mask for each window."""
 
@@ -323,7 +354,7 @@ def test_the_attention_of_pytorch(
     k, v = (tensor(2, heads, 48, 16, dtype=DTYPES[dtype]) for _ in range(2))
     given = [t.to(DTYPES[dtype]).detach().requires_grad_() if t.is_floating_point() else t for t in extra]
     inputs = [q, k, v, *given]
-    with attention_decomposed():
+    with composites_decomposed():
         made = generated(captured(function, inputs))
     assert "aten.bmm" not in made.text
     assert compared(loaded(made).f, function, inputs) == []

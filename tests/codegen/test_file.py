@@ -172,6 +172,13 @@ def convolved(x, w):
 # fx: x=f32[4, 8]
 def dropped(x):
     return F.dropout(x, 0.5)
+
+
+# fx: x=f32[5, 3]
+def weighted(x):
+    weights = torch.tensor([0.1, 0.2, 0.7], device=x.device)
+    limits = torch.as_tensor([0.5, float("inf"), -0.0], device=x.device)
+    return (x * weights).minimum(limits).sum(-1) * torch.tensor(2.0)
 """
 
 COMPARED = {
@@ -204,6 +211,7 @@ COMPARED = {
     "without_gradients": ["out"],
     "overflowing": ["out", "gradient of x"],
     "convolved": ["out", "gradient of x", "gradient of w"],
+    "weighted": ["out", "gradient of x"],
 }
 
 
@@ -315,13 +323,15 @@ for call in (
     ], done.stderr
 
 
-def test_a_file_works_under_torch_compile(files: dict[str, str], folder: Path):
+@pytest.mark.parametrize("name", ["relu", "weighted"])
+def test_a_file_works_under_torch_compile(name: str, files: dict[str, str], folder: Path):
     """AOTAutograd sees an operator in forward and one in backward; without a GPU it cannot run them."""
-    script = """\
+    shape = {"relu": (4, 8), "weighted": (5, 3)}[name]
+    script = f"""\
 import torch
 from functorch.compile import default_partition
 from torch._dynamo.backends.common import aot_autograd
-from relu import relu
+from {name} import {name}
 
 
 class Done(BaseException):
@@ -336,15 +346,52 @@ def partition(joint, inputs, **options):
 
 backend = aot_autograd(fw_compiler=lambda gm, _: gm.forward, partition_fn=partition)
 try:
-    torch.compile(relu, backend=backend, fullgraph=True)(torch.randn(4, 8, requires_grad=True))
+    torch.compile({name}, backend=backend, fullgraph=True)(torch.randn({shape}, requires_grad=True))
 except Done:
     pass
 """
-    (folder / "relu.py").write_text(files["relu"])
+    (folder / f"{name}.py").write_text(files[name])
     environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines() == ["relu_triton.forward.default", "relu_triton.backward.default"], done.stderr
+    operators = [f"{name}_triton.forward.default", f"{name}_triton.backward.default"]
+    assert done.stdout.splitlines() == operators, done.stderr
+
+
+def test_a_constant_tensor_is_created_once(files: dict[str, str], folder: Path):
+    """A copy from the host in each call would take longer than the kernels, and no CUDA graph can contain one."""
+    operators = files["weighted"].partition("def weighted_forward(")[2].partition("class _Weighted")[0]
+    assert operators.count("constant_tensor(") == 3
+    assert "torch.tensor(" not in operators
+    script = """\
+import torch
+import weighted
+from torch._subclasses import FakeTensorMode
+
+create = torch.tensor
+
+
+def reported(values, **options):
+    print("created for", options["device"])
+    return create(values, **options)
+
+
+torch.tensor = reported
+x = torch.ones(5, 3)
+for _ in range(2):
+    weighted.weighted(x)
+    print("called")
+with FakeTensorMode():
+    print(type(weighted.constant_tensor("tensor_constant0", x.device)).__name__)
+print(type(weighted.constant_tensor("tensor_constant0", x.device)).__name__)
+"""
+    (folder / "weighted.py").write_text(files["weighted"])
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    create = "created for cpu"
+    expected = [create, create, "called", "called", create, "FakeTensor", "Tensor"]
+    assert done.stdout.splitlines() == expected, done.stderr
 
 
 GOLDEN = {"rms_norm": NORMS, "RMSNorm": NORMS, "convolved": None}

@@ -1,6 +1,8 @@
-"""What is compared in half precision is rounded as it would be in memory: a maximum is equal to an element."""
+"""Operands of comparisons and steps in half precision are rounded as in memory: a maximum is equal to an element."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
@@ -25,6 +27,25 @@ def test_a_bound_that_was_stored() -> None:
         return (scores >= torch.topk(scores, 5)[0][..., -1:]).sum(-1)
 
     assert wrong(largest, [torch.randn(7, 33, dtype=torch.float16)]) == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        torch.floor,
+        torch.round,
+        torch.trunc,
+        lambda y: y % 1,
+        lambda y: torch.div(y, 0.5, rounding_mode="floor"),
+        torch.Tensor.long,
+    ],
+)
+def test_a_step_of_a_computed_value_is_that_of_its_stored_value(step: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(7, 1290, dtype=torch.bfloat16) * 8
+    file = generated(captured(lambda x: (x * 1.37, step(x * 1.37)), [x]))
+    computed, stepped = loaded(file).f(x)
+    assert torch.equal(stepped, step(computed))
 
 
 def test_what_is_exact_is_not_rounded() -> None:

@@ -14,7 +14,9 @@ pytest.importorskip("triton")
 
 import torch
 import torch.nn.functional as F
-from interpreted import captured, compared, generated, loaded, wrong
+from interpreted import captured, compared, generated, kernels_in, loaded, wrong
+
+from fx_lsp.codegen.graph.decompositions import composites_decomposed
 
 SIZES = (1, 7, 127, 129, 1000)
 ROW = 20_000
@@ -229,6 +231,26 @@ def test_running_sums_over_more_than_a_program_holds() -> None:
     integers = [below(9, 3, 50, 40) - 4, below(9, 2, ROW) - 4]
     assert wrong(lambda x, y: (x.cumsum(1) * 2, y.cumsum(-1).amax(0)), integers) == []
     assert wrong(lambda x: x.cumsum(0).exp() * x.cumprod(0), [(torch.rand(70, 33) * 0.1).requires_grad_()]) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("zeros", [[], [0], [4], [16], [3, 9], [5, 6, 7], list(range(17))], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_the_gradient_of_a_running_product_with_zeros(zeros: list[int], dim: int, dtype: torch.dtype) -> None:
+    """It takes the same few kernels in every version of PyTorch, some of which loop over the elements."""
+    torch.manual_seed(0)
+    x = torch.randn(17, 17).masked_fill(torch.isin(torch.arange(17), torch.tensor(zeros, dtype=torch.int64)), 0)
+    x[7] = torch.randn(17)
+    inputs = [(x if dim else x.mT.contiguous()).to(dtype).requires_grad_()]
+    with composites_decomposed():
+        file = generated(captured(lambda x: x.cumprod(dim), inputs))
+    assert len(kernels_in(file)) <= 5
+    assert compared(loaded(file).f, lambda x: x.cumprod(dim), inputs) == []
+
+
+def test_the_gradient_of_a_running_product_of_one_number() -> None:
+    with composites_decomposed():
+        assert wrong(lambda x: x.cumprod(0), [torch.tensor(2.5, requires_grad=True)]) == []
 
 
 def test_an_index_that_a_variable_is_named_after() -> None:

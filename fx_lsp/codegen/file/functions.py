@@ -97,7 +97,7 @@ class FileFunctions:
     `view_results` are the results that are views of inputs or of other results. `computed` are the results that an
     operator computes or whose gradient backward takes. `saved` are the values that forward saves for backward. With the
     Inductor engine, Inductor compiles operations without kernels. `sizes` are passed to an operator because none of its
-    tensors has them.
+    tensors has them. `constants` are the names of the constant tensors that operators read, by their text.
     """
 
     subject: FileSpec
@@ -108,6 +108,7 @@ class FileFunctions:
     saved: SavedValues | None
     engine: Engine
     sizes: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    constants: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         self.programs = [p for p in (self.forward, self.backward) if p is not None]
@@ -132,7 +133,8 @@ class FileFunctions:
         returns = "torch.Tensor" if len(results) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(results))}]"
         returns = returns if results else "None"
         device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
-        body = FunctionBody(program, dict(parameters), self.name, device)
+        constants = self.constants if self.engine == "fx-lsp" else None  # Inductor has constants of its own
+        body = FunctionBody(program, dict(parameters), self.name, device, constants=constants)
         body.write_steps()
         returned = [Evaluate(parse_expression(_listed(body, results)), None, "return")] if results else []
         inner = _without_unused_sizes(body, [*body.statements, *returned])

@@ -38,7 +38,8 @@ class FunctionBody:
     """The statements of a function that runs a program.
 
     `names` maps nodes to variables, at first those of the parameters. `inline` maps sizes without a variable to
-    expressions. `known` are the sizes that have a variable.
+    expressions. `known` are the sizes that have a variable. `constants` maps constant tensors of the file, as text, to
+    their names there; without it, each call creates them.
     """
 
     program: Program
@@ -51,6 +52,7 @@ class FunctionBody:
     known: set[str] = field(default_factory=set[str])
     has_workspace: bool = False
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
+    constants: dict[str, str] | None = None
 
     def write_steps(self) -> None:
         """Write the statements that run the program, except the final return."""
@@ -145,9 +147,19 @@ class FunctionBody:
             what = "a constant that is too large to write in the file" if constant is not None else "nowhere in memory"
             raise CannotWrite(node, f"{node.target} is {what}")
         self.names[node] = self.name(node)
-        args = [repr(constant.tolist()), f"dtype={constant.dtype}", f"device={self.device}"]
-        self._define(self.names[node], f"torch.tensor({', '.join(args)})")
+        self._define(self.names[node], self._constant(self.names[node], constant))
         return self.names[node]
+
+    def _constant(self, name: str, constant: torch.Tensor) -> str:
+        """Return the expression of a constant tensor with a name."""
+        values = constant.tolist()
+        text = literal(values) or repr(values)
+        if self.constants is None:
+            return f"torch.tensor({text}, dtype={constant.dtype}, device={self.device})"
+        text = f"({text}, {constant.dtype})"
+        while name in self.constants.values() and text not in self.constants:
+            name += "_"
+        return f'constant_tensor("{self.constants.setdefault(text, name)}", {self.device})'
 
     def argument(self, value: Any) -> str:
         """Return an argument of a call as source text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import fx
@@ -11,7 +11,18 @@ from torch import fx
 from fx_lsp.codegen.file.format import break_lines, statements
 from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Definition, FileFunctions, FileSpec, check_function_name
 from fx_lsp.codegen.file.host_code import not_deterministic, tuning
-from fx_lsp.codegen.file.runtime import ALERT, AUTOTUNED, CHECK, LAUNCH, OPERATOR, OVERWRITING, RESETTING, SETTINGS, TMA
+from fx_lsp.codegen.file.runtime import (
+    ALERT,
+    AUTOTUNED,
+    CHECK,
+    CONSTANTS,
+    LAUNCH,
+    OPERATOR,
+    OVERWRITING,
+    RESETTING,
+    SETTINGS,
+    TMA,
+)
 from fx_lsp.codegen.graph.unsupported import Unsupported
 from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.scopes import names_from_outside, rename_calls, rename_definition
@@ -50,7 +61,7 @@ def assemble_file(parts: FileFunctions) -> GeneratedFile:
         blocks += [*parts.operator("backward", parts.backward), parts.function(parts.backward)]
     if any(not_deterministic(p) for p in programs):
         blocks.append(_code_block(ALERT))
-    blocks += _check_blocks(subject)
+    blocks += [*_constant_blocks(parts.constants), *_check_blocks(subject)]
     blocks.append(parts.entry())
     blocks += [_code_block(test) for test in subject.tests]
     if subject.main:
@@ -77,6 +88,14 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
     return [_code_block(part) for text in texts for part in text.strip().split("\n\n\n")]
 
 
+def _constant_blocks(constants: Mapping[str, str]) -> list[Definition]:
+    """Return the table of the constant tensors that operators read, and the functions that create them."""
+    if not constants:
+        return []
+    table = ", ".join(f'"{name}": {text}' for text, name in constants.items())
+    return [_code_block(part) for part in (f"CONSTANTS = {{{table}}}", *CONSTANTS.strip().split("\n\n\n"))]
+
+
 def _check_blocks(subject: FileSpec) -> list[Definition]:
     """Return the definitions that reject other arguments, and modules with other settings."""
     blocks: list[Definition] = []
@@ -95,6 +114,9 @@ def reserved_names(name: str) -> list[str]:
         "as_operator",
         "autotuned",
         CHECK_FUNCTION,
+        "constant_tensor",
+        "CONSTANTS",
+        "created_tensor",
         "ctx",
         "device",
         "functools",

@@ -120,6 +120,22 @@ def aligned(tensor):
     return torch.empty_strided(tensor.shape, tensor.stride(), **options).copy_(tensor)
 '''
 
+CONSTANTS = '''
+@functools.cache
+def created_tensor(name, device):
+    """Creates a tensor of CONSTANTS."""
+    values, dtype = CONSTANTS[name]
+    with torch.inference_mode(False):
+        return torch.tensor(values, dtype=dtype, device=device)
+
+
+def constant_tensor(name, device):
+    """Returns a tensor of CONSTANTS, created once for each device, or for each trace."""
+    empty = torch.empty(0, device=device)
+    create = created_tensor if is_plain(empty) else created_tensor.__wrapped__
+    return create(name, empty.device)
+'''
+
 SETTINGS = '''
 def check_settings(module, settings):
     """Raises if a module has other settings than the kernels were generated for."""

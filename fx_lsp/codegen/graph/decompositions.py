@@ -1,6 +1,6 @@
-"""Define the decompositions for tracing, and decompose attention.
+"""Define the decompositions for tracing.
 
-`graph/templates/` then match it, and `triton/flash_attention.py` generates its kernels.
+`graph/templates/` match decomposed attention, and `triton/flash_attention.py` generates its kernels.
 """
 
 from __future__ import annotations
@@ -122,15 +122,18 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def attention_decomposed() -> Generator[None, None, None]:
-    """Decompose PyTorch's attention inside into its operations, in the dtype of its arguments.
+def composites_decomposed() -> Generator[None, None, None]:
+    """Decompose attention and the gradient of `cumprod` inside, which a table of decompositions cannot: PyTorch
+    decomposes them before it looks there.
 
-    PyTorch's own decomposition multiplies in float32, with half of the scale on each side.
+    Its attention multiplies in float32, with half of the scale on each side. Its gradient of `cumprod` is a loop over
+    the elements in some versions.
     """
     with torch.library._scoped_library("aten", "IMPL") as library:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a warning about another implementation
-            library.impl("scaled_dot_product_attention", decompose_attention, "CompositeImplicitAutograd")
+            for name, function in _COMPOSITES.items():
+                library.impl(name, function, "CompositeImplicitAutograd")
         yield
 
 
@@ -166,3 +169,33 @@ def decompose_attention(
     if dropout_p > 0:
         weights = torch.dropout(weights, dropout_p, True)
     return weights @ value
+
+
+def decompose_cumprod_backward(grad: Tensor, x: Tensor, dim: int, output: Tensor) -> Tensor:
+    """Return the gradient of `cumprod` along a dimension.
+
+    It is a sum over all later results, divided by the element. Elements behind a zero have no gradient. That of the
+    first zero is the sum of the products without it, which a second zero ends.
+    """
+    if not x.dim():
+        return grad
+    wide = torch.promote_types(x.dtype, torch.float32)
+    products, elements = (t.conj().to(wide) for t in (output, x))
+    zero = elements == 0
+    zeros = zero.cumsum(dim)
+    first = zero & (zeros == 1)
+    without_first = elements.masked_fill(first, 1).cumprod(dim)
+    before = _later_sum(grad * products, dim) / elements
+    return torch.where(zeros == 0, before, torch.where(first, _later_sum(grad * without_first, dim), 0)).to(grad.dtype)
+
+
+def _later_sum(x: Tensor, dim: int) -> Tensor:
+    """Return for each element the sum of it and of all behind it."""
+    return x.flip(dim).cumsum(dim).flip(dim)
+
+
+_COMPOSITES: dict[str, Callable[..., Tensor]] = {
+    "scaled_dot_product_attention": decompose_attention,
+    "cumprod_backward": decompose_cumprod_backward,
+}
+"""Operations that PyTorch decomposes without a table of decompositions."""

@@ -119,6 +119,8 @@ _LOGICAL = {
 """Operations whose arguments are converted to bool."""
 
 _FLOAT_ONLY = frozenset(("floor", "ceil", "trunc", "round"))
+_STEPS = _FLOAT_ONLY | {"fmod", "remainder"}
+"""Operations whose results jump where an operand changes a little."""
 _FALSE_FOR_INTS = frozenset(("isnan", "isinf"))
 
 
@@ -151,6 +153,8 @@ def _lower_arithmetic(operation: Op, name: str) -> Any:
         if alpha != 1:
             args = (args[0], b.compute(MUL, (args[1], b.constant(alpha, dtype)), args[0].dtype, node))
         rounding: Any = node.kwargs.get("rounding_mode")
+        if rounding is not None or name in _STEPS:
+            args = tuple(_round_as_stored(b, v, a) for v, a in zip(args, _arguments(node), strict=True))
         if rounding is not None:
             whole = dtype.is_floating_point
             called = op({"floor": "floor_divide(a, b)", "trunc": "trunc(a / b)" if whole else "a // b"}[rounding])
@@ -173,10 +177,10 @@ def _lower_comparison(operation: Op, name: str) -> Any:
 
 
 def _round_as_stored(b: Builder, value: Value, argument: Any) -> Value:
-    """Return an operand of a comparison rounded to the dtype that it has in memory.
+    """Return an operand of a comparison or of a step function rounded to the dtype that it has in memory.
 
     A maximum then equals the element that it is from, even if one was stored in half precision and the other is
-    computed.
+    computed. All kernels compute the same `floor(x)`, whether they compute or load `x`.
     """
     memory_value: Any = argument.meta["val"] if isinstance(argument, fx.Node) else None
     stored = memory_value.dtype if isinstance(memory_value, torch.Tensor) else value.dtype
@@ -216,7 +220,10 @@ for _name, _text in _LOGICAL.items():
 def convert(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Lower a conversion. A value rounded to half precision stays float32 until it is stored."""
     source: Any = args_of(node)[0]
-    return b.convert(b.lower(source, coords, guard), _result_dtype(node), node)
+    value = b.lower(source, coords, guard)
+    if not _result_dtype(node).is_floating_point:
+        value = _round_as_stored(b, value, source)
+    return b.convert(value, _result_dtype(node), node)
 
 
 @lowering("aten.clone", "aten.alias", "aten.detach", "aten.contiguous", "aten.lift_fresh", "prims.view_of")

@@ -104,6 +104,7 @@ def write_attention_forward(template: AttentionForward, call: TemplateCall) -> K
         0: ((tiles.b, tiles.m, wide), "acc / running_sum[:, None]"),
         1: ((tiles.b, tiles.m, ZERO), "running_max[:, None]"),
         2: ((tiles.b, tiles.m, ZERO), "running_sum[:, None]"),
+        3: ((tiles.b, tiles.m, wide), "acc / running_sum[:, None]"),
     }
     for number, (coords, text) in results.items():
         if number in tiles.targets:

@@ -18,7 +18,7 @@ from fx_lsp.codegen.file.functions import FileSpec
 from fx_lsp.codegen.file.host_code import CannotWrite
 from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
 from fx_lsp.codegen.generate import generate
-from fx_lsp.codegen.graph.decompositions import attention_decomposed, decompositions
+from fx_lsp.codegen.graph.decompositions import composites_decomposed, decompositions
 from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
@@ -107,7 +107,7 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
     any rewrite.
     """
     graphs = Graphs(read_choices(traced.options), watch=watch)
-    with forbid_effects(), attention_decomposed():
+    with forbid_effects(), composites_decomposed():
         how = CaptureOptions(
             traced.captured.inference is None,
             traced.symbolic,

@@ -47,14 +47,14 @@ def fuse_attention(graph: fx.Graph, keeps_places: ScorePlaces) -> None:
         if attention is None:
             continue
         _name_roles(attention)
-        if attention.row_dot is not None:
-            _replace_dot(graph, attention)
+        unrounded = _replace_dot(graph, attention) if attention.row_dot is not None else None
+        attention = replace(attention, sums=tuple(_sum_in_float32(graph, each) for each in attention.sums))
         products = _scale_scores(graph, attention.score_product, attention.backward)
         attention = replace(attention, backward=tuple(_absorb_scale(graph, p) for p in products))
         groups = _products_by_kernel(attention)
         reads_of_groups = [_tensors_read(attention, products) for products in groups]
         reads_of_sums = [_tensors_read(attention, (), each.scores) for each in attention.sums]
-        renamed = _replace_forward(graph, attention)
+        renamed = _replace_forward(graph, attention, unrounded if attention.sums else None)
         replacements: list[tuple[list[fx.Node], list[fx.Node], AttentionGradients | AttentionScoreSum]] = []
         for products, old in zip(groups, reads_of_groups, strict=True):
             _match_layout(products)
@@ -74,12 +74,23 @@ def _products_by_kernel(attention: Attention) -> list[tuple[ScoreProduct, ...]]:
     return [group for group in groups if group]
 
 
-def _replace_forward(graph: fx.Graph, attention: Attention) -> dict[fx.Node, fx.Node]:
-    """Replace the result, the maxima and the sums of rows by a kernel. Return the nodes that take their places."""
+def _replace_forward(graph: fx.Graph, attention: Attention, unrounded: fx.Node | None) -> dict[fx.Node, fx.Node]:
+    """Replace the result, the maxima and the sums of rows by a kernel. Return the nodes that take their places.
+
+    `unrounded` is the result in float32, None if it is not computed. Half precision is too inexact for gradients of
+    biases: the sum of a row of them is the difference between two dot products, `row_dot` and that of the weights.
+    """
+    if unrounded is not None:
+        add_facts(unrounded, role=NodeRole("attended_float32"))
     reads = _tensors_read(attention, [attention.result])
     computed = (attention.score_product, attention.shifted, attention.weights)
     subgraph = subgraph_of(reads, [*computed, attention.result.scores, attention.result.other])
-    results = [attention.result.node, attention.row_max, attention.row_sum]
+    results = [
+        attention.result.node,
+        attention.row_max,
+        attention.row_sum,
+        *([unrounded] if unrounded is not None else []),
+    ]
     kernel = replace_with_kernel(graph, results, reads, AttentionForward(attention, subgraph))
     kernel.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     outputs = outputs_of(kernel)
@@ -134,9 +145,9 @@ def _operand_names(node: Any) -> tuple[str, ...]:
     return tuple(n.name for n in through_moves(node))
 
 
-def _replace_dot(graph: fx.Graph, attention: Attention) -> None:
+def _replace_dot(graph: fx.Graph, attention: Attention) -> fx.Node | None:
     """Replace a sum of weights and their gradient over n by a sum of the result and its gradient over the last
-    dimension.
+    dimension. Return the result in float32 if it has another dtype.
     """
     assert attention.row_dot is not None and attention.gradient is not None
     dot, result, node_of = attention.row_dot, attention.result.node, size_nodes(graph)
@@ -148,6 +159,21 @@ def _replace_dot(graph: fx.Graph, attention: Attention) -> None:
         reshaped = insert_call(dot, aten.reshape.default, (total, [node_of(s) for s in shape_of(dot)]))
     dot.replace_all_uses_with(reshaped)
     take_name(reshaped, dot)
+    return float_operands[0] if float_operands[0] is not result else None
+
+
+def _sum_in_float32(graph: fx.Graph, summed: ScoreSum) -> ScoreSum:
+    """Return a sum of scores in float32, which is rounded after it, unless the sum is a result of the graph."""
+    node = summed.node
+    value = node.meta["val"]
+    if summed.summed == 1 or value.dtype is torch.float32 or all(user.op == "output" for user in _consumers(node)):
+        return summed
+    with graph.inserting_before(node):
+        total = insert_call(node, node.target, node.args, {**node.kwargs, "dtype": torch.float32})
+        rounded = insert_cast(graph, node, total, value.dtype)
+    node.replace_all_uses_with(rounded)
+    take_name(total, node)
+    return replace(summed, node=total)
 
 
 def _match_layout(products: Iterable[ScoreProduct]) -> None:
