@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import fx
@@ -123,6 +124,12 @@ def _base(node: fx.Node) -> fx.Node:
     return args_of(node)[0]
 
 
+VIEW_SCATTERS = {
+    "aten.select_scatter.default": "aten.select.int",
+    "aten.slice_scatter.default": "aten.slice.Tensor",
+    "aten.diagonal_scatter.default": "aten.diagonal.default",
+}
+"""The operations that replace a view of a tensor, with the operation of that view."""
 INDEX_PUTS = ("aten.index_put.default", "aten._unsafe_index_put.default")
 
 
@@ -137,14 +144,16 @@ def is_accumulation(node: fx.Node) -> bool:
 
 
 def scatter_shape(node: fx.Node) -> Coords:
-    """Return the shape of the added values: an element for each addition."""
+    """Return the shape of the added or written values: an element for each addition or write."""
     if operation(node) in INDEX_PUTS:
         return indexed_shape(shape_of(node), scatter_indices(node))
-    return shape_of(args_of(node)[2])
+    return shape_of(args_of(node)[1 if operation(node) in VIEW_SCATTERS else 2])
 
 
-def scatter_values(node: fx.Node) -> fx.Node:
-    return args_of(node)[2] if operation(node) in INDEX_PUTS else args_of(node)[3]
+def scatter_values(node: fx.Node) -> Any:
+    """Return the added or written values: a tensor, or a number for all."""
+    place = 1 if operation(node) in VIEW_SCATTERS else 2 if operation(node) in INDEX_PUTS else 3
+    return args_of(node)[place]
 
 
 def scatter_indices(node: fx.Node) -> list[fx.Node | None]:

@@ -54,7 +54,7 @@ def join_writes(graph: fx.Graph) -> None:
 def reads_of_written_parts(graph: fx.Graph) -> Iterator[fx.Node]:
     """Yield reads of a tensor with a written part that they are inside of, or disjoint from."""
     for node in graph.nodes:
-        read = _part_of(node, node.args[0], 1) if operation(node) in _READS else None
+        read = part_of(node, node.args[0], 1) if operation(node) in _READS else None
         written = _written_part(_through_copies(read.source)) if read is not None else None
         if read is None or written is None or written.dim != read.dim:
             continue
@@ -63,7 +63,7 @@ def reads_of_written_parts(graph: fx.Graph) -> Iterator[fx.Node]:
             yield node
 
 
-def _part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
+def part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
     """Return the part of a tensor that a node reads or writes, whose arguments begin at a position; None if it is
     unknown or has gaps.
     """
@@ -88,7 +88,7 @@ def _written_part(node: fx.Node) -> TensorPart | None:
     """Return the part that a node writes into a tensor, with the written value as source; None if it writes nothing."""
     if operation(node) not in ("aten.select_scatter.default", "aten.slice_scatter.default"):
         return None
-    part = _part_of(node, node.args[0], 2)
+    part = part_of(node, node.args[0], 2)
     source: Any = node.args[1]
     return TensorPart(source, part.dim, part.start, part.end, part.single) if part is not None else None
 
@@ -115,7 +115,7 @@ def _shape_and_dtype(node: fx.Node) -> Any:
 
 def _read_through(graph: fx.Graph, node: fx.Node) -> None:
     """Read the written value, or the earlier tensor if the write is elsewhere; in a sum, each term's part."""
-    read = _part_of(node, node.args[0], 1)
+    read = part_of(node, node.args[0], 1)
     if read is None:
         return
     terms, zeros, passed = list[fx.Node](), list[fx.Node](), False

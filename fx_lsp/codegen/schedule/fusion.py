@@ -8,13 +8,14 @@ runs over the same elements, if nothing that it needs comes after that group. Ot
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
+from fx_lsp.codegen.graph.partial_writes import are_apart, writes_in
 from fx_lsp.codegen.graph.query import (
     is_anchor_reduction,
     is_empty,
@@ -24,9 +25,11 @@ from fx_lsp.codegen.graph.query import (
     scanned_dimension,
     shape_of,
     stays_call,
+    view_chain,
 )
 from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.ir.index import Coords, Index, count
+from fx_lsp.codegen.ir.lowerings import NotFusible
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
 from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
@@ -58,7 +61,7 @@ class Schedule:
 
     def stored_by(self, group: FusionGroup) -> list[fx.Node]:
         """Return the nodes that the kernel of a group writes to memory, or into others."""
-        return [n for n in group.spans if n in self.stored or n in self.concat_parts]
+        return [n for n in group.spans if n in self.stored or n in self.concat_parts or facts_of(n).in_place]
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,15 @@ class _Memory:
 
 def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
     """Return the schedule of `graph`. Nodes in `cut` are anchors; nodes in `called` fall back to ATen."""
+    writes = [n for n in graph.nodes if facts_of(n).in_place == "write"]
+    cut = cut | {base for *_, base in map(view_chain, writes) if base.op == "call_function"}
     memory = _memory(graph, cut, called)
     anchors = _anchors(graph, memory)
     boundary = anchors | memory.roots
     steps: list[FusionGroup | fx.Node] = []
     place: dict[fx.Node, int] = {}
     needs: dict[fx.Node, frozenset[fx.Node]] = {}
+    order = _order_of_writes(writes, memory, boundary, needs)
     for node in graph.nodes:
         if node in memory.calls:
             place[node] = len(steps)
@@ -100,14 +106,69 @@ def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Nod
             parts = (n for n, targets in memory.parts.items() for whole, _ in targets if whole is node)
             place[node] = max(place[n] for n in parts) + 1
         elif node in anchors:
-            anchors_needed(node, boundary, needs)
-            place[node] = _group_anchor(steps, node, needs, place, cut)
+            before = [n for n in anchors_needed(node, boundary, needs) if n in place]
+            first = max((place[n] + _ends_a_step(n, cut) for n in before), default=0)
+            if node in order:
+                first = max(first, _first_step_of_write(node, order[node], memory, place))
+            place[node] = _group_anchor(steps, node, needs, place, first)
         elif node.target is operator.getitem and node in memory.roots:
             place[node] = place[node.args[0]]
     stored = {n for n in anchors if memory.needs(n)}
     for node in anchors:
         stored |= {n for n in anchors_needed(node, boundary, needs) if n in anchors and place[n] != place[node]}
-    return Schedule(steps, stored | memory.roots, memory.parts)
+    return Schedule(steps, {n for n in stored if not facts_of(n).in_place} | memory.roots, memory.parts)
+
+
+def _ends_a_step(node: fx.Node, cut: Collection[fx.Node]) -> bool:
+    """Return True if what needs a node has to be in a later step."""
+    return node in cut or facts_of(node).scatter_sum or facts_of(node).in_place is not None
+
+
+@dataclass(frozen=True)
+class _WriteOrder:
+    """What comes before a write in place: strictly before it, what reads or writes the elements as they were; not after
+    it, writes of other elements. `conflicts` is True if it is no part of a later write that it should be part of.
+    """
+
+    before: set[fx.Node]
+    not_after: set[fx.Node]
+    conflicts: bool
+
+
+def _order_of_writes(
+    writes: Sequence[fx.Node], memory: _Memory, boundary: set[fx.Node], needs: dict[fx.Node, frozenset[fx.Node]]
+) -> dict[fx.Node, _WriteOrder]:
+    """Return the order of the writes in place."""
+    users: dict[fx.Node, set[fx.Node]] = {}
+    for node in memory.live & boundary if writes else ():
+        for source in anchors_needed(node, boundary, needs):
+            users.setdefault(source, set()).add(node)
+    for node in memory.results if writes else ():
+        output = next(user for user in node.users if user.op == "output")
+        for source in (node, *(() if node in boundary else anchors_needed(node, boundary, needs))):
+            users.setdefault(source, set()).add(output)
+    order: dict[fx.Node, _WriteOrder] = {}
+    into: dict[fx.Node, list[fx.Node]] = {}
+    for node in writes:
+        *_, base = view_chain(node)
+        into.setdefault(base, []).append(node)
+    for base, others in into.items():
+        for number, node in enumerate(others):
+            earlier, later = others[:number], others[number + 1 :]
+            apart = {n for n in earlier if are_apart(n, node)}
+            older = [base, *earlier]
+            readers = {user for n in older for user in users.get(n, ())} - {node}
+            written = {n for n in older if n not in apart and n.op == "call_function"}
+            conflicts = any(node not in writes_in(n.args[0]) and not are_apart(node, n) for n in later)
+            order[node] = _WriteOrder(readers | written, apart, conflicts)
+    return order
+
+
+def _first_step_of_write(node: fx.Node, order: _WriteOrder, memory: _Memory, place: Mapping[fx.Node, int]) -> int:
+    """Return the first step that may contain a write in place. Raises NotFusible if there is none."""
+    if node in memory.parts or order.conflicts or any(n not in place for n in order.before | order.not_after):
+        raise NotFusible(node, "overwrites elements that are read later")
+    return max((*(place[n] + 1 for n in order.before), *(place[n] for n in order.not_after)), default=0)
 
 
 def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
@@ -148,10 +209,13 @@ def _anchors(graph: fx.Graph, memory: _Memory) -> set[fx.Node]:
     computed = [n for n in graph.nodes if n in memory.live and n not in memory.roots and n.op == "call_function"]
     anchors = memory.parts.keys() - memory.roots | {n for n in computed if _is_tensor(n) and _is_anchor(n, memory)}
     views = _views_of({n for n in anchors if not is_view(n) and memory.needs(n)})
-    return anchors - {n for n in views if n not in memory.results and n not in memory.parts}
+    results = {n for n in views if n in memory.results or n in memory.parts or facts_of(n).in_place}
+    return anchors - (views - results)
 
 
 def _is_anchor(node: fx.Node, memory: _Memory) -> bool:
+    if facts_of(node).in_place:
+        return facts_of(node).in_place == "write"
     if is_anchor_reduction(node) or is_scan(node) or facts_of(node).scatter_sum or node in memory.cut:
         return True
     return (node in memory.results or node in memory.arguments) and node not in memory.views
@@ -209,8 +273,10 @@ def anchors_needed(
     """Return the nodes of `anchors` that `node` is computed from: on each path, the nearest one."""
     if node not in memory:
         needed: set[fx.Node] = set()
-        for source in node.all_input_nodes:
+        for source in node.all_input_nodes[facts_of(node).in_place == "write" :]:
             needed |= {source} if source in anchors else anchors_needed(source, anchors, memory)
+        if facts_of(node).in_place == "enclosing":
+            needed = {max(n for n in needed if facts_of(n).in_place)}
         memory[node] = frozenset(needed)
     return memory[node]
 
@@ -220,11 +286,10 @@ def _group_anchor(
     node: fx.Node,
     memory: dict[fx.Node, frozenset[fx.Node]],
     place: Mapping[fx.Node, int],
-    cut: set[fx.Node],
+    first: int,
 ) -> int:
-    """Return the index of the step that computes `node`: an earlier group, or a new one at the end."""
+    """Return the index of the step that computes `node`: an earlier group from `first` on, or a new one at the end."""
     needs = memory[node]
-    first = max((place[n] + (n in cut or facts_of(n).scatter_sum) for n in needs if n in place), default=0)
     for number in range(len(steps) - 1, first - 1, -1):
         group = steps[number]
         if not isinstance(group, FusionGroup):
@@ -274,7 +339,7 @@ def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[boo
     """Return the sizes of the loop that computes a node, a mask of those in its result, and a mask of the
     reduced ones.
     """
-    if facts_of(node).scatter_sum:
+    if facts_of(node).scatter_sum or facts_of(node).in_place:
         sizes = tuple(s for s in scatter_shape(node) if s != 1)
         return sizes, (True,) * len(sizes), (False,) * len(sizes)
     if not is_anchor_reduction(node):
