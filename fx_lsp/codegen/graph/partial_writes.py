@@ -7,15 +7,23 @@ reads the old elements has to come before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.query import has_only_dense, is_view, is_without_elements, layout_step, shape_of, stays_call
-from fx_lsp.codegen.graph.scatter import INDEX_PUTS, VIEW_SCATTERS, is_accumulation, scatter_indices
-from fx_lsp.codegen.graph.slices import part_of
+from fx_lsp.codegen.graph.query import (
+    VIEW_SCATTERS,
+    has_only_dense,
+    is_view,
+    is_without_elements,
+    layout_step,
+    shape_of,
+    stays_call,
+)
+from fx_lsp.codegen.graph.scatter import INDEX_PUTS, is_accumulation, scatter_indices
+from fx_lsp.codegen.graph.slices import TensorPart, part_of
 from fx_lsp.codegen.ir.lowerings import aliases_first, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
@@ -124,19 +132,40 @@ def writes_in(node: Any) -> set[fx.Node]:
     return writes
 
 
-def are_apart(one: fx.Node, other: fx.Node) -> bool:
-    """Return True if two writes in place into the same tensor are certain to have no element in common."""
-    for a, b in zip(_views_written(one), _views_written(other), strict=False):
+def written_operands(node: fx.Node) -> list[fx.Node]:
+    """Return what a write reads besides the tensor that it writes into."""
+    operands: dict[fx.Node, None] = {}
+    fx.map_arg((node.args[1:], node.kwargs), lambda n: operands.setdefault(n))
+    return list(operands)
+
+
+def write_touches(write: fx.Node, tensor: fx.Node) -> bool:
+    """Return False if a tensor that shares the memory of a write in place is certain not to change by it."""
+    return _may_overlap(_views_written(write), _memory_path(tensor, _is_marked)[1])
+
+
+def writes_overlap(one: fx.Node, other: fx.Node) -> bool:
+    """Return False if two writes in place into the same memory are certain to have no element in common."""
+    return _may_overlap(_views_written(one), _views_written(other))
+
+
+def _may_overlap(one: Sequence[fx.Node], other: Sequence[fx.Node]) -> bool:
+    """Return False if successive views lead to different elements of one tensor."""
+    for a, b in zip(one, other, strict=False):
         if _view_of(a) == _view_of(b):
             continue
-        if not all(operation(n).split(".")[1].startswith(("select", "slice")) for n in (a, b)):
-            return False
-        parts = [part_of(n, n.args[0], 2 if operation(n) in VIEW_SCATTERS else 1) for n in (a, b)]
-        first, second = parts
+        first, second = (_part_viewed(n) for n in (a, b))
         if first is None or second is None or first.dim != second.dim:
-            return False
-        return first.end <= second.start or second.end <= first.start
-    return False
+            return True
+        return first.start < second.end and second.start < first.end
+    return True
+
+
+def _part_viewed(node: fx.Node) -> TensorPart | None:
+    """Return the part of a tensor that a view shows, or that a node replaces; None if it is no such part."""
+    if _view_of(node)[0] not in ("aten.select.int", "aten.slice.Tensor"):
+        return None
+    return part_of(node, node.args[0], 2 if operation(node) in VIEW_SCATTERS else 1)
 
 
 def _views_written(node: fx.Node) -> list[fx.Node]:

@@ -101,6 +101,14 @@ def view_chain(node: fx.Node) -> Iterator[fx.Node]:
         yield node
 
 
+VIEW_SCATTERS = {
+    "aten.select_scatter.default": "aten.select.int",
+    "aten.slice_scatter.default": "aten.slice.Tensor",
+    "aten.diagonal_scatter.default": "aten.diagonal.default",
+}
+"""The operations that replace a view of a tensor, with the operation of that view."""
+
+
 def slice_of(node: fx.Node) -> tuple[fx.Node, int, int] | None:
     """Return (source, dim, index) if `node` is a slice with a constant index, such as `x[0]`; else None."""
     picked_from: Any = node.args[0] if node.target is operator.getitem else None

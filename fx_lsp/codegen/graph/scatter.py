@@ -15,7 +15,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.query import is_saved, is_zero, shape_of, symbolic_shape
+from fx_lsp.codegen.graph.query import VIEW_SCATTERS, is_saved, is_zero, shape_of, symbolic_shape
 from fx_lsp.codegen.ir.index import ONE, Coords, count
 from fx_lsp.codegen.ir.lowerings import args_of, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
@@ -124,12 +124,6 @@ def _base(node: fx.Node) -> fx.Node:
     return args_of(node)[0]
 
 
-VIEW_SCATTERS = {
-    "aten.select_scatter.default": "aten.select.int",
-    "aten.slice_scatter.default": "aten.slice.Tensor",
-    "aten.diagonal_scatter.default": "aten.diagonal.default",
-}
-"""The operations that replace a view of a tensor, with the operation of that view."""
 INDEX_PUTS = ("aten.index_put.default", "aten._unsafe_index_put.default")
 
 

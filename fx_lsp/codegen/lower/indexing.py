@@ -8,8 +8,8 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.query import dimension, shape_of
-from fx_lsp.codegen.graph.scatter import INDEX_PUTS, VIEW_SCATTERS, named_dimensions, scatter_values
+from fx_lsp.codegen.graph.query import VIEW_SCATTERS, dimension, shape_of
+from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_values
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
 from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering, operation
 from fx_lsp.codegen.ir.ops import EQ, NOT, WHERE, op

@@ -8,14 +8,14 @@ runs over the same elements, if nothing that it needs comes after that group. Ot
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.partial_writes import are_apart, writes_in
+from fx_lsp.codegen.graph.partial_writes import write_touches, writes_in, writes_overlap, written_operands
 from fx_lsp.codegen.graph.query import (
     is_anchor_reduction,
     is_empty,
@@ -93,11 +93,12 @@ def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Nod
     cut = cut | {base for *_, base in map(view_chain, writes) if base.op == "call_function"}
     memory = _memory(graph, cut, called)
     anchors = _anchors(graph, memory)
-    boundary = anchors | memory.roots
+    enclosing = {n for n in memory.live if facts_of(n).in_place == "enclosing"}
+    boundary = anchors | memory.roots | enclosing
     steps: list[FusionGroup | fx.Node] = []
     place: dict[fx.Node, int] = {}
     needs: dict[fx.Node, frozenset[fx.Node]] = {}
-    order = _order_of_writes(writes, memory, boundary, needs)
+    order = _order_of_writes(graph, memory, boundary, needs)
     for node in graph.nodes:
         if node in memory.calls:
             place[node] = len(steps)
@@ -109,8 +110,10 @@ def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Nod
             before = [n for n in anchors_needed(node, boundary, needs) if n in place]
             first = max((place[n] + _ends_a_step(n, cut) for n in before), default=0)
             if node in order:
-                first = max(first, _first_step_of_write(node, order[node], memory, place))
+                first = max(first, _first_step_of_write(node, order[node], boundary, needs, place))
             place[node] = _group_anchor(steps, node, needs, place, first)
+        elif node in enclosing:
+            place[node] = max(place[n] for n in writes_in(node))
         elif node.target is operator.getitem and node in memory.roots:
             place[node] = place[node.args[0]]
     stored = {n for n in anchors if memory.needs(n)}
@@ -126,49 +129,62 @@ def _ends_a_step(node: fx.Node, cut: Collection[fx.Node]) -> bool:
 
 @dataclass(frozen=True)
 class _WriteOrder:
-    """What comes before a write in place: strictly before it, what reads or writes the elements as they were; not after
-    it, writes of other elements. `conflicts` is True if it is no part of a later write that it should be part of.
+    """What has to be in earlier steps than a write in place: `readers` of older `versions` of its elements, and
+    `writes` of them. `conflicts` are later versions of the tensor that should not contain the write.
     """
 
-    before: set[fx.Node]
-    not_after: set[fx.Node]
-    conflicts: bool
+    versions: set[fx.Node]
+    readers: set[fx.Node]
+    writes: set[fx.Node]
+    conflicts: set[fx.Node]
 
 
 def _order_of_writes(
-    writes: Sequence[fx.Node], memory: _Memory, boundary: set[fx.Node], needs: dict[fx.Node, frozenset[fx.Node]]
+    graph: fx.Graph, memory: _Memory, boundary: set[fx.Node], needs: dict[fx.Node, frozenset[fx.Node]]
 ) -> dict[fx.Node, _WriteOrder]:
     """Return the order of the writes in place."""
+    into: dict[fx.Node, list[fx.Node]] = {}
+    for node in (n for n in graph.nodes if facts_of(n).in_place and n in memory.live):
+        *_, base = view_chain(node)
+        into.setdefault(base, [base]).append(node)
     users: dict[fx.Node, set[fx.Node]] = {}
-    for node in memory.live & boundary if writes else ():
-        for source in anchors_needed(node, boundary, needs):
+    for node in memory.live & boundary if into else ():
+        for source in anchors_needed(node, boundary, needs) if facts_of(node).in_place != "enclosing" else ():
             users.setdefault(source, set()).add(node)
-    for node in memory.results if writes else ():
+    for node in memory.results if into else ():
         output = next(user for user in node.users if user.op == "output")
         for source in (node, *(() if node in boundary else anchors_needed(node, boundary, needs))):
             users.setdefault(source, set()).add(output)
     order: dict[fx.Node, _WriteOrder] = {}
-    into: dict[fx.Node, list[fx.Node]] = {}
-    for node in writes:
-        *_, base = view_chain(node)
-        into.setdefault(base, []).append(node)
-    for base, others in into.items():
-        for number, node in enumerate(others):
-            earlier, later = others[:number], others[number + 1 :]
-            apart = {n for n in earlier if are_apart(n, node)}
-            older = [base, *earlier]
-            readers = {user for n in older for user in users.get(n, ())} - {node}
-            written = {n for n in older if n not in apart and n.op == "call_function"}
-            conflicts = any(node not in writes_in(n.args[0]) and not are_apart(node, n) for n in later)
-            order[node] = _WriteOrder(readers | written, apart, conflicts)
+    for base, *nodes in into.values():
+        for number, node in enumerate(nodes):
+            if facts_of(node).in_place == "write":
+                versions = {base, *(n for n in nodes[:number] if write_touches(node, n))}
+                writes = {n for n in nodes[:number] if facts_of(n).in_place == "write" and writes_overlap(node, n)}
+                readers = {user for n in versions for user in users.get(n, ())} - {node}
+                later = (n for n in nodes[number + 1 :] if write_touches(node, n))
+                conflicts = {n for n in later if node not in writes_in(n)}
+                order[node] = _WriteOrder(versions, readers, writes | ({base} - memory.roots), conflicts)
     return order
 
 
-def _first_step_of_write(node: fx.Node, order: _WriteOrder, memory: _Memory, place: Mapping[fx.Node, int]) -> int:
-    """Return the first step that may contain a write in place. Raises NotFusible if there is none."""
-    if node in memory.parts or order.conflicts or any(n not in place for n in order.before | order.not_after):
-        raise NotFusible(node, "overwrites elements that are read later")
-    return max((*(place[n] + 1 for n in order.before), *(place[n] for n in order.not_after)), default=0)
+def _first_step_of_write(
+    node: fx.Node,
+    order: _WriteOrder,
+    boundary: set[fx.Node],
+    needs: dict[fx.Node, frozenset[fx.Node]],
+    place: Mapping[fx.Node, int],
+) -> int:
+    """Return the first step that may contain a write in place.
+
+    Raises NotFusible if there is none: for a written value that others read later, too, or for the write.
+    """
+    before = order.readers | order.writes
+    if order.conflicts or any(n not in place for n in before):
+        computed = (n for n in written_operands(node) if n.op == "call_function" and n not in boundary)
+        shared = (n for n in computed if len(n.users) > 1 and anchors_needed(n, boundary, needs) & order.versions)
+        raise NotFusible(next(shared, node), "overwrites elements that are read later")
+    return max((place[n] + 1 for n in before), default=0)
 
 
 def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
@@ -273,10 +289,8 @@ def anchors_needed(
     """Return the nodes of `anchors` that `node` is computed from: on each path, the nearest one."""
     if node not in memory:
         needed: set[fx.Node] = set()
-        for source in node.all_input_nodes[facts_of(node).in_place == "write" :]:
+        for source in written_operands(node) if facts_of(node).in_place else node.all_input_nodes:
             needed |= {source} if source in anchors else anchors_needed(source, anchors, memory)
-        if facts_of(node).in_place == "enclosing":
-            needed = {max(n for n in needed if facts_of(n).in_place)}
         memory[node] = frozenset(needed)
     return memory[node]
 

@@ -13,7 +13,7 @@ from sympy import expand
 from torch import fx
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.partial_writes import mark_partial_writes
+from fx_lsp.codegen.graph.partial_writes import mark_partial_writes, written_operands
 from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.graph.templates.template_kernel import output_layout, outputs_of
@@ -232,7 +232,7 @@ def _overwritten(stores: Sequence[Store], tile: Tile, buffers: Mapping[fx.Node, 
     for store in (s for s in stores if facts_of(s.node).in_place):
         reads = reads_what_it_overwrites(stores, tile, store)
         if reads is None:
-            computed = [n for n in store.node.all_input_nodes[1:] if n not in buffers and n.op == "call_function"]
+            computed = [n for n in written_operands(store.node) if n not in buffers and n.op == "call_function"]
             raise NotFusible((*computed, store.node)[0], "reads elements that its kernel overwrites")
         names += [store.buffer.name] * reads
     return tuple(names)
