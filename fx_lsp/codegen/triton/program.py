@@ -115,6 +115,7 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
     groups = [s for s in plan.steps if isinstance(s, FusionGroup)]
     kernel_names: set[str] = set()
     overwritable: dict[fx.Node, fx.Node] = {}
+    aliases: dict[fx.Node, Buffer] = {}
     for step in plan.steps:
         if isinstance(step, fx.Node):
             template = facts_of(step).template
@@ -123,7 +124,8 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
                 continue
             targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
             if targets:
-                memory = {**buffers, **{n: _aliasing_buffer(n, naming) for n in step.args if _is_in_place(n)}}
+                aliases |= {n: _aliasing_buffer(n, naming) for n in step.all_input_nodes if _is_in_place(n)}
+                memory = {**buffers, **aliases}
                 call = TemplateCall(step, targets, memory, naming, title, choices)
                 kernel = _template_kernel(template, call, kernel_names)
                 kernel_names.add(kernel.name)
@@ -140,7 +142,7 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
     inputs, results = _signature(graph)
     run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
     overwritten |= {new: old for new, old in spec.changed.items() if old in view_chain(new)}
-    return Program(inputs, run, results, buffers, overwritten=overwritten)
+    return Program(inputs, run, results, {**buffers, **aliases}, overwritten=overwritten)
 
 
 def _is_in_place(node: Any) -> bool:
@@ -149,9 +151,10 @@ def _is_in_place(node: Any) -> bool:
 
 def _aliasing_buffer(node: Any, naming: Naming) -> Buffer:
     """Return the memory of a write in place, which is that of its first argument, under its own name."""
-    while _is_in_place(node.args[0]):
-        node = node.args[0]
-    return buffer_of(node.args[0], naming.name(node))
+    base = node.args[0]
+    while _is_in_place(base):
+        base = base.args[0]
+    return buffer_of(base, naming.name(node))
 
 
 def _signature(graph: fx.Graph) -> tuple[tuple[fx.Node, ...], tuple[fx.Node | None, ...]]:
