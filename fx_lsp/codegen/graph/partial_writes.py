@@ -24,7 +24,7 @@ from fx_lsp.codegen.graph.query import (
 )
 from fx_lsp.codegen.graph.scatter import INDEX_PUTS, is_accumulation, scatter_indices
 from fx_lsp.codegen.graph.slices import TensorPart, part_of
-from fx_lsp.codegen.ir.lowerings import aliases_first, operation
+from fx_lsp.codegen.ir.lowerings import aliases_first, args_of, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
 INDEXED_WRITES = (*INDEX_PUTS, "aten.scatter.src", "aten.scatter.value")
@@ -97,8 +97,10 @@ def _writes_behind(node: Any, old: fx.Node) -> Writes | None:
 
 def _encloses(node: fx.Node, is_write: Callable[[fx.Node], bool]) -> bool:
     """Return True if a node replaces a view of a tensor by that view, after a write into it."""
-    view, value = VIEW_SCATTERS.get(operation(node)), node.args[1] if len(node.args) > 1 else None
-    if view is None or not isinstance(value, fx.Node) or not is_write(value):
+    if operation(node) not in VIEW_SCATTERS:
+        return False
+    value: Any = args_of(node)[1]
+    if not is_write(value):
         return False
     base, views = _memory_path(node.args[0], is_write)
     inner, inner_views = _memory_path(value, is_write)

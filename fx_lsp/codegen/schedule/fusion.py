@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.partial_writes import write_touches, writes_in, writes_overlap, written_operands
+from fx_lsp.codegen.graph.partial_writes import writes_in, written_operands
 from fx_lsp.codegen.graph.query import (
     is_anchor_reduction,
     is_empty,
@@ -29,10 +29,10 @@ from fx_lsp.codegen.graph.query import (
 )
 from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.ir.index import Coords, Index, count
-from fx_lsp.codegen.ir.lowerings import NotFusible
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
 from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
+from fx_lsp.codegen.schedule.write_order import Needed, order_of_writes
 
 
 @dataclass
@@ -70,6 +70,7 @@ class _Memory:
 
     `results`, the `arguments` of `calls` and the nodes in `cut` must be in memory. `live` are the nodes that results
     and calls need. `roots` are in memory already, with all their `views`. `parts` are written into `joined` tensors.
+    The nodes `enclosing` are tensors after a write in place into one of their views.
     """
 
     results: set[fx.Node]
@@ -81,6 +82,7 @@ class _Memory:
     views: set[fx.Node]
     parts: ConcatParts
     joined: set[fx.Node]
+    enclosing: set[fx.Node]
 
     def needs(self, node: fx.Node) -> bool:
         """Return True if a node must be in memory."""
@@ -90,15 +92,27 @@ class _Memory:
 def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
     """Return the schedule of `graph`. Nodes in `cut` are anchors; nodes in `called` fall back to ATen."""
     writes = [n for n in graph.nodes if facts_of(n).in_place == "write"]
-    cut = cut | {base for *_, base in map(view_chain, writes) if base.op == "call_function"}
-    memory = _memory(graph, cut, called)
+    memory = _memory(graph, cut | {base for *_, base in map(view_chain, writes) if base.op == "call_function"}, called)
     anchors = _anchors(graph, memory)
-    enclosing = {n for n in memory.live if facts_of(n).in_place == "enclosing"}
-    boundary = anchors | memory.roots | enclosing
+    boundary = anchors | memory.roots | memory.enclosing
+    needs: dict[fx.Node, frozenset[fx.Node]] = {}
+    steps, place = _place_anchors(graph, memory, anchors, needs)
+    stored = {n for n in anchors if memory.needs(n)}
+    for node in anchors:
+        stored |= {n for n in anchors_needed(node, boundary, needs) if n in anchors and place[n] != place[node]}
+    return Schedule(steps, {n for n in stored if not facts_of(n).in_place} | memory.roots, memory.parts)
+
+
+def _place_anchors(
+    graph: fx.Graph, memory: _Memory, anchors: set[fx.Node], needs: dict[fx.Node, frozenset[fx.Node]]
+) -> tuple[list[FusionGroup | fx.Node], dict[fx.Node, int]]:
+    """Return the steps of a graph, and the index of the step of each node."""
+    boundary = anchors | memory.roots | memory.enclosing
+    in_place = [n for n in graph.nodes if facts_of(n).in_place and n in memory.live]
+    needed: Needed = lambda node: anchors_needed(node, boundary, needs)  # noqa: E731
+    order = order_of_writes(in_place, boundary & memory.live, memory.results, needed)
     steps: list[FusionGroup | fx.Node] = []
     place: dict[fx.Node, int] = {}
-    needs: dict[fx.Node, frozenset[fx.Node]] = {}
-    order = _order_of_writes(graph, memory, boundary, needs)
     for node in graph.nodes:
         if node in memory.calls:
             place[node] = len(steps)
@@ -106,85 +120,21 @@ def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Nod
         elif node in memory.joined:
             parts = (n for n, targets in memory.parts.items() for whole, _ in targets if whole is node)
             place[node] = max(place[n] for n in parts) + 1
-        elif node in anchors:
-            before = [n for n in anchors_needed(node, boundary, needs) if n in place]
-            first = max((place[n] + _ends_a_step(n, cut) for n in before), default=0)
-            if node in order:
-                first = max(first, _first_step_of_write(node, order[node], boundary, needs, place))
-            place[node] = _group_anchor(steps, node, needs, place, first)
-        elif node in enclosing:
+        elif node in memory.enclosing:
             place[node] = max(place[n] for n in writes_in(node))
+        elif node in anchors:
+            earliest = [place[n] + _ends_a_step(n, memory.cut) for n in needed(node) if n in place]
+            if node in order:
+                earliest.append(order[node].first_step(node, place))
+            place[node] = _group_anchor(steps, node, needs, place, max(earliest, default=0))
         elif node.target is operator.getitem and node in memory.roots:
             place[node] = place[node.args[0]]
-    stored = {n for n in anchors if memory.needs(n)}
-    for node in anchors:
-        stored |= {n for n in anchors_needed(node, boundary, needs) if n in anchors and place[n] != place[node]}
-    return Schedule(steps, {n for n in stored if not facts_of(n).in_place} | memory.roots, memory.parts)
+    return steps, place
 
 
 def _ends_a_step(node: fx.Node, cut: Collection[fx.Node]) -> bool:
     """Return True if what needs a node has to be in a later step."""
     return node in cut or facts_of(node).scatter_sum or facts_of(node).in_place is not None
-
-
-@dataclass(frozen=True)
-class _WriteOrder:
-    """What has to be in earlier steps than a write in place: `readers` of older `versions` of its elements, and
-    `writes` of them. `conflicts` are later versions of the tensor that should not contain the write.
-    """
-
-    versions: set[fx.Node]
-    readers: set[fx.Node]
-    writes: set[fx.Node]
-    conflicts: set[fx.Node]
-
-
-def _order_of_writes(
-    graph: fx.Graph, memory: _Memory, boundary: set[fx.Node], needs: dict[fx.Node, frozenset[fx.Node]]
-) -> dict[fx.Node, _WriteOrder]:
-    """Return the order of the writes in place."""
-    into: dict[fx.Node, list[fx.Node]] = {}
-    for node in (n for n in graph.nodes if facts_of(n).in_place and n in memory.live):
-        *_, base = view_chain(node)
-        into.setdefault(base, [base]).append(node)
-    users: dict[fx.Node, set[fx.Node]] = {}
-    for node in memory.live & boundary if into else ():
-        for source in anchors_needed(node, boundary, needs) if facts_of(node).in_place != "enclosing" else ():
-            users.setdefault(source, set()).add(node)
-    for node in memory.results if into else ():
-        output = next(user for user in node.users if user.op == "output")
-        for source in (node, *(() if node in boundary else anchors_needed(node, boundary, needs))):
-            users.setdefault(source, set()).add(output)
-    order: dict[fx.Node, _WriteOrder] = {}
-    for base, *nodes in into.values():
-        for number, node in enumerate(nodes):
-            if facts_of(node).in_place == "write":
-                versions = {base, *(n for n in nodes[:number] if write_touches(node, n))}
-                writes = {n for n in nodes[:number] if facts_of(n).in_place == "write" and writes_overlap(node, n)}
-                readers = {user for n in versions for user in users.get(n, ())} - {node}
-                later = (n for n in nodes[number + 1 :] if write_touches(node, n))
-                conflicts = {n for n in later if node not in writes_in(n)}
-                order[node] = _WriteOrder(versions, readers, writes | ({base} - memory.roots), conflicts)
-    return order
-
-
-def _first_step_of_write(
-    node: fx.Node,
-    order: _WriteOrder,
-    boundary: set[fx.Node],
-    needs: dict[fx.Node, frozenset[fx.Node]],
-    place: Mapping[fx.Node, int],
-) -> int:
-    """Return the first step that may contain a write in place.
-
-    Raises NotFusible if there is none: for a written value that others read later, too, or for the write.
-    """
-    before = order.readers | order.writes
-    if order.conflicts or any(n not in place for n in before):
-        computed = (n for n in written_operands(node) if n.op == "call_function" and n not in boundary)
-        shared = (n for n in computed if len(n.users) > 1 and anchors_needed(n, boundary, needs) & order.versions)
-        raise NotFusible(next(shared, node), "overwrites elements that are read later")
-    return max((place[n] + 1 for n in before), default=0)
 
 
 def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
@@ -199,7 +149,8 @@ def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> 
     joined = {whole for targets in parts.values() for whole, _ in targets}
     views |= _views_of(joined)
     arguments = _arguments(calls, views)
-    return _Memory(results, calls, live, arguments, cut, roots | joined, views, parts, joined)
+    enclosing = {n for n in live if facts_of(n).in_place == "enclosing"}
+    return _Memory(results, calls, live, arguments, cut, roots | joined, views, parts, joined, enclosing)
 
 
 def _results_of(graph: fx.Graph, calls: Collection[fx.Node]) -> set[fx.Node]:
