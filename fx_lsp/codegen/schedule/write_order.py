@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.partial_writes import write_touches, writes_in, writes_overlap, written_operands
@@ -89,7 +90,7 @@ def _shared_value(
     write: fx.Node, earlier: Sequence[fx.Node], in_memory: Collection[fx.Node], needed: Needed
 ) -> fx.Node | None:
     for node in written_operands(write):
-        computed = node.op == "call_function" and node not in in_memory
+        computed = isinstance(node.meta.get("val"), torch.Tensor) and node not in in_memory
         if computed and len(node.users) > 1 and not needed(node).isdisjoint(earlier):
             return node
     return None

@@ -214,13 +214,15 @@ def _launch(
         builder, stores = _stores(group, plan, buffers, frozenset(idle))
     loop_kernel = detect_loop(stores)
     tile = tile_of(builder.domain, stores, spec.hints)
+    overwrites = _overwritten(stores, tile, buffers)
     whole = without_loop(tile) if loop_kernel is not None or crosses_reductions(tile, stores) else None
     if loop_kernel is not None and whole is not None:
         whole = with_warps_for(whole, loop_kernel.live_values) if loop_kernel.live_values else whole
-        return launch_of(write_loop_kernel(name, whole, loop_kernel, builder.indirect, spec.naming), buffers), {}
+        kernel = write_loop_kernel(name, whole, loop_kernel, builder.indirect, spec.naming)
+        return launch_of(replace(kernel, overwrites=overwrites), buffers), {}
     tile = whole or tile
     kernel = write_fusion_kernel(name, tile, stores, builder.indirect, spec.naming)
-    kernel = replace(kernel, overwrites=_overwritten(stores, tile, buffers))
+    kernel = replace(kernel, overwrites=overwrites)
     stored = plan.stored_by(group)
     pairs = [(new, old) for new, old in spec.changed.items() if new in stored and {new, old} <= buffers.keys()]
     return launch_of(kernel, buffers), {n: o for n, o in pairs if can_overwrite(stores, tile, buffers[n], buffers[o])}
@@ -235,7 +237,7 @@ def _overwritten(stores: Sequence[Store], tile: Tile, buffers: Mapping[fx.Node, 
     for store in (s for s in stores if facts_of(s.node).in_place):
         reads = reads_what_it_overwrites(stores, tile, store)
         if reads is None:
-            computed = [n for n in written_operands(store.node) if n not in buffers and n.op == "call_function"]
+            computed = [n for n in written_operands(store.node) if n not in buffers and _is_tensor(n)]
             raise NotFusible((*computed, store.node)[0], "reads elements that its kernel overwrites")
         names += [store.buffer.name] * reads
     return tuple(names)
