@@ -1,4 +1,4 @@
-"""New values of inputs that a function changes in place: they overwrite the old values if nothing else needs those."""
+"""New values of tensors that a function changes in place: they overwrite the old values if nothing needs those."""
 
 from __future__ import annotations
 
