@@ -13,14 +13,14 @@ from sympy import expand
 from torch import fx
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.partial_writes import mark_partial_writes, written_operands
+from fx_lsp.codegen.graph.partial_writes import INDEXED_WRITES, mark_partial_writes, written_operands
 from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.graph.templates.template_kernel import output_layout, outputs_of
 from fx_lsp.codegen.graph.unsupported import Unsupported, unsupported_reason
 from fx_lsp.codegen.ir.index import Space, count
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch, Naming
-from fx_lsp.codegen.ir.lowerings import NotFusible
+from fx_lsp.codegen.ir.lowerings import NotFusible, operation
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.template import (
     AttentionForward,
@@ -85,7 +85,7 @@ def build_program(spec: ProgramSpec, choices: Choices) -> Program:
     computed = {n for n in spec.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
     cut = {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))}
     called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
-    refused: set[fx.Node] = set()
+    refused = {n for n in computed if choices.deterministic == "yes" and operation(n) in INDEXED_WRITES}
     while True:
         if choices.engine == "fx-lsp":
             mark_partial_writes(spec.graph, spec.changed, refused)
