@@ -189,7 +189,7 @@ def verdict_of(sample: Sample) -> tuple[str, str]:
         graphs = captured(function, sample.tensors)
     except Exception as error:
         return "not traced", _why(error)
-    if graphs.writes:
+    if graphs.changed:
         return "no sample", ""
     try:
         file = generated(graphs)

@@ -51,7 +51,8 @@ def hold(rewrite: Rewrite, graphs: Graphs, broken: Sequence[str]) -> None:
 @dataclass(frozen=True)
 class Captured:
     """The graphs of a function. Of the results of forward, the first `outputs` are not for backward, and those that the
-    function returns are `returned`; backward takes the gradients of `tangents`. `writes` where it changes its inputs.
+    function returns are `returned`; backward takes the gradients of `tangents`. The first results are new values of the
+    inputs `changed`.
     """
 
     graphs: Graphs
@@ -60,7 +61,7 @@ class Captured:
     outputs: int
     returned: tuple[int, ...]
     tangents: tuple[int, ...]
-    writes: bool
+    changed: tuple[int, ...]
 
 
 def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choices: Choices = DEFAULT) -> Captured:
@@ -87,10 +88,10 @@ def captured(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choic
     output = next(n for n in reversed(forward.nodes) if n.op == "output")
     kinds = list(output.meta["desc"])
     returned = tuple(k for k, d in enumerate(kinds) if type(d).__name__ == "PlainAOTOutput")
-    writes = any(type(d).__name__.startswith("InputMutation") for d in kinds)
+    changed = tuple(d.mutated_input.idx for d in kinds if type(d).__name__.startswith("InputMutation"))
     takes = [n.meta["desc"] for n in backward.nodes if is_tangent(n)] if backward is not None else []
     tangents = tuple(kinds.index(d.output) for d in takes)
-    return Captured(graphs, forward, backward, outputs[0] if outputs else len(kinds), returned, tangents, writes)
+    return Captured(graphs, forward, backward, outputs[0] if outputs else len(kinds), returned, tangents, changed)
 
 
 def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> GeneratedFile:
@@ -99,7 +100,9 @@ def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> G
     names = [f"x{i}" for i in range(len(inputs))]
     result = "out" if len(found.returned) == found.outputs else f"({''.join(f'out[{k}], ' for k in found.returned)})"
     tangents = found.tangents if found.backward is not None else None
-    subject = FileSpec(name, ", ".join(names), tuple(names), found.outputs, result=result, tangents=tangents)
+    changed = tuple((names[number], False) for number in found.changed)
+    signature = ", ".join(names)
+    subject = FileSpec(name, signature, tuple(names), found.outputs, changed=changed, result=result, tangents=tangents)
     return generate(subject, replace(found.graphs, choices=choices), PLAIN, {})
 
 

@@ -16,6 +16,7 @@ from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
 from fx_lsp.codegen.ir.index import Coords, contiguous_strides, expression
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
 from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, parse_expression, size_text
 from fx_lsp.codegen.ir.values import Buffer
@@ -135,6 +136,8 @@ class FunctionBody:
         if node.target is operator.getitem:
             source: Any = node.args[0]
             return f"{self.reference(source)}[{node.args[1]}]"
+        if facts_of(node).in_place:
+            return self.argument(node.args[0])
         if node.op == "call_function" and is_view(node):
             args = [self.argument(a) for a in node.args]
             args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]

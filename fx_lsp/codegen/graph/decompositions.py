@@ -75,8 +75,24 @@ def _own_decompositions() -> dict[Any, Callable[..., Any]]:
         places = [*[None] * (dim % x.dim()), index.reshape(-1)]
         return aten.index_put(x, places, source if alpha == 1 else source * alpha, True)
 
+    def index_put(
+        x: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
+    ) -> Any:
+        *before, mask = indices
+        if (
+            accumulate
+            or mask is None
+            or mask.dtype is not torch.bool
+            or values.numel() != 1
+            or any(i is not None for i in before)
+        ):
+            return NotImplemented
+        shape = [1] * len(before) + list(mask.shape) + [1] * (x.dim() - len(before) - mask.dim())
+        return torch.where(mask.view(shape), values.reshape(()), x)
+
     return {
         **_SPLITS,
+        aten.index_put.default: index_put,
         aten.index_add.default: index_add,
         aten.embedding_dense_backward.default: embedding_dense_backward,
         aten.max.dim: max_dim,

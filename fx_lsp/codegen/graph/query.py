@@ -30,6 +30,10 @@ def is_empty(node: fx.Node) -> bool:
     value = node.meta.get("val")
     if node.op != "call_function" or not isinstance(value, torch.Tensor) or _is_picked_from_call(node):
         return False
+    return is_without_elements(value)
+
+
+def is_without_elements(value: torch.Tensor) -> bool:
     return any(s == 0 for s in symbolic_shape(value))
 
 
@@ -83,7 +87,9 @@ def has_several_results(node: fx.Node) -> bool:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Return True if a node shares the memory of its first argument."""
+    """Return True if a node shares the memory of its first argument: it is a view, or a write in place."""
+    if facts_of(node).in_place:
+        return True
     return aliases_first(node) and not has_several_results(node) and "reshape" not in operation(node)
 
 
@@ -93,6 +99,14 @@ def view_chain(node: fx.Node) -> Iterator[fx.Node]:
     while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]
         yield node
+
+
+VIEW_SCATTERS = {
+    "aten.select_scatter.default": "aten.select.int",
+    "aten.slice_scatter.default": "aten.slice.Tensor",
+    "aten.diagonal_scatter.default": "aten.diagonal.default",
+}
+"""The operations that replace a view of a tensor, with the operation of that view."""
 
 
 def slice_of(node: fx.Node) -> tuple[fx.Node, int, int] | None:
@@ -239,11 +253,16 @@ def stays_call(node: fx.Node) -> bool:
     """Return True if a node is called as it is; an empty tensor is only allocated."""
     if is_empty(node):
         return True
-    if node.target is operator.getitem or facts_of(node).scatter_sum:
+    if node.target is operator.getitem or facts_of(node).scatter_sum or facts_of(node).in_place:
         return False
     if lowering_of(node) is not None:
-        return any(_is_not_dense(v) for n in (node, *node.all_input_nodes) for v in _fake_values(n))
+        return not has_only_dense(node)
     return any(isinstance(v, torch.Tensor) for v in _fake_values(node)) or not _fake_values(node)
+
+
+def has_only_dense(node: fx.Node) -> bool:
+    """Return True if a node and its inputs are dense tensors of dtypes that Triton supports, or no tensors."""
+    return not any(_is_not_dense(v) for n in (node, *node.all_input_nodes) for v in _fake_values(n))
 
 
 def _is_not_dense(value: Any) -> bool:

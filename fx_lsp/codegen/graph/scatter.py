@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.query import is_saved, is_zero, shape_of, symbolic_shape
+from fx_lsp.codegen.graph.query import VIEW_SCATTERS, is_saved, is_zero, shape_of, symbolic_shape
 from fx_lsp.codegen.ir.index import ONE, Coords, count
 from fx_lsp.codegen.ir.lowerings import args_of, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
@@ -137,14 +138,16 @@ def is_accumulation(node: fx.Node) -> bool:
 
 
 def scatter_shape(node: fx.Node) -> Coords:
-    """Return the shape of the added values: an element for each addition."""
+    """Return the shape of the added or written values: an element for each addition or write."""
     if operation(node) in INDEX_PUTS:
         return indexed_shape(shape_of(node), scatter_indices(node))
-    return shape_of(args_of(node)[2])
+    return shape_of(args_of(node)[1 if operation(node) in VIEW_SCATTERS else 2])
 
 
-def scatter_values(node: fx.Node) -> fx.Node:
-    return args_of(node)[2] if operation(node) in INDEX_PUTS else args_of(node)[3]
+def scatter_values(node: fx.Node) -> Any:
+    """Return the added or written values: a tensor, or a number for all."""
+    place = 1 if operation(node) in VIEW_SCATTERS else 2 if operation(node) in INDEX_PUTS else 3
+    return args_of(node)[place]
 
 
 def scatter_indices(node: fx.Node) -> list[fx.Node | None]:

@@ -14,8 +14,8 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, insert_sum, replace_node
-from fx_lsp.codegen.graph.query import argument, dimension, is_zero, reduced_dimensions
-from fx_lsp.codegen.ir.lowerings import operation
+from fx_lsp.codegen.graph.query import VIEW_SCATTERS, argument, dimension, is_zero, reduced_dimensions, symbolic_shape
+from fx_lsp.codegen.ir.lowerings import args_of, operation
 
 aten = torch.ops.aten
 _COPIES = {"aten.clone.default": 0, "aten.copy.default": 1}
@@ -43,6 +43,8 @@ def join_writes(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
         if operation(node) in _READS:
             _read_through(graph, node)
+        elif operation(node) in VIEW_SCATTERS:
+            _write_directly(graph, node)
     graph.eliminate_dead_code()
     for node in reversed(list(graph.nodes)):
         written = _written_part(node)
@@ -54,7 +56,7 @@ def join_writes(graph: fx.Graph) -> None:
 def reads_of_written_parts(graph: fx.Graph) -> Iterator[fx.Node]:
     """Yield reads of a tensor with a written part that they are inside of, or disjoint from."""
     for node in graph.nodes:
-        read = _part_of(node, node.args[0], 1) if operation(node) in _READS else None
+        read = part_of(node, node.args[0], 1) if operation(node) in _READS else None
         written = _written_part(_through_copies(read.source)) if read is not None else None
         if read is None or written is None or written.dim != read.dim:
             continue
@@ -63,7 +65,7 @@ def reads_of_written_parts(graph: fx.Graph) -> Iterator[fx.Node]:
             yield node
 
 
-def _part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
+def part_of(node: fx.Node, tensor: Any, position: int) -> TensorPart | None:
     """Return the part of a tensor that a node reads or writes, whose arguments begin at a position; None if it is
     unknown or has gaps.
     """
@@ -88,7 +90,7 @@ def _written_part(node: fx.Node) -> TensorPart | None:
     """Return the part that a node writes into a tensor, with the written value as source; None if it writes nothing."""
     if operation(node) not in ("aten.select_scatter.default", "aten.slice_scatter.default"):
         return None
-    part = _part_of(node, node.args[0], 2)
+    part = part_of(node, node.args[0], 2)
     source: Any = node.args[1]
     return TensorPart(source, part.dim, part.start, part.end, part.single) if part is not None else None
 
@@ -96,6 +98,22 @@ def _written_part(node: fx.Node) -> TensorPart | None:
 def _written_base(node: fx.Node) -> Any:
     """Return the tensor that a node writes into, or None."""
     return _through_copies(node.args[0]) if _written_part(node) is not None else None
+
+
+def _write_directly(graph: fx.Graph, node: fx.Node) -> None:
+    """Write a value instead of its copy, and skip an earlier write of the same part."""
+    value, base = args_of(node)[1], args_of(node)[0]
+    if operation(value) == "aten.copy.default":
+        copied, source = value.meta["val"], args_of(value)[1]
+        alike = symbolic_shape(source.meta["val"]) == symbolic_shape(copied)
+        if alike or all(isinstance(size, int) for size in copied.shape):
+            with graph.inserting_before(node):
+                source = insert_cast(graph, node, source, copied.dtype)
+                source = source if alike else insert_call(node, aten.expand.default, (source, list(copied.shape)))
+            node.update_arg(1, source)
+    while operation(base) == operation(node) and (base.args[2:], base.kwargs) == (node.args[2:], node.kwargs):
+        base = base.args[0]
+    node.update_arg(0, base)
 
 
 def _through_copies(node: Any) -> Any:
@@ -115,7 +133,7 @@ def _shape_and_dtype(node: fx.Node) -> Any:
 
 def _read_through(graph: fx.Graph, node: fx.Node) -> None:
     """Read the written value, or the earlier tensor if the write is elsewhere; in a sum, each term's part."""
-    read = _part_of(node, node.args[0], 1)
+    read = part_of(node, node.args[0], 1)
     if read is None:
         return
     terms, zeros, passed = list[fx.Node](), list[fx.Node](), False

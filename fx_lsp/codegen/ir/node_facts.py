@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import fx
 
@@ -44,7 +44,8 @@ class NodeFacts:
     another name. `seeds` are those of random numbers. A `scatter_sum` uses atomic additions. A node that
     `must_materialize` is in memory, so that its users are not part of the loop that computes it. `parts` is the number
     of parts that a reduction behind a loop is split into: 0 for the same number as others, None if undecided.
-    `iteration` is the place of a node in a loop.
+    `iteration` is the place of a node in a loop. A node `in_place` is in the memory of its first argument: a kernel
+    writes the new elements there, or, if it is "enclosing", another node that writes into a view has done so.
     """
 
     template: Template | None = None
@@ -55,6 +56,7 @@ class NodeFacts:
     must_materialize: bool = False
     parts: int | None = None
     iteration: Iteration | None = None
+    in_place: Literal["write", "enclosing"] | None = None
 
 
 FACTS = "fx_lsp_facts"

@@ -167,10 +167,10 @@ class Store:
 
 
 @dataclass(frozen=True, eq=False)
-class AtomicAdd(Store):
-    """A value to add to an element of a buffer for each element of the axes `over`, if `where` holds.
+class IndexedStore(Store):
+    """A value to write to an element of a buffer for each element of the axes `over`, if `where` holds.
 
-    `indirect` are the values of index symbols.
+    `indirect` are the values of index symbols. If several values are for one element, any of them may stay.
     """
 
     indirect: tuple[Value, ...]
@@ -184,6 +184,10 @@ class AtomicAdd(Store):
     @property
     def axes(self) -> Axes:
         return self.over
+
+
+class AtomicAdd(IndexedStore):
+    """A value to add to an element of a buffer, under the same conditions."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:

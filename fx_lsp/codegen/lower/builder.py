@@ -18,7 +18,8 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import computes_nothing, constant_of, is_empty, shape_of
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, expression, linear, rejoin_divisions
-from fx_lsp.codegen.ir.lowerings import NotFusible, lowering_of
+from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering_of
+from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.ops import WHERE, Op, Scalar, cast, op, triton_type
 from fx_lsp.codegen.ir.values import (
     Axes,
@@ -95,6 +96,8 @@ class Builder:
             return self.constant(0, compute_dtype(node.meta["val"].dtype))
         if node in self.buffers:
             return self.load(self.buffers[node], coords, guard, node)
+        if facts_of(node).in_place:
+            return self.lower(args_of(node)[0], coords, guard)
         lower = lowering_of(node)
         if lower is None:
             raise NotFusible(node, "has no lowering")

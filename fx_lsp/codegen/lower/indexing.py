@@ -8,13 +8,25 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.query import dimension, shape_of
+from fx_lsp.codegen.graph.query import VIEW_SCATTERS, dimension, shape_of
 from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_values
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
 from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering, operation
 from fx_lsp.codegen.ir.ops import EQ, NOT, WHERE, op
-from fx_lsp.codegen.ir.values import AtomicAdd, Axes, Buffer, Compute, Constant, Guard, Value
+from fx_lsp.codegen.ir.values import (
+    AtomicAdd,
+    Axes,
+    Buffer,
+    Compute,
+    Constant,
+    Guard,
+    IndexedStore,
+    Load,
+    Store,
+    Value,
+)
 from fx_lsp.codegen.lower.builder import Builder
+from fx_lsp.codegen.lower.views import viewed_coordinates
 
 MAX_SCATTERED = 4
 """The largest number of elements of a line that `scatter` replaces, with one comparison for each."""
@@ -111,6 +123,27 @@ def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
         new = b.constant(written, dtype) if not isinstance(written, fx.Node) else b.lower(written, at, guard)
         value = b.compute(WHERE, (here, b.convert(new, dtype), value), value.dtype, node)
     return value
+
+
+def write_in_place(b: Builder, node: fx.Node, coords: Coords, over: Axes) -> Store:
+    """Return the store of a partial write for the written element at `coords`. It runs over the axes `over`.
+
+    A new element is written where the old one is read.
+    """
+    base, values, dtype = args_of(node)[0], scatter_values(node), node.meta["val"].dtype
+    if operation(node) in VIEW_SCATTERS:
+        at, value = viewed_coordinates(node, coords, 2), b.operand(values, coords, (), dtype)
+    elif operation(node) in INDEX_PUTS:
+        at, value = indexed_coordinates(b, node, coords), b.operand(values, coords, (), dtype)
+    else:
+        at = along_dimension(b, node, coords)
+        value = b.convert(b.lower(values, coords), dtype) if isinstance(values, fx.Node) else b.constant(values, dtype)
+    old = b.lower(base, at)
+    assert isinstance(old, Load)
+    index = sympy.expand(old.index)
+    if not old.indirect:
+        return Store(old.buffer, index, value, node)
+    return IndexedStore(old.buffer, index, value, node, old.indirect, None, over)
 
 
 def atomic_add(b: Builder, node: fx.Node, coords: Coords, over: Axes, buffer: Buffer) -> AtomicAdd:

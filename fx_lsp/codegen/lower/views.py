@@ -10,7 +10,7 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import argument, dimension, shape_of
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, contiguous_strides, expression, linear
-from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering
+from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering, operation
 from fx_lsp.codegen.ir.values import Guard, Value
 from fx_lsp.codegen.lower.builder import Builder
 
@@ -106,11 +106,33 @@ def squeeze(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) 
 @lowering("aten.slice.Tensor")
 def slice_(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Lower a range of one dimension."""
-    source: Any = args_of(node)[0]
-    dim, start, step = _range(node, 1)
-    at = list(coords)
-    at[dim] = start + at[dim] * step
-    return b.lower(source, tuple(at), guard)
+    return b.lower(args_of(node)[0], viewed_coordinates(node, coords, 1), guard)
+
+
+def viewed_coordinates(node: fx.Node, coords: Coords, first: int) -> Coords:
+    """Return the place, in the first argument of a node, of an element of its slice, selection or diagonal.
+
+    The arguments of the node that describe this view begin at number `first`.
+    """
+    name, rank = operation(node), len(shape_of(args_of(node)[0]))
+    if "slice" in name:
+        dim, start, step = _range(node, first)
+        return (*coords[:dim], start + coords[dim] * step, *coords[dim + 1 :])
+    if "select" in name:
+        dim, index = _selection(node, first)
+        return (*coords[:dim], index, *coords[dim:])
+    offset = int(argument(node, first, "offset", 0))
+    ends = (dimension(argument(node, first + 1 + i, f"dim{i + 1}", i), rank) for i in (0, 1))
+    along = dict(zip(ends, (coords[-1] + max(-offset, 0), coords[-1] + max(offset, 0)), strict=True))
+    supply = iter(coords[:-1])
+    return tuple(along[i] if i in along else next(supply) for i in range(rank))
+
+
+def _selection(node: fx.Node, first: int) -> tuple[int, Index]:
+    """Return the dimension and the index of a selection."""
+    shape = shape_of(args_of(node)[0])
+    dim, index = dimension(argument(node, first, "dim", 0), len(shape)), size(argument(node, first + 1, "index"))
+    return dim, shape[dim] + index if index.is_negative else index
 
 
 def _range(node: fx.Node, first: int) -> tuple[int, Index, Index]:
@@ -128,11 +150,7 @@ def _range(node: fx.Node, first: int) -> tuple[int, Index, Index]:
 @lowering("aten.select.int")
 def select(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Lower one index of one dimension."""
-    source: Any = args_of(node)[0]
-    shape = shape_of(source)
-    dim, index = dimension(args_of(node)[1], len(shape)), size(args_of(node)[2])
-    index = shape[dim] + index if index.is_negative else index
-    return b.lower(source, (*coords[:dim], index, *coords[dim:]), guard)
+    return b.lower(args_of(node)[0], viewed_coordinates(node, coords, 1), guard)
 
 
 @lowering("aten.split", "aten.split_with_sizes", "aten.split_with_sizes_copy", "aten.unbind", "aten.chunk")
@@ -159,13 +177,7 @@ def flip(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> 
 @lowering("aten.diagonal", "aten.diagonal_copy")
 def diagonal(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
     """Lower a diagonal of two dimensions, as the last dimension."""
-    source: Any = args_of(node)[0]
-    rank = len(shape_of(source))
-    offset = int(argument(node, 1, "offset", 0))
-    first, second = dimension(argument(node, 2, "dim1", 0), rank), dimension(argument(node, 3, "dim2", 1), rank)
-    supply = iter(coords[:-1])
-    along = {first: coords[-1] + max(-offset, 0), second: coords[-1] + max(offset, 0)}
-    return b.lower(source, tuple(along[i] if i in along else next(supply) for i in range(rank)), guard)
+    return b.lower(args_of(node)[0], viewed_coordinates(node, coords, 1), guard)
 
 
 @lowering("aten.unfold", "aten.unfold_copy")
@@ -239,8 +251,7 @@ def scatter_view(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: 
             inside = b.refine_guard(inside, offset, "==", ZERO)
         at = (*coords[:dim], position, *coords[dim + 1 :])
     elif "select" in name:
-        dim, index = dimension(args_of(node)[2], len(shape)), size(args_of(node)[3])
-        index = shape[dim] + index if index.is_negative else index
+        dim, index = _selection(node, 2)
         inside = b.refine_guard(inside, coords[dim], "==", index)
         at = (*coords[:dim], *coords[dim + 1 :])
     else:

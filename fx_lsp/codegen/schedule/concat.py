@@ -37,7 +37,7 @@ def concat_parts(nodes: Iterable[fx.Node], roots: Collection[fx.Node], views: Co
         if len(parts) < MIN_CONCAT_PARTS and not any(result is not None for result in parts.values()):
             continue
         rank = len(shape_of(node))
-        if len(parts) < len(joined) or any(len(shape_of(part)) != rank for part in parts):
+        if len(parts) < len(joined) or any(len(shape_of(p)) != rank or facts_of(p).in_place for p in parts):
             continue
         ready = [part for part, result in parts.items() if result is None and (part in roots or part in views)]
         if len(ready) * MIN_CONCAT_PARTS > len(parts) or any(part in roots for part in ready):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from fx_lsp.codegen.graph.partial_writes import writes_in, written_operands
 from fx_lsp.codegen.graph.query import (
     is_anchor_reduction,
     is_empty,
@@ -24,12 +25,14 @@ from fx_lsp.codegen.graph.query import (
     scanned_dimension,
     shape_of,
     stays_call,
+    view_chain,
 )
 from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.ir.index import Coords, Index, count
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
 from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
+from fx_lsp.codegen.schedule.write_order import Needed, order_of_writes
 
 
 @dataclass
@@ -58,7 +61,7 @@ class Schedule:
 
     def stored_by(self, group: FusionGroup) -> list[fx.Node]:
         """Return the nodes that the kernel of a group writes to memory, or into others."""
-        return [n for n in group.spans if n in self.stored or n in self.concat_parts]
+        return [n for n in group.spans if n in self.stored or n in self.concat_parts or facts_of(n).in_place]
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class _Memory:
 
     `results`, the `arguments` of `calls` and the nodes in `cut` must be in memory. `live` are the nodes that results
     and calls need. `roots` are in memory already, with all their `views`. `parts` are written into `joined` tensors.
+    The nodes `enclosing` are tensors after a write in place into one of their views.
     """
 
     results: set[fx.Node]
@@ -78,6 +82,7 @@ class _Memory:
     views: set[fx.Node]
     parts: ConcatParts
     joined: set[fx.Node]
+    enclosing: set[fx.Node]
 
     def needs(self, node: fx.Node) -> bool:
         """Return True if a node must be in memory."""
@@ -86,12 +91,28 @@ class _Memory:
 
 def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
     """Return the schedule of `graph`. Nodes in `cut` are anchors; nodes in `called` fall back to ATen."""
-    memory = _memory(graph, cut, called)
+    writes = [n for n in graph.nodes if facts_of(n).in_place == "write"]
+    memory = _memory(graph, cut | {base for *_, base in map(view_chain, writes) if base.op == "call_function"}, called)
     anchors = _anchors(graph, memory)
-    boundary = anchors | memory.roots
+    boundary = anchors | memory.roots | memory.enclosing
+    needs: dict[fx.Node, frozenset[fx.Node]] = {}
+    steps, place = _place_anchors(graph, memory, anchors, needs)
+    stored = {n for n in anchors if memory.needs(n)}
+    for node in anchors:
+        stored |= {n for n in anchors_needed(node, boundary, needs) if n in anchors and place[n] != place[node]}
+    return Schedule(steps, {n for n in stored if not facts_of(n).in_place} | memory.roots, memory.parts)
+
+
+def _place_anchors(
+    graph: fx.Graph, memory: _Memory, anchors: set[fx.Node], needs: dict[fx.Node, frozenset[fx.Node]]
+) -> tuple[list[FusionGroup | fx.Node], dict[fx.Node, int]]:
+    """Return the steps of a graph, and the index of the step of each node."""
+    boundary = anchors | memory.roots | memory.enclosing
+    in_place = [n for n in graph.nodes if facts_of(n).in_place and n in memory.live]
+    needed: Needed = lambda node: anchors_needed(node, boundary, needs)  # noqa: E731
+    order = order_of_writes(in_place, boundary & memory.live, memory.results, needed)
     steps: list[FusionGroup | fx.Node] = []
     place: dict[fx.Node, int] = {}
-    needs: dict[fx.Node, frozenset[fx.Node]] = {}
     for node in graph.nodes:
         if node in memory.calls:
             place[node] = len(steps)
@@ -99,15 +120,21 @@ def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Nod
         elif node in memory.joined:
             parts = (n for n, targets in memory.parts.items() for whole, _ in targets if whole is node)
             place[node] = max(place[n] for n in parts) + 1
+        elif node in memory.enclosing:
+            place[node] = max(place[n] for n in writes_in(node))
         elif node in anchors:
-            anchors_needed(node, boundary, needs)
-            place[node] = _group_anchor(steps, node, needs, place, cut)
+            earliest = [place[n] + _ends_a_step(n, memory.cut) for n in needed(node) if n in place]
+            if node in order:
+                earliest.append(order[node].first_step(node, place))
+            place[node] = _group_anchor(steps, node, needs, place, max(earliest, default=0))
         elif node.target is operator.getitem and node in memory.roots:
             place[node] = place[node.args[0]]
-    stored = {n for n in anchors if memory.needs(n)}
-    for node in anchors:
-        stored |= {n for n in anchors_needed(node, boundary, needs) if n in anchors and place[n] != place[node]}
-    return Schedule(steps, stored | memory.roots, memory.parts)
+    return steps, place
+
+
+def _ends_a_step(node: fx.Node, cut: Collection[fx.Node]) -> bool:
+    """Return True if what needs a node has to be in a later step."""
+    return node in cut or facts_of(node).scatter_sum or facts_of(node).in_place is not None
 
 
 def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
@@ -122,7 +149,8 @@ def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> 
     joined = {whole for targets in parts.values() for whole, _ in targets}
     views |= _views_of(joined)
     arguments = _arguments(calls, views)
-    return _Memory(results, calls, live, arguments, cut, roots | joined, views, parts, joined)
+    enclosing = {n for n in live if facts_of(n).in_place == "enclosing"}
+    return _Memory(results, calls, live, arguments, cut, roots | joined, views, parts, joined, enclosing)
 
 
 def _results_of(graph: fx.Graph, calls: Collection[fx.Node]) -> set[fx.Node]:
@@ -148,10 +176,13 @@ def _anchors(graph: fx.Graph, memory: _Memory) -> set[fx.Node]:
     computed = [n for n in graph.nodes if n in memory.live and n not in memory.roots and n.op == "call_function"]
     anchors = memory.parts.keys() - memory.roots | {n for n in computed if _is_tensor(n) and _is_anchor(n, memory)}
     views = _views_of({n for n in anchors if not is_view(n) and memory.needs(n)})
-    return anchors - {n for n in views if n not in memory.results and n not in memory.parts}
+    results = {n for n in views if n in memory.results or n in memory.parts or facts_of(n).in_place}
+    return anchors - (views - results)
 
 
 def _is_anchor(node: fx.Node, memory: _Memory) -> bool:
+    if facts_of(node).in_place:
+        return facts_of(node).in_place == "write"
     if is_anchor_reduction(node) or is_scan(node) or facts_of(node).scatter_sum or node in memory.cut:
         return True
     return (node in memory.results or node in memory.arguments) and node not in memory.views
@@ -209,7 +240,7 @@ def anchors_needed(
     """Return the nodes of `anchors` that `node` is computed from: on each path, the nearest one."""
     if node not in memory:
         needed: set[fx.Node] = set()
-        for source in node.all_input_nodes:
+        for source in written_operands(node) if facts_of(node).in_place else node.all_input_nodes:
             needed |= {source} if source in anchors else anchors_needed(source, anchors, memory)
         memory[node] = frozenset(needed)
     return memory[node]
@@ -220,11 +251,10 @@ def _group_anchor(
     node: fx.Node,
     memory: dict[fx.Node, frozenset[fx.Node]],
     place: Mapping[fx.Node, int],
-    cut: set[fx.Node],
+    first: int,
 ) -> int:
-    """Return the index of the step that computes `node`: an earlier group, or a new one at the end."""
+    """Return the index of the step that computes `node`: an earlier group from `first` on, or a new one at the end."""
     needs = memory[node]
-    first = max((place[n] + (n in cut or facts_of(n).scatter_sum) for n in needs if n in place), default=0)
     for number in range(len(steps) - 1, first - 1, -1):
         group = steps[number]
         if not isinstance(group, FusionGroup):
@@ -274,7 +304,7 @@ def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[boo
     """Return the sizes of the loop that computes a node, a mask of those in its result, and a mask of the
     reduced ones.
     """
-    if facts_of(node).scatter_sum:
+    if facts_of(node).scatter_sum or facts_of(node).in_place:
         sizes = tuple(s for s in scatter_shape(node) if s != 1)
         return sizes, (True,) * len(sizes), (False,) * len(sizes)
     if not is_anchor_reduction(node):

@@ -1,4 +1,4 @@
-"""New values of inputs that a function changes in place: they overwrite the old values if nothing else needs those."""
+"""New values of tensors that a function changes in place: they overwrite the old values if nothing needs those."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.statement import rename
 from fx_lsp.codegen.ir.tile import Tile
-from fx_lsp.codegen.ir.values import AtomicAdd, Buffer, Load, Store, values_of
+from fx_lsp.codegen.ir.values import AtomicAdd, Buffer, IndexedStore, Load, Store, values_of
 
 
 def can_overwrite(stores: Sequence[Store], tile: Tile, new: Buffer, old: Buffer) -> bool:
@@ -25,8 +25,24 @@ def can_overwrite(stores: Sequence[Store], tile: Tile, new: Buffer, old: Buffer)
     if any(d.role == "loop" for d in tile.dims) or any(isinstance(s, AtomicAdd) for s in stores):
         return False
     index = next(s.index for s in stores if s.buffer is new)
-    loads = [v for v in values_of(v for s in stores for v in s.values) if isinstance(v, Load)]
-    return all(sympy.expand(v.index - index) == 0 for v in loads if v.buffer.name == old.name)
+    return all(sympy.expand(v.index - index) == 0 for v in _loads_of(old, stores))
+
+
+def reads_what_it_overwrites(stores: Sequence[Store], tile: Tile, write: Store) -> bool | None:
+    """Return whether a kernel reads the tensor that it writes into: None if it may not, because it reads an element
+    that another program may have written.
+    """
+    loads = _loads_of(write.buffer, stores)
+    if not loads:
+        return False
+    looped = any(d.role == "loop" for d in tile.dims)
+    own = all(sympy.expand(v.index - write.index) == 0 for v in loads)
+    return None if looped or isinstance(write, IndexedStore) or not own else True
+
+
+def _loads_of(buffer: Buffer, stores: Sequence[Store]) -> list[Load]:
+    values = values_of(v for s in stores for v in s.values)
+    return [v for v in values if isinstance(v, Load) and v.buffer.name == buffer.name]
 
 
 def overwrite_inputs(

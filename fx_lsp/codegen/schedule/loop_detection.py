@@ -20,7 +20,7 @@ from fx_lsp.codegen.ir.index import Index
 from fx_lsp.codegen.ir.loop import Loop, LoopKernel, ProducerLoop
 from fx_lsp.codegen.ir.node_facts import Iteration, facts_of
 from fx_lsp.codegen.ir.ops import ADD
-from fx_lsp.codegen.ir.values import AtomicAdd, Compute, Load, Reduction, Store, Value, values_of
+from fx_lsp.codegen.ir.values import Compute, IndexedStore, Load, Reduction, Store, Value, values_of
 from fx_lsp.codegen.schedule.loop_body import IterationsDiffer, LoopMatching, values_to_rematerialize
 
 MIN_LOOP_STEPS = 4
@@ -39,7 +39,7 @@ def detect_loop(stores: Sequence[Store]) -> LoopKernel | None:
     for store in stores:
         by_buffer.setdefault(store.buffer.name, []).append(store)
     number = max((len(s) for s in by_buffer.values()), default=0)
-    if any(isinstance(s, AtomicAdd) for s in stores):
+    if any(isinstance(s, IndexedStore) for s in stores):
         return None
     if number == 1:
         return _loop_without_stores(stores)

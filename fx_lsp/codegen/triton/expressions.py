@@ -35,6 +35,7 @@ from fx_lsp.codegen.ir.values import (
     Constant,
     Coordinate,
     Guard,
+    IndexedStore,
     Load,
     Reduction,
     Scan,
@@ -397,8 +398,8 @@ class KernelWriter:
 
     def store(self, store: Store) -> None:
         self.writes[store.buffer.name] = store.buffer
-        if isinstance(store, AtomicAdd):
-            self._add(store)
+        if isinstance(store, IndexedStore):
+            self._store_indexed(store)
             return
         value = unparse(self.ref(store.value))
         axes = self.axes_of(store)
@@ -416,9 +417,8 @@ class KernelWriter:
         """Return the tile axes over which a store runs."""
         return frozenset(s for a in store.axes for s in self.tile.index(a).free_symbols)
 
-    def _add(self, store: AtomicAdd) -> None:
-        """Write an atomic addition. Every element of the tile is added separately."""
-        self.adds[store.buffer.name] = None
+    def _store_indexed(self, store: IndexedStore) -> None:
+        """Write a store to indexed places, or an atomic addition. Every element of the tile is added separately."""
         axes, value = self.axes_of(store), self.ref(store.value)
         value = value if isinstance(value, (ast.Name, ast.Constant)) else self.assign(store.value, value)
         pointer, parts = self.pointer(store.buffer, store.index, store.indirect), [self.mask(axes)]
@@ -428,8 +428,12 @@ class KernelWriter:
             where = self.ref(store.where)
             parts.append(_operand_text(where) if parts[0] else unparse(where))
         mask = " & ".join(p for p in parts if p)
-        args = [pointer, unparse(value), *([f"mask={mask}"] if mask else []), 'sem="relaxed"']
-        self.call("tl.atomic_add", args, store.node)
+        args = [pointer, unparse(value), *([f"mask={mask}"] if mask else [])]
+        if isinstance(store, AtomicAdd):
+            self.adds[store.buffer.name] = None
+            self.call("tl.atomic_add", [*args, 'sem="relaxed"'], store.node)
+        else:
+            self.call("tl.store", args, store.node)
 
 
 def _number(value: bool | int | float) -> ast.expr:

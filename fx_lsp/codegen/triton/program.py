@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import sympy
 import torch
@@ -12,13 +13,14 @@ from sympy import expand
 from torch import fx
 
 from fx_lsp.choices import Choices
+from fx_lsp.codegen.graph.partial_writes import INDEXED_WRITES, mark_partial_writes, written_operands
 from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
 from fx_lsp.codegen.graph.templates.template_kernel import output_layout, outputs_of
 from fx_lsp.codegen.graph.unsupported import Unsupported, unsupported_reason
 from fx_lsp.codegen.ir.index import Space, count
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch, Naming
-from fx_lsp.codegen.ir.lowerings import NotFusible
+from fx_lsp.codegen.ir.lowerings import NotFusible, operation
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.template import (
     AttentionForward,
@@ -28,13 +30,13 @@ from fx_lsp.codegen.ir.template import (
     Template,
     TemplateCall,
 )
-from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS
+from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, Tile
 from fx_lsp.codegen.ir.values import Buffer, Reduction, Store, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.builder import Builder, Domain
-from fx_lsp.codegen.lower.indexing import atomic_add
+from fx_lsp.codegen.lower.indexing import atomic_add, write_in_place
 from fx_lsp.codegen.schedule.fusion import FusionGroup, Schedule, build_schedule
-from fx_lsp.codegen.schedule.in_place import can_overwrite, overwrite_inputs
+from fx_lsp.codegen.schedule.in_place import can_overwrite, overwrite_inputs, reads_what_it_overwrites
 from fx_lsp.codegen.schedule.loop_detection import detect_loop
 from fx_lsp.codegen.schedule.tiling import crosses_reductions, tile_of, varying_axes, with_warps_for, without_loop
 from fx_lsp.codegen.triton.dot import write_matmul_template
@@ -83,10 +85,16 @@ def build_program(spec: ProgramSpec, choices: Choices) -> Program:
     computed = {n for n in spec.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
     cut = {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))}
     called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
+    refused = {n for n in computed if choices.deterministic == "yes" and operation(n) in INDEXED_WRITES}
     while True:
+        if choices.engine == "fx-lsp":
+            mark_partial_writes(spec.graph, spec.changed, refused)
         try:
             program = _program(spec, choices, cut, called)
         except NotFusible as error:
+            if facts_of(error.node).in_place:
+                refused.add(error.node)
+                continue
             if error.node in called:
                 raise
             if error.node in cut:
@@ -107,6 +115,7 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
     groups = [s for s in plan.steps if isinstance(s, FusionGroup)]
     kernel_names: set[str] = set()
     overwritable: dict[fx.Node, fx.Node] = {}
+    aliases: dict[fx.Node, Buffer] = {}
     for step in plan.steps:
         if isinstance(step, fx.Node):
             template = facts_of(step).template
@@ -115,10 +124,12 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
                 continue
             targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
             if targets:
-                call = TemplateCall(step, targets, buffers, naming, title, choices)
+                aliases |= {n: _aliasing_buffer(n, naming) for n in step.all_input_nodes if _is_in_place(n)}
+                memory = {**buffers, **aliases}
+                call = TemplateCall(step, targets, memory, naming, title, choices)
                 kernel = _template_kernel(template, call, kernel_names)
                 kernel_names.add(kernel.name)
-                steps.append(launch_of(kernel, buffers))
+                steps.append(launch_of(kernel, memory))
             continue
         stored = plan.stored_by(step)
         if stored:
@@ -130,7 +141,20 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
             overwritable |= over
     inputs, results = _signature(graph)
     run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
-    return Program(inputs, run, results, buffers, overwritten=overwritten)
+    overwritten |= {new: old for new, old in spec.changed.items() if old in view_chain(new)}
+    return Program(inputs, run, results, {**buffers, **aliases}, overwritten=overwritten)
+
+
+def _is_in_place(node: Any) -> bool:
+    return isinstance(node, fx.Node) and facts_of(node).in_place is not None
+
+
+def _aliasing_buffer(node: Any, naming: Naming) -> Buffer:
+    """Return the memory of a write in place, which is that of its first argument, under its own name."""
+    base = node.args[0]
+    while _is_in_place(base):
+        base = base.args[0]
+    return buffer_of(base, naming.name(node))
 
 
 def _signature(graph: fx.Graph) -> tuple[tuple[fx.Node, ...], tuple[fx.Node | None, ...]]:
@@ -190,15 +214,33 @@ def _launch(
         builder, stores = _stores(group, plan, buffers, frozenset(idle))
     loop_kernel = detect_loop(stores)
     tile = tile_of(builder.domain, stores, spec.hints)
+    overwrites = _overwritten(stores, tile, buffers)
     whole = without_loop(tile) if loop_kernel is not None or crosses_reductions(tile, stores) else None
     if loop_kernel is not None and whole is not None:
         whole = with_warps_for(whole, loop_kernel.live_values) if loop_kernel.live_values else whole
-        return launch_of(write_loop_kernel(name, whole, loop_kernel, builder.indirect, spec.naming), buffers), {}
+        kernel = write_loop_kernel(name, whole, loop_kernel, builder.indirect, spec.naming)
+        return launch_of(replace(kernel, overwrites=overwrites), buffers), {}
     tile = whole or tile
     kernel = write_fusion_kernel(name, tile, stores, builder.indirect, spec.naming)
+    kernel = replace(kernel, overwrites=overwrites)
     stored = plan.stored_by(group)
-    pairs = [(new, old) for new, old in spec.changed.items() if new in stored and old in buffers]
+    pairs = [(new, old) for new, old in spec.changed.items() if new in stored and {new, old} <= buffers.keys()]
     return launch_of(kernel, buffers), {n: o for n, o in pairs if can_overwrite(stores, tile, buffers[n], buffers[o])}
+
+
+def _overwritten(stores: Sequence[Store], tile: Tile, buffers: Mapping[fx.Node, Buffer]) -> tuple[str, ...]:
+    """Return the names of the tensors that a kernel reads and writes into.
+
+    Raises NotFusible if a value for such a write has to be stored before, or for the write itself.
+    """
+    names: list[str] = []
+    for store in (s for s in stores if facts_of(s.node).in_place):
+        reads = reads_what_it_overwrites(stores, tile, store)
+        if reads is None:
+            computed = [n for n in written_operands(store.node) if n not in buffers and _is_tensor(n)]
+            raise NotFusible((*computed, store.node)[0], "reads elements that its kernel overwrites")
+        names += [store.buffer.name] * reads
+    return tuple(names)
 
 
 def _stores(
@@ -222,14 +264,17 @@ def _stores(
     stores: list[Store] = []
     for node in plan.stored_by(group):
         missing = frozenset(a for a, spans in zip(axes, group.spans[node], strict=True) if not spans)
-        shape = scatter_shape(node) if facts_of(node).scatter_sum else shape_of(node)
-        coords = space.coordinates(domain.position(missing), shape)
+        indexed = facts_of(node).scatter_sum or facts_of(node).in_place
+        coords = space.coordinates(domain.position(missing), scatter_shape(node) if indexed else shape_of(node))
+        if facts_of(node).in_place:
+            stores.append(write_in_place(builder, node, coords, frozenset(axes) - missing))
+            continue
         if facts_of(node).scatter_sum:
             stores.append(atomic_add(builder, node, coords, frozenset(axes) - missing, buffers[node]))
             continue
         value = builder.lower(node, coords)
         targets = [(node, ())] * (node in plan.stored) + plan.concat_parts.get(node, [])
-        for place in (WriteTarget(node, shape, buffers[target], steps) for target, steps in targets):
+        for place in (WriteTarget(node, shape_of(node), buffers[target], steps) for target, steps in targets):
             stores.append(Store(place.buffer, expand(place.index(space, coords)), value, node))
     return builder, stores
 
