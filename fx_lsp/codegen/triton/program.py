@@ -45,6 +45,7 @@ from fx_lsp.codegen.triton.flash_attention import (
 )
 from fx_lsp.codegen.triton.fusion_kernel import write_fusion_kernel
 from fx_lsp.codegen.triton.loop import write_loop_kernel
+from fx_lsp.codegen.triton.sharing import share_kernels
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
             overwritable |= over
     inputs, results = _signature(graph)
     run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
-    return Program(inputs, run, results, buffers, overwritten=overwritten)
+    return Program(inputs, share_kernels(run), results, buffers, overwritten=overwritten)
 
 
 def _signature(graph: fx.Graph) -> tuple[tuple[fx.Node, ...], tuple[fx.Node | None, ...]]:
