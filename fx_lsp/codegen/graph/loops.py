@@ -225,9 +225,9 @@ def _loops(graph: fx.Graph) -> list[list[list[fx.Node]]]:
 
 def _is_over_time(steps: Sequence[Sequence[fx.Node]]) -> bool:
     """Return True if each step takes only its own slices and what all steps share, unlike a layer with its weights."""
-    inside = {n for step in steps for n in step}
-    before, middle = (_sources(step, inside) for step in steps[len(steps) // 2 - 1 : len(steps) // 2 + 1])
-    return len(steps[len(steps) // 2]) > 1 and before == middle
+    inside, middle = {n for step in steps for n in step}, len(steps) // 2
+    sources = [_sources(step, inside) for step in steps[max(middle - 1, 0) : middle + 1]]
+    return len(steps[middle]) > 1 and sources[0] == sources[-1]
 
 
 def _sources(step: Sequence[fx.Node], inside: Collection[fx.Node]) -> set[fx.Node]:
