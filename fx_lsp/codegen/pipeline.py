@@ -240,7 +240,7 @@ REWRITES: tuple[Rewrite, ...] = (
         join_slices,
         "Join tensors that are zero except for one slice each, instead of adding them.",
         OURS,
-        Invariant("no sum adds all slices of a tensor", summed_slices),
+        Invariant("no sum adds many slices of a tensor", summed_slices),
     ),
     Rewrite(
         "joint",

@@ -183,3 +183,78 @@ def test_what_was_several_steps_ago_and_steps_from_the_end(function, shapes, loo
     kernels = kernels_in(generated(captured(function, inputs)))
     found = [k.count("for step in ") for k in kernels]
     assert sorted(found)[-len(loops) :] == loops, kernels
+
+
+def rotated(x, y, a, b):
+    for _ in range(STEPS):
+        x, y = a * x - b * y, a * y + b * x
+    return x, y
+
+
+def rotated_for_one_result(x, y, a, b):
+    """The last step computes one of the states alone."""
+    return rotated(x, y, a, b)[0]
+
+
+def rotated_with_all_states(x, y, a, b):
+    xs, ys = [], []
+    for _ in range(STEPS):
+        x, y = a * x - b * y, a * y + b * x
+        xs.append(x)
+        ys.append(y)
+    return torch.stack(xs), torch.stack(ys)
+
+
+def rotated_and_driven(u, a, b):
+    """Both states begin with the same zeros, and only one of them is returned."""
+    x, y, out = torch.zeros_like(u[0]), torch.zeros_like(u[0]), []
+    for t in range(len(u)):
+        x, y = a * x - b * y + u[t], a * y + b * x
+        out.append(x)
+    return torch.stack(out)
+
+
+def attractor(x, y, z, a):
+    """Three states, of which two are returned."""
+    for _ in range(STEPS):
+        x, y, z = x + a * (y - x), y + a * (x * (1 - z) - y), z + a * (x * y - z)
+    return x, z
+
+
+def attractor_and_input(u, x, y, z, a):
+    """What the last step is given has no gradient."""
+    out = []
+    for t in range(len(u)):
+        x, y, z = x + a * (y - x) + u[t], y + a * (x * (1 - z) - y), z + a * (x * y - z)
+        out.append(z)
+    return torch.stack(out), y
+
+
+STEPS = 18
+STATE, SHARED = (3, 40), (40,)
+COUPLED = {
+    rotated: (STATE, STATE, SHARED, SHARED),
+    rotated_for_one_result: (STATE, STATE, SHARED, SHARED),
+    rotated_with_all_states: (STATE, STATE, SHARED, SHARED),
+    rotated_and_driven: ((STEPS, *STATE), SHARED, SHARED),
+    attractor: (STATE, STATE, STATE, SHARED),
+    attractor_and_input: ((STEPS, *STATE), STATE, STATE, STATE, SHARED),
+}
+
+
+@pytest.mark.parametrize("function", COUPLED)
+def test_states_that_take_each_other_are_one_loop_forward_and_one_backward(function):
+    torch.manual_seed(0)
+    inputs = [torch.rand(shape).mul(0.3).requires_grad_() for shape in COUPLED[function]]
+    forward, backward, *sums = kernels_in(generated(captured(function, inputs)))
+    assert forward.count("for step in ") == 1, forward
+    assert backward.count("for step in ") == 1, backward
+    assert len(sums) == 1
+    assert wrong(function, inputs) == []
+
+
+def test_the_gradients_of_slices_are_joined_if_the_last_one_has_none():
+    torch.manual_seed(0)
+    inputs = [torch.rand(shape).mul(0.3).requires_grad_() for shape in COUPLED[attractor_and_input]]
+    backward = captured(attractor_and_input, inputs).backward
+    assert not any("scatter" in str(node.target) for node in backward.nodes)

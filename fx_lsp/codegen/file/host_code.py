@@ -84,12 +84,12 @@ class FunctionBody:
         for node in (n for n in step.writes if n not in self.names):
             buffer = self.program.buffers[node]
             self.names[node] = self.name(node)
-            self._define(self.names[node], allocation(buffer, self.device, _adds(step, self.program, node)))
+            self._define(self.names[node], allocation(buffer, self.device, node in step.nodes_of(step.kernel.adds)))
         pointers = [self._pointer(n, step) for n in (*step.reads, *(w for w in step.writes if w not in step.reads))]
         if kernel.described and not self.has_workspace:
             self.has_workspace = True
             self._evaluate("triton.set_allocator(workspace)")
-        args = [*pointers, *(size_text(v) for v in kernel.sizes.values()), *fixed_blocks(kernel)]
+        args = [*pointers, *(size_text(v) for v in step.sizes.values()), *fixed_blocks(kernel)]
         out = self.names[step.writes[0]]
         self._evaluate(f"launch({kernel.name}, {grid_text(kernel, out)})({', '.join(args)})")
 
@@ -97,7 +97,7 @@ class FunctionBody:
         """Return the argument for a tensor. Tensors not allocated here are aligned, because TMA requires it."""
         text = self.reference(node)
         own = any(isinstance(s, KernelLaunch) and node in s.writes for s in self.program.steps)
-        described = self.program.buffers[node].name in step.kernel.described
+        described = node in step.nodes_of(step.kernel.described)
         return f"aligned({text})" if described and not own else text
 
     def _call(self, node: fx.Node) -> None:
@@ -195,11 +195,7 @@ _METHODS = {
 def not_deterministic(program: Program) -> bool:
     """Return True if a program sums floating-point numbers in an undefined order."""
     launches = [s for s in program.steps if isinstance(s, KernelLaunch) and s.kernel.adds]
-    return any(program.buffers[n].dtype.is_floating_point for s in launches for n in s.writes if _adds(s, program, n))
-
-
-def _adds(step: KernelLaunch, program: Program, node: fx.Node) -> bool:
-    return program.buffers[node].name in step.kernel.adds
+    return any(program.buffers[n].dtype.is_floating_point for s in launches for n in s.nodes_of(s.kernel.adds))
 
 
 def tuple_text(sizes: Coords) -> str:

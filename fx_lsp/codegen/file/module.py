@@ -218,7 +218,7 @@ def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Defini
     if any(tuning(launch.kernel) for launch in launches):
         resets = any((k.adds or k.overwrites) and tuning(k) for k in (launch.kernel for launch in launches))
         blocks.append(_code_block(RESETTING if resets else AUTOTUNED))
-    kernels = [launch.kernel for launch in launches]
+    kernels = list({launch.kernel.name: launch.kernel for launch in launches}.values())
     used = frozenset[str]().union(*(names_used(kernel.body) for kernel in kernels))
     renamed = {subject.name: f"{subject.name}_"} if subject.name in HELPERS else {}
     for name in with_needed(used):

@@ -194,12 +194,12 @@ def save_loop_states(graph: fx.Graph) -> StepFamilies:
 
     Returns the families of nodes that are saved.
     """
-    if any(_takes_slices(steps) for steps in _loops(graph)):
+    if any(_is_over_time(steps) for steps in _loops(graph)):
         _deduplicate(graph)
     saved: list[tuple[fx.Node | None, ...]] = []
     first: set[fx.Node] = set()
     for steps in _loops(graph):
-        if not _takes_slices(steps):
+        if not _is_over_time(steps):
             continue
         sum_after_loop(graph, len(steps))
         if len(steps) < MIN_LOOP_STEPS or not _is_worth_saving(steps):
@@ -223,10 +223,22 @@ def _loops(graph: fx.Graph) -> list[list[list[fx.Node]]]:
     return [[steps[number] for number in sorted(steps)] for steps in loops.values()]
 
 
-def _takes_slices(steps: Sequence[Sequence[fx.Node]]) -> bool:
-    """Return True if each step reads its own slice of a tensor."""
-    step = steps[len(steps) // 2]
-    return len(step) > 1 and any(slice_of(n) is not None for node in step for n in (node, *node.all_input_nodes))
+def _is_over_time(steps: Sequence[Sequence[fx.Node]]) -> bool:
+    """Return True if each step takes only its own slices and what all steps share, unlike a layer with its weights."""
+    inside, middle = {n for step in steps for n in step}, len(steps) // 2
+    sources = [_sources(step, inside) for step in steps[max(middle - 1, 0) : middle + 1]]
+    return len(steps[middle]) > 1 and sources[0] == sources[-1]
+
+
+def _sources(step: Sequence[fx.Node], inside: Collection[fx.Node]) -> set[fx.Node]:
+    """Return the nodes outside of a loop that a step takes, or takes slices of."""
+    nodes = {n for node in step for n in node.all_input_nodes if n not in inside}
+    return {part[0] if (part := slice_of(n)) is not None else n for n in nodes}
+
+
+def _takes_slices(step: Sequence[fx.Node]) -> bool:
+    """Return True if a step reads its own slice of a tensor."""
+    return any(slice_of(n) is not None for node in step for n in (node, *node.all_input_nodes))
 
 
 def _families(steps: Sequence[Sequence[fx.Node]]) -> list[dict[int, fx.Node]]:
@@ -241,9 +253,10 @@ def _families(steps: Sequence[Sequence[fx.Node]]) -> list[dict[int, fx.Node]]:
 
 
 def _is_worth_saving(steps: Sequence[Sequence[fx.Node]]) -> bool:
-    """Return True if recomputation would be too expensive: many steps, long ones, or reductions."""
+    """Return True if recomputation would be too expensive: many steps, long ones that read slices, or reductions."""
     reduces = any(is_reduction(n) for step in steps[1:] for n in step)
-    return reduces or len(steps) >= MIN_STEPS_TO_SAVE or sum(map(len, steps)) >= MIN_OPERATIONS_TO_SAVE
+    is_long = sum(map(len, steps)) >= MIN_OPERATIONS_TO_SAVE and _takes_slices(steps[len(steps) // 2])
+    return reduces or len(steps) >= MIN_STEPS_TO_SAVE or is_long
 
 
 def _states(families: Iterable[Mapping[int, fx.Node]]) -> set[fx.Node]:

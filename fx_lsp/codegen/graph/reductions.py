@@ -279,8 +279,7 @@ def _reduction_chain(term: fx.Node) -> tuple[fx.Node, ...] | None:
     chain = [term]
     while aliases_first(chain[-1]) and isinstance(chain[-1].args[0], fx.Node):
         chain.append(chain[-1].args[0])
-    alone = all(len(n.users) == 1 for n in chain)
-    return tuple(reversed(chain)) if alone and operation(chain[-1]) in _SUMS else None
+    return tuple(reversed(chain)) if operation(chain[-1]) in _SUMS else None
 
 
 def _reduction_kind(reduction: tuple[fx.Node, ...] | None) -> Any:

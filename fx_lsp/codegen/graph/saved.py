@@ -196,18 +196,20 @@ def _without(values: Sequence[T], places: Collection[int]) -> list[T]:
 def _saved_family(
     nodes: Sequence[fx.Node | None], saved: Collection[fx.Node], first: Collection[fx.Node]
 ) -> list[fx.Node] | None:
-    """Return the values of the steps that forward saves, or None if it does not save all. The last step may save
+    """Return the values of the steps that forward saves, or None if it does not save all. The last two steps may save
     nothing, and the first another, similar value of the `first` step.
     """
-    begin, *others = nodes if nodes[-1] in saved else nodes[:-1]
+    begin, *others = nodes
+    while others and others[-1] not in saved:
+        others.pop()
     family = [n for n in others if n is not None and n in saved]
-    if len(family) < len(others):
+    if len(family) < max(len(others), 1):
         return None
     if begin not in saved:
         kind = _tensor_kind(family[0])
         begin = next((n for n in saved if n in first and _tensor_kind(n) == kind), None)
     family = [begin, *family] if begin is not None else family
-    return family if len(family) >= len(nodes) - 2 else None
+    return family if len(family) >= len(nodes) - 3 else None
 
 
 def _stack_of(parts: Sequence[fx.Node], forward: fx.Graph, output: fx.Node) -> tuple[fx.Node, list[tuple[Any, ...]]]:

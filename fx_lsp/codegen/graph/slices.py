@@ -6,7 +6,7 @@ In a graph, each write creates a new whole tensor, so that every writing step wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,44 +202,51 @@ def _join_writes(graph: fx.Graph, node: fx.Node, dim: int) -> None:
     if len(parts) < MIN_WRITES or not isinstance(size, int):
         return
     with graph.inserting_before(node):
-        joined: list[fx.Node] = []
-        at = 0
-        for (start, end), part in [*sorted(parts.items()), ((size, size), None)]:
-            if start > at:
-                joined.append(insert_call(node, aten.slice.Tensor, (current, dim, at, start)))
-            if part is not None:
-                source = insert_cast(graph, node, _through_copies(part.source), node.meta["val"].dtype)
-                joined.append(insert_call(node, aten.unsqueeze.default, (source, dim)) if part.single else source)
-            at = end
-        joined_node = insert_call(node, aten.cat.default, (joined, dim))
+        values = dict[tuple[int, int], fx.Node]()
+        for span, part in parts.items():
+            source = insert_cast(graph, node, _through_copies(part.source), node.meta["val"].dtype)
+            values[span] = insert_call(node, aten.unsqueeze.default, (source, dim)) if part.single else source
+        joined_node = _insert_join(node, dim, values, current)
     replace_node(graph, node, joined_node)
 
 
+def _insert_join(node: fx.Node, dim: int, parts: Mapping[tuple[int, int], fx.Node], rest: fx.Node) -> fx.Node:
+    """Insert the concatenation of parts, each from one place to another along `dim`, with `rest` between them."""
+    size = node.meta["val"].shape[dim]
+    joined: list[fx.Node] = []
+    at = 0
+    for (start, end), part in [*sorted(parts.items(), key=lambda p: p[0]), ((size, size), None)]:
+        if start > at:
+            joined.append(insert_call(node, aten.slice.Tensor, (rest, dim, at, start)))
+        if part is not None:
+            joined.append(part)
+        at = end
+    return insert_call(node, aten.cat.default, (joined, dim))
+
+
 def join_slices(graph: fx.Graph) -> None:
-    """Replace sums of tensors that are zero except for one slice each by a concatenation of the slices, if all are
+    """Replace sums of tensors that are zero except for one slice each by a concatenation of the slices, unless few are
     present. Other terms are added to that.
     """
     for node in reversed(list(graph.nodes)):
         slices = _sum_of_slices(node) if _is_whole_sum(node) else None
         if slices is None:
             continue
-        dim, parts, rest = slices
         with graph.inserting_before(node):
-            joined: list[fx.Node] = []
-            for number in range(node.meta["val"].shape[dim]):
-                first, *others = parts[number]
+            values = dict[tuple[int, int], fx.Node]()
+            for number, (first, *others) in slices.parts.items():
                 for other in others:
                     first = insert_call(node, aten.add.Tensor, (first, other))
-                joined.append(insert_call(node, aten.unsqueeze.default, (first, dim)))
-            joined_node = insert_call(node, aten.cat.default, (joined, dim))
-            for other in rest:
+                values[number, number + 1] = insert_call(node, aten.unsqueeze.default, (first, slices.dim))
+            joined_node = _insert_join(node, slices.dim, values, slices.zeros)
+            for other in slices.others:
                 joined_node = insert_call(node, aten.add.Tensor, (other, joined_node))
         replace_node(graph, node, joined_node)
     graph.eliminate_dead_code()
 
 
 def summed_slices(graph: fx.Graph) -> Iterator[fx.Node]:
-    """Yield sums of tensors that are zero except for one slice each, if all slices are present."""
+    """Yield sums of tensors that are zero except for one slice each, unless few slices are present."""
     return (n for n in graph.nodes if _is_whole_sum(n) and _sum_of_slices(n) is not None)
 
 
@@ -252,15 +259,24 @@ def _is_sum(node: fx.Node) -> bool:
     return operation(node) == "aten.add.Tensor" and not node.kwargs and all(isinstance(a, fx.Node) for a in node.args)
 
 
-def _sum_of_slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[fx.Node]] | None:
-    """Return the dimension along which the slices of a sum are joined, the slices by number, and the other terms; None
-    for any other sum.
-    """
+@dataclass(frozen=True)
+class _SliceSum:
+    """A sum of slices along `dim`, by number, and of other terms. `zeros` has the shape of the sum."""
+
+    dim: int
+    parts: Mapping[int, Sequence[fx.Node]]
+    others: Sequence[fx.Node]
+    zeros: fx.Node
+
+
+def _sum_of_slices(total: fx.Node) -> _SliceSum | None:
+    """Return the slices that a sum adds, or None if they are few, or along different dimensions."""
     value = total.meta["val"]
     stack: list[Any] = [total]
     dims: set[int] = set()
     parts: dict[int, list[fx.Node]] = {}
     others: list[fx.Node] = []
+    base: Any = None
     while stack:
         node = stack.pop()
         if _is_sum(node) and (node is total or len(node.users) == 1):
@@ -268,12 +284,12 @@ def _sum_of_slices(total: fx.Node) -> tuple[int, dict[int, list[fx.Node]], list[
         elif not _is_slice(node, value):
             others.append(node)
         else:
-            _, part, dim, number = node.args
+            base, part, dim, number = node.args
             dims.add(dim % value.dim())
             parts.setdefault(number % value.shape[dim], []).append(part)
-    if len(dims) != 1 or len(parts) != value.shape[next(iter(dims))]:
+    if len(dims) != 1 or len(parts) < min(value.shape[next(iter(dims))], MIN_WRITES):
         return None
-    return dims.pop(), parts, others
+    return _SliceSum(dims.pop(), parts, others, base)
 
 
 def _is_slice(node: Any, total: torch.Tensor) -> bool:

@@ -21,8 +21,9 @@ DEFAULT_STAGES = 3
 
 
 def launch_specs(program: Program, hints: Mapping[str, int]) -> list[LaunchSpec]:
-    """Return the launches of a program in order. `hints` are the values of symbolic sizes."""
-    return [_launch(step, hints) for step in program.steps if isinstance(step, Step)]
+    """Return the different launches of a program in order. `hints` are the values of symbolic sizes."""
+    launches = [_launch(step, hints) for step in program.steps if isinstance(step, Step)]
+    return [launch for place, launch in enumerate(launches) if launch not in launches[:place]]
 
 
 def _launch(step: Step, hints: Mapping[str, int]) -> LaunchSpec:
@@ -32,7 +33,7 @@ def _launch(step: Step, hints: Mapping[str, int]) -> LaunchSpec:
     pointers = dict(zip((_pointer(b) for b in kernel.reads), step.reads, strict=True))
     pointers.update(zip((_pointer(b) for b in kernel.writes), step.writes, strict=True))
     dtypes = {_pointer(b): b.dtype for b in (*kernel.reads, *kernel.writes)}
-    sizes = {name: size_hint(sympy.sympify(size), hints) for name, size in kernel.sizes.items()}
+    sizes = {name: size_hint(sympy.sympify(size), hints) for name, size in step.sizes.items()}
     blocks = {d.block_name: d.block for d in kernel.tile.dims if d.block > 1} | dict(config.blocks)
     signature: dict[str, str] = {}
     constants: dict[str, Constant] = {}

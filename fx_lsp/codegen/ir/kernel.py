@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from torch import fx
 
@@ -68,8 +68,20 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A kernel with the nodes that it reads and writes."""
+    """A kernel with the nodes that it reads and writes, and its `offsets`, which are arguments after the sizes."""
 
     kernel: Kernel
     reads: tuple[fx.Node, ...]
     writes: tuple[fx.Node, ...]
+    offsets: Mapping[str, Index] = field(default_factory=dict[str, Index])
+
+    @property
+    def sizes(self) -> dict[str, Index]:
+        """The sizes and offsets, by parameter."""
+        return {**self.kernel.sizes, **self.offsets}
+
+    def nodes_of(self, names: Collection[str]) -> set[fx.Node]:
+        """Return the nodes of the buffers that have some names in the kernel."""
+        kernel = self.kernel
+        buffers = (*zip(kernel.reads, self.reads, strict=True), *zip(kernel.writes, self.writes, strict=True))
+        return {node for buffer, node in buffers if buffer.name in names}

@@ -235,27 +235,31 @@ class LoopMatching:
         value.
         """
         sums: list[tuple[Column, Value]] = []
+        depths: dict[int, int] = {}
         for value in values_of(after):
+            adds = isinstance(value, Compute) and value.op is ADD
+            depths[id(value)] = 1 + max(depths[id(a)] for a in value.inputs) if adds else 0
             chain: list[Value] = []
             earlier: Value | None = value if self.iteration[id(value)] == self.end - 1 else None
             while earlier is not None:
                 chain.append(earlier)
-                earlier = self._before_addition(earlier) if self.iteration[id(earlier)] >= self.first else None
+                is_inside = self.iteration[id(earlier)] >= self.first
+                earlier = self._before_addition(earlier, depths) if is_inside else None
             if len(chain) == self.end - self.first + 1:
                 sums.append((tuple(reversed(chain[1:])), value))
         return sums
 
-    def _before_addition(self, value: Value) -> Value | None:
-        """Return the partial sum of the iteration before that a value adds to, or None."""
-        number, sums = self.iteration[id(value)], [value]
+    def _before_addition(self, value: Value, depths: Mapping[int, int]) -> Value | None:
+        """Return the partial sum of the iteration before that a value adds to: the one of the most additions, by their
+        `depths`, as terms may be of that iteration, too. Return None if there is none.
+        """
+        number, sums, earlier = self.iteration[id(value)], [value], list[Value]()
         while sums:
             added = sums.pop()
             if isinstance(added, Compute) and added.op is ADD:
-                for each in added.args:
-                    if self.iteration.get(id(each), -1) == number - 1:
-                        return each
-                sums += [a for a in reversed(added.args) if self.iteration.get(id(a), -1) == number]
-        return None
+                earlier += [a for a in added.args if self.iteration.get(id(a), -1) == number - 1]
+                sums += [a for a in added.args if self.iteration.get(id(a), -1) == number]
+        return max(earlier, key=lambda each: depths[id(each)], default=None)
 
     def _try_to_carry(self, column: Column, last: Value) -> None:
         """Carry the values of a column if every iteration computes them in the same way; otherwise leave the state as

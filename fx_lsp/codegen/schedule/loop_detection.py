@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import sympy
@@ -136,14 +136,18 @@ def _address(store: Store) -> Index:
 def _loop_without_stores(stores: Sequence[Store]) -> LoopKernel | None:
     """Return the loop of iterations that store nothing themselves, or None."""
     values = list(values_of(v for s in stores for v in s.values))
-    for rows in chain([_longest_sum(values)], _states(values)):
-        for first, reloads in product(range(MAX_PEELED + 1) if len(rows) >= MIN_STORELESS_STEPS else (), (False, True)):
-            try:
-                loop, before, after, _ = _match_loop([[v] for v in rows], first, reloads, stores)
-                if loop.carried:
-                    return _with_producer(loop, before, (), after)
-            except IterationsDiffer:
-                continue
+    families = [_longest_sum(values), *_states(values)]
+    peeled = range(MAX_PEELED + 1)
+    for behind, rows, first, reloads in product(peeled, families, peeled, (False, True)):
+        end = len(rows) - behind
+        if end < MIN_STORELESS_STEPS:
+            continue
+        try:
+            loop, before, after, _ = _match_loop([[v] for v in rows[:end]], first, reloads, stores)
+            if loop.carried:
+                return _with_producer(loop, before, (), after)
+        except IterationsDiffer:
+            continue
     return None
 
 

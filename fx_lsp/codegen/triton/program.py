@@ -47,6 +47,7 @@ from fx_lsp.codegen.triton.flash_attention import (
 )
 from fx_lsp.codegen.triton.fusion_kernel import write_fusion_kernel
 from fx_lsp.codegen.triton.loop import write_loop_kernel
+from fx_lsp.codegen.triton.sharing import share_kernels
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
     inputs, results = _signature(graph)
     run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
     overwritten |= {new: old for new, old in spec.changed.items() if old in view_chain(new)}
-    return Program(inputs, run, results, {**buffers, **aliases}, overwritten=overwritten)
+    return Program(inputs, share_kernels(run), results, {**buffers, **aliases}, overwritten=overwritten)
 
 
 def _is_in_place(node: Any) -> bool:
