@@ -19,7 +19,7 @@ Backward = Literal["recompute", "balance", "save"]
 Precision = Literal["ieee", "tf32", "tf32x3"]
 Tma = Literal["yes", "no"]
 Deterministic = Literal["no", "yes"]
-Sizes = Literal["any", "traced"]
+Sizes = Literal["auto", "any", "traced"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,11 @@ class Choices:
         metadata={"help": "whether scatter-adds stay PyTorch calls, which add in the same order in every run"},
     )
     sizes: Sizes = field(
-        default="any",
-        metadata={"help": "whether kernels take any batch and length that the code allows, or the traced sizes alone"},
+        default="auto",
+        metadata={
+            "help": "which sizes kernels take: any batch and length that the code allows if that costs no launch, or "
+            "always, or the traced ones"
+        },
     )
 
     def parts(self) -> dict[str, str]:

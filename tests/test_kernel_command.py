@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 from warm import warm_python
 
-from fx_lsp.commands.kernel import Checked, compared, with_failure
+from fx_lsp.commands.kernel import Checked, compared, syntax_errors, with_failure
 
 pytestmark = pytest.mark.torch
 
@@ -38,6 +38,9 @@ def averaged(x):
 """
 
 
+MINIMAL = '"""f as operations of PyTorch."""\n{}\ndef original(): ...\ndef arguments(): ...\n'
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("project")
@@ -52,14 +55,21 @@ def kernel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def written(folder: Path) -> subprocess.CompletedProcess[str]:
-    return kernel(folder, "model.py::doubled", "-o", "kernels.py", "--check")
+    return kernel(folder, "model.py::doubled", "-o", "kernels.py")
 
 
-def test_the_file_is_written_and_compared(written: subprocess.CompletedProcess[str], folder: Path):
+def test_the_file_is_compiled_and_compared_before_it_is_written(
+    written: subprocess.CompletedProcess[str], folder: Path
+):
+    """For the size of its comment, an odd one, and one."""
     assert written.returncode == 0, written.stderr
     assert written.stdout == ""
     lines = [line for line in written.stderr.splitlines() if line.startswith("right")]
-    assert [line.split("  ")[1] for line in lines] == ["out", "gradient of x"]
+    assert [line.split("  ")[1] for line in lines] == [
+        *("out", "gradient of x"),
+        *("out (x_0=5)", "gradient of x (x_0=5)"),
+        *("out (x_0=1)", "gradient of x (x_0=1)"),
+    ]
     assert (folder / "kernels.py").read_text().startswith('"""doubled as Triton kernels: forward and backward.')
 
 
@@ -70,12 +80,19 @@ def test_a_wrong_file_says_so_at_its_top(written: subprocess.CompletedProcess[st
     checked = compared(broken, sys.executable, str(folder))
     assert checked.wrong
     first, _, what, *_ = with_failure(broken, checked).splitlines()
-    assert first == "# These kernels do not compute the same as the original:"
+    assert first == "# These kernels failed their check:"
     assert what.startswith("#     wrong  gradient of x ")
 
 
+def test_text_that_an_older_python_cannot_read_is_not_called_written():
+    assert syntax_errors("x = 1\n") == []
+    assert syntax_errors("try: ...\nexcept* ValueError: ...\n") == snapshot(
+        ["line 2 is not valid in Python 3.10: Exception groups are only supported in Python 3.11 and greater"]
+    )
+
+
 def test_a_comparison_may_take_only_so_long(folder: Path):
-    checked = compared("import time\ntime.sleep(60)\n", sys.executable, str(folder), seconds=0.1)
+    checked = compared(MINIMAL.format("import time; time.sleep(60)"), sys.executable, str(folder), seconds=0.1)
     assert checked == Checked("not checked: the comparison takes more than 0 s\n", wrong=False)
 
 
@@ -175,6 +192,6 @@ def test_a_file_that_cannot_be_written(folder: Path):
 
 
 def test_a_comparison_that_lacks_a_package_is_no_error(tmp_path: Path):
-    checked = compared("import no_such_package\n", warm_python(), str(tmp_path))
+    checked = compared(MINIMAL.format("import no_such_package"), warm_python(), str(tmp_path))
     assert (checked.done, checked.wrong) == (False, False)
     assert "has no no_such_package, which the comparison needs" in checked.output

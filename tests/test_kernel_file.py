@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.commands import kernel
-from fx_lsp.commands.kernel import Checked
+from fx_lsp.commands.kernel import Checked, CompiledKernels
 from fx_lsp.tracing.kernel_files.generated import WRONG, Generated
 
 KERNELS = '"""f as Triton kernels."""\n\na = 1\nb = 2\nc = 3\nd = 4\n'
@@ -27,15 +27,17 @@ class Project:
         self.source, self.output = folder / "model.py", folder / "k.py"
         self.source.write_text("def f(x): ...\ndef g(x): ...\n")
         self.kernels, self.checked, self._capsys = KERNELS, Checked("right  out\n"), capsys
+        self.errors: tuple[str, ...] = ()
 
-    async def _generate(self, arguments: object, chosen: kernel.Chosen) -> Generated:
+    async def _generate(self, arguments: object, chosen: kernel.Chosen) -> CompiledKernels:
         await asyncio.sleep(0)
-        return Generated(chosen.file, chosen.name, "triton", self.kernels)
+        return CompiledKernels(Generated(chosen.file, chosen.name, "triton", self.kernels), self.errors)
 
     def run(self, *options: str, name: str = "f") -> tuple[int, str]:
         parser = ArgumentParser()
         kernel.add_arguments(parser)
-        code = kernel.run(parser.parse_args([f"model.py::{name}", "-o", "k.py", *options]))
+        checked = [] if "--check" in options else ["--no-check"]
+        code = kernel.run(parser.parse_args([f"model.py::{name}", "-o", "k.py", *checked, *options]))
         printed = self._capsys.readouterr()
         assert printed.out == ""
         return code, printed.err
@@ -125,6 +127,12 @@ def test_the_merged_text_is_compared(project: Project):
     project.checked = Checked("right  out\n")
     assert project.run("--check")[0] == 0
     assert project.output.read_text() == edited
+
+
+def test_what_does_not_compile_is_not_compared(project: Project):
+    project.errors = ("f_kernel does not compile",)
+    assert project.run("--check") == (1, "wrong  f_kernel does not compile\nk.py: written\n")
+    assert project.output.read_text() == f"{WRONG}#\n#     wrong  f_kernel does not compile\n\n{KERNELS}"
 
 
 def test_what_cannot_be_noted_is_written(project: Project, monkeypatch: pytest.MonkeyPatch):

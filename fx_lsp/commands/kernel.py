@@ -8,6 +8,7 @@ Exit codes: 0 generated; 1 not generated, with conflicts or, with `--check`, wro
 from __future__ import annotations
 
 import argparse
+import ast
 import asyncio
 import os
 import re
@@ -27,6 +28,7 @@ from fx_lsp.errors import ForeignFileError
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.features.passes import render_passes
+from fx_lsp.features.text import one_line
 from fx_lsp.messages.requests import NO_SUCH_LISTING
 from fx_lsp.model import Failure, Trace, read_work, write_work
 from fx_lsp.tracing.kernel_files.generated import (
@@ -49,6 +51,9 @@ MAX_CHECK_SECONDS = 120.0
 PACKAGE = str(Path(fx_lsp.__file__).parent)
 """The folder of this package."""
 
+OLDEST_PYTHON = (3, 10)
+"""The oldest Python that generated files run in."""
+
 MAX_LINES = 20
 """The most lines of a failed comparison at the top of the file."""
 
@@ -66,8 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--check",
-        action="store_true",
-        help="compare the kernels with the original: on a GPU, or in Triton's interpreter if there is none",
+        action=argparse.BooleanOptionalAction,
+        help="compile the kernels for the chip, and compare them with the original: on a GPU, or in Triton's "
+        "interpreter if there is none (default: if there is an output file)",
     )
     either.add_argument("--view", choices=(*LISTINGS, RESOURCES), help="print the compiled kernels instead")
     parser.add_argument("--gpu", default=CHIP, metavar="CHIP", help=f"the chip to compile for (default: {CHIP})")
@@ -94,17 +100,19 @@ def run(arguments: argparse.Namespace) -> int:
         if failure is not None:
             print(failure_text(failure, chosen), file=sys.stderr)
             return 1
+    if arguments.check is None:
+        arguments.check = arguments.output is not None and not arguments.view
     kernels = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
     if isinstance(kernels, Failure):
         refused = arguments.view and kernels.kind == "unsupported"
         print(failure_text(kernels, chosen, "compiled" if refused else "traced"), file=sys.stderr)
         return 1
     try:
-        if isinstance(kernels, Generated) and arguments.output is not None:
+        if not isinstance(kernels, str) and arguments.output is not None:
             return _bring_up_to_date(arguments, chosen, kernels)
         text, code = kernels, 0
-        if isinstance(text, Generated):
-            text, code = _checked(arguments, chosen, text.text)
+        if not isinstance(text, str):
+            text, code = _checked(arguments, chosen, text.generated.text, text.errors)
         if arguments.output is None:
             print(text, end="")
         else:
@@ -121,9 +129,10 @@ def _unwritten(error: OSError, path: str) -> int:
     return 2
 
 
-def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, kernels: Generated) -> int:
+def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, compiled: CompiledKernels) -> int:
     """Write a file of kernels, keeping its edits; return the exit code. Raises OSError."""
     output: str = arguments.output
+    kernels = compiled.generated
     present = read(output)
     result = update(record_of(output), None if arguments.force else present, kernels)
     if isinstance(result, Refusal):
@@ -135,7 +144,7 @@ def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, kernels: Ge
     if result.conflicts:
         print("not checked: there are conflicts\n" * arguments.check, end="", file=sys.stderr)
     else:
-        text, code = _checked(arguments, chosen, result.text)
+        text, code = _checked(arguments, chosen, result.text, compiled.errors)
         result = replace(result, text=text)
     if result.text != present:
         put(Path(output), result.text)
@@ -155,18 +164,34 @@ def _list(output: str, lines: Sequence[int]) -> None:
         print(f"  {output}:{line}", file=sys.stderr)
 
 
-def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str) -> tuple[str, int]:
-    """Return a file's text with the errors of its comparison, if requested, and the exit code."""
+def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str, errors: Sequence[str]) -> tuple[str, int]:
+    """Return a file's text with the errors of its check, if requested, and the exit code. `errors` are those of the
+    compiler.
+    """
     if not arguments.check:
         return text, 0
     newline = "\r\n" if "\r\n" in text else "\n"
     _, kernels = without_failure(text.replace("\r\n", "\n"))
+    errors = [*(syntax_errors(kernels) if not syntax_errors(chosen.text) else ()), *errors]
     root = project_root(chosen.file)
-    checked = compared(kernels, find_interpreter(arguments.python, (root,), os.environ), root)
+    if errors:
+        checked = Checked("".join(f"wrong  {error}\n" for error in errors), wrong=True)
+    else:
+        checked = compared(kernels, find_interpreter(arguments.python, (root,), os.environ), root)
     print(checked.output, end="", file=sys.stderr)
     if not checked.done:
         return text, 0
     return with_failure(kernels, checked).replace("\n", newline), int(checked.wrong)
+
+
+def syntax_errors(text: str) -> list[str]:
+    """Return why a file is not valid in the oldest Python that fx-lsp supports, in a list that is empty if it is."""
+    try:
+        ast.parse(text, feature_version=OLDEST_PYTHON)
+    except SyntaxError as error:
+        version = ".".join(map(str, OLDEST_PYTHON))
+        return [f"line {error.lineno} is not valid in Python {version}: {error.msg}"]
+    return []
 
 
 def chosen_of(arguments: argparse.Namespace) -> Choices:
@@ -224,8 +249,17 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
         return stages if isinstance(stages, Failure) else render_listing(stages, chosen.name).text
 
 
-async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> Generated | Failure:
-    work = write_work({TRITON: "", **chosen_of(arguments).parts()})
+@dataclass(frozen=True)
+class CompiledKernels:
+    """Hold generated kernels, and the compiler's errors in them, if they were compiled."""
+
+    generated: Generated
+    errors: tuple[str, ...] = ()
+
+
+async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> CompiledKernels | Failure:
+    choices = chosen_of(arguments)
+    work = write_work({TRITON: "", **choices.parts()})
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if not isinstance(outcome, Trace):
@@ -235,7 +269,17 @@ async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> Generated
             return stages
         for line in said_of_code(stages[0], outcome.remarks, chosen.file, chosen.name):
             print(line, file=sys.stderr)
-        return await generate(engine, chosen.file, chosen.name, work)
+        kernels = await generate(engine, chosen.file, chosen.name, work)
+        if isinstance(kernels, Failure) or not arguments.check or choices.engine != "fx-lsp":
+            return kernels if isinstance(kernels, Failure) else CompiledKernels(kernels)
+        compiled = write_work({**read_work(work_of(RESOURCES, arguments.gpu)), **choices.parts()})
+        try:
+            outcome = await asyncio.wait_for(engine.outcome(chosen.file, chosen.name, compiled), MAX_CHECK_SECONDS)
+        except asyncio.TimeoutError:
+            print(f"not compiled: the compiler takes more than {MAX_CHECK_SECONDS:.0f} s", file=sys.stderr)
+            return CompiledKernels(kernels)
+        remarks = outcome.remarks if isinstance(outcome, Trace) else ()
+        return CompiledKernels(kernels, tuple(one_line(r.message) for r in remarks if r.severity == "error"))
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import textwrap
 
-from fx_lsp.tracer.kernels.comparison import COMPARE, DOUBLED, RESULTS, TENSORS, main
-
 ORIGINAL = "y = torch.sigmoid(x) * weight"
 
 
 def generated(entry: str, before: str = "", original: str = ORIGINAL, shape: str = "(4, 8)", grad: bool = True) -> str:
     """A file with the entry `f(x, weight)`, which holds the lines `entry`, after the lines `before`; its arguments want
     a gradient, or none."""
-    parts = (TENSORS, RESULTS, DOUBLED, COMPARE)
     return "\n".join(
         [
+            '"""f as Triton kernels: forward and backward."""',
             "import gc, inspect, os, sys, threading, time",
             "import torch",
-            "from torch.utils._pytree import tree_map",
             "",
             textwrap.dedent(before),
             "def f(x, weight):",
@@ -35,9 +32,6 @@ def generated(entry: str, before: str = "", original: str = ORIGINAL, shape: str
             f"    x = torch.randn({shape}, device=device, requires_grad={grad})",
             f"    weight = torch.randn({shape}[-1:], device=device, requires_grad={grad})",
             "    return (x, weight), {}",
-            *(part.replace("KERNELS", "f") for part in parts),
-            'if __name__ == "__main__":',
-            *(f"    {line}".replace("KERNELS", "f") for line in main("f", "", False, ())),
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import textwrap
 import threading
@@ -26,7 +27,7 @@ CPU = device("cpu")
 def subject(folder: Path, entry: str, before: str = "", grad: bool = True) -> BenchmarkSubject:
     file = folder / "kernels.py"
     file.write_text(generated(entry, before, grad=grad))
-    return opened(file, "f", "cpu", kernels=True)
+    return opened(file, "cpu", kernels=True)
 
 
 def checked(folder: Path, entry: str, before: str = "", grad: bool = True) -> list[str]:
@@ -177,6 +178,7 @@ def test_the_original_is_not_in_reach(tmp_path: Path, entry: str):
 
 
 def test_the_original_is_called_though_gc_has_it(tmp_path: Path):
+    gc.collect()  # the originals of other tests
     entry = """
         for found in gc.get_objects():
             if type(found).__name__ == "function" and found.__qualname__ == "original.<locals>.f":
@@ -205,17 +207,6 @@ def test_results_that_are_computed_when_somebody_looks(tmp_path: Path):
     """
     found = checked(tmp_path, "return (torch.sigmoid(x) * weight).as_subclass(Lazy)", before)
     assert "It returns a Lazy, which may compute its values later, instead of a plain tensor." in found
-
-
-def test_a_comparison_that_was_edited(tmp_path: Path):
-    file = tmp_path / "kernels.py"
-    edited = generated("return 0 * x * weight").replace(
-        "def judged(", "def judged(*_):\n    return False, 0, 0\ndef j("
-    )
-    file.write_text(edited)
-    found = opened(file, "f", "cpu", kernels=True)
-    assert found.kernels is not None
-    assert verdicts(found, found.kernels, CPU, True) == ["The file's own comparison accepts wrong results."]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +247,7 @@ def test_timed_calls_of_a_function_that_writes_to_its_inputs(tmp_path: Path):
     file.write_text(
         generated("y = x.add_(weight) * weight\nreturn y", original="y = x.add_(weight) * weight", grad=False)
     )
-    found = opened(file, "f", "cpu", kernels=True)
+    found = opened(file, "cpu", kernels=True)
     assert found.kernels is not None and verdicts(found, found.kernels, CPU, strange=True) == []
     calls = Calls(found, found.kernels, 2, False, random.Random(0))
     assert calls.writes
@@ -284,14 +275,16 @@ def test_what_only_timed_calls_do_is_seen(tmp_path: Path, entry: str):
 def test_a_file_without_an_original_says_why(tmp_path: Path):
     file = tmp_path / "kernels.py"
     file.write_text(
-        textwrap.dedent("""
+        textwrap.dedent("""\
+        '''f as Triton kernels: forward.
+
+        It is not compared with the original: it draws random numbers, which differ from those of the original.
+        '''
         def f(x): ...
-        if __name__ == "__main__":
-            print("not compared with the original: it draws random numbers, which differ from those of the original")
     """)
     )
     with pytest.raises(Exception, match="It is not compared with the original: it draws random numbers, which diff"):
-        opened(file, "f", "cpu", kernels=True)
+        opened(file, "cpu", kernels=True)
 
 
 def test_what_torch_itself_replaces_is_left_alone(monkeypatch: pytest.MonkeyPatch):

@@ -141,7 +141,7 @@ def test_a_clock_that_is_stopped_is_seen_from_outside():
 
 
 def test_a_file_without_an_original_has_no_report():
-    file = 'def f(x): ...\nif __name__ == "__main__":\n    print("not compared with the original: it is random")\n'
+    file = '"""f.\n\nIt is not compared with the original: it is random.\n"""\ndef f(x): ...\n'
     last = run(replace(JOB, cases=(BenchmarkCase("", file),)), lambda event: None)
     assert last == Failed("It is not compared with the original: it is random.")
 

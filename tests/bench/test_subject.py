@@ -20,7 +20,7 @@ CPU = device("cpu")
 
 
 def test_a_module_and_its_kernels():
-    found = opened(GOLDEN / "RMSNorm.py", "rms_norm", "cpu", kernels=True)
+    found = opened(GOLDEN / "RMSNorm.py", "cpu", kernels=True)
     (module, x), kwargs = found.make(3)
     assert type(module).__name__ == "RMSNorm" and x.shape == (4, 12, 8) and kwargs == {}
     assert torch.equal(found.reference(module, x), module(x))
@@ -31,32 +31,40 @@ def test_a_module_and_its_kernels():
 def test_without_kernels_triton_is_not_needed(tmp_path: Path):
     file = tmp_path / "kernels.py"
     file.write_text((GOLDEN / "rms_norm.py").read_text().replace("import triton", "import no_such_triton"))
-    found = opened(file, "rms_norm", "cpu", kernels=False)
+    found = opened(file, "cpu", kernels=False)
     (x, weight), _ = found.make(3)
     assert found.kernels is None and found.reference(x, weight).shape == x.shape
 
 
 def test_an_original_that_finds_a_tensor_by_itself(tmp_path: Path):
-    text = generated(HONEST).replace("wrong = compare(f, reference, make)", "wrong = compare(f, without_further, make)")
-    more = "    def without_further(*args, weight, **kwargs):\n        return reference(*args, **kwargs)\n"
+    wrapped = "return functools.wraps(f)(lambda *args, weight, **kwargs: f(*args, **kwargs))"
     file = tmp_path / "kernels.py"
-    file.write_text(text.replace("    def drawn(", f"{more}    def drawn("))
-    found = opened(file, "f", "cpu", kernels=True)
+    text = generated("return torch.sigmoid(x) * 1", "import functools", original="y = torch.sigmoid(x)")
+    text = text.replace("    def f(x, weight):", "    def f(x):").replace("    return f\n", f"    {wrapped}\n")
+    file.write_text(text.replace("return (x, weight), {}", 'return (x,), {"weight": weight}'))
+    found = opened(file, "cpu", kernels=True)
     assert [*found.outside] == ["weight"] and found.outside["weight"].__name__ == "f"
 
 
 def test_an_original_that_fails(tmp_path: Path):
     file = tmp_path / "kernels.py"
-    end = "    make = accepted(reference, drawn)\n"
-    file.write_text(generated(HONEST).replace(end, f"    reference = [].pop\n{end}"))
+    file.write_text(generated(HONEST).replace("    return f\n", "    return [].pop\n"))
     with pytest.raises(NotComparable, match="the original fails with random arguments: TypeError"):
-        opened(file, "f", "cpu", kernels=False)
+        opened(file, "cpu", kernels=False)
+
+
+def test_sizes_that_may_be_any(tmp_path: Path):
+    file = tmp_path / "kernels.py"
+    file.write_text(generated(HONEST, shape="(rows, 8)").replace("(seed, device)", "(seed, device, rows=4)"))
+    found = opened(file, "cpu", kernels=True)
+    assert found.sizes == {"rows": 4}
+    assert found.make(0)[0][0].shape == (4, 8) and found.with_sizes(rows=5)(0)[0][0].shape == (5, 8)
 
 
 def calls(tmp_path: Path, sets: int = 2) -> Calls:
     file = tmp_path / "kernels.py"
     file.write_text(generated(HONEST))
-    subject = opened(file, "f", "cpu", kernels=True)
+    subject = opened(file, "cpu", kernels=True)
     return Calls(subject, subject.reference, sets, True, random.Random(0))
 
 
@@ -107,6 +115,6 @@ def test_operations_of_products_are_counted(tmp_path: Path):
     file = tmp_path / "kernels.py"
     text = "x @ weight.outer(weight)"  # (4, 8) by (8, 8)
     file.write_text(generated(f"return {text}", original=f"y = {text}"))
-    found = costs(opened(file, "f", "cpu", kernels=False), "", ("forward", "backward", "both"))
+    found = costs(opened(file, "cpu", kernels=False), "", ("forward", "backward", "both"))
     once = 2 * 4 * 8 * 8
     assert [(c.what, c.flops) for c in found] == [("forward", once), ("backward", 2 * once), ("both", 3 * once)]

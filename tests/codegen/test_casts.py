@@ -54,7 +54,3 @@ def test_kernels_that_round_less_are_right(name: str, said: dict[str, str]) -> N
 
 def test_what_is_off_by_more_is_wrong(said: dict[str, str]) -> None:
     assert "wrong  out" in said["broken"]
-
-
-def test_what_has_one_dtype_is_compared_as_it_is(files: dict[str, str]) -> None:
-    assert [name for name in NAMES if "TorchDispatchMode" in files[name]] == ["orthogonal", "mixed"]

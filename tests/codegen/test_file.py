@@ -239,7 +239,7 @@ def said(files: dict[str, str], folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_a_file_computes_what_the_original_does(name: str, said: dict[str, str]):
-    lines = [re.split(r"  | \(B=", line)[:2] for line in said[name].splitlines() if "off by" in line]
+    lines = [re.split(r"  | \((?=\w+=)", line)[:2] for line in said[name].splitlines() if "off by" in line]
     assert [what for what in lines if what[0] != "right"] == []
     assert list(dict.fromkeys(what for _, what in lines)) == COMPARED[name]
     assert said[name].endswith("exit 0\n")

@@ -98,6 +98,7 @@ def _checks(text: str) -> list[str]:
 
 def test_second_derivatives_are_refused(files: dict[str, str], tmp_path: Path) -> None:
     text = files["gated"].partition('\nif __name__ == "__main__":')[0]
+    text = f"# a script\n{text}"
     text += """
 args, _ = arguments(0, "cpu")
 out = gated(*args)

@@ -184,6 +184,7 @@ def test_an_operator_of_many_tensors_takes_a_list(files: dict[str, str]) -> None
 
 def test_tensors_on_the_cpu_are_refused_where_nothing_interprets_kernels(files: dict[str, str], tmp_path: Path) -> None:
     text = files["gated"].partition('\nif __name__ == "__main__":')[0]
+    text = f"# a script\n{text}"
     text += """
 del os.environ["TRITON_INTERPRET"]
 args, _ = arguments(0, "cpu")

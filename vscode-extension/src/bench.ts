@@ -19,6 +19,8 @@ const CHOICES: [string, string][] = [
   ['precision=tf32x3', 'float32 matrix products as three TF32 products'],
   ['tma=no', 'matmuls load elements, not tiles with TMA'],
   ['deterministic=yes', 'scatter-adds stay PyTorch calls'],
+  ['sizes=any', 'any batch and length, also if that costs launches'],
+  ['sizes=traced', 'the sizes of the trace alone'],
 ];
 const PROFILE = 'profile';
 const EXAMPLE = `# The machines that benchmarks may run on. Only this file names them; no project can.

@@ -50,6 +50,8 @@ end, {
       'precision=tf32x3',
       'tma=no',
       'deterministic=yes',
+      'sizes=any',
+      'sizes=traced',
     }
     local words = vim.list_extend(line:find('FxKernel!?%s+%S+%s') and chips or forms, choices)
     return vim.tbl_filter(function(word)

@@ -58,7 +58,7 @@ def _compared(subject: BenchmarkSubject, sizes: dict[str, int]) -> bool:
 
     assert subject.kernels is not None
     own = sizes == subject.sizes
-    label = f" ({', '.join(f'{name}={size}' for name, size in sizes.items())})" if sizes else ""
+    label = "" if own else f" ({', '.join(f'{name}={size}' for name, size in sizes.items())})"
     try:
         make = subject.make if own else subject.with_sizes(**sizes)
         verdicts = compare(subject.kernels, subject.reference, make, SEEDS[:1] if sizes else SEEDS)

@@ -172,13 +172,17 @@ def _between(value: Any) -> Any:
 
 
 def accepted(reference: Function, signature: inspect.Signature, make: Make) -> Make:
-    """Return a function that makes random arguments that the original accepts. Raises NotAccepted."""
+    """Return a function that makes random arguments that the original accepts. Raises NotAccepted, and
+    NotImplementedError if they need another device.
+    """
     failures: list[str] = []
     for draw in (make, lambda seed: tree_map(_between, make(seed))):
         try:
             for seed in SEEDS:
                 results_of(reference, signature, *draw(seed))
             return draw
+        except NotImplementedError:  # the arguments say that they need another device
+            raise
         except FAILURES as error:
             failures.append(f"{type(error).__name__}: {error}")
     raise NotAccepted(failures[0])

@@ -57,7 +57,7 @@ def opened(path: Path, device: str, kernels: bool) -> BenchmarkSubject:
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     described = ast.get_docstring(tree) or ""
-    name = described.split(maxsplit=1)[0]
+    name = next(iter(described.split()), "")
     own = {helper: f"{helper}_" if helper == name else helper for helper in ("original", "arguments")}
     defined = {s.name for s in tree.body if isinstance(s, ast.FunctionDef)}
     if not defined.issuperset(own.values()):

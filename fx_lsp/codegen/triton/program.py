@@ -81,31 +81,53 @@ class ProgramSpec:
     changed: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
 
 
+@dataclass
+class _Limits:
+    """Nodes of a graph that kernels do not fuse (`cut`), that PyTorch computes (`called`, with the reasons), and that
+    are not written in place (`copied`).
+    """
+
+    cut: set[fx.Node]
+    called: dict[fx.Node, str]
+    copied: set[fx.Node]
+
+    @classmethod
+    def chosen(cls, graph: fx.Graph, choices: Choices) -> _Limits:
+        """Return the limits that the user chose."""
+        computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
+        return cls(
+            {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))},
+            dict.fromkeys(computed if choices.engine == "inductor" else (), ""),
+            {n for n in computed if choices.deterministic == "yes" and operation(n) in INDEXED_WRITES},
+        )
+
+    def add(self, error: NotFusible) -> None:
+        """Record that a kernel cannot contain a node. Raises the error if PyTorch computes the node already."""
+        node = error.node
+        if facts_of(node).in_place:
+            self.copied.add(node)
+        elif node in self.called:
+            raise error
+        elif node in self.cut:
+            self.called[node] = error.why
+        else:
+            self.cut.add(node)
+
+
 def build_program(spec: ProgramSpec, choices: Choices) -> Program:
     """Return the program of a graph."""
-    computed = {n for n in spec.graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
-    cut = {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))}
-    called = dict.fromkeys(computed if choices.engine == "inductor" else (), "")
-    refused = {n for n in computed if choices.deterministic == "yes" and operation(n) in INDEXED_WRITES}
+    limits = _Limits.chosen(spec.graph, choices)
     while True:
         if choices.engine == "fx-lsp":
-            mark_partial_writes(spec.graph, spec.changed, refused)
+            mark_partial_writes(spec.graph, spec.changed, limits.copied)
         try:
-            program = _program(spec, choices, cut, called)
+            program = _program(spec, choices, limits.cut, limits.called)
         except NotFusible as error:
-            if facts_of(error.node).in_place:
-                refused.add(error.node)
-                continue
-            if error.node in called:
-                raise
-            if error.node in cut:
-                called[error.node] = error.why
-            else:
-                cut.add(error.node)
-        else:
-            steps = [s for s in program.steps if isinstance(s, fx.Node)]
-            calls = (unsupported_reason(s, choices, called.get(s)) for s in steps)
-            return replace(program, calls=tuple(c for c in calls if c is not None))
+            limits.add(error)
+            continue
+        steps = [s for s in program.steps if isinstance(s, fx.Node)]
+        calls = (unsupported_reason(s, choices, limits.called.get(s)) for s in steps)
+        return replace(program, calls=tuple(c for c in calls if c is not None))
 
 
 def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:

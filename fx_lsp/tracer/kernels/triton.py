@@ -20,6 +20,7 @@ from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import composites_decomposed, decompositions
 from fx_lsp.codegen.inspect.compilation import span_of
+from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.model import Node, Remark, Stage, TargetKind
@@ -125,9 +126,10 @@ def kernels(traced: TracedCall) -> KernelFile:
     """Return the generated file of a target. Raises ValueError if there cannot be any.
 
     It takes as many sizes as its code leaves open, if none of its operations needs PyTorch or another kernel for that.
+    By default, it may not need more launches either.
     """
-    fixed = _file_of(traced)
-    if read_choices(traced.options).sizes == "traced":
+    fixed, sizes = _file_of(traced), read_choices(traced.options).sizes
+    if sizes == "traced":
         return fixed
     for free in open_sizes(traced):
         try:
@@ -135,9 +137,13 @@ def kernels(traced: TracedCall) -> KernelFile:
                 file = _file_of(free)
         except Exception:  # an operation, or PyTorch, needs a number
             continue
-        if _special(file) == _special(fixed):
+        if _special(file) == _special(fixed) and (sizes == "any" or _launches(file) <= _launches(fixed)):
             return file
     return fixed
+
+
+def _launches(file: KernelFile) -> int:
+    return sum(isinstance(step, KernelLaunch) for program in file.generated.programs for step in program.steps)
 
 
 def _special(file: KernelFile) -> Counter[str]:

@@ -28,7 +28,7 @@ from fx_lsp.wire import parse, to_json
 
 MAX_RECORDS = 1000
 """The most files of kernels with a record."""
-WRONG = "# These kernels do not compute the same as the original:\n"
+WRONG = "# These kernels failed their check:\n"
 """The first line of a file whose comparison failed; the result follows as comments, up to an empty line."""
 
 Standing: TypeAlias = Literal["current", "changed", "gone", "unknown"]

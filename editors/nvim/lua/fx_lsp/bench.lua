@@ -32,6 +32,8 @@ local CHOICES = {
   'precision=tf32x3',
   'tma=no',
   'deterministic=yes',
+  'sizes=any',
+  'sizes=traced',
 }
 
 --- The words of a command: a space within brackets or quotes, or behind a comma, parts none.
