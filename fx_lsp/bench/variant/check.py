@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fx_lsp.bench.variant.comparison import Make
     from fx_lsp.bench.variant.subject import BenchmarkSubject
 
 LABEL = 32
@@ -41,31 +42,38 @@ def main() -> int:
         print(f"not compared with the original: {str(reason).partition(': ')[2].removesuffix('.')}")
         return 0
     with poisoned(device(kind), ()):
-        return int(any([_compared(subject, sizes) for sizes in _tried(subject.sizes, kind == "cpu")]))
+        verdicts = [_compared(subject, sizes) for sizes in _tried(subject.sizes, kind == "cpu")]
+        if all(is_wrong is None for is_wrong in verdicts):
+            verdicts = [_verdict(subject, subject.make, "")]
+    return int(any(verdicts))
 
 
 def _tried(sizes: Mapping[str, int], interpreted: bool) -> list[dict[str, int]]:
-    """Return the sizes to compare for: those of the file, odd ones, and a first one of 1."""
+    """Return the sizes to compare for: those of the file, odd ones, and a first one of 1; none for fixed sizes."""
     own = {name: min(size, MAX_INTERPRETED) if interpreted else size for name, size in sizes.items()}
-    return [own, {name: size | 1 for name, size in own.items()}, {**own, next(iter(own)): 1}] if own else [{}]
+    return [own, {name: size | 1 for name, size in own.items()}, {**own, next(iter(own)): 1}] if own else []
 
 
-def _compared(subject: BenchmarkSubject, sizes: dict[str, int]) -> bool:
-    """Print the verdicts for these sizes; return True if a result is wrong. Sizes that the original or the kernels
-    reject are left out, but for those of the file.
+def _compared(subject: BenchmarkSubject, sizes: dict[str, int]) -> bool | None:
+    """Print the verdicts for these sizes; return True if a result is wrong, None if the original or the kernels reject
+    the sizes.
     """
-    from fx_lsp.bench.variant.comparison import SEEDS, NotAccepted, compare
+    from fx_lsp.bench.variant.comparison import NotAccepted
 
-    assert subject.kernels is not None
     own = sizes == subject.sizes
     label = "" if own else f" ({', '.join(f'{name}={size}' for name, size in sizes.items())})"
     try:
-        make = subject.make if own else subject.with_sizes(**sizes)
-        verdicts = compare(subject.kernels, subject.reference, make, SEEDS[:1] if sizes else SEEDS)
+        return _verdict(subject, subject.make if own else subject.with_sizes(**sizes), label)
     except (NotAccepted, ValueError):
-        if own:
-            raise
-        return False
+        return None
+
+
+def _verdict(subject: BenchmarkSubject, make: Make, label: str) -> bool:
+    """Print the verdict on each result, under its name and a label; return True if one is wrong."""
+    from fx_lsp.bench.variant.comparison import SEEDS, compare
+
+    assert subject.kernels is not None
+    verdicts = compare(subject.kernels, subject.reference, make, SEEDS[:1] if subject.sizes else SEEDS)
     for name, (wrong, off, far) in verdicts.items():
         verdict = "wrong" if wrong else "right"
         print(f"{verdict}  {name + label:<{LABEL}}  off by {off:.1e}, the original by {far:.1e}")
