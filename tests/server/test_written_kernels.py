@@ -93,19 +93,19 @@ async def test_edits_of_the_buffer_are_kept(tmp_path: Path):
         ed.show(source, TEXT.replace("* 2", "+ 1"))
         assert await ed.top(kernels) == [CHANGED]
 
-        ed.show(source, "import os\n" + TEXT.replace("[64", "[128"))
+        ed.show(source, "import os\n" + TEXT.replace("256", "512"))
         assert await ed.top(kernels) == [CHANGED]
         written = await ed.command("fxLsp.writeKernel", kernels, "scaled")
         assert (written["kept"], written["conflicts"]) == (1, [])
         assert ed.said == ["m_scaled_kernels.py: updated, 1 edit kept"]
-        assert OWN in ed.texts[kernels] and "f32[128, 256]" in ed.texts[kernels]
+        assert OWN in ed.texts[kernels] and "f32[x_0, 512]" in ed.texts[kernels]
         assert path.read_text() == text, "what is open is changed there"
         assert await ed.top(kernels) == [CURRENT]
 
         ed.show(kernels, edited)  # undo
         assert await ed.top(kernels) == [CHANGED]
         await ed.command("fxLsp.writeKernel", kernels, "scaled")
-        assert OWN in ed.texts[kernels] and "f32[128, 256]" in ed.texts[kernels]
+        assert OWN in ed.texts[kernels] and "f32[x_0, 512]" in ed.texts[kernels]
 
 
 async def test_conflicts_are_shown_and_have_to_be_resolved(tmp_path: Path):
@@ -120,10 +120,10 @@ async def test_conflicts_are_shown_and_have_to_be_resolved(tmp_path: Path):
         assert [text.split(", ", 1)[-1].strip() for text in lines[line : line + 7]] == [
             "<<<<<<< edited",
             "# m.py:7  return torch.exp(x) * 2",
-            f"{OWN})",
+            f"{OWN}, mask=mask)",
             "=======",
             "# m.py:7  return torch.exp(x) * 3",
-            f"{NEW})",
+            f"{NEW}, mask=mask)",
             ">>>>>>> generated",
         ]
         selection = ed.client.shown_documents[-1].selection
