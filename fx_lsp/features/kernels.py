@@ -204,7 +204,7 @@ def said_of_code(stage: Stage, remarks: Iterable[Remark], file: str, name: str) 
 
 def kernel_lenses(name: str, text: str, chip: str, resources: Stage | None, stale: bool) -> Iterator[Lens]:
     """Yield the lenses of the kernels' file: the resources of each launched kernel, if known, and its forms."""
-    launched = set(re.findall(r"\blaunch\((\w+), ", text))
+    launched = set(re.findall(r"\blaunch\(\s*(\w+),", text))
     work = work_of(RESOURCES, chip)
     for number, row in enumerate(text.splitlines(), start=1):
         definition = re.match(r"def (\w+)", row)

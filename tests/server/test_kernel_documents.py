@@ -50,7 +50,7 @@ async def test_a_line_of_ptx_leads_to_the_kernel_and_that_to_the_source(tmp_path
         store = line_of(text, "tl.store(")
         assert await ed.hover(kernels, store, 6) == snapshot("""\
 ```python
-amax: f32[64, 1] = aten.amax.default(x, [-1], True)
+amax: f32[x_0, 1] = aten.amax.default(x, [-1], True)
 ```
 
 m.py:6
@@ -88,11 +88,11 @@ return torch.softmax(x, -1) * 2
         assert origin == f"line {store + 1} of the kernels"
         assert rest == snapshot("""\
 ```python
-tl.store(amax_ptr + rows, amax)
+tl.store(amax_ptr + rows, amax, mask=rows_mask)
 ```
 
 ```python
-amax: f32[64, 1] = aten.amax.default(x, [-1], True)
+amax: f32[x_0, 1] = aten.amax.default(x, [-1], True)
 ```
 
 m.py:6
@@ -124,7 +124,7 @@ return torch.softmax(x, -1) * 2
 """)
         assert await ed.hover(kernels, store, 6) == snapshot("""\
 ```python
-amax: f32[64, 1] = aten.amax.default(x, [-1], True)
+amax: f32[x_0, 1] = aten.amax.default(x, [-1], True)
 ```
 
 m.py:6
