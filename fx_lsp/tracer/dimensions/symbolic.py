@@ -14,7 +14,7 @@ from torch import nn
 from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.inputs.solve.path_conditions import PathConditions
-from fx_lsp.tracer.run.call import Call, is_users_object, substitute
+from fx_lsp.tracer.run.call import Call, is_users_object
 from fx_lsp.tracer.run.values.symbols import with_sizes
 
 Sizes: TypeAlias = "tuple[Any, ...]"
@@ -49,9 +49,9 @@ class SymbolicCall:
 
     def call(self, call: Call) -> Call:
         """Return the call with symbols as the sizes of its tensors; numeric defaults are passed as symbols."""
-        supply = iter([self._tensor(tensor, path) for path, tensor in call.arguments()])
-        args = tuple(self._argument(i, substitute(value, supply)) for i, value in enumerate(call.args))
-        kwargs = {name: self._argument(name, substitute(value, supply)) for name, value in call.kwargs.items()}
+        symbolic = call.with_tensors(self._tensor)
+        args = tuple(self._argument(i, value) for i, value in enumerate(symbolic.args))
+        kwargs = {name: self._argument(name, value) for name, value in symbolic.kwargs.items()}
         return dataclasses.replace(call, args=args, kwargs={**self._defaults(call), **kwargs})
 
     def _defaults(self, call: Call) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class SymbolicCall:
             self._numbers[name, value] = self.conditions.size(f"{name}={value}", value)
         return self._numbers[name, value]
 
-    def _tensor(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
+    def _tensor(self, path: str, tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in self._tensors:
             self._tensors[id(tensor)] = self._symbolic(tensor, path)
         self.inputs[path] = sizes_of(self._tensors[id(tensor)])

@@ -48,6 +48,13 @@ class Call:
         for name, value in self._named():
             yield from tensors_in(value, name)
 
+    def with_tensors(self, replacement: Callable[[str, torch.Tensor], torch.Tensor]) -> Call:
+        """Return the call with another tensor for each tensor among the arguments, by its path."""
+        supply = iter([replacement(path, tensor) for path, tensor in self.arguments()])
+        args = tuple(substitute(value, supply) for value in self.args)
+        kwargs = {name: substitute(value, supply) for name, value in self.kwargs.items()}
+        return dataclasses.replace(self, args=args, kwargs=kwargs)
+
     def _named(self) -> list[tuple[str, Any]]:
         return [*((_argument_name(self, i), a) for i, a in enumerate(self.args)), *self.kwargs.items()]
 
