@@ -15,7 +15,7 @@ import torch
 
 from fx_lsp.tracer.compat import sympy
 from fx_lsp.tracer.program.effects import forbid_effects
-from fx_lsp.tracer.run.call import Call, substitute, tensors_in
+from fx_lsp.tracer.run.call import Call, tensors_in
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.values.symbols import Symbols, expressions, with_sizes
 from fx_lsp.tracer.source.names import identifier
@@ -133,10 +133,7 @@ class _SizedCall:
 
     def call(self, call: Call) -> Call:
         """Return the call with other sizes."""
-        supply = iter([self._tensor(path, tensor) for path, tensor in call.arguments()])
-        args = tuple(substitute(value, supply) for value in call.args)
-        kwargs = {name: substitute(value, supply) for name, value in call.kwargs.items()}
-        return dataclasses.replace(call, args=args, kwargs=kwargs)
+        return call.with_tensors(self._tensor)
 
     def _tensor(self, path: str, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor with other sizes; the same one for a tensor that is passed twice."""

@@ -26,8 +26,8 @@ from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
-from fx_lsp.tracer.kernels.free_sizes import open_sizes
 from fx_lsp.tracer.kernels.naming import naming_of
+from fx_lsp.tracer.kernels.open_sizes import open_sizes
 from fx_lsp.tracer.kernels.selftest import self_test
 from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
 from fx_lsp.tracer.kernels.subject import (
