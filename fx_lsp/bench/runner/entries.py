@@ -112,7 +112,6 @@ class RunningJob:
             "device": self.kind,
             "variant": entry.variant,
             "file": str(self.folder / str(entry.case) / f"{file}.py"),
-            "name": self.job.name,
             "what": list(what),
             "paths": list(self.job.paths),
             "rivals": wire.to_json(self.job.rivals),

@@ -147,7 +147,6 @@ def _facts(bench: RunningJob) -> dict[str, Any] | Failed:
         "do": "facts",
         "device": (job.device or "").partition(":")[0],
         "cases": cases,
-        "name": job.name,
         "what": list(job.what),
         "paths": list(job.paths),
     }
