@@ -16,6 +16,7 @@ from fx_lsp.codegen.file.runtime import (
     AUTOTUNED,
     CHECK,
     CONSTANTS,
+    IS_PLAIN,
     LAUNCH,
     OPERATOR,
     OVERWRITING,
@@ -80,7 +81,7 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
     """Return the definitions that register operators and launch kernels."""
     texts: list[str] = []
     if parts.has_operators and parts.engine == "fx-lsp":
-        texts.append(OVERWRITING if parts.forward.overwritten else OPERATOR)
+        texts += [IS_PLAIN, OVERWRITING if parts.forward.overwritten else OPERATOR]
     if launches:
         texts.append(LAUNCH)
     if any(launch.kernel.described for launch in launches):

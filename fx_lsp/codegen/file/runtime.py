@@ -22,12 +22,13 @@ def alert_not_deterministic(name):
         warnings.warn(said, stacklevel=2)
 '''
 
-OPERATOR = '''
+IS_PLAIN = '''
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
     return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
+'''
 
-
+OPERATOR = '''
 def as_operator(name):
     """Registers a function as an operator, for torch.compile and other tracers.
 
@@ -52,11 +53,6 @@ def as_operator(name):
 '''
 
 OVERWRITING = '''
-def is_plain(*values):
-    """Whether these are real tensors and numbers, not traced ones."""
-    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
-
-
 def as_operator(name, overwrites=()):
     """Registers a function as an operator, for torch.compile and other tracers.
 
