@@ -135,7 +135,7 @@ def writes_in(node: Any) -> set[fx.Node]:
 
 
 def written_operands(node: fx.Node) -> list[fx.Node]:
-    """Return what a write reads besides the tensor that it writes into."""
+    """Return the operands of a write, without the tensor that it writes into."""
     operands: dict[fx.Node, None] = {}
     fx.map_arg((node.args[1:], node.kwargs), lambda n: operands.setdefault(n))
     return list(operands)

@@ -20,8 +20,8 @@ Needed: TypeAlias = Callable[[fx.Node], frozenset[fx.Node]]
 
 @dataclass(frozen=True)
 class WriteOrder:
-    """What has to be in earlier steps than a write in place (`before`): other writes of the same elements, and all
-    readers of older versions of the tensor.
+    """Hold the nodes that have to be in earlier steps than a write in place (`before`): other writes of the same
+    elements, and all readers of older versions of the tensor.
 
     `conflicts` are later versions that should not contain the write. `shared` is a written value that is computed from
     an older version and that others use, too; None without one.

@@ -154,7 +154,7 @@ class Symbols(ShapeEnv):
                 self.not_one.append(asked if result else sympy.Not(asked))
 
     def conditions(self) -> Iterator[sympy.Basic]:
-        """Yield what must hold for sizes, in the user's names, besides those that are replaced."""
+        """Yield the conditions that sizes must meet, in the user's names, without those that replace a symbol."""
         guards = [guard.condition for guard in self.guards_seen if not guard.fixed]
         yield from dict.fromkeys(self.plain(self.replace(condition)) for condition in (*guards, *self.not_one))
 
