@@ -12,7 +12,7 @@ TRITON = "triton"
 REWRITES = "rewrites"
 """The work that shows the graphs after each rewrite on their way to kernels."""
 
-Engine = Literal["fx-lsp", "inductor"]
+Engine = Literal["fx-lsp", "inductor", "max-autotune"]
 Fuse = Literal["yes", "no"]
 Matmul = Literal["epilogue", "always", "never"]
 Backward = Literal["recompute", "balance", "save"]
@@ -21,12 +21,18 @@ Tma = Literal["yes", "no"]
 Deterministic = Literal["no", "yes"]
 Sizes = Literal["auto", "any", "traced"]
 
+NO_KERNELS, ALL_KERNELS = "none", "all"
+"""Choices of `inductor` besides a list of kernels."""
+
 
 @dataclass(frozen=True)
 class Choices:
     """Hold the choices, each with a sentence that explains it. The first value of each is the default."""
 
-    engine: Engine = field(default="fx-lsp", metadata={"help": "who generates the kernels: fx-lsp or Inductor"})
+    engine: Engine = field(
+        default="fx-lsp",
+        metadata={"help": "who generates the kernels: fx-lsp, Inductor, or Inductor in its mode max-autotune"},
+    )
     fuse: Fuse = field(default="yes", metadata={"help": "whether operations are fused into shared kernels"})
     matmul: Matmul = field(
         default="epilogue",
@@ -53,14 +59,24 @@ class Choices:
         },
     )
 
+    inductor: str = field(
+        default=NO_KERNELS,
+        metadata={"help": f"names of kernels that Inductor replaces, with commas between, or {ALL_KERNELS}"},
+    )
+
     def parts(self) -> dict[str, str]:
         """Return these choices as parts of work, without those at their default."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
 
 def allowed() -> dict[str, tuple[str, ...]]:
-    """Return the allowed values of each choice."""
+    """Return the allowed values of each choice, an empty tuple if there are any number of them."""
     return {name: get_args(kind) for name, kind in get_type_hints(Choices).items()}
+
+
+def defaults() -> dict[str, str]:
+    """Return the default of each choice."""
+    return {f.name: f.default for f in fields(Choices)}
 
 
 def explained() -> dict[str, str]:
@@ -73,6 +89,6 @@ def read_choices(options: Mapping[str, str]) -> Choices:
     values_by_name = allowed()
     chosen = {name: value for name, value in options.items() if name in values_by_name}
     for name, value in chosen.items():
-        if value not in values_by_name[name]:
+        if values_by_name[name] and value not in values_by_name[name]:
             raise ValueError(f"there is no {name}={value}: choose one of {', '.join(values_by_name[name])}")
     return Choices(**chosen)  # pyright: ignore[reportArgumentType]

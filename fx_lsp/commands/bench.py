@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp.choices import allowed as allowed_choices
-from fx_lsp.choices import explained, read_choices
-from fx_lsp.commands.options import add_tracing_options
+from fx_lsp.choices import read_choices
+from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target
 from fx_lsp.commands.trusting import allowed, named
@@ -87,11 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N=FROM..TO",
         help="the values of a size in the inputs: all powers of two in a range, or a list such as N=1,2,3",
     )
-    sentences = explained()
-    for name in _CHOICES:
-        values = allowed_choices()[name]
-        what = f"kernel option: {sentences[name]} (default: {values[0]})"
-        parser.add_argument(f"--{name}", choices=values, default=values[0], help=what)
+    add_choices(parser, _CHOICES, "kernel option: ")
     parser.add_argument("--profile", action="store_true", help="also time each kernel separately")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--svg", metavar="FOLDER", help="the folder for plots of the times")

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fx_lsp
-from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, explained, read_choices
-from fx_lsp.commands.options import add_tracing_options
+from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, read_choices
+from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import put, remove_output, write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
 from fx_lsp.errors import ForeignFileError
@@ -82,10 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write the graphs after each rewrite that changes them to DIR, with a list of all rewrites",
     )
-    sentences = explained()
-    for name, values in allowed().items():
-        what = f"{sentences[name]} (default: {values[0]})"
-        parser.add_argument(f"--{name}", choices=values, default=values[0], help=what)
+    add_choices(parser, allowed())
     add_tracing_options(parser)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
+from fx_lsp.choices import allowed, defaults, explained
 from fx_lsp.tracing.answers.disk import default_cache_path
 from fx_lsp.tracing.workers.pool import Limits
 
@@ -29,6 +31,19 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-program", action="append", default=[], metavar="NAME", help="let traced code start this program"
     )
+
+
+def add_choices(parser: argparse.ArgumentParser, names: Iterable[str], before: str = "") -> None:
+    """Add an option for each of these choices of kernels; their help begins with `before`."""
+    sentences, values, default = explained(), allowed(), defaults()
+    for name in names:
+        parser.add_argument(
+            f"--{name}",
+            choices=values[name] or None,
+            default=default[name],
+            metavar=None if values[name] else "NAMES",
+            help=f"{before}{sentences[name]} (default: {default[name]})",
+        )
 
 
 def cache_path(arguments: argparse.Namespace) -> str | None:

@@ -12,11 +12,10 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Engine
-from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, tuple_text
-from fx_lsp.codegen.graph.query import view_chain
+from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, region_sizes, tuple_text
+from fx_lsp.codegen.graph.query import is_view, view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.scopes import rename_calls
 from fx_lsp.codegen.ir.statement import (
     Assign,
@@ -31,6 +30,7 @@ from fx_lsp.codegen.ir.statement import (
 )
 from fx_lsp.codegen.ir.text import ascii_identifier, parse_expression, unparse
 from fx_lsp.codegen.triton.program import Program
+from fx_lsp.codegen.triton.regions import CompiledRegion, writes_of
 
 Name = Callable[[fx.Node], str]
 Definition = list[CodeLine]
@@ -74,6 +74,12 @@ class FileSpec:
         """The prefix of the names of kernels and operators."""
         return ascii_identifier(self.name)
 
+
+_COMPILES: Mapping[Engine, str] = {
+    "inductor": "@torch.compile(fullgraph=True)",
+    "max-autotune": '@torch.compile(fullgraph=True, mode="max-autotune-no-cudagraphs")',
+}
+"""The decorators of functions that Inductor compiles as a whole."""
 
 MAX_ARGUMENTS = 50
 """The largest number of tensors that an operator takes one by one. PyTorch allows at most 64 arguments."""
@@ -146,7 +152,7 @@ class FileFunctions:
         over = f", overwrites=[{over}]" if over else ""
         registered = f'@as_operator("{self.subject.stem}_triton::{which}"{over})'
         lines = [
-            registered if self.engine == "fx-lsp" else "@torch.compile(fullgraph=True)",
+            registered if self.engine == "fx-lsp" else _COMPILES[self.engine],
             f"def {self.subject.stem}_{which}({', '.join(args)}) -> {returns}:",
             *([f"    {names} = tensors"] if many else []),
             *([] if parameters else ['    device = "cuda" if torch.cuda.is_available() else "cpu"']),
@@ -154,6 +160,22 @@ class FileFunctions:
         if not_deterministic(program):
             lines.append(f'    alert_not_deterministic("{self.subject.stem}_{which}")')
         return [[*map(CodeLine, lines), *print_statements(inner)]]
+
+    def compiled(self, program: Program) -> list[Definition]:
+        """Return the functions that Inductor compiles in place of kernels of a program."""
+        return [self._region(program, step) for step in program.steps if isinstance(step, CompiledRegion)]
+
+    def _region(self, program: Program, region: CompiledRegion) -> Definition:
+        parameters = {n: self.name(n) for n in region.reads}
+        calls = tuple(n for n in region.nodes if n.target is not operator.getitem and not is_view(n))
+        own = Program(region.reads, calls, region.writes, program.buffers)
+        device = f"{next(iter(parameters.values()))}.device"
+        body = FunctionBody(own, dict(parameters), self.name, device, known=set(region_sizes(region)))
+        body.write_steps()
+        returned = Evaluate(parse_expression(_listed(body, region.writes)), None, "return")
+        arguments = ", ".join([*parameters.values(), *region_sizes(region)])
+        head = ["@compiled", f"def {region.name}({arguments}):"]
+        return [*map(CodeLine, head), *print_statements([*body.statements, returned])]
 
     def _call(
         self, which: str, program: Program, arguments: dict[fx.Node, str]
@@ -401,9 +423,7 @@ def _is_float(node: fx.Node | None) -> bool:
 
 def _operator_results(program: Program) -> list[fx.Node]:
     """Return the results that an operator returns: each tensor that it computes, once."""
-    computed = {
-        n for s in program.steps for n in (s.writes if isinstance(s, KernelLaunch) else (s,)) if n.op != "placeholder"
-    }
+    computed = {n for step in program.steps for n in writes_of(step) if n.op != "placeholder"}
     results = [r for r in program.results if r is not None and not any(n in program.overwritten for n in view_chain(r))]
     bases = [list(_view_chain(r, computed))[-1] for r in results]
     return list(dict.fromkeys(n for n in bases if n in computed or _is_part(n, computed)))

@@ -11,6 +11,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
@@ -21,6 +22,7 @@ from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
 from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, parse_expression, size_text
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program
+from fx_lsp.codegen.triton.regions import CompiledRegion, writes_of
 
 MAX_CONSTANT = 1024
 """The largest number of elements of a constant that is written into a file."""
@@ -60,10 +62,13 @@ class FunctionBody:
         self.sizes()
         self.names.update({new: self.names[old] for new, old in self.program.overwritten.items()})
         for step in self.program.steps:
-            if isinstance(step, KernelLaunch):
-                self._launch(step)
-            else:
-                self._call(step)
+            match step:
+                case KernelLaunch():
+                    self._launch(step)
+                case CompiledRegion():
+                    self._call_region(step)
+                case _:
+                    self._call(step)
 
     def sizes(self) -> None:
         """Write the sizes that are known from now on, each from a tensor that has it."""
@@ -93,10 +98,17 @@ class FunctionBody:
         out = self.names[step.writes[0]]
         self._evaluate(f"launch({kernel.name}, {grid_text(kernel, out)})({', '.join(args)})")
 
+    def _call_region(self, step: CompiledRegion) -> None:
+        reads, self.said_last = [self.reference(n) for n in step.reads], ""
+        self.names.update({n: self.name(n) for n in step.writes})
+        sizes = region_sizes(step)
+        called = f"{step.name}({', '.join([*reads, *sizes])})"
+        self.statements.append(assign([self.names[n] for n in step.writes], called))
+
     def _pointer(self, node: fx.Node, step: KernelLaunch) -> str:
         """Return the argument for a tensor. Tensors not allocated here are aligned, because TMA requires it."""
         text = self.reference(node)
-        own = any(isinstance(s, KernelLaunch) and node in s.writes for s in self.program.steps)
+        own = any(node in writes_of(s) for s in self.program.steps if not isinstance(s, fx.Node))
         described = node in step.nodes_of(step.kernel.described)
         return f"aligned({text})" if described and not own else text
 
@@ -190,6 +202,14 @@ _METHODS = {
     "aten.squeeze.dim": "squeeze",
     "aten.select.int": "select",
 }
+
+
+def region_sizes(region: CompiledRegion) -> list[str]:
+    """Return the symbolic sizes in the operations of a region, which are arguments of its function."""
+    values = [v for n in (*region.nodes, *region.reads) for v in tree_leaves([n.meta.get("val"), n.args, n.kwargs])]
+    sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
+    symbolic = (expression(s) for s in sizes if isinstance(s, torch.SymInt))
+    return sorted({s.name for size in symbolic for s in size.free_symbols})
 
 
 def not_deterministic(program: Program) -> bool:

@@ -15,6 +15,7 @@ from fx_lsp.codegen.file.runtime import (
     ALERT,
     AUTOTUNED,
     CHECK,
+    COMPILED,
     CONSTANTS,
     IS_PLAIN,
     LAUNCH,
@@ -31,6 +32,7 @@ from fx_lsp.codegen.ir.statement import CodeLine, names_used, rename
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
 from fx_lsp.codegen.triton.program import Program
+from fx_lsp.codegen.triton.regions import CompiledRegion
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,10 @@ def assemble_file(parts: FileFunctions) -> GeneratedFile:
     launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
     kernels = _kernels(subject, launches)
     blocks = _runtime_blocks(parts, launches)
-    blocks += parts.operator("forward", parts.forward)
+    blocks += [*parts.compiled(parts.forward), *parts.operator("forward", parts.forward)]
     if parts.backward is not None:
-        blocks += [*parts.operator("backward", parts.backward), parts.function(parts.backward)]
+        blocks += [*parts.compiled(parts.backward), *parts.operator("backward", parts.backward)]
+        blocks.append(parts.function(parts.backward))
     if any(not_deterministic(p) for p in programs):
         blocks.append(_code_block(ALERT))
     blocks += [*_constant_blocks(parts.constants), *_check_blocks(subject)]
@@ -82,6 +85,8 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
     texts: list[str] = []
     if parts.has_operators and parts.engine == "fx-lsp":
         texts += [IS_PLAIN, OVERWRITING if parts.forward.overwritten else OPERATOR]
+    if any(isinstance(step, CompiledRegion) for p in parts.programs for step in p.steps):
+        texts.append(COMPILED)
     if launches:
         texts.append(LAUNCH)
     if any(launch.kernel.described for launch in launches):
@@ -115,6 +120,7 @@ def reserved_names(name: str) -> list[str]:
         "as_operator",
         "autotuned",
         CHECK_FUNCTION,
+        "compiled",
         "constant_tensor",
         "CONSTANTS",
         "created_tensor",
@@ -184,7 +190,7 @@ def _head(
 ) -> Definition:
     kinds = "forward and backward" if parts.backward is not None else "forward"
     what = "Triton kernels" if launches else "operations of PyTorch"
-    if parts.engine == "inductor":
+    if parts.engine != "fx-lsp":
         what = "operations of PyTorch for Inductor to compile"
     title = f'"""{subject.name} as {what}: {kinds}.'
     lines = [title, "", *subject.described, '"""', ""] if subject.described else [f'{title}"""', ""]

@@ -81,6 +81,18 @@ def as_operator(name, overwrites=()):
 '''
 """A variant for a function that overwrites some of its arguments."""
 
+COMPILED = '''
+def compiled(function):
+    """Returns a function that Inductor compiles; traced tensors pass through its operations."""
+    fast = torch.compile(function, fullgraph=True)
+
+    @functools.wraps(function)
+    def call(*args):
+        return (fast if is_plain(*args) else function)(*args)
+
+    return call
+'''
+
 LAUNCH = '''
 def launch(kernel, grid):
     """Returns a function that launches a kernel; on traced tensors it does nothing."""

@@ -56,7 +56,7 @@ def unsupported_reason(node: fx.Node, choices: Choices, cut: str | None) -> Unsu
 
     `cut` is an obstacle to a kernel that was found, if any.
     """
-    if choices.engine == "inductor" or is_empty(node) or is_view(node) or facts_of(node).template:
+    if choices.engine != "fx-lsp" or is_empty(node) or is_view(node) or facts_of(node).template:
         return None
     tensors = [t for n in (node, *node.all_input_nodes) for t in _tensors(n)]
     for rule in (_tensor_reason, _call_reason, _library_reason):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from sympy import expand
 from torch import fx
 
-from fx_lsp.choices import Choices
+from fx_lsp.choices import ALL_KERNELS, NO_KERNELS, Choices
 from fx_lsp.codegen.graph.partial_writes import INDEXED_WRITES, mark_partial_writes, written_operands
 from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
@@ -47,12 +47,13 @@ from fx_lsp.codegen.triton.flash_attention import (
 )
 from fx_lsp.codegen.triton.fusion_kernel import write_fusion_kernel
 from fx_lsp.codegen.triton.loop import write_loop_kernel
+from fx_lsp.codegen.triton.regions import Step, compile_regions
 from fx_lsp.codegen.triton.sharing import share_kernels
 
 
 @dataclass(frozen=True)
 class Program:
-    """A graph as kernels and calls. `steps` are kernel launches and fallback nodes.
+    """A graph as kernels and calls. `steps` are kernel launches, regions that Inductor compiles, and fallback nodes.
 
     `results` are the returned nodes, None for a missing gradient. `buffers` are the tensors that it allocates or is
     given. `calls` are the reasons why steps fall back to PyTorch. `overwritten` maps results to overwritten
@@ -60,7 +61,7 @@ class Program:
     """
 
     inputs: tuple[fx.Node, ...]
-    steps: tuple[KernelLaunch | fx.Node, ...]
+    steps: tuple[Step, ...]
     results: tuple[fx.Node | None, ...]
     buffers: Mapping[fx.Node, Buffer]
     calls: tuple[Unsupported, ...] = ()
@@ -97,7 +98,7 @@ class _Limits:
         computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
         return cls(
             {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))},
-            dict.fromkeys(computed if choices.engine == "inductor" else (), ""),
+            dict.fromkeys(computed if choices.engine != "fx-lsp" else (), ""),
             {n for n in computed if choices.deterministic == "yes" and operation(n) in INDEXED_WRITES},
         )
 
@@ -127,7 +128,17 @@ def build_program(spec: ProgramSpec, choices: Choices) -> Program:
             continue
         steps = [s for s in program.steps if isinstance(s, fx.Node)]
         calls = (unsupported_reason(s, choices, limits.called.get(s)) for s in steps)
-        return replace(program, calls=tuple(c for c in calls if c is not None))
+        program = replace(program, calls=tuple(c for c in calls if c is not None))
+        return program if choices.inductor == NO_KERNELS else _with_regions(program, choices)
+
+
+def _with_regions(program: Program, choices: Choices) -> Program:
+    """Return a program in which Inductor replaces the chosen kernels."""
+    names = choices.inductor.split(",")
+    chosen: Callable[[KernelLaunch], bool] = lambda launch: (  # noqa: E731
+        choices.inductor == ALL_KERNELS or launch.kernel.name in names
+    )
+    return replace(program, steps=compile_regions(program.steps, chosen, program.results, program.buffers))
 
 
 def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:

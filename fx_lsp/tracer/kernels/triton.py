@@ -23,6 +23,7 @@ from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
+from fx_lsp.codegen.triton.regions import CompiledRegion
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
@@ -143,7 +144,10 @@ def kernels(traced: TracedCall) -> KernelFile:
 
 
 def _launches(file: KernelFile) -> int:
-    return sum(isinstance(step, KernelLaunch) for program in file.generated.programs for step in program.steps)
+    """Return the number of launches, before Inductor replaces some."""
+    steps = [step for program in file.generated.programs for step in program.steps]
+    replaced = (len(step.replaces) for step in steps if isinstance(step, CompiledRegion))
+    return sum(isinstance(step, KernelLaunch) for step in steps) + sum(replaced)
 
 
 def _special(file: KernelFile) -> Counter[str]:

@@ -1,0 +1,83 @@
+"""Regions: functions of the same operations that Inductor compiles in place of kernels."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from interpreted import captured, generated, kernels_in, loaded
+
+from fx_lsp.choices import Choices
+from fx_lsp.codegen.triton.regions import CompiledRegion
+
+
+def gated(x, w):
+    return (F.gelu(x) * torch.sigmoid(w)).sum(-1)
+
+
+def normalized(x, w):
+    """A matrix product between two regions."""
+    return torch.softmax(F.layer_norm(x, x.shape[-1:]) @ w, -1)
+
+
+def deviations(x, w):
+    """A scaling by statistics of columns, and two results."""
+    centred = x - x.mean(0, keepdim=True)
+    return centred / (centred.std(0, keepdim=True) + 1e-3), (x * w).amax(-1)
+
+
+def scattered(x, w):
+    """A sum at indices stays a kernel: it adds to memory that exists."""
+    index = (w.abs() * 3).long().clamp(max=2)[:, 0]
+    return torch.zeros(3, x.shape[1]).index_add(0, index, x * 2)
+
+
+def inputs():
+    torch.manual_seed(0)
+    return [torch.randn(33, 33, requires_grad=True) for _ in range(2)]
+
+
+def file_of(function, chosen, **options):
+    choices = Choices(inductor=chosen)
+    return generated(captured(function, inputs(), choices), choices=choices, **options)
+
+
+def regions(file):
+    return [step for program in file.programs for step in program.steps if isinstance(step, CompiledRegion)]
+
+
+@pytest.mark.parametrize("function", [gated, normalized, deviations, scattered])
+def test_regions_compute_the_same(function):
+    ours, theirs = inputs(), inputs()
+    found = loaded(file_of(function, "all")).f(*ours)
+    expected = function(*theirs)
+    results, right = ([r] if isinstance(r, torch.Tensor) else [*r] for r in (found, expected))
+    torch.testing.assert_close(results, right, rtol=1e-4, atol=1e-5)
+    gradients = [
+        torch.autograd.grad([r.sum() for r in rs if r.requires_grad], t, allow_unused=True)
+        for rs, t in ((results, ours), (right, theirs))
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_a_region_replaces_kernels_side_by_side():
+    file = file_of(normalized, "all")
+    assert kernels_in(file) == []
+    forward = file.text.split("def f_forward(")[1].split("return")[0]
+    assert re.findall(r"torch\.ops\.aten\.\w+|\w+_compiled", forward) == [
+        "f_forward_kernel_mul_compiled",
+        "torch.ops.aten.mm",
+        "f_forward_kernel_div_compiled",
+    ]
+
+
+def test_only_the_named_kernels_are_replaced():
+    file = file_of(gated, "f_backward_kernel")
+    assert [region.replaces for region in regions(file)] == [("f_backward_kernel",)]
+    assert re.findall(r"def (f_\w+_kernel)\(", file.text) == ["f_forward_kernel"]
+
+
+def test_a_kernel_that_adds_to_memory_stays():
+    file = file_of(scattered, "all")
+    assert "tl.atomic_add" in file.text
+    assert all("index_add" not in step.name for step in regions(file))
