@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Literal, get_args, get_type_hints
 
 TRITON = "triton"
@@ -21,7 +21,7 @@ Tma = Literal["yes", "no"]
 Deterministic = Literal["no", "yes"]
 Sizes = Literal["auto", "any", "traced"]
 
-NO_KERNELS, ALL_KERNELS = "none", "all"
+AUTO, NO_KERNELS, ALL_KERNELS = "auto", "none", "all"
 """Choices of `inductor` besides a list of kernels."""
 
 
@@ -60,8 +60,11 @@ class Choices:
     )
 
     inductor: str = field(
-        default=NO_KERNELS,
-        metadata={"help": f"names of kernels that Inductor replaces, with commas between, or {ALL_KERNELS}"},
+        default=AUTO,
+        metadata={
+            "help": "kernels that Inductor replaces: those that an estimate says are slow (auto), none, all, or a list "
+            "of names with commas between"
+        },
     )
 
     def parts(self) -> dict[str, str]:
@@ -76,7 +79,7 @@ def allowed() -> dict[str, tuple[str, ...]]:
 
 def defaults() -> dict[str, str]:
     """Return the default of each choice."""
-    return {f.name: f.default for f in fields(Choices)}
+    return asdict(Choices())
 
 
 def explained() -> dict[str, str]:

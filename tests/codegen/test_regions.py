@@ -1,6 +1,7 @@
 """Regions: functions of the same operations that Inductor compiles in place of kernels."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ import torch.nn.functional as F
 from interpreted import captured, generated, kernels_in, loaded
 
 from fx_lsp.choices import Choices
+from fx_lsp.codegen.ir.kernel import KernelWork
+from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, gain
 from fx_lsp.codegen.triton.regions import CompiledRegion
 
 
@@ -81,3 +84,38 @@ def test_a_kernel_that_adds_to_memory_stays():
     file = file_of(scattered, "all")
     assert "tl.atomic_add" in file.text
     assert all("index_add" not in step.name for step in regions(file))
+
+
+def gated_pairs(x):
+    """Each element of the result is from two neighbouring elements."""
+    return x[:, ::2] * torch.sigmoid(x[:, 1::2])
+
+
+@pytest.mark.parametrize(("rows", "replaced"), [(1 << 14, True), (1 << 4, False)])
+def test_inductor_replaces_a_kernel_with_scattered_accesses_if_that_saves_time(rows, replaced):
+    inputs = [torch.empty(rows, 4096, device="meta", dtype=torch.bfloat16)]
+    choices = Choices(inductor="auto")
+    file = generated(captured(gated_pairs, inputs, choices), choices=choices)
+    assert bool(regions(file)) is replaced
+    assert ("# Inductor compiles it: f_kernel would take" in file.text) is replaced
+
+
+def work(**changed):
+    plain = KernelWork(1 << 28, 1 << 23, 1 << 27, 4096, 8, 1, sequential=False)
+    return replace(plain, **changed)
+
+
+@pytest.mark.parametrize(
+    ("slow", "changed"),
+    [
+        ("no", {}),
+        ("one request for each element", {"requests": 1 << 27}),
+        ("fewer programs than multiprocessors", {"programs": 16}),
+        ("iterations that wait for memory", {"programs": 16, "iterations": 1 << 12}),
+        ("as slow, but in order", {"programs": 16, "sequential": True}),
+        ("too small to matter", {"moved": 1 << 12, "requests": 1 << 12, "operations": 1 << 10, "programs": 1}),
+    ],
+)
+def test_what_the_estimate_gains(slow, changed):
+    is_slower = slow not in ("no", "as slow, but in order", "too small to matter")
+    assert (gain(work(**changed)) > COMPILED_CALL) is is_slower, slow

@@ -171,6 +171,7 @@ class FileFunctions:
         own = Program(region.reads, calls, region.writes, program.buffers)
         device = f"{next(iter(parameters.values()))}.device"
         body = FunctionBody(own, dict(parameters), self.name, device, known=set(region_sizes(region)))
+        body.comment(f"Inductor compiles it: {'; '.join(region.reasons)}" if region.reasons else "Inductor compiles it")
         body.write_steps()
         returned = Evaluate(parse_expression(_listed(body, region.writes)), None, "return")
         arguments = ", ".join([*parameters.values(), *region_sizes(region)])

@@ -130,10 +130,14 @@ class FunctionBody:
         if why is None or why.comment == self.said_last:
             return
         text = why.reminder if why.comment in self.said else why.comment
-        for part in wrap(text, LINE_WIDTH - len("    # "), break_long_words=False, break_on_hyphens=False):
-            self.statements.append(CodeComment(part))
+        self.comment(text)
         self.said.add(why.comment)
         self.said_last = why.comment
+
+    def comment(self, text: str) -> None:
+        """Write a comment, over several lines if it is long."""
+        for part in wrap(text, LINE_WIDTH - len("    # "), break_long_words=False, break_on_hyphens=False):
+            self.statements.append(CodeComment(part))
 
     def _define(self, name: str, value: str, node: fx.Node | None = None) -> None:
         self.statements.append(assign(name, value, node))

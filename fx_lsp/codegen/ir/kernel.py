@@ -40,13 +40,32 @@ class KernelParameter:
     constant: bool = False
 
 
+@dataclass(frozen=True)
+class KernelWork:
+    """Hold the work of one launch, at the sizes of the capture.
+
+    `moved` are bytes between the card's memory and its cache: each element once. `requests` are those of 32 bytes to
+    the caches; one for each element where neighbouring elements are not next to each other. `operations` count an
+    addition as 1. `programs` have `warps` warps, and `iterations` of a loop each. It is `sequential` if it
+    computes elements from earlier ones: a scan or a recurrence.
+    """
+
+    moved: int
+    requests: int
+    operations: int
+    programs: int
+    warps: int
+    iterations: int
+    sequential: bool
+
+
 @dataclass
 class Kernel:
     """A kernel: its parameters and statements, and the buffers that it `reads` and `writes`, in argument order.
 
     `sizes` are further arguments with their values. `adds` are the names of buffers that it adds to, which must be zero
     before. `described` are the buffers that TMA reads; such a kernel has one program for each multiprocessor.
-    `overwrites` are the buffers that have old values before and new ones after.
+    `overwrites` are the buffers that have old values before and new ones after. `work` is None for a template.
     """
 
     name: str
@@ -59,6 +78,7 @@ class Kernel:
     adds: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
     overwrites: tuple[str, ...] = ()
+    work: KernelWork | None = None
 
     def printed(self) -> list[CodeLine]:
         """Return the definition as lines."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from sympy import expand
 from torch import fx
 
-from fx_lsp.choices import ALL_KERNELS, NO_KERNELS, Choices
+from fx_lsp.choices import ALL_KERNELS, AUTO, NO_KERNELS, Choices
 from fx_lsp.codegen.graph.partial_writes import INDEXED_WRITES, mark_partial_writes, written_operands
 from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
@@ -39,6 +39,7 @@ from fx_lsp.codegen.schedule.fusion import FusionGroup, Schedule, build_schedule
 from fx_lsp.codegen.schedule.in_place import can_overwrite, overwrite_inputs, reads_what_it_overwrites
 from fx_lsp.codegen.schedule.loop_detection import detect_loop
 from fx_lsp.codegen.schedule.tiling import crosses_reductions, tile_of, varying_axes, with_warps_for, without_loop
+from fx_lsp.codegen.schedule.work import work_of
 from fx_lsp.codegen.triton.dot import write_matmul_template
 from fx_lsp.codegen.triton.flash_attention import (
     write_attention_forward,
@@ -47,7 +48,7 @@ from fx_lsp.codegen.triton.flash_attention import (
 )
 from fx_lsp.codegen.triton.fusion_kernel import write_fusion_kernel
 from fx_lsp.codegen.triton.loop import write_loop_kernel
-from fx_lsp.codegen.triton.regions import Step, compile_regions
+from fx_lsp.codegen.triton.regions import Step, compile_regions, reason_for_inductor
 from fx_lsp.codegen.triton.sharing import share_kernels
 
 
@@ -135,10 +136,13 @@ def build_program(spec: ProgramSpec, choices: Choices) -> Program:
 def _with_regions(program: Program, choices: Choices) -> Program:
     """Return a program in which Inductor replaces the chosen kernels."""
     names = choices.inductor.split(",")
-    chosen: Callable[[KernelLaunch], bool] = lambda launch: (  # noqa: E731
-        choices.inductor == ALL_KERNELS or launch.kernel.name in names
-    )
-    return replace(program, steps=compile_regions(program.steps, chosen, program.results, program.buffers))
+
+    def reason(launch: KernelLaunch) -> str | None:
+        if choices.inductor == AUTO:
+            return reason_for_inductor(launch.kernel)
+        return "" if choices.inductor == ALL_KERNELS or launch.kernel.name in names else None
+
+    return replace(program, steps=compile_regions(program.steps, reason, program.results, program.buffers))
 
 
 def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:
@@ -253,10 +257,12 @@ def _launch(
     if loop_kernel is not None and whole is not None:
         whole = with_warps_for(whole, loop_kernel.live_values) if loop_kernel.live_values else whole
         kernel = write_loop_kernel(name, whole, loop_kernel, builder.indirect, spec.naming)
-        return launch_of(replace(kernel, overwrites=overwrites), buffers), {}
+        work = replace(work_of(stores, whole, builder.space.sizes, spec.hints), sequential=True)
+        return launch_of(replace(kernel, overwrites=overwrites, work=work), buffers), {}
     tile = whole or tile
     kernel = write_fusion_kernel(name, tile, stores, builder.indirect, spec.naming)
-    kernel = replace(kernel, overwrites=overwrites)
+    work = work_of(stores, tile, builder.space.sizes, spec.hints)
+    kernel = replace(kernel, overwrites=overwrites, work=work)
     stored = plan.stored_by(group)
     pairs = [(new, old) for new, old in spec.changed.items() if new in stored and {new, old} <= buffers.keys()]
     return launch_of(kernel, buffers), {n: o for n, o in pairs if can_overwrite(stores, tile, buffers[n], buffers[o])}

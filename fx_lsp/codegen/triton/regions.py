@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import TypeAlias
 
@@ -13,9 +13,10 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
 from fx_lsp.codegen.ir.node_facts import NodeFacts, facts_of
 from fx_lsp.codegen.ir.values import Buffer
+from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, MICROSECOND, gain, seconds, seconds_of_ideal
 
 _HARMLESS = {"role", "iteration", "parts", "must_materialize"}
 """Facts of nodes that say nothing about what they compute."""
@@ -25,7 +26,7 @@ _HARMLESS = {"role", "iteration", "parts", "must_materialize"}
 class CompiledRegion:
     """Operations that Inductor compiles as the function `name`: it takes the tensors `reads` and returns `writes`.
 
-    `replaces` are the names of the kernels that it replaces.
+    `replaces` are the names of the kernels that it replaces, and `reasons` sentences that say why.
     """
 
     name: str
@@ -33,6 +34,7 @@ class CompiledRegion:
     reads: tuple[fx.Node, ...]
     writes: tuple[fx.Node, ...]
     replaces: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
 
 
 Step: TypeAlias = "KernelLaunch | CompiledRegion | fx.Node"
@@ -51,18 +53,22 @@ def writes_of(step: Step) -> Sequence[fx.Node]:
 
 def compile_regions(
     steps: Sequence[Step],
-    replaced: Callable[[KernelLaunch], bool],
+    reason: Callable[[KernelLaunch], str | None],
     results: Iterable[fx.Node | None],
     buffers: Mapping[fx.Node, Buffer],
 ) -> tuple[Step, ...]:
     """Return the steps of a program in which compiled regions replace kernels; consecutive ones share a region.
 
-    A kernel stays if its operations are not PyTorch's, or if it writes to a tensor that exists already.
+    `reason` returns why a kernel is replaced, None if it is not. A kernel stays if its operations are not PyTorch's, or
+    if it writes to a tensor that exists already.
     """
+    reasons = {
+        place: why for place, s in enumerate(steps) if isinstance(s, KernelLaunch) and (why := reason(s)) is not None
+    }
     bodies = {
         place: body
         for place, step in enumerate(steps)
-        if isinstance(step, KernelLaunch) and replaced(step) and (body := _body(step, steps, buffers)) is not None
+        if place in reasons and isinstance(step, KernelLaunch) and (body := _body(step, steps, buffers)) is not None
     }
     needed = {n for r in results if r is not None for n in view_chain(r)}
     run: list[Step] = []
@@ -72,8 +78,17 @@ def compile_regions(
             run += [steps[place] for place in group]
             continue
         later = needed | {n for s in steps[group[-1] + 1 :] for read in reads_of(s) for n in view_chain(read)}
-        run.append(_region([steps[p] for p in group], [bodies[p] for p in group], later))
+        region = _region([steps[p] for p in group], [bodies[p] for p in group], later)
+        run.append(replace(region, reasons=tuple(dict.fromkeys(reasons[p] for p in group if reasons[p]))))
     return tuple(run)
+
+
+def reason_for_inductor(kernel: Kernel) -> str | None:
+    """Return why Inductor should replace a kernel by the estimates, None if it should not."""
+    if kernel.work is None or gain(kernel.work) < COMPILED_CALL:
+        return None
+    ours, ideal = (each(kernel.work) / MICROSECOND for each in (seconds, seconds_of_ideal))
+    return f"{kernel.name} would take {ours:.0f} µs instead of {ideal:.0f} µs, by an estimate for an H200"
 
 
 def _region(

@@ -87,8 +87,8 @@ def _allows_one(traced: TracedCall, free: TracedCall, names: Mapping[Dimension, 
     PyTorch removes and expands dimensions of size 1, but a symbol is larger.
     """
     numbers = {sympy.Symbol(name, integer=True, positive=True): sympy.Integer(size) for name, size in sizes.items()}
-    expected = [[size.xreplace(numbers) for size in expressions(t.shape)] for _, t in tensors_in(free.result, "out")]
     try:
+        expected = [[s.xreplace(numbers) for s in expressions(t.shape)] for _, t in tensors_in(free.result, "out")]
         plain = _run(traced, names, sizes, traced.conditions)
     except Exception:  # the code does not allow it
         return False

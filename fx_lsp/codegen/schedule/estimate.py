@@ -1,0 +1,56 @@
+"""Estimate how long kernels take on a GPU, from the work that they do.
+
+The rates are those of an H200, measured by `benchmarks/rates.py`. Only ratios of estimates are used, and other recent
+cards have similar ratios.
+"""
+
+from __future__ import annotations
+
+from fx_lsp.codegen.ir.kernel import KernelWork
+
+MICROSECOND = 1e-6
+LAUNCH = 1.0 * MICROSECOND
+"""The seconds of a kernel without work, in a CUDA graph."""
+BYTES = 4.1e12
+"""The bytes per second between the card's memory and its cache."""
+REQUESTS = 0.35e12
+"""The requests of 32 bytes per second to the caches."""
+OPERATIONS = 12e12
+"""The additions per second of kernels whose operations depend on each other."""
+ITERATION = 0.5 * MICROSECOND
+"""The seconds of an iteration of a loop that waits for memory."""
+BUSY_WARPS = 132 * 8
+"""The warps that saturate the card's memory: eight on each multiprocessor."""
+MIN_SLOWDOWN = 1.5
+"""The least factor between two estimates that is more than their error."""
+COMPILED_CALL = 10 * MICROSECOND
+"""The seconds that the host takes to call a compiled function: what a region has to save."""
+RESIDENT_WARPS = 132 * 32
+"""The warps that the card holds at a time, in kernels with an average number of registers."""
+SECTOR = 32
+"""The bytes of a memory request: what a warp reads at least for an address."""
+
+
+def seconds(work: KernelWork) -> float:
+    """Return the estimated seconds of a launch."""
+    warps = work.programs * work.warps
+    idle = max(1.0, BUSY_WARPS / warps)
+    waves = max(1.0, warps / RESIDENT_WARPS)
+    waiting = work.iterations * ITERATION * waves if work.iterations > 1 else 0.0
+    throughput = max(work.moved / BYTES, work.requests / REQUESTS, work.operations / OPERATIONS)
+    return LAUNCH + max(throughput * idle, waiting)
+
+
+def seconds_of_ideal(work: KernelWork) -> float:
+    """Return the estimated seconds of a launch that reads neighbouring elements, with enough programs."""
+    throughput = max(work.moved / BYTES, work.moved / SECTOR / REQUESTS, work.operations / OPERATIONS)
+    return LAUNCH + throughput
+
+
+def gain(work: KernelWork) -> float:
+    """Return the estimated seconds that Inductor saves, 0.0 unless a kernel takes `MIN_SLOWDOWN` times an ideal one.
+
+    A `sequential` kernel has no ideal.
+    """
+    ours, ideal = seconds(work), seconds_of_ideal(work)
+    return 0.0 if work.sequential or ours < MIN_SLOWDOWN * ideal else ours - ideal
