@@ -22,7 +22,7 @@ def gather_rows(x, index):
 
 # fx: x=f32[10007, 64], edges=i64[2, 80021], weight=f32[80021]
 def graph_messages(x, edges, weight):
-    src, dst = edges
+    src, dst = edges[0], edges[1]
     messages = x[src] * weight.unsqueeze(-1)
     return torch.zeros_like(x).index_add_(0, dst, messages)
 
@@ -51,10 +51,10 @@ def write_cache(cache, x, position):
     return cache
 
 
-# fx: cache=bf16[4096, 16, 8, 128], x=bf16[512, 8, 128], slots=i64[512]
+# fx: cache=bf16[64, 8, 1024, 128], x=bf16[64, 8, 128], position=i64[64]
 @torch.no_grad()
-def write_paged_cache(cache, x, slots):
-    cache.view(-1, *cache.shape[2:]).index_copy_(0, slots, x)
+def write_cache_of_batch(cache, x, position):
+    cache[torch.arange(cache.size(0), device=cache.device), :, position] = x
     return cache
 
 

@@ -26,11 +26,11 @@ def swiglu_feed_forward(x, w1, w2, w3):
     return F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)
 
 
-# fx: x=bf16[8192, 2048], weight=bf16[64, 2048]
-def expert_gate(x, weight, k=6):
-    scores = F.linear(x.float(), weight.float()).softmax(dim=-1)
-    values, indices = torch.topk(scores, k, dim=-1)
-    return values / values.sum(dim=-1, keepdim=True), indices
+# fx: logits=f32[8192, 64], k=4
+def expert_gate(logits, k):
+    values, indices = torch.topk(logits, k, dim=-1)
+    weights = torch.softmax(values, dim=-1)
+    return torch.zeros_like(logits).scatter(-1, indices, weights), indices
 
 
 # fx: x=bf16[8, 512, 1024], w1=bf16[8, 1024, 2816], w3=bf16[8, 1024, 2816], w2=bf16[8, 2816, 1024]
