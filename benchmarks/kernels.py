@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from limits import output_of
 
@@ -44,8 +45,9 @@ def main() -> int:
     names = [n for n in names_of_targets() if not only or only & {n, *n.split("/")}]
     if not names:
         parser.error(f"no family and no function is named {arguments.only}")
-    kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
-    reports: dict[str, Report] = {name: from_json(Report, data) for name, data in kept.items()}
+    is_stored = arguments.json and arguments.json.exists()
+    stored: dict[str, Any] = json.loads(arguments.json.read_text()) if is_stored else {}
+    reports = {name: from_json(Report, data) for name, data in stored.items()}
     for name in names:
         if name in reports:
             continue
