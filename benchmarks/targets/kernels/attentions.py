@@ -47,7 +47,7 @@ def soft_cap(q, k, v, cap=50.0):
 def shifted_windows(qkv, table, index):
     b, n, _ = qkv.shape
     q, k, v = qkv.reshape(b, n, 3, 3, 32).permute(2, 0, 3, 1, 4)
-    bias = table[index.view(-1)].view(n, n, -1).permute(2, 0, 1)
+    bias = table[index].permute(2, 0, 1)
     weights = ((q * 32**-0.5) @ k.transpose(-2, -1) + bias.unsqueeze(0)).softmax(dim=-1)
     return (weights @ v).transpose(1, 2).reshape(b, n, -1)
 
@@ -59,12 +59,11 @@ def cross_attention(q, k, v, heads=8):
     return out.transpose(1, 2).reshape(q.size(0), q.size(2), -1)
 
 
-# fx: q=bf16[8, 32, 1, 128], k_cache=bf16[8, 8, 4096, 128], v_cache=bf16[8, 8, 4096, 128], length=i64[8]
-def decode(q, k_cache, v_cache, length):
+# fx: q=bf16[8, 32, 1, 128], k_cache=bf16[8, 8, 4096, 128], v_cache=bf16[8, 8, 4096, 128], mask=b8[8, 4096]
+def decode(q, k_cache, v_cache, mask):
     k, v = (t.repeat_interleave(q.size(1) // t.size(1), dim=1) for t in (k_cache, v_cache))
     scores = (q @ k.transpose(-2, -1)).float() * q.size(-1) ** -0.5
-    valid = torch.arange(k.size(2), device=q.device) <= length[:, None]
-    scores = scores.masked_fill(~valid[:, None, None, :], float("-inf"))
+    scores = scores.masked_fill(~mask[:, None, None, :], float("-inf"))
     return scores.softmax(-1).to(v.dtype) @ v
 
 

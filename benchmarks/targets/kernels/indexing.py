@@ -58,9 +58,8 @@ def write_cache_of_batch(cache, x, position):
     return cache
 
 
-# fx: x=f32[32, 300, 40], lengths=i64[32]
-def masked_mean(x, lengths):
-    mask = torch.arange(x.size(1), device=x.device)[None, :] < lengths[:, None]
+# fx: x=f32[32, 300, 40], mask=b8[32, 300]
+def masked_mean(x, mask):
     x = torch.where(mask.unsqueeze(-1), x, torch.zeros_like(x))
     return x.sum(1) / mask.sum(1).clamp(min=1).unsqueeze(-1)
 
