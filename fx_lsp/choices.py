@@ -21,7 +21,10 @@ Tma = Literal["yes", "no"]
 Deterministic = Literal["no", "yes"]
 Sizes = Literal["auto", "any", "traced"]
 
-AUTO, NO_KERNELS, ALL_KERNELS = "auto", "none", "all"
+REGION_SUFFIX = "_compiled"
+"""The end of the name of a function that Inductor compiles, after the name of the first kernel that it replaces."""
+
+AUTO, NO_KERNELS, ALL_KERNELS, EACH_KERNEL = "auto", "none", "all", "each"
 """Choices of `inductor` besides a list of kernels."""
 
 
@@ -62,8 +65,8 @@ class Choices:
     inductor: str = field(
         default=AUTO,
         metadata={
-            "help": "kernels that Inductor replaces: those that an estimate says are slow (auto), none, all, or a list "
-            "of names with commas between"
+            "help": "kernels that Inductor replaces: those that an estimate says are slow (auto), none, all, each "
+            "by itself, or a list of names with commas between"
         },
     )
 

@@ -12,13 +12,14 @@ EAGER = "eager"
 KERNELS = "kernels"
 INDUCTOR_KERNELS = "inductor-kernels"
 COMPILE = "compile"
+MAX_AUTOTUNE = "compile max-autotune"
 VARIANTS = (
     EAGER,
     "symbolic_trace",
     "torchscript",
     COMPILE,
     "compile reduce-overhead",
-    "compile max-autotune",
+    MAX_AUTOTUNE,
     "compile cudagraphs",
     KERNELS,
     INDUCTOR_KERNELS,
@@ -40,12 +41,12 @@ clock that both have.
 class BenchmarkCase:
     """Hold one generated file, as text. A sweep has several, distinguished by their `label` ("N=1024").
 
-    `inductor` is the file with Inductor's kernels for the same function, or "".
+    `others` are further files for the same function, by the names of their variants, such as `INDUCTOR_KERNELS`.
     """
 
     label: str
     file: str
-    inductor: str = ""
+    others: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class BenchmarkJob:
     available. `seconds` bounds the whole job, `sampling` each measurement of a variant. `modules` are the files of its
     project that the original imports, `paths` folders on the host to import rivals and other modules from. The report
     repeats `source_hash` and `choices`, the options of the kernels ("fuse=no"). `profile` also times each kernel
-    separately.
+    separately. A `race` is for many variants: they are set up at the same time, and measured less often.
     """
 
     name: str
@@ -88,6 +89,7 @@ class BenchmarkJob:
     source_hash: str = ""
     choices: str = ""
     profile: bool = False
+    race: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from fx_lsp.choices import allowed as allowed_choices
 from fx_lsp.choices import read_choices
 from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import write_outputs
+from fx_lsp.commands.progress import ProgressPrinter
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target
 from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import TargetError
@@ -32,10 +33,7 @@ from fx_lsp.measured import (
     WHATS,
     BenchmarkJob,
     BenchmarkRun,
-    Event,
     Failed,
-    Finished,
-    JobProgress,
     Report,
     Rival,
     What,
@@ -148,42 +146,6 @@ async def _bench(
         _write_pictures(Path(arguments.svg), reports)
     wrong = any(m.variant == KERNELS and m.right is False for report in reports.values() for m in report.measured)
     return int(wrong or bool(failed))
-
-
-class ProgressPrinter:
-    """Print progress on standard error: the last event of each host in one line of a terminal, else new events."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._last: dict[str, str] = {}
-
-    def take(self, host: str, event: Event) -> Report | Failed | None:
-        """Show progress and return None; return the end of the job for other events."""
-        if not isinstance(event, JobProgress):
-            self._last.pop(host, None)
-            return event.report if isinstance(event, Finished) else event
-        text = f"{host}: {event.text.removeprefix(f'{host}: ')}" + (
-            f" ({event.done} of {event.total})" if event.total else ""
-        )
-        if self._last.get(host) != text:
-            self._last[host] = text
-            if self._terminal:
-                print(f"\r\x1b[2K{' · '.join(self._last.values())[: _width()]}", end="", file=sys.stderr, flush=True)
-            else:
-                print(text, file=sys.stderr, flush=True)
-        return None
-
-    def clear(self) -> None:
-        """Clear the line."""
-        if self._terminal:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns - 1
-    except OSError:
-        return 79
 
 
 def _job(arguments: argparse.Namespace) -> BenchmarkJob:

@@ -24,6 +24,7 @@ from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, read_choices
 from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import put, remove_output, write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
+from fx_lsp.commands.tune import TUNE_SECONDS, kept_parts, tune
 from fx_lsp.errors import ForeignFileError
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
@@ -42,6 +43,8 @@ from fx_lsp.tracing.kernel_files.generated import (
     update,
     without_failure,
 )
+from fx_lsp.tracing.kernel_files.tuned import TUNED
+from fx_lsp.tracing.remote.hosts import LOCAL
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
 
@@ -68,6 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file to write or update; your edits are kept (default: standard output)",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument(
+        "--tune",
+        metavar="HOST",
+        help=f"race candidates on a host, pool or Ray cluster of your hosts.toml ({LOCAL}: this machine), and keep the "
+        f"fastest choices in {TUNED}, which later calls use",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=TUNE_SECONDS, help=f"the time for --tune (default: {TUNE_SECONDS:.0f})"
+    )
+    parser.add_argument("--yes", action="store_true", help="use a new host without asking")
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--check",
@@ -97,6 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
         if failure is not None:
             print(failure_text(failure, chosen), file=sys.stderr)
             return 1
+    if arguments.tune is not None and (code := tune(arguments, chosen, chosen_of(arguments))):
+        return code
     if arguments.check is None:
         arguments.check = arguments.output is not None and not arguments.view
     kernels = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
@@ -256,7 +271,8 @@ class CompiledKernels:
 
 async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> CompiledKernels | Failure:
     choices = chosen_of(arguments)
-    work = write_work({TRITON: "", **choices.parts()})
+    parts = choices.parts() or kept_parts(chosen)
+    work = write_work({TRITON: "", **parts})
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)
         if not isinstance(outcome, Trace):
@@ -267,9 +283,9 @@ async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> CompiledK
         for line in said_of_code(stages[0], outcome.remarks, chosen.file, chosen.name):
             print(line, file=sys.stderr)
         kernels = await generate(engine, chosen.file, chosen.name, work)
-        if isinstance(kernels, Failure) or not arguments.check or choices.engine != "fx-lsp":
+        if isinstance(kernels, Failure) or not arguments.check or read_choices(parts).engine != "fx-lsp":
             return kernels if isinstance(kernels, Failure) else CompiledKernels(kernels)
-        compiled = write_work({**read_work(work_of(RESOURCES, arguments.gpu)), **choices.parts()})
+        compiled = write_work({**read_work(work_of(RESOURCES, arguments.gpu)), **parts})
         try:
             outcome = await asyncio.wait_for(engine.outcome(chosen.file, chosen.name, compiled), MAX_CHECK_SECONDS)
         except asyncio.TimeoutError:

@@ -13,7 +13,7 @@ from fx_lsp import wire
 from fx_lsp.bench.runner import conditions, summary
 from fx_lsp.bench.runner.children import VariantProcess
 from fx_lsp.measured import (
-    INDUCTOR_KERNELS,
+    KERNELS,
     BenchmarkJob,
     Ceilings,
     Clock,
@@ -83,11 +83,13 @@ class RunningJob:
     kind: str = ""
     done: int = 0
     looks: list[Machine] = field(default_factory=list[Machine])
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def say(self, text: str, steps: int = 0) -> None:
         """Report the current step, and advance by `steps`."""
-        self.done = min(self.total, self.done + steps)
-        self.tell(JobProgress(text, self.done, self.total))
+        with self.lock:
+            self.done = min(self.total, self.done + steps)
+            self.tell(JobProgress(text, self.done, self.total))
 
     def left(self) -> float:
         """Return the remaining seconds of the job."""
@@ -106,12 +108,13 @@ class RunningJob:
 
     def setup_request(self, entry: VariantRun, what: Sequence[What]) -> dict[str, Any]:
         """Return the first request to a process."""
-        file = "inductor" if entry.variant == INDUCTOR_KERNELS else "kernels"
+        others = [*self.job.cases[entry.case].others]
+        own = entry.variant in others
         return {
             "do": "setup",
             "device": self.kind,
-            "variant": entry.variant,
-            "file": str(self.folder / str(entry.case) / f"{file}.py"),
+            "variant": KERNELS if own else entry.variant,
+            "file": str(file_of(self.folder, entry.case, 1 + others.index(entry.variant) if own else 0)),
             "what": list(what),
             "paths": list(self.job.paths),
             "rivals": wire.to_json(self.job.rivals),
@@ -121,6 +124,11 @@ class RunningJob:
         """Return the title of a variant."""
         label = self.job.cases[entry.case].label
         return f"{label} · {entry.variant}" if label else entry.variant
+
+
+def file_of(folder: Path, case: int, place: int = 0) -> Path:
+    """Return the path of a file of a case: the first one, or one of its others by their place, from 1."""
+    return folder / str(case) / f"kernels{place or ''}.py"
 
 
 def rows(

@@ -17,7 +17,7 @@ from typing import Any
 from fx_lsp import wire
 from fx_lsp.bench.runner import conditions, nsight
 from fx_lsp.bench.runner.children import ChildError
-from fx_lsp.bench.runner.entries import RunningJob, VariantRun, rows, whats
+from fx_lsp.bench.runner.entries import RunningJob, VariantRun, file_of, rows, whats
 from fx_lsp.bench.runner.turns import STEPS, run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
@@ -50,7 +50,7 @@ def run(job: BenchmarkJob, tell: Callable[[Event], None]) -> Finished | Failed:
 
 
 def _refused(job: BenchmarkJob) -> Failed | None:
-    names = [*VARIANTS, *(r.name for r in job.rivals)]
+    names = [*dict.fromkeys([*VARIANTS, *(n for c in job.cases for n in c.others), *(r.name for r in job.rivals)])]
     unknown = [name for name in job.variants or () if name not in names]
     if unknown:
         return Failed(f"There is no variant {unknown[0]}.", f"The variants are {', '.join(names)}.")
@@ -64,8 +64,8 @@ def _refused(job: BenchmarkJob) -> Failed | None:
 def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> RunningJob:
     for number, case in enumerate(job.cases):
         (folder / str(number)).mkdir()
-        (folder / str(number) / "kernels.py").write_text(case.file, encoding="utf-8")
-        (folder / str(number) / "inductor.py").write_text(case.inductor, encoding="utf-8")
+        for place, text in enumerate((case.file, *case.others.values())):
+            file_of(folder, number, place).write_text(text, encoding="utf-8")
     for module in job.modules:
         place = folder / "modules" / module.path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -133,16 +133,17 @@ def _run(bench: RunningJob) -> Finished | Failed:
 
 def _names(job: BenchmarkJob, case: BenchmarkCase) -> Sequence[str]:
     """Return the variants of a case; Inductor's kernels only if there is a file of them, or on request."""
+    names = dict.fromkeys([*VARIANTS, *case.others])
     if job.variants is not None:
-        return [*(v for v in VARIANTS if v in job.variants), *(r.name for r in job.rivals)]
-    chosen = [v for v in VARIANTS if v != INDUCTOR_KERNELS or case.inductor]
+        return [*(v for v in names if v in job.variants), *(r.name for r in job.rivals)]
+    chosen = [v for v in names if v != INDUCTOR_KERNELS or v in case.others]
     return [*chosen, *(r.name for r in job.rivals)]
 
 
 def _facts(bench: RunningJob) -> dict[str, Any] | Failed:
     bench.say("start")
     job = bench.job
-    cases = [(case.label, str(bench.folder / str(n) / "kernels.py")) for n, case in enumerate(job.cases)]
+    cases = [(case.label, str(file_of(bench.folder, n))) for n, case in enumerate(job.cases)]
     request = {
         "do": "facts",
         "device": (job.device or "").partition(":")[0],

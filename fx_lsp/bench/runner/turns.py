@@ -1,9 +1,10 @@
-"""Set up the variants of one case one after the other, then measure them in turns."""
+"""Set up the variants of one case, one after the other or in a race together, then measure them in turns."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ STEPS = 6
 """The progress steps of timing a variant; its setup is one step."""
 _TURNS = 3
 """The number of turns of each variant in a measurement, of which there are two."""
+_RACE_CLOCKS: tuple[Clock, ...] = ("wall", "graph")
+_RACE_SETUP = 0.6
+"""The share of a race's time for setting up its variants."""
 _MIN_SETUP_SECONDS, _MAX_TURN_SECONDS = 30.0, 120.0
 _TURN_SECONDS = 1.0
 """The approximate seconds of a turn besides its samples."""
@@ -40,6 +44,10 @@ class Measurement:
 
 def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[What], setups: int) -> list[str]:
     """Fill in the entries of a case; `setups` is the number of setups left in the whole job. Returns warnings."""
+    if bench.job.race:
+        _set_up_together(bench, entries, what)
+        _measure(bench, [entry for entry in entries if entry.child is not None], what)
+        return []
     groups, group, begun = 0, list[VariantRun](), bench.done
     waiting = sorted(entries, key=lambda e: "max-autotune" in e.variant)  # it may use the time that others left
     following: VariantProcess | None = None
@@ -64,6 +72,17 @@ def run_case(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[Wh
     if groups:
         return ["The GPU's memory was too small for all variants at once: some were not measured in alternation."]
     return []
+
+
+def _set_up_together(bench: RunningJob, entries: Sequence[VariantRun], what: Sequence[What]) -> None:
+    """Set up the entries of a race at the same time. Triton's configurations are timed again later, one by one."""
+    seconds = _RACE_SETUP * bench.left()
+    children = [bench.child() for _ in entries]
+    with ThreadPoolExecutor(len(entries)) as pool:
+        for entry, child in zip(entries, children, strict=True):
+            pool.submit(_set_up, bench, entry, child, what, seconds)
+    for child in (entry.child for entry in entries if entry.child is not None):
+        child.ask({"do": "forget"}, _MIN_SETUP_SECONDS)
 
 
 def _setup_seconds(bench: RunningJob, setups: int, measured: int) -> float:
@@ -102,7 +121,8 @@ def _set_up(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: S
 def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What]) -> None:
     """Measure the variants that are set up, in turns, and end them."""
     memory = min((e.free for e in group), default=0) // (2 * max(1, len(group)))
-    clocks: list[Clock] = [c for c in _CLOCKS if any(c in e.clocks for e in group)]
+    allowed = _RACE_CLOCKS if bench.job.race else _CLOCKS
+    clocks: list[Clock] = [c for c in allowed if any(c in e.clocks for e in group)]
     measurements = [Measurement(of, clock, half, memory) for clock in clocks for of in what for half in (0, 1)]
     begun = bench.done
     for number, measurement in enumerate(measurements):
@@ -119,7 +139,8 @@ def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What
 
 
 def _measure_in_turns(bench: RunningJob, group: Sequence[VariantRun], measurement: Measurement) -> None:
-    for entry in [e for _ in range(_TURNS) for e in group]:
+    turns = 1 if bench.job.race else _TURNS
+    for entry in [e for _ in range(turns) for e in group]:
         if entry.child is not None and measurement.clock in entry.clocks and entry.right:
             _turn(bench, entry, entry.child, measurement)
 

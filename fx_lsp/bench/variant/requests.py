@@ -57,6 +57,9 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
                 return _checked(variants[-1])
             if request["do"] == "measure":
                 return _measured(variants[-1], request, lambda: send({"mark": True}))
+            if request["do"] == "forget":
+                tuning.forget(variants[-1].subject.module)
+                return {}
             from fx_lsp.bench.variant import profiling
 
             if request["do"] == "profile":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 _TUNERS = (
@@ -20,6 +21,15 @@ def watch(say: Callable[[str], None], inductor: bool) -> None:
         with suppress(ImportError, AttributeError):
             tuner = getattr(import_module(module), name)
             setattr(tuner, method, _counted(getattr(tuner, method), configurations, say))
+
+
+def forget(module: ModuleType) -> None:
+    """Forget the configurations that Triton chose for the kernels of a file: the next call times them again."""
+    with suppress(ImportError, AttributeError):
+        tuner = import_module("triton.runtime.autotuner").Autotuner
+        for kernel in vars(module).values():
+            if isinstance(kernel, tuner):
+                kernel.cache.clear()
 
 
 def _counted(method: Callable[..., Any], configurations: str, say: Callable[[str], None]) -> Callable[..., Any]:

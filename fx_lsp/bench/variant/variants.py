@@ -151,5 +151,4 @@ TABLE = {
     "compile max-autotune": Variant(_compiled(mode="max-autotune-no-cudagraphs"), compiles=True),
     "compile cudagraphs": Variant(_compiled(gpu=True, backend="cudagraphs"), captured=False, compiles=True),
     "kernels": Variant(_kernels, kernels=True, strange=True),
-    "inductor-kernels": Variant(_kernels, kernels=True, strange=True),
 }

@@ -90,6 +90,7 @@ def compiled(function):
     def call(*args):
         return (fast if is_plain(*args) else function)(*args)
 
+    call.is_compiled = True
     return call
 '''
 

@@ -12,7 +12,7 @@ import torch
 from sympy import expand
 from torch import fx
 
-from fx_lsp.choices import ALL_KERNELS, AUTO, NO_KERNELS, Choices
+from fx_lsp.choices import ALL_KERNELS, AUTO, EACH_KERNEL, NO_KERNELS, Choices
 from fx_lsp.codegen.graph.partial_writes import INDEXED_WRITES, mark_partial_writes, written_operands
 from fx_lsp.codegen.graph.query import buffer_of, is_empty, is_view, shape_of, view_chain
 from fx_lsp.codegen.graph.scatter import scatter_shape
@@ -140,9 +140,10 @@ def _with_regions(program: Program, choices: Choices) -> Program:
     def reason(launch: KernelLaunch) -> str | None:
         if choices.inductor == AUTO:
             return reason_for_inductor(launch.kernel)
-        return "" if choices.inductor == ALL_KERNELS or launch.kernel.name in names else None
+        return "" if choices.inductor in (ALL_KERNELS, EACH_KERNEL) or launch.kernel.name in names else None
 
-    return replace(program, steps=compile_regions(program.steps, reason, program.results, program.buffers))
+    joined = choices.inductor != EACH_KERNEL
+    return replace(program, steps=compile_regions(program.steps, reason, program.results, program.buffers, joined))
 
 
 def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
@@ -11,6 +12,7 @@ from typing import TypeAlias
 import torch
 from torch import fx
 
+from fx_lsp.choices import REGION_SUFFIX
 from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
@@ -56,30 +58,29 @@ def compile_regions(
     reason: Callable[[KernelLaunch], str | None],
     results: Iterable[fx.Node | None],
     buffers: Mapping[fx.Node, Buffer],
+    joined: bool,
 ) -> tuple[Step, ...]:
-    """Return the steps of a program in which compiled regions replace kernels; consecutive ones share a region.
+    """Return the steps of a program in which compiled regions replace kernels; if `joined`, consecutive ones share one.
 
     `reason` returns why a kernel is replaced, None if it is not. A kernel stays if its operations are not PyTorch's, or
     if it writes to a tensor that exists already.
     """
-    reasons = {
-        place: why for place, s in enumerate(steps) if isinstance(s, KernelLaunch) and (why := reason(s)) is not None
-    }
-    bodies = {
-        place: body
-        for place, step in enumerate(steps)
-        if place in reasons and isinstance(step, KernelLaunch) and (body := _body(step, steps, buffers)) is not None
-    }
+    reasons = {place: reason(step) for place, step in enumerate(steps) if isinstance(step, KernelLaunch)}
+    chosen = [place for place, why in reasons.items() if why is not None]
+    bodies = {place: body for place in chosen if (body := _body(steps[place], steps, buffers)) is not None}
     needed = {n for r in results if r is not None for n in view_chain(r)}
     run: list[Step] = []
-    for is_compiled, places in groupby(range(len(steps)), key=bodies.__contains__):
+    names: Counter[str] = Counter()
+    for mark, places in groupby(range(len(steps)), key=lambda place: (place in bodies, None if joined else place)):
         group = list(places)
-        if not is_compiled:
+        if not mark[0]:
             run += [steps[place] for place in group]
             continue
         later = needed | {n for s in steps[group[-1] + 1 :] for read in reads_of(s) for n in view_chain(read)}
         region = _region([steps[p] for p in group], [bodies[p] for p in group], later)
-        run.append(replace(region, reasons=tuple(dict.fromkeys(reasons[p] for p in group if reasons[p]))))
+        names[region.name] += 1
+        name = f"{region.name}_{names[region.name]}" if names[region.name] > 1 else region.name
+        run.append(replace(region, name=name, reasons=tuple(dict.fromkeys(filter(None, map(reasons.get, group))))))
     return tuple(run)
 
 
@@ -101,7 +102,7 @@ def _region(
     reads = dict.fromkeys(i for n in nodes for i in n.all_input_nodes if i not in nodes and _is_tensor(i))
     writes = dict.fromkeys(n for step in launches for n in writes_of(step) if n in later)
     return CompiledRegion(
-        f"{kernels[0].removesuffix('_kernel')}_compiled",
+        f"{kernels[0]}{REGION_SUFFIX}",
         tuple(sorted(nodes, key=order.__getitem__)),
         tuple(reads),
         tuple(writes),
@@ -109,8 +110,9 @@ def _region(
     )
 
 
-def _body(launch: KernelLaunch, steps: Sequence[Step], buffers: Mapping[fx.Node, Buffer]) -> list[fx.Node] | None:
+def _body(launch: Step, steps: Sequence[Step], buffers: Mapping[fx.Node, Buffer]) -> list[fx.Node] | None:
     """Return the operations that a kernel computes from tensors in memory, None if PyTorch cannot compute them."""
+    assert isinstance(launch, KernelLaunch)
     kernel = launch.kernel
     writers = [node for step in steps for node in writes_of(step)]
     if kernel.overwrites or any(writers.count(n) > 1 or not _has_own_layout(n, buffers[n]) for n in launch.writes):

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,6 +23,7 @@ from fx_lsp.codegen.graph.decompositions import composites_decomposed, decomposi
 from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
+from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
 from fx_lsp.codegen.triton.regions import CompiledRegion
 from fx_lsp.model import Node, Remark, Stage, TargetKind
@@ -238,13 +240,19 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
         tuple((expressions[i], captured.inputs[i].tensor.requires_grad) for i in results.changed),
         result.text,
         results.tangents,
-        tuple(_description(inputs, name, replaces, test.missing)),
+        (*_description(inputs, name, replaces, test.missing), *_measured(traced.options.get("measured", ""))),
         (*test.future, *result.imports, *test.imports),
         result.definitions,
         test.definitions,
         test.main,
         tuple(settings(parameters.receiver)),
     )
+
+
+def _measured(sentence: str) -> list[str]:
+    """Return the lines of a docstring for a sentence on times, which may be from a file of the project."""
+    plain = "".join(c if c.isprintable() else " " for c in sentence).replace("\\", "/").replace('"', "'")
+    return ["", *wrap(plain, LINE_WIDTH)] if plain else []
 
 
 def _description(inputs: Sequence[GraphInput], name: str, replaces: str, missing: str) -> list[str]:

@@ -12,7 +12,7 @@ from fx_lsp import files
 from fx_lsp.choices import TRITON, Choices
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import TargetError
-from fx_lsp.measured import BenchmarkCase, BenchmarkJob, Module
+from fx_lsp.measured import INDUCTOR_KERNELS, BenchmarkCase, BenchmarkJob, Module
 from fx_lsp.model import Failure, Target, Work, write_work
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
@@ -91,17 +91,17 @@ async def job_of(engine: Engine, asked: BenchRequest, job: BenchmarkJob) -> Prep
     cases: list[BenchmarkCase] = []
     for label, text in texts_of(asked, analysis, target):
         engine.open(asked.file, text, asked.roots)
-        file = await _file(engine, asked, asked.choices)
+        file = await file_of(engine, asked, asked.choices)
         if isinstance(file, Failure):
             return file
         inductor: str | Failure = ""
         if asked.inductor is not False:
-            inductor = await _file(engine, asked, replace(asked.choices, engine="inductor"))
+            inductor = await file_of(engine, asked, replace(asked.choices, engine="inductor"))
         if isinstance(inductor, Failure):
             if asked.inductor:
                 return inductor
             inductor = ""
-        cases.append(BenchmarkCase(label, file, inductor))
+        cases.append(BenchmarkCase(label, file, {INDUCTOR_KERNELS: inductor} if inductor else {}))
     imports = _imports(engine, asked)
     filled = replace(
         job,
@@ -149,7 +149,8 @@ def _work(choices: Choices) -> Work:
     return write_work({TRITON: "", **choices.parts()})
 
 
-async def _file(engine: Engine, asked: BenchRequest, choices: Choices) -> str | Failure:
+async def file_of(engine: Engine, asked: BenchRequest, choices: Choices) -> str | Failure:
+    """Return the kernels of a target with these choices."""
     stage = await engine.stage(asked.file, asked.name, TRITON, _work(choices))
     return stage if isinstance(stage, Failure) else stage.text
 

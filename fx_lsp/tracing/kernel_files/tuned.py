@@ -1,0 +1,92 @@
+"""Keep the fastest choices of kernels, measured on a GPU, in a file that a project may commit: `fx_lsp_tuned.json`.
+
+Each entry is for one target, with its inputs, on one card. It counts as long as the source of the target is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fx_lsp import files
+from fx_lsp.choices import read_choices
+from fx_lsp.errors import ProtocolError
+from fx_lsp.wire import from_json, to_json
+
+TUNED = "fx_lsp_tuned.json"
+"""The name of the file, in the root of a project."""
+MEASURED = "measured"
+"""The option of the work that generates kernels with the sentence about their times."""
+
+
+@dataclass(frozen=True)
+class TunedKernels:
+    """Hold the fastest candidate for a target, "path/in/project.py::name", with the hash of its `source`.
+
+    `inputs` are the specs of the measured inputs. `milliseconds` has the times of all candidates and their rivals, on
+    the GPU and by the wall clock: {"kernels": {"forward graph": 0.031, …}}.
+    """
+
+    target: str
+    source: str
+    card: str
+    torch: str
+    triton: str
+    inputs: tuple[str, ...]
+    winner: str
+    choices: dict[str, str]
+    milliseconds: dict[str, dict[str, float]]
+
+    @property
+    def sentence(self) -> str:
+        """Return a sentence on the times of the winner and of its rivals."""
+        parts: list[str] = []
+        for measured in self.milliseconds[self.winner]:
+            what, _, clock = measured.partition(" ")
+            if clock != "graph":
+                continue
+            times = sorted((row[measured], name) for name, row in self.milliseconds.items() if measured in row)
+            others = ", ".join(f"{name} {time:.3g}" for time, name in times if name != self.winner)
+            named = "forward and backward" if what == "both" else what
+            parts.append(f"{named} {self.milliseconds[self.winner][measured]:.3g} ms ({others})")
+        return f"The fastest of those measured on {self.card}, torch {self.torch}: {'; '.join(parts)}."
+
+    def is_same_case(self, other: TunedKernels) -> bool:
+        """Return True if it is for the same target, inputs and card."""
+        return (self.target, self.inputs, self.card) == (other.target, other.inputs, other.card)
+
+
+def read_tuned(root: str) -> list[TunedKernels]:
+    """Return the entries of a project, [] without a file. Raises ProtocolError if it has another form, OSError."""
+    path = Path(root) / TUNED
+    if not path.exists():
+        return []
+    try:
+        entries = json.loads(files.read_text(path))
+        return [from_json(TunedKernels, entry) for entry in entries]
+    except (UnicodeDecodeError, ValueError, TypeError, KeyError) as error:
+        raise ProtocolError(f"{TUNED} cannot be read: {error}; delete it, or restore it") from error
+
+
+def keep_tuned(root: str, entry: TunedKernels) -> Path:
+    """Write an entry, in place of earlier ones for the same case; return the path. Raises ProtocolError, OSError."""
+    others = [other for other in read_tuned(root) if not other.is_same_case(entry)]
+    entries = sorted([*others, entry], key=lambda e: (e.target, e.inputs, e.card))
+    path = Path(root) / TUNED
+    files.write(path, json.dumps([to_json(e) for e in entries], indent=2) + "\n")
+    return path
+
+
+def tuned_for(entries: Sequence[TunedKernels], target: str, source: str) -> TunedKernels | None:
+    """Return the last entry for a target with this hash of its source, None if there is none."""
+    return next((e for e in reversed(entries) if (e.target, e.source) == (target, source)), None)
+
+
+def tuned_parts(entry: TunedKernels | None) -> dict[str, str]:
+    """Return the choices of an entry as parts of work, with the sentence on its times; {} without an entry.
+
+    Raises ValueError for choices that do not exist.
+    """
+    return {} if entry is None else {**read_choices(entry.choices).parts(), MEASURED: entry.sentence}

@@ -1,0 +1,190 @@
+"""Find the fastest kernels for a target: generate candidates with several choices, and race them on a host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from fx_lsp.choices import EACH_KERNEL, NO_KERNELS, REGION_SUFFIX, Choices
+from fx_lsp.measured import (
+    COMPILE,
+    EAGER,
+    MAX_AUTOTUNE,
+    BenchmarkCase,
+    BenchmarkJob,
+    Event,
+    Failed,
+    Finished,
+    Report,
+)
+from fx_lsp.model import Failure
+from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.remote.cases import BenchRequest, file_of
+
+PLAIN = "kernels"
+"""The candidate without regions that Inductor compiles: the time of each of its kernels is known."""
+EACH = "each by Inductor"
+"""The candidate in which each kernel is a region of its own: the time of each region is known."""
+MIXED = "mixed"
+"""The candidate in which the faster of kernel and region is chosen, one by one."""
+VARIATIONS: Mapping[str, Mapping[str, str]] = {
+    PLAIN: {"inductor": NO_KERNELS},
+    "estimated": {},
+    EACH: {"inductor": EACH_KERNEL},
+    "all by Inductor": {"inductor": "all"},
+    "PyTorch's matmuls": {"matmul": "never", "inductor": NO_KERNELS},
+    "own matmuls": {"matmul": "always", "inductor": NO_KERNELS},
+    "PyTorch's partition": {"backward": "balance", "inductor": NO_KERNELS},
+    "nothing recomputed": {"backward": "save", "inductor": NO_KERNELS},
+    "Inductor": {"engine": "inductor", "backward": "balance"},
+    "Inductor max-autotune": {"engine": "max-autotune", "backward": "balance"},
+}
+"""The choices of each candidate, besides the user's. Candidates with equal text are raced once."""
+RIVALS = (EAGER, COMPILE, MAX_AUTOTUNE)
+NOISE = 1.03
+"""The factor between two times that may be due to noise."""
+
+
+@dataclass(frozen=True)
+class KernelCandidate:
+    """Hold a file of kernels, and the choices that it was generated with."""
+
+    choices: Choices
+    text: str
+
+
+Race = Callable[[BenchmarkJob], AsyncGenerator[Event, None]]
+"""A function that runs a job on a host, and yields its events; the last is its end."""
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Hold the fastest candidate by its name, and the reports of the rounds, the last first."""
+
+    name: str
+    candidate: KernelCandidate
+    milliseconds: dict[str, dict[str, float]]
+    report: Report
+
+
+async def candidates(engine: Engine, asked: BenchRequest) -> dict[str, KernelCandidate] | Failure:
+    """Return the candidates for a target, those with equal text once. Returns the failure of the plain one."""
+    engine.open(asked.file, asked.text, asked.roots)
+    by_name: dict[str, KernelCandidate] = {}
+    for name, changes in VARIATIONS.items():
+        choices = replace(asked.choices, **changes)
+        text = await file_of(engine, asked, choices)
+        if isinstance(text, Failure):
+            if name == PLAIN:
+                return text
+            continue
+        if all(text != other.text for other in by_name.values()):
+            by_name[name] = KernelCandidate(choices, text)
+    return by_name
+
+
+async def raced(
+    engine: Engine, asked: BenchRequest, job: BenchmarkJob, race: Race
+) -> AsyncGenerator[Event | Winner | Failure, None]:
+    """Race candidates for a target, and yield the events of the job; the last item is the winner, or why there is none.
+
+    The second round races the mixed candidate, if it is another, with the fastest of the first.
+    """
+    field = await candidates(engine, asked)
+    if isinstance(field, Failure):
+        yield field
+        return
+    end: Event | None = None
+    async with aclosing(race(_round(job, field, profile=True))) as events:
+        async for end in events:
+            if not isinstance(end, Finished):
+                yield end
+    if not isinstance(end, Finished):
+        return
+    report = end.report
+    times = milliseconds(report)
+    mixed = await _mixed(engine, asked, field, report)
+    first = fastest({name: row for name, row in times.items() if name in field})
+    if mixed is not None and first is not None:
+        second = {first: field[first], MIXED: mixed}
+        async with aclosing(race(_round(job, second, profile=False))) as events:
+            async for end in events:
+                if not isinstance(end, Finished):
+                    yield end
+        if isinstance(end, Finished):
+            again = milliseconds(end.report)
+            if {first, MIXED} <= again.keys():
+                report, field = end.report, {**field, MIXED: mixed}
+                times = {**{n: row for n, row in times.items() if n not in again}, **again}
+                first = fastest({name: again[name] for name in (first, MIXED)})
+    if first is None:
+        wrong = next((v for m in report.measured for v in (*m.verdicts, m.error) if v), "nothing was measured in time")
+        yield Failed(f"No candidate was measured: {wrong}")
+        return
+    yield Winner(first, field[first], times, report)
+
+
+def _round(job: BenchmarkJob, field: Mapping[str, KernelCandidate], profile: bool) -> BenchmarkJob:
+    """Return the job that measures candidates and their rivals."""
+    texts = {name: candidate.text for name, candidate in field.items()}
+    case = BenchmarkCase("", next(iter(texts.values())), texts)
+    return replace(job, cases=(case,), variants=(*RIVALS, *field), profile=profile, race=True)
+
+
+async def _mixed(
+    engine: Engine, asked: BenchRequest, field: Mapping[str, KernelCandidate], report: Report
+) -> KernelCandidate | None:
+    """Return the candidate that chooses for each kernel the faster of it and its region, if no other is the same."""
+    slow = slower_kernels(report)
+    if not slow:
+        return None
+    choices = replace(asked.choices, inductor=",".join(slow))
+    text = await file_of(engine, asked, choices)
+    if isinstance(text, Failure) or any(text == other.text for other in field.values()):
+        return None
+    return KernelCandidate(choices, text)
+
+
+def slower_kernels(report: Report) -> list[str]:
+    """Return the kernels of the plain candidate that take longer than the regions that replace them."""
+    whole = "both" if any(k.what == "both" for k in report.kernels) else "forward"
+    times = [k for k in report.kernels if k.what == whole]
+    kernels = {k.kernel: k.microseconds for k in times if k.variant == PLAIN}
+    regions: dict[str, float] = {}
+    for time in times:
+        name, end, _ = time.kernel.rpartition(REGION_SUFFIX)
+        if time.variant == EACH and end:
+            regions[name] = regions.get(name, 0.0) + time.microseconds
+    return [name for name, time in kernels.items() if regions.get(name, math.inf) * NOISE < time]
+
+
+def milliseconds(report: Report) -> dict[str, dict[str, float]]:
+    """Return the times of each variant that is right: by the GPU ("forward graph") and by the wall clock."""
+    times: dict[str, dict[str, float]] = {}
+    for row in report.measured:
+        for clock, timing in row.timings.items():
+            if row.right and clock != "events":
+                times.setdefault(row.variant, {})[f"{row.what} {clock}"] = timing.median
+    return times
+
+
+def fastest(times: Mapping[str, Mapping[str, float]]) -> str | None:
+    """Return the variant with the best times on the GPU; of those that differ by noise, the best by the wall clock.
+
+    A variant counts by its worst ratio to the best of all, over forward and both. Returns None without variants.
+    """
+    measured = max((row.keys() for row in times.values()), key=len, default=set[str]())
+    complete = {name: row for name, row in times.items() if row.keys() >= measured}
+
+    def ratios(clock: str) -> dict[str, float]:
+        keys = [key for key in measured if key.endswith(clock)]
+        best = {key: min(row[key] for row in complete.values()) for key in keys}
+        return {name: max((row[key] / best[key] for key in keys), default=1.0) for name, row in complete.items()}
+
+    if not complete:
+        return None
+    gpu, wall = ratios("graph"), ratios("wall")
+    least = min(gpu.values())
+    return min((name for name in complete if gpu[name] <= least * NOISE), key=wall.__getitem__)
