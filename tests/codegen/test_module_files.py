@@ -292,6 +292,6 @@ def test_recurrent_layers_are_calls_with_gradients_of_all_weights(tmp_path: Path
         reserve, weights = (f"cudnn_rnn[{n}]" for n in (3, 4))
         assert f"{reserve}, {weights}" in text
         gradients = [f"cudnn_rnn_backward[{place}]" for place in ("3][0", "3][1", "3][2", "3][3", "0")]
-        assert all(f"        {gradient},\n" in text for gradient in gradients)
+        assert all(re.search(rf"^        {re.escape(gradient)}\s+if needs_", text, re.M) for gradient in gradients)
     said = {name: output.splitlines()[0] for name, output in outputs(tmp_path, files).items()}
     assert set(said.values()) == {"not compared with the original: aten._cudnn_rnn only runs on a GPU"}

@@ -13,6 +13,7 @@ from torch import fx
 
 from fx_lsp.choices import Engine
 from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, region_sizes, tuple_text
+from fx_lsp.codegen.file.needed import OperatorResult, with_conditions
 from fx_lsp.codegen.graph.query import is_view, view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
@@ -103,7 +104,8 @@ class FileFunctions:
     `view_results` are the results that are views of inputs or of other results. `computed` are the results that an
     operator computes or whose gradient backward takes. `saved` are the values that forward saves for backward. With the
     Inductor engine, Inductor compiles operations without kernels. `sizes` are passed to an operator because none of its
-    tensors has them. `constants` are the names of the constant tensors that operators read, by their text.
+    tensors has them. `constants` are the names of the constant tensors that operators read, by their text. `flags` say
+    of inputs, by name, whether their gradient is needed; backward has them if it can leave something out.
     """
 
     subject: FileSpec
@@ -115,6 +117,7 @@ class FileFunctions:
     engine: Engine
     sizes: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
     constants: dict[str, str] = field(default_factory=dict[str, str])
+    flags: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         self.programs = [p for p in (self.forward, self.backward) if p is not None]
@@ -144,17 +147,17 @@ class FileFunctions:
         body.write_steps()
         returned = [Evaluate(parse_expression(_listed(body, results)), None, "return")] if results else []
         inner = _without_unused_sizes(body, [*body.statements, *returned])
+        if which == "backward" and results and parameters:
+            inner = self._with_flags(body, inner[:-1], results)
         self.sizes[which] = _missing_sizes(program, body.known, inner)
-        many, names = len(parameters) > MAX_ARGUMENTS, ", ".join(parameters.values())
-        tensors = ["tensors: list[torch.Tensor]"] if many else [f"{p}: torch.Tensor" for p in parameters.values()]
-        args = [*tensors, *(f"{s}: int" for s in self.sizes[which])]
+        args, unpacked = self._operator_parameters(which, parameters)
         over = ", ".join(f'"{parameters[old]}"' for old in program.overwritten.values())
         over = f", overwrites=[{over}]" if over else ""
         registered = f'@as_operator("{self.subject.stem}_triton::{which}"{over})'
         lines = [
             registered if self.engine == "fx-lsp" else _COMPILES[self.engine],
             f"def {self.subject.stem}_{which}({', '.join(args)}) -> {returns}:",
-            *([f"    {names} = tensors"] if many else []),
+            *unpacked,
             *([] if parameters else ['    device = "cuda" if torch.cuda.is_available() else "cpu"']),
         ]
         if not_deterministic(program):
@@ -178,6 +181,46 @@ class FileFunctions:
         head = ["@compiled", f"def {region.name}({arguments}):"]
         return [*map(CodeLine, head), *print_statements([*body.statements, returned])]
 
+    def _operator_parameters(self, which: str, tensors: Mapping[fx.Node, str]) -> tuple[list[str], list[str]]:
+        """Return the parameters of an operator, and the lines that unpack those that are lists."""
+        parameters, unpacked = [f"{p}: torch.Tensor" for p in tensors.values()], list[Statement]()
+        if len(tensors) > MAX_ARGUMENTS:
+            parameters = ["tensors: list[torch.Tensor]"]
+            unpacked.append(_unpack(list(tensors.values()), "tensors"))
+        parameters += [f"{s}: int" for s in self.sizes[which]]
+        flags = self._flags(which)
+        if _are_listed(tensors, flags):
+            parameters.append("needs: list[bool]")
+            unpacked.append(_unpack(flags, "needs"))
+        else:
+            parameters += [f"{f}: bool" for f in flags]
+        return parameters, [line.text for line in print_statements(unpacked)]
+
+    def _flags(self, which: str) -> list[str]:
+        """Return the flags that an operator takes."""
+        return list(self.flags.values()) if which == "backward" else []
+
+    def _with_flags(
+        self, body: FunctionBody, statements: Sequence[Statement], results: Sequence[fx.Node]
+    ) -> list[Statement]:
+        """Return the statements and the return of backward, which leave out what no needed gradient uses."""
+        names = {*body.names.values(), *body.known}
+        flags = {p: _unused_name(f"needs_{p}", names) for p in self.inputs.values()}
+        bases, asking = _operator_bases(body.program), dict[fx.Node, list[str]]()
+        for parameter, gradient in zip(self.inputs.values(), self._gradients(body.program), strict=True):
+            if gradient in bases:
+                asking.setdefault(bases[gradient], []).append(flags[parameter])
+        listed = [OperatorResult(body.reference(r), tuple(asking.get(r, ()))) for r in results]
+        first = next(n for n in body.program.inputs if n in body.names)
+        empty = f"{body.names[first]}.new_empty(0)"
+        conditional, used = with_conditions(statements, body.writes, listed, empty)
+        self.flags = {p: flag for p, flag in flags.items() if flag in used}
+        return conditional
+
+    def _gradients(self, backward: Program) -> tuple[fx.Node | None, ...]:
+        """Return the results of backward that are gradients of the tensors that forward takes, in their order."""
+        return backward.results[len(self.forward.inputs) - len(self.inputs) :]
+
     def _call(
         self, which: str, program: Program, arguments: dict[fx.Node, str]
     ) -> tuple[list[Statement], FunctionBody, list[str]]:
@@ -192,16 +235,19 @@ class FileFunctions:
         ahead, body.statements = body.statements, []
         missing = [s for s in self.sizes.get(which, ()) if s not in body.known]
         body.known.update(missing)
-        for node in results:
-            body.names[node] = self.name(node)
         if not results:
             return ahead, body, missing
-        body.sizes()
+        flags = self._flags(which)
+        if not flags:  # a result that is not needed has other sizes
+            body.names.update({node: self.name(node) for node in results})
+            body.sizes()
+        body.names.update({node: self.name(node) for node in results})
         behind, body.statements = body.statements, []
         names = [body.names[n] for n in results]
         tensors = ", ".join(arguments.values())
         tensors = f"[{tensors}]" if len(arguments) > MAX_ARGUMENTS else tensors
-        arguments_text = ", ".join([*([tensors] if arguments else []), *self.sizes[which]])
+        needs = [f"[{', '.join(flags)}]"] if _are_listed(arguments, flags) else flags
+        arguments_text = ", ".join([*([tensors] if arguments else []), *self.sizes[which], *needs])
         called = assign(names, f"{self.subject.stem}_{which}({arguments_text})")
         return [*ahead, called, *behind], body, missing
 
@@ -267,10 +313,13 @@ class FileFunctions:
         take them.
         """
         calls, behind, sizes = self._call("backward", backward, parameters)
-        gradients = [_text(behind, r) for r in backward.results[len(self.forward.inputs) - len(self.inputs) :]]
+        named = zip(self.inputs.values(), self._gradients(backward), strict=True)
+        gradients = [_gradient_text(behind, r, self.flags.get(parameter)) for parameter, r in named]
+        flags = [self.flags.get(p, "_") for p in self.inputs.values()]
+        needs = [_unpack(flags, "ctx.needs_input_grad")] if self.flags else []
         dense = [_dense_gradient(t, self.name(t)) for t in tangents]
         returned = Evaluate(parse_expression(", ".join(gradients)), None, "return")
-        after = [*dense, *calls, *behind.statements, returned]
+        after = [*dense, *needs, *calls, *behind.statements, returned]
         return [*sizes, *_missing_sizes(backward, behind.known, after)], after, behind
 
     def _backward_head(self, saved: Sequence[fx.Node]) -> list[Statement]:
@@ -279,8 +328,7 @@ class FileFunctions:
         condition = parse_expression("torch.is_grad_enabled() and not torch.compiler.is_compiling()")
         refusal = Evaluate(parse_expression(f'RuntimeError("{once}")'), None, "raise")
         names = [self.name(p) for p in saved]
-        targets = [f"({names[0]},)"] if len(names) == 1 else names
-        return [Block("if", condition, (refusal,)), *([assign(targets, "ctx.saved_tensors")] if saved else [])]
+        return [Block("if", condition, (refusal,)), *([_unpack(names, "ctx.saved_tensors")] if saved else [])]
 
     def entry(self) -> Definition:
         """Return the function that the user calls."""
@@ -413,6 +461,27 @@ def _tensors(program: Program, name: Name) -> dict[fx.Node, str]:
     return {n: name(n) for n in program.inputs if isinstance(n.meta.get("val"), torch.Tensor)}
 
 
+def _unpack(names: Sequence[str], value: str) -> Assign:
+    """Return the statement that unpacks a tuple or a list."""
+    return assign([f"({names[0]},)"] if len(names) == 1 else names, value)
+
+
+def _unused_name(wish: str, names: Collection[str]) -> str:
+    while wish in names:
+        wish += "_"
+    return wish
+
+
+def _are_listed(tensors: Collection[Any], flags: Collection[str]) -> bool:
+    """Return True if an operator takes its flags as a list."""
+    return bool(flags) and len(tensors) + len(flags) > MAX_ARGUMENTS
+
+
+def _gradient_text(body: FunctionBody, gradient: fx.Node | None, flag: str | None) -> str:
+    text = _text(body, gradient)
+    return text if flag is None else f"{text} if {flag} else None"
+
+
 def _is_tensor(node: fx.Node | None) -> bool:
     return node is not None and isinstance(node.meta.get("val"), torch.Tensor)
 
@@ -424,10 +493,15 @@ def _is_float(node: fx.Node | None) -> bool:
 
 def _operator_results(program: Program) -> list[fx.Node]:
     """Return the results that an operator returns: each tensor that it computes, once."""
+    return list(dict.fromkeys(_operator_bases(program).values()))
+
+
+def _operator_bases(program: Program) -> dict[fx.Node, fx.Node]:
+    """Return the results of a program that an operator computes, with the tensors that they are or view."""
     computed = {n for step in program.steps for n in writes_of(step) if n.op != "placeholder"}
     results = [r for r in program.results if r is not None and not any(n in program.overwritten for n in view_chain(r))]
-    bases = [list(_view_chain(r, computed))[-1] for r in results]
-    return list(dict.fromkeys(n for n in bases if n in computed or _is_part(n, computed)))
+    bases = {r: list(_view_chain(r, computed))[-1] for r in results}
+    return {r: n for r, n in bases.items() if n in computed or _is_part(n, computed)}
 
 
 def _view_chain(node: fx.Node, computed: Collection[fx.Node]) -> Iterator[fx.Node]:

@@ -42,7 +42,7 @@ class FunctionBody:
 
     `names` maps nodes to variables, at first those of the parameters. `inline` maps sizes without a variable to
     expressions. `known` are the sizes that have a variable. `constants` maps constant tensors of the file, as text, to
-    their names there; without it, each call creates them.
+    their names there; without it, each call creates them. `writes` has the memory that each launch writes into.
     """
 
     program: Program
@@ -56,6 +56,7 @@ class FunctionBody:
     has_workspace: bool = False
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
     constants: dict[str, str] | None = None
+    writes: dict[Statement, list[str]] = field(default_factory=dict[Statement, "list[str]"])
 
     def write_steps(self) -> None:
         """Write the statements that run the program, except the final return."""
@@ -97,6 +98,7 @@ class FunctionBody:
         args = [*pointers, *(size_text(v) for v in step.sizes.values()), *fixed_blocks(kernel)]
         out = self.names[step.writes[0]]
         self._evaluate(f"launch({kernel.name}, {grid_text(kernel, out)})({', '.join(args)})")
+        self.writes[self.statements[-1]] = [self.names[n] for n in step.writes]
 
     def _call_region(self, step: CompiledRegion) -> None:
         reads, self.said_last = [self.reference(n) for n in step.reads], ""

@@ -18,6 +18,7 @@ from fx_lsp.codegen.file.runtime import (
     COMPILED,
     CONSTANTS,
     IS_PLAIN,
+    IS_PLAIN_WITH_FLAGS,
     LAUNCH,
     OPERATOR,
     OVERWRITING,
@@ -58,11 +59,11 @@ def assemble_file(parts: FileFunctions) -> GeneratedFile:
     subject, programs = parts.subject, parts.programs
     launches = [s for p in programs for s in p.steps if isinstance(s, KernelLaunch)]
     kernels = _kernels(subject, launches)
-    blocks = _runtime_blocks(parts, launches)
-    blocks += [*parts.compiled(parts.forward), *parts.operator("forward", parts.forward)]
+    blocks = [*parts.compiled(parts.forward), *parts.operator("forward", parts.forward)]
     if parts.backward is not None:
         blocks += [*parts.compiled(parts.backward), *parts.operator("backward", parts.backward)]
         blocks.append(parts.function(parts.backward))
+    blocks = [*_runtime_blocks(parts, launches), *blocks]
     if any(not_deterministic(p) for p in programs):
         blocks.append(_code_block(ALERT))
     blocks += [*_constant_blocks(parts.constants), *_check_blocks(subject)]
@@ -84,7 +85,8 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
     """Return the definitions that register operators and launch kernels."""
     texts: list[str] = []
     if parts.has_operators and parts.engine == "fx-lsp":
-        texts += [IS_PLAIN, OVERWRITING if parts.forward.overwritten else OPERATOR]
+        texts += [IS_PLAIN_WITH_FLAGS if parts.flags else IS_PLAIN]
+        texts += [OVERWRITING if parts.forward.overwritten else OPERATOR]
     if any(isinstance(step, CompiledRegion) for p in parts.programs for step in p.steps):
         texts.append(COMPILED)
     if launches:

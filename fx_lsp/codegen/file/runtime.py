@@ -28,6 +28,9 @@ def is_plain(*values):
     return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
 '''
 
+IS_PLAIN_WITH_FLAGS = IS_PLAIN.replace("Parameter, int)", "Parameter, int, bool)")
+"""A variant for operators with flags."""
+
 OPERATOR = '''
 def as_operator(name):
     """Registers a function as an operator, for torch.compile and other tracers.

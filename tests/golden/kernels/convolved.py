@@ -70,7 +70,7 @@ def convolved_backward_kernel(
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
     return all(
-        type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values
+        type(value) in (torch.Tensor, torch.nn.Parameter, int, bool) for value in values
     )
 
 
@@ -128,7 +128,12 @@ def convolved_forward(
 
 @as_operator("convolved_triton::backward")
 def convolved_backward(
-    x: torch.Tensor, w: torch.Tensor, le: torch.Tensor, grad_out: torch.Tensor
+    x: torch.Tensor,
+    w: torch.Tensor,
+    le: torch.Tensor,
+    grad_out: torch.Tensor,
+    needs_x: bool,
+    needs_w: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     grad_convolution = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
     launch(convolved_backward_kernel, lambda meta: (triton.cdiv(48, meta["BLOCK"]),))(
@@ -146,9 +151,12 @@ def convolved_backward(
         False,
         [0, 0],
         1,
-        [True, True, False],
+        [needs_x, needs_w, False],
     )
-    return convolution_backward[0], convolution_backward[1]
+    return (
+        convolution_backward[0] if needs_x else x.new_empty(0),
+        convolution_backward[1] if needs_w else x.new_empty(0),
+    )
 
 
 class _Convolved(torch.autograd.Function):
@@ -166,8 +174,9 @@ class _Convolved(torch.autograd.Function):
             )
         x, w, le = ctx.saved_tensors
         grad_out = grad_out.contiguous()
-        grad_x, grad_w = convolved_backward(x, w, le, grad_out)
-        return grad_x, grad_w
+        needs_x, needs_w = ctx.needs_input_grad
+        grad_x, grad_w = convolved_backward(x, w, le, grad_out, needs_x, needs_w)
+        return grad_x if needs_x else None, grad_w if needs_w else None
 
 
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
