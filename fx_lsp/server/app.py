@@ -118,7 +118,7 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
     engines = Engines(session, client, make_engine, updated, status.update)
 
     checks = KernelChecks(session, client, tasks, progresses, engines, refresh)
-    engines.on_trust = checks.end_untrusted
+    engines.on_trust = checks.trust_changed
     views = Views(session, client, tasks, benchmarks, checks)
 
     def show(files: Set[str]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Engines:
     """Provide a session's engine. `make` creates one, also for work that edits must not disturb.
 
-    `on_trust` ends other work that the user trusts no longer.
+    `on_trust` is called when other folders are trusted than before.
     """
 
     def __init__(

@@ -14,6 +14,7 @@ from sessions import FULL, REAL, Editor, editor
 from warm import warm_python
 
 from fx_lsp.server import from_proto
+from fx_lsp.tracing.kernel_files.generated import WRONG
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.torch
@@ -225,3 +226,15 @@ async def test_what_has_no_kernels(tmp_path: Path):
         assert await ed.command("fxLsp.writeKernel", source, "broken") is None
         assert "undefined" in ed.said[-1]
         assert [path.name for path in tmp_path.glob("*.py")] == []
+
+
+async def test_the_errors_of_a_check_are_put_into_the_buffer(tmp_path: Path):
+    async with session(tmp_path) as ed:
+        source = ed.open("m.py", TEXT)
+        kernels = (await ed.command("fxLsp.writeKernel", source, "scaled"))["uri"]
+        text = (tmp_path / "m_scaled_kernels.py").read_text()
+        wrong = text.replace(STORE, "tl.exp(x) * 2.5")
+        ed.show(kernels, wrong)
+        await ed.until(lambda: ed.texts[kernels].startswith(WRONG), 120)
+        assert ed.texts[kernels].endswith(wrong)
+        assert (tmp_path / "m_scaled_kernels.py").read_text() == text, "what is open is changed there"

@@ -91,6 +91,7 @@ class KernelChecks:
         from fx_lsp.tracing.kernel_files.generated import is_known, record_of
 
         async def look() -> None:
+            await self.session.started.wait()  # until the settings are known, nothing is trusted
             record = await asyncio.to_thread(record_of, document.file)
             if record is not None and self.session.documents.get(document.uri) is not None:
                 self.written(document.file, record.of(document.text), document.text)
@@ -105,13 +106,15 @@ class KernelChecks:
         if task is not None:
             task.cancel()
 
-    async def end_untrusted(self) -> None:
-        """End the checks of code that must not run any longer."""
+    async def trust_changed(self) -> None:
+        """End the checks of code that must not run any longer, and check the open files whose code may run now."""
         keys = [key for key, check in self.session.checks.items() if not self.session.trusts(check.source)]
         tasks = [self._running[key] for key in keys if key in self._running]
         for key in keys:
             self.stop(key)
         await asyncio.gather(*tasks, return_exceptions=True)
+        for document in self.session.documents:
+            self.opened(document)
 
     def _start(
         self,
