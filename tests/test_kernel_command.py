@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from inline_snapshot import snapshot
 from warm import warm_python
 
-from fx_lsp.commands.kernel import Checked, compared, syntax_errors, with_failure
+from fx_lsp.tracing.kernel_files.checking import Checked, CheckPlace, compared, syntax_errors, with_failure
+from fx_lsp.tracing.workers.launch import Limits
 
 pytestmark = pytest.mark.torch
 
@@ -77,7 +79,7 @@ def test_a_wrong_file_says_so_at_its_top(written: subprocess.CompletedProcess[st
     text = (folder / "kernels.py").read_text()
     broken = text.replace("return grad_x\n", "return grad_x * 1.01\n")
     assert broken != text
-    checked = compared(broken, sys.executable, str(folder))
+    checked = asyncio.run(compared(broken, CheckPlace(sys.executable, (str(folder),))))
     assert checked.wrong
     first, _, what, *_ = with_failure(broken, checked).splitlines()
     assert first == "# These kernels failed their check:"
@@ -92,7 +94,8 @@ def test_text_that_an_older_python_cannot_read_is_not_called_written():
 
 
 def test_a_comparison_may_take_only_so_long(folder: Path):
-    checked = compared(MINIMAL.format("import time; time.sleep(60)"), sys.executable, str(folder), seconds=0.1)
+    place = CheckPlace(sys.executable, (str(folder),), seconds=0.1)
+    checked = asyncio.run(compared(MINIMAL.format("import time; time.sleep(60)"), place))
     assert checked == Checked("not checked: the comparison takes more than 0 s\n", wrong=False)
 
 
@@ -192,6 +195,24 @@ def test_a_file_that_cannot_be_written(folder: Path):
 
 
 def test_a_comparison_that_lacks_a_package_is_no_error(tmp_path: Path):
-    checked = compared(MINIMAL.format("import no_such_package"), warm_python(), str(tmp_path))
+    place = CheckPlace(warm_python(), (str(tmp_path),))
+    checked = asyncio.run(compared(MINIMAL.format("import no_such_package"), place))
     assert (checked.done, checked.wrong) == (False, False)
     assert "has no no_such_package, which the comparison needs" in checked.output
+
+
+def test_a_comparison_in_the_background_is_confined(folder: Path, tmp_path: Path):
+    written = tmp_path / "written"
+    checked = asyncio.run(in_background(f"open({str(written)!r}, 'w')", folder))
+    assert (checked.done, written.exists()) == (False, False)
+    assert "PermissionError: " in checked.output
+
+
+def test_a_comparison_in_the_background_has_a_limit_on_memory(folder: Path):
+    checked = asyncio.run(in_background("import torch; torch.zeros(1 << 28)", folder, memory_bytes=1 << 28))
+    assert checked == Checked("not checked: the comparison needs more memory\n")
+
+
+async def in_background(statement: str, folder: Path, memory_bytes: int = 4 << 30) -> Checked:
+    limits = Limits(memory_bytes=memory_bytes)
+    return await compared(MINIMAL.format(statement), CheckPlace(warm_python(), (str(folder),), limits))

@@ -10,7 +10,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.commands import kernel
-from fx_lsp.commands.kernel import Checked, CompiledKernels
+from fx_lsp.commands.kernel import CompiledKernels
+from fx_lsp.tracing.kernel_files import checking
+from fx_lsp.tracing.kernel_files.checking import Checked, CheckPlace
 from fx_lsp.tracing.kernel_files.generated import WRONG, Generated
 
 KERNELS = '"""f as Triton kernels."""\n\na = 1\nb = 2\nc = 3\nd = 4\n'
@@ -23,7 +25,7 @@ class Project:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         monkeypatch.setattr(kernel, "_generated", self._generate)
-        monkeypatch.setattr(kernel, "compared", lambda *_: self.checked)
+        monkeypatch.setattr(checking, "compared", self._compare)
         self.source, self.output = folder / "model.py", folder / "k.py"
         self.source.write_text("def f(x): ...\ndef g(x): ...\n")
         self.kernels, self.checked, self._capsys = KERNELS, Checked("right  out\n"), capsys
@@ -32,6 +34,10 @@ class Project:
     async def _generate(self, arguments: object, chosen: kernel.Chosen) -> CompiledKernels:
         await asyncio.sleep(0)
         return CompiledKernels(Generated(chosen.file, chosen.name, "triton", self.kernels), self.errors)
+
+    async def _compare(self, text: str, place: CheckPlace) -> Checked:
+        await asyncio.sleep(0)
+        return self.checked
 
     def run(self, *options: str, name: str = "f") -> tuple[int, str]:
         parser = ArgumentParser()

@@ -64,7 +64,6 @@ OPENS_FILES = {
     "fx_lsp/sandbox/": "what the kernel and installers say, before anything else of fx-lsp is imported",
     "fx_lsp/codegen/inspect/": "files of Triton's, in a folder of its own",
     "fx_lsp/commands/doctor.py": "a sample, in a folder of its own",
-    "fx_lsp/commands/kernel.py": "the file that is compared, in a folder of its own",
 }
 """Where files are opened otherwise, and what they are."""
 

@@ -8,18 +8,13 @@ Exit codes: 0 generated; 1 not generated, with conflicts or, with `--check`, wro
 from __future__ import annotations
 
 import argparse
-import ast
 import asyncio
 import os
-import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import fx_lsp
 from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, read_choices
 from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import put, remove_output, write_outputs
@@ -29,36 +24,20 @@ from fx_lsp.errors import ForeignFileError
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.features.passes import render_passes
-from fx_lsp.features.text import one_line
 from fx_lsp.messages.requests import NO_SUCH_LISTING
 from fx_lsp.model import Failure, Trace, read_work, write_work
-from fx_lsp.tracing.kernel_files.generated import (
-    WRONG,
-    Generated,
-    Refusal,
-    generate,
-    keep,
-    read,
-    record_of,
-    update,
-    without_failure,
+from fx_lsp.tracing.kernel_files.checking import (
+    MAX_CHECK_SECONDS,
+    CheckPlace,
+    check,
+    compile_errors,
+    with_failure,
 )
+from fx_lsp.tracing.kernel_files.generated import Generated, Refusal, generate, keep, read, record_of, update
 from fx_lsp.tracing.kernel_files.tuned import TUNED
 from fx_lsp.tracing.remote.hosts import LOCAL
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
-
-MAX_CHECK_SECONDS = 120.0
-"""The time limit of a comparison in seconds; Triton's interpreter needs minutes for large tensors."""
-
-PACKAGE = str(Path(fx_lsp.__file__).parent)
-"""The folder of this package."""
-
-OLDEST_PYTHON = (3, 10)
-"""The oldest Python that generated files run in."""
-
-MAX_LINES = 20
-"""The most lines of a failed comparison at the top of the file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -182,28 +161,11 @@ def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str, errors: S
     """
     if not arguments.check:
         return text, 0
-    newline = "\r\n" if "\r\n" in text else "\n"
-    _, kernels = without_failure(text.replace("\r\n", "\n"))
-    errors = [*(syntax_errors(kernels) if not syntax_errors(chosen.text) else ()), *errors]
     root = project_root(chosen.file)
-    if errors:
-        checked = Checked("".join(f"wrong  {error}\n" for error in errors), wrong=True)
-    else:
-        checked = compared(kernels, find_interpreter(arguments.python, (root,), os.environ), root)
+    place = CheckPlace(find_interpreter(arguments.python, (root,), os.environ), (root,))
+    checked = asyncio.run(check(text, chosen.text, errors, place))
     print(checked.output, end="", file=sys.stderr)
-    if not checked.done:
-        return text, 0
-    return with_failure(kernels, checked).replace("\n", newline), int(checked.wrong)
-
-
-def syntax_errors(text: str) -> list[str]:
-    """Return why a file is not valid in the oldest Python that fx-lsp supports, in a list that is empty if it is."""
-    try:
-        ast.parse(text, feature_version=OLDEST_PYTHON)
-    except SyntaxError as error:
-        version = ".".join(map(str, OLDEST_PYTHON))
-        return [f"line {error.lineno} is not valid in Python {version}: {error.msg}"]
-    return []
+    return (with_failure(text, checked), int(checked.wrong)) if checked.done else (text, 0)
 
 
 def chosen_of(arguments: argparse.Namespace) -> Choices:
@@ -283,71 +245,9 @@ async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> CompiledK
         for line in said_of_code(stages[0], outcome.remarks, chosen.file, chosen.name):
             print(line, file=sys.stderr)
         kernels = await generate(engine, chosen.file, chosen.name, work)
-        if isinstance(kernels, Failure) or not arguments.check or read_choices(parts).engine != "fx-lsp":
+        if isinstance(kernels, Failure) or not arguments.check:
             return kernels if isinstance(kernels, Failure) else CompiledKernels(kernels)
-        compiled = write_work({**read_work(work_of(RESOURCES, arguments.gpu)), **parts})
-        try:
-            outcome = await asyncio.wait_for(engine.outcome(chosen.file, chosen.name, compiled), MAX_CHECK_SECONDS)
-        except asyncio.TimeoutError:
+        errors = await compile_errors(engine, kernels, work_of(RESOURCES, arguments.gpu, work))
+        if errors is None:
             print(f"not compiled: the compiler takes more than {MAX_CHECK_SECONDS:.0f} s", file=sys.stderr)
-            return CompiledKernels(kernels)
-        remarks = outcome.remarks if isinstance(outcome, Trace) else ()
-        return CompiledKernels(kernels, tuple(one_line(r.message) for r in remarks if r.severity == "error"))
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Hold the output of a file's own comparison, and whether it found an error."""
-
-    output: str
-    wrong: bool = False
-
-    @property
-    def done(self) -> bool:
-        """Return True if anything was compared."""
-        return not self.output.startswith("not checked")
-
-
-_RUN = """\
-import sys, types
-package = types.ModuleType("fx_lsp")
-package.__path__ = [sys.argv.pop(1)]
-sys.modules["fx_lsp"] = package
-from fx_lsp.bench.variant.check import main
-sys.exit(main())
-"""
-"""Compares a file in an interpreter that may not have fx-lsp; none of our other packages is visible to it."""
-
-
-def compared(text: str, python: str, root: str, seconds: float = MAX_CHECK_SECONDS) -> Checked:
-    """Compare a generated file in the interpreter `python`, with the modules of the project at `root` importable."""
-    if subprocess.run([python, "-c", "import triton"], capture_output=True, check=False).returncode:
-        return Checked(
-            f"not checked: {python} has no triton: install it, or choose another interpreter with --python\n"
-        )
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "kernels.py"
-        file.write_text(text, encoding="utf-8")
-        command = [python, "-c", _RUN, PACKAGE, str(file)]
-        try:
-            done = subprocess.run(
-                command, cwd=root, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return Checked(f"not checked: the comparison takes more than {seconds:.0f} s\n")
-    missing = re.search(r"^ModuleNotFoundError: No module named '([^']+)'\s*\Z", done.stderr, re.MULTILINE)
-    if done.returncode and missing is not None:
-        return Checked(f"not checked: {python} has no {missing[1]}, which the comparison needs: install it\n")
-    output = done.stdout + (done.stderr.replace(folder, "") if done.returncode else "")
-    return Checked(output, done.returncode != 0)
-
-
-def with_failure(text: str, checked: Checked) -> str:
-    """Return a file with the errors of its comparison at its top."""
-    if not checked.wrong:
-        return text
-    lines = [line for line in checked.output.splitlines() if line.strip() and not line.startswith(("right", "not "))]
-    shown = "".join(f"#     {line}".rstrip() + "\n" for line in lines[-MAX_LINES:])
-    return f"{WRONG}#\n{shown}\n{text}"
+        return CompiledKernels(kernels, errors or ())

@@ -20,6 +20,7 @@ from fx_lsp.features.uris import SCHEME
 from fx_lsp.server import progress
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.kernel_checks import KernelChecks
 from fx_lsp.server.display.redraw import redraw
 from fx_lsp.server.display.views import Views
 from fx_lsp.server.display.watchers import FIRST_GLOBS, FileWatchers, watching
@@ -108,7 +109,6 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
     refresh, watchers = RefreshTimer(lambda files: show(files)), FileWatchers(session, client)
     progresses = Progresses(session, client)
     benchmarks = Benchmarks(session, tasks, refresh)
-    views = Views(session, client, tasks, benchmarks)
     status = StatusReporter(session, client, tasks, progresses)
 
     def updated(file: str) -> None:
@@ -116,6 +116,10 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
         trust.ask_if_needed(session, client, tasks, engines, file)
 
     engines = Engines(session, client, make_engine, updated, status.update)
+
+    checks = KernelChecks(session, client, tasks, progresses, engines, refresh)
+    engines.on_trust = checks.trust_changed
+    views = Views(session, client, tasks, benchmarks, checks)
 
     def show(files: Set[str]) -> None:
         redraw(session, client, views, files)
@@ -135,6 +139,7 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
         "refresh": refresh,
         "progresses": progresses,
         "benchmarks": benchmarks,
+        "checks": checks,
         "views": views,
         "engines": engines,
     }

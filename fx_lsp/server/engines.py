@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Engines:
-    """Provide a session's engine. `make` creates one, also for work that edits must not disturb."""
+    """Provide a session's engine. `make` creates one, also for work that edits must not disturb.
+
+    `on_trust` is called when other folders are trusted than before.
+    """
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Engines:
         on_status: Callable[[EngineStatus], None],
     ) -> None:
         self.make = make
+        self.on_trust: Callable[[], Awaitable[None]] | None = None
         self._session = session
         self._client = client
         self._on_update = on_update
@@ -48,6 +52,8 @@ class Engines:
     async def trust_changed(self) -> None:
         """End all tracing processes, and trace the files that the user trusts now."""
         engine = self._session.engine
+        if self.on_trust is not None:
+            await self.on_trust()
         if engine is None:
             return
         for document in self._session.documents:

@@ -17,14 +17,15 @@ class OpenView:
     """Hold a view that the client may be showing, and its file, if one was written.
 
     `origin` is the outcome that it was rendered from, and whether its work was done on that outcome. `rendered` is the
-    client's version, and `uri` the client's URI of the document. `stale` is True if it is marked as stale, or about to
-    be.
+    client's version, below the comments in `head`, and `uri` the client's URI of the document. `stale` is True if it
+    is marked as stale, or about to be.
     """
 
     origin: tuple[Outcome, bool] | None = None
     path: Path | None = None
     uri: str = ""
     rendered: RenderedView | None = None
+    head: str = ""
     stale: bool = False
 
 
@@ -78,6 +79,11 @@ class OpenViews:
         """Return the client's version of a view; None if the client does not show it."""
         shown = self._open.get(view)
         return None if shown is None else shown.rendered
+
+    def above(self, view: View) -> int:
+        """Return the number of lines above the rendered ones in the client's version of a view."""
+        shown = self._open.get(view)
+        return 0 if shown is None else shown.head.count("\n")
 
     def of_target(self, file: str, name: str) -> dict[View, RenderedView]:
         """Return the views of a target that the client shows, in the client's version."""

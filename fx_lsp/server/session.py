@@ -13,6 +13,7 @@ from pygls.uris import from_fs_path
 
 from fx_lsp import files
 from fx_lsp.features.uris import SCHEME, View, format_uri
+from fx_lsp.features.written import KernelCheck
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import Documents
 from fx_lsp.server.open_views import OpenViews
@@ -53,7 +54,8 @@ class Session:
     """Hold the state of one connection. The engine exists once the settings are known: `started` is set then.
 
     `first_settings` came with `initialize`; later settings of the client extend them. `asked_about` are the folders
-    that the user was asked about, and `unstored_trust` the answers that could not be stored.
+    that the user was asked about, and `unstored_trust` the answers that could not be stored. `checks` are the checks of
+    kernels, by the path of their file or the URI of their view.
     """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -67,6 +69,7 @@ class Session:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
     asked_about: set[str] = field(default_factory=set[str])
+    checks: dict[str, KernelCheck] = field(default_factory=dict[str, KernelCheck])
     unstored_trust: dict[str, FolderTrust] = field(default_factory=dict[str, "FolderTrust"])
 
     def roots(self) -> list[str]:

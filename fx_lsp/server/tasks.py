@@ -50,8 +50,8 @@ class Tasks:
         self._report = report
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, purpose: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Run `work` in the background."""
+    def spawn(self, purpose: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Run `work` in the background, and return its task."""
 
         async def guarded() -> None:
             try:
@@ -62,6 +62,7 @@ class Tasks:
         task = asyncio.get_running_loop().create_task(guarded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def cancel(self, seconds: float) -> None:
         """Cancel all coroutines, and wait for at most that long until they end."""

@@ -51,6 +51,12 @@ def range_(lines: Sequence[str], span: Span, encoding: str) -> types.Range:
     )
 
 
+def below(range_: types.Range, lines: int) -> types.Range:
+    """Return a range in a text with that many more lines at its top."""
+    start, end = (types.Position(at.line + lines, at.character) for at in (range_.start, range_.end))
+    return types.Range(start, end)
+
+
 def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: int) -> types.CodeLens:
     """Return a lens as a command on the document `uri`; `place` counts the lenses over the same definition.
 

@@ -34,3 +34,4 @@ def test_kernels_are_opened_compiled_and_made_again(tmp_path: Path) -> None:
     assert "x * x" in shown["related"]["kernels"]
     assert "st.global" in shown["related"]["ptx"]
     assert "- 3.0" in shown["again"]
+    assert "save as a file · compared with the original: right" in shown["checked"]

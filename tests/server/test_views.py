@@ -43,7 +43,7 @@ async def test_a_view_is_forgotten_whose_request_is_cancelled_unless_the_client_
     engine, session = SlowStages(), Session()
     session.engine = cast("Any", engine)
     nobody = cast("Any", None)
-    views = Views(session, nobody, nobody, nobody)
+    views = Views(session, nobody, nobody, nobody, nobody)
     if is_open:
         views.opened(format_uri(VIEW))
     request = asyncio.ensure_future(views.text(VIEW))

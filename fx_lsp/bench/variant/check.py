@@ -1,11 +1,12 @@
 """Compare the kernels of a generated file with the original: `check FILE` prints a line for each result.
 
-They are compared with poisoned memory, for the sizes of the file, and for others if it takes any. Exit codes: 0
-right, 1 wrong.
+They are compared with poisoned memory, for the sizes of the file, and for others if it takes any. In the background of
+an editor, the process is confined. Exit codes: 0 right or not checked, 1 wrong.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from collections.abc import Mapping
@@ -24,7 +25,20 @@ MAX_INTERPRETED = 64
 
 def main() -> int:
     """Compare the file that the command line names."""
+    from fx_lsp.sandbox import background
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--scratch", default="", help="confine this process, which writes to this folder")
+    parser.add_argument("--root", action="append", default=[], help="a folder of the project")
+    parser.add_argument("--allow-read", action="append", default=[])
+    parser.add_argument("--allow-program", action="append", default=[])
+    parser.add_argument("--memory", type=int, default=0, help="the bytes that the comparison may use; 0: any")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
+    background.end_with_parent()
+    if options.scratch:
+        background.begin(options.scratch, options.allow_read, options.allow_program)
     import torch
 
     kind = "cuda" if torch.cuda.is_available() else "cpu"
@@ -32,12 +46,27 @@ def main() -> int:
         from fx_lsp.bench.variant import interpreter
 
         interpreter.repair()
+    if options.memory:
+        background.limit_memory(options.memory)
+    if options.scratch:
+        background.enter(options.root, str(options.file))
+    try:
+        return _compare(options.file, kind)
+    except (MemoryError, RuntimeError) as error:
+        if not background.is_out_of_memory(error):
+            raise
+        print("not checked: the comparison needs more memory")
+        return 0
+
+
+def _compare(file: Path, kind: str) -> int:
+    """Compare a file on a kind of device, and print the verdicts; return the exit code."""
     from fx_lsp.bench.variant.checking import poisoned
     from fx_lsp.bench.variant.devices import device
     from fx_lsp.bench.variant.subject import NotComparable, opened
 
     try:
-        subject = opened(Path(sys.argv[1]), kind, kernels=True)
+        subject = opened(file, kind, kernels=True)
     except NotComparable as reason:
         print(f"not compared with the original: {str(reason).partition(': ')[2].removesuffix('.')}")
         return 0

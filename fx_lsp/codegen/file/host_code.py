@@ -106,6 +106,7 @@ class FunctionBody:
         sizes = region_sizes(step)
         called = f"{step.name}({', '.join([*reads, *sizes])})"
         self.statements.append(assign([self.names[n] for n in step.writes], called))
+        self.writes[self.statements[-1]] = []
 
     def _pointer(self, node: fx.Node, step: KernelLaunch) -> str:
         """Return the argument for a tensor. Tensors not allocated here are aligned, because TMA requires it."""

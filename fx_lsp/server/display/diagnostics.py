@@ -8,9 +8,10 @@ from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.findings import told, unknown_codes
 from fx_lsp.features.kernels import kernel_problems, kernels_of
 from fx_lsp.features.pages import page_of
-from fx_lsp.features.problems import problems, work_problems
+from fx_lsp.features.problems import Problem, problems, work_problems
 from fx_lsp.features.unreached import faded
-from fx_lsp.features.uris import View
+from fx_lsp.features.uris import View, format_uri
+from fx_lsp.features.written import KernelCheck, check_problems
 from fx_lsp.model import Span, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
@@ -29,6 +30,7 @@ def publish(session: Session, client: Client, file: str) -> None:
     shown = without_doubles((*written, *unknown_codes(file, state.text)), traced)
     if session.engine is not None:
         shown = (*shown, *work_problems(session.engine.remarks(file)))
+    shown = (*shown, *check_problems_below(session.checks.get(file), document.text))
     if session.capabilities.faded and state.text == document.text:
         shown = (*shown, *faded(state.text, [(t.target, t.outcome) for t in state.targets if not t.stale]))
     if not session.settings.diagnostics:
@@ -52,6 +54,16 @@ def publish(session: Session, client: Client, file: str) -> None:
     client.publish(document.uri, diagnostics, version)
 
 
+def check_problems_below(check: KernelCheck | None, text: str) -> tuple[Problem, ...]:
+    """Return the errors of a check in the text of a file, which may have comments with those at its top."""
+    if check is None:
+        return ()
+    from fx_lsp.tracing.kernel_files.generated import without_failure
+
+    head, kernels = without_failure(text.replace("\r\n", "\n"))
+    return check_problems(check, kernels, head.count("\n"))
+
+
 def publish_kernels(session: Session, client: Client, view: View) -> None:
     """Publish the problems of a shown file of kernels, including those of its compilation."""
     uri, shown = session.uri_of_view(view), session.views.rendered(view)
@@ -60,6 +72,19 @@ def publish_kernels(session: Session, client: Client, view: View) -> None:
     works = filter(None, (view.work, session.views.compiled(view)))
     outcomes = [session.engine.known(view.file, view.name, work) for work in works]
     remarks = [remark for outcome in outcomes if isinstance(outcome, Trace) for remark in outcome.remarks]
-    lines = from_proto.split_lines(shown.document.text)
-    diagnostics = [to_proto.diagnostic(p, lines, session.encoding, None) for p in kernel_problems(remarks, view.name)]
+    text, check, above = shown.document.text, session.checks.get(format_uri(view)), session.views.above(view)
+    lines = from_proto.split_lines(text)
+    problems_shown = (*kernel_problems(remarks, view.name), *check_problems(check, text))
+    diagnostics = [to_proto.diagnostic(p, lines, session.encoding, None) for p in problems_shown]
+    for diagnostic in diagnostics:
+        diagnostic.range = to_proto.below(diagnostic.range, above)
     client.publish(uri, diagnostics if session.settings.diagnostics else [])
+
+
+def publish_check(session: Session, client: Client, file: str, text: str) -> None:
+    """Publish the errors of the check of a file of kernels with this text, if the client has not opened it."""
+    if session.documents.of_file(file) is None:
+        lines = from_proto.split_lines(text)
+        shown = check_problems_below(session.checks.get(file), text) if session.settings.diagnostics else ()
+        diagnostics = [to_proto.diagnostic(p, lines, session.encoding, None) for p in shown]
+        client.publish(session.uri_of_file(file), diagnostics)

@@ -20,6 +20,7 @@ from fx_lsp.model import Failure, Outcome, Trace
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.diagnostics import publish_kernels
+from fx_lsp.server.display.kernel_checks import KernelChecks
 from fx_lsp.server.display.rendering import as_stale, last_good, plain_text, rendered, said
 from fx_lsp.server.open_views import OpenView
 from fx_lsp.server.session import Session
@@ -35,11 +36,14 @@ MARKED_AFTER = 1.0
 class Views:
     """Render the texts of views, and update those that the client shows."""
 
-    def __init__(self, session: Session, client: Client, tasks: Tasks, benchmarks: Benchmarks) -> None:
+    def __init__(
+        self, session: Session, client: Client, tasks: Tasks, benchmarks: Benchmarks, checks: KernelChecks
+    ) -> None:
         self._session = session
         self._client = client
         self._tasks = tasks
         self._benchmarks = benchmarks
+        self._checks = checks
         self._writing = asyncio.Lock()
 
     def opened(self, uri: str) -> None:
@@ -57,6 +61,7 @@ class Views:
         if view is None:
             return
         session = self._session
+        self._checks.stop(format_uri(view))
         shown = session.views.remove(view)
         if shown is not None and shown.uri:
             self._client.withdraw(shown.uri)
@@ -73,12 +78,26 @@ class Views:
         """Return the text of a view, once its target is traced. A view that cannot be shown is a comment with the
         reason.
         """
-        shown = await self._rendered(view)
+        shown, head = await self._rendered(view), ""
         if (open_view := self._session.views.get(view)) is not None:
-            open_view.rendered = shown
+            open_view.rendered, open_view.head = shown, (head := self._checked(view, shown))
             for other in (view, kernels_of(view)):
                 publish_kernels(self._session, self._client, other)
-        return shown.document.text
+        return head + shown.document.text
+
+    def _checked(self, view: View, shown: RenderedView) -> str:
+        """Check the kernels that a view shows, and return the errors of their check so far, as comments."""
+        engine = self._session.engine
+        if engine is None or view != kernels_of(view):
+            return ""
+        if isinstance(engine.known(view.file, view.name, view.work), Trace):
+            self._checks.shown(view, shown.document.text, self.renew)
+        check = self._session.checks.get(format_uri(view))
+        if check is None or check.output is None or check.text != shown.document.text:
+            return ""
+        from fx_lsp.tracing.kernel_files.checking import Checked, failure_comments
+
+        return failure_comments(Checked(check.output, check.wrong))
 
     async def _rendered(self, view: View) -> RenderedView:
         session, engine = self._session, self._session.engine

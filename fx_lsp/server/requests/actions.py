@@ -9,9 +9,10 @@ from lsprotocol import types
 
 from fx_lsp.features.checkpoint import STAGE, Checkpoint, checkpoint
 from fx_lsp.features.findings import ignoring
-from fx_lsp.features.pin import Pin, TextChange, pin
+from fx_lsp.features.pin import Pin, pin
 from fx_lsp.model import Failure, Span
 from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.display.text_edits import workspace_edit
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.session import Session
 
@@ -111,12 +112,3 @@ def _kind(comment: Pin) -> str:
 
 def _text(kind: types.CodeActionKind | str) -> str:
     return kind.value if isinstance(kind, types.CodeActionKind) else kind
-
-
-def workspace_edit(session: Session, document: OpenText, changes: Sequence[TextChange]) -> types.WorkspaceEdit:
-    """Return an edit of one document, with its version if the client supports that."""
-    edits = [to_proto.text_edit(change, document.lines, session.encoding) for change in changes]
-    if session.capabilities.document_changes:
-        versioned = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=document.version)
-        return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(text_document=versioned, edits=edits)])
-    return types.WorkspaceEdit(changes={document.uri: edits})

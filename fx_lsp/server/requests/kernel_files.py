@@ -13,30 +13,29 @@ from fx_lsp import files
 from fx_lsp.choices import TRITON
 from fx_lsp.features.kernels import work_of
 from fx_lsp.features.problems import describe
-from fx_lsp.features.written import edits, written_lens
+from fx_lsp.features.written import check_title, conflicts_lens, written_lens
 from fx_lsp.model import Failure, Work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
+from fx_lsp.server.display.kernel_checks import KernelChecks
+from fx_lsp.server.display.text_edits import put_text
 from fx_lsp.server.display.views import close_unused
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.refresh import RefreshTimer
-from fx_lsp.server.requests.actions import workspace_edit
 from fx_lsp.server.requests.commands import target_of
 from fx_lsp.server.session import Session
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.kernel_files.generated import Generated, Update
 
-SEEN_SECONDS = 1.0
-"""Seconds that the client may take to confirm a requested edit of a text."""
-
 
 async def write_kernel(
-    session: Session, client: Client, refresh: RefreshTimer, arguments: list[Any]
+    session: Session, client: Client, refresh: RefreshTimer, checks: KernelChecks, arguments: list[Any]
 ) -> dict[str, Any] | None:
     """Run `fxLsp.writeKernel(uri, name, path?)`: write the kernels of a target to a file that the user may edit.
 
-    An existing file is updated, and edits are kept. `uri` may be that of a view, or of the file.
+    An existing file is updated, and edits are kept. `uri` may be that of a view, or of the file. The file is then
+    checked in the background.
 
     Returns its `uri` and `path`, the number of `kept` edits, and the lines (from 0) of `conflicts`; null if the file is
     left unchanged.
@@ -56,12 +55,14 @@ async def write_kernel(
             if update.conflicts:
                 await _show(session, client, file, update.conflicts)
             return None
-        if update.text != present and not await _put(session, client, document, file, update.text):
+        if update.text != present and (reason := await put_text(session, client, file, update.text, "Update kernels")):
+            client.tell(f"fx-lsp: {reason}", types.MessageType.Warning)
             return None
         generated.keep(file, kernels, present if update.text != present else None)
     except OSError as error:
         client.tell(f"fx-lsp: {file} cannot be written: {error.strerror or error}", types.MessageType.Warning)
         return None
+    checks.written(str(file), kernels, update.text)
     refresh.updated(str(file))
     await _tell(session, client, file, update, present)
     lines = [line - 1 for line in update.conflicts]
@@ -88,7 +89,11 @@ async def lenses(session: Session, document: OpenText) -> list[types.CodeLens]:
     if last_and_standing is None:
         return []
     last, standing = last_and_standing
-    lens = written_lens(last.title, last.name, standing, len(generated.conflicts_in(document.text)))
+    _, text = generated.without_failure(document.text.replace("\r\n", "\n"))
+    if conflicts := len(generated.conflicts_in(document.text)):
+        lens = conflicts_lens(last.title, last.name, conflicts)
+    else:
+        lens = written_lens(last.title, last.name, standing, check_title(session.checks.get(document.file), text))
     return [to_proto.code_lens(lens, document.uri, document.lines, session.encoding, 0)]
 
 
@@ -158,28 +163,6 @@ async def _generate(session: Session, client: Client, source: str, name: str, wo
         client.tell(f"No kernels for {name}: {describe(kernels)}", types.MessageType.Warning)
         return None
     return kernels
-
-
-async def _put(session: Session, client: Client, document: OpenText | None, file: Path, text: str) -> bool:
-    """Replace the file's text: in the editor if the file is open there, so that it can be undone. Raises OSError."""
-    from fx_lsp.tracing.kernel_files.generated import read, write
-
-    if document is None or (not session.capabilities.apply_edit and document.text == read(file)):
-        write(file, text)
-        return True
-    if not session.capabilities.apply_edit:
-        client.tell(f"fx-lsp: save {file.name} first", types.MessageType.Warning)
-        return False
-    changes = edits(document.lines, from_proto.split_lines(text))
-    edit = types.ApplyWorkspaceEditParams(workspace_edit(session, document, changes), label="Update kernels")
-    answer = await client.ask(types.WORKSPACE_APPLY_EDIT, edit)
-    if not getattr(answer, "applied", False):
-        client.tell(f"fx-lsp: {file.name} could not be changed by the editor", types.MessageType.Warning)
-        return False
-    until = asyncio.get_running_loop().time() + SEEN_SECONDS
-    while session.documents.get(document.uri) == document and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(0.01)
-    return True
 
 
 async def _tell(session: Session, client: Client, file: Path, update: Update, present: str | None) -> None:

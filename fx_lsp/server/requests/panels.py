@@ -168,6 +168,7 @@ async def origins(session: Session, params: Any) -> list[Json] | None:
 
 
 def _origins(session: Session, view: View, shown: RenderedView, kernels: RenderedView | None) -> list[Json]:
+    above = session.views.above(view)
     is_listing, behind = bool(chip_of(view.work)), kernels.document.lines if kernels is not None else ()
     lines_by_origin: dict[tuple[str, int], list[int]] = {}
     for number, line in enumerate(shown.document.lines):
@@ -176,7 +177,7 @@ def _origins(session: Session, view: View, shown: RenderedView, kernels: Rendere
             at = spans[0].line if spans else 0
             spans = behind[at - 1].spans[:1] if 0 < at <= len(behind) else ()
         for span in spans:
-            lines_by_origin.setdefault((span.file, span.line), []).append(number)
+            lines_by_origin.setdefault((span.file, span.line), []).append(number + above)
     return [
         {"uri": session.uri_of_file(file), "line": line - 1, "lines": lines}
         for (file, line), lines in lines_by_origin.items()

@@ -8,14 +8,15 @@ from fx_lsp.features.uris import SCHEME
 from fx_lsp.server import from_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.kernel_checks import KernelChecks
 from fx_lsp.server.display.views import Views, is_view_file
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.refresh import RefreshTimer
 from fx_lsp.server.session import Session
 
 
-def did_open(session: Session, views: Views, params: types.DidOpenTextDocumentParams) -> None:
-    """Trace a Python file; keep a view up to date; ignore anything else."""
+def did_open(session: Session, views: Views, checks: KernelChecks, params: types.DidOpenTextDocumentParams) -> None:
+    """Trace a Python file, and check it if it is of kernels; keep a view up to date; ignore anything else."""
     item = params.text_document
     if item.uri.startswith(SCHEME + ":"):
         views.opened(item.uri)
@@ -24,7 +25,9 @@ def did_open(session: Session, views: Views, params: types.DidOpenTextDocumentPa
     if file is None or item.language_id not in ("python", "") or is_view_file(file):
         return
     lines = from_proto.split_lines(from_proto.clean_text(item.text))
-    _put(session, OpenText(item.uri, file, item.version, tuple(lines)))
+    document = OpenText(item.uri, file, item.version, tuple(lines))
+    _put(session, document)
+    checks.opened(document)
 
 
 def did_change(session: Session, refresh: RefreshTimer, params: types.DidChangeTextDocumentParams) -> None:
@@ -39,10 +42,13 @@ def did_change(session: Session, refresh: RefreshTimer, params: types.DidChangeT
     _put(session, OpenText(document.uri, document.file, params.text_document.version, tuple(lines)))
 
 
-def did_save(session: Session, params: types.DidSaveTextDocumentParams) -> None:
-    """Check whether imported files have changed on disk; the text itself was traced before."""
+def did_save(session: Session, checks: KernelChecks, params: types.DidSaveTextDocumentParams) -> None:
+    """Check whether imported files have changed on disk, and check a file of kernels; the text itself was traced
+    before.
+    """
     if session.engine is not None and (document := session.documents.get(params.text_document.uri)) is not None:
         session.engine.saved(document.file)
+        checks.opened(document)
 
 
 def did_change_watched_files(session: Session, params: types.DidChangeWatchedFilesParams) -> None:
@@ -58,6 +64,7 @@ def did_close(
     views: Views,
     benchmarks: Benchmarks,
     refresh: RefreshTimer,
+    checks: KernelChecks,
     params: types.DidCloseTextDocumentParams,
 ) -> None:
     """Remove a text, and its problems."""
@@ -70,6 +77,7 @@ def did_close(
         return
     refresh.forget(document.file)
     benchmarks.forget(document.file)
+    checks.stop(document.file)
     if session.engine is not None:
         session.engine.close(document.file)
     client.clear(uri)

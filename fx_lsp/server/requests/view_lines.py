@@ -27,8 +27,8 @@ from fx_lsp.features.kernels import (
     thread_of_source,
 )
 from fx_lsp.features.lenses import again_lenses, benchmark_lens
-from fx_lsp.features.uris import BENCHMARK, View
-from fx_lsp.features.written import save_lens
+from fx_lsp.features.uris import BENCHMARK, View, format_uri
+from fx_lsp.features.written import check_title, save_lens
 from fx_lsp.model import Span, Stage, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
@@ -42,7 +42,8 @@ async def hover(session: Session, benchmarks: Benchmarks, view: View, position: 
     """Return the hover with the origin of a view's line, and, for a kernel's line, the results of compiling it, if
     known.
     """
-    shown, number = session.views.rendered(view), position.line + 1
+    shown, above = session.views.rendered(view), session.views.above(view)
+    number = position.line + 1 - above
     if shown is None or not 0 < number <= len(shown.document.lines):
         return None
     kernels, facts = await kernels_behind(session, view), list[str]()
@@ -54,7 +55,10 @@ async def hover(session: Session, benchmarks: Benchmarks, view: View, position: 
     if text is None:
         return None
     lines = await asyncio.to_thread(from_proto.split_lines, shown.document.text)
-    return to_proto.hover(text, lines, session.encoding, session.capabilities.markdown)
+    shown_hover = to_proto.hover(text, lines, session.encoding, session.capabilities.markdown)
+    if shown_hover.range is not None:
+        shown_hover.range = to_proto.below(shown_hover.range, above)
+    return shown_hover
 
 
 async def document_highlight(
@@ -62,15 +66,20 @@ async def document_highlight(
 ) -> list[types.DocumentHighlight] | None:
     """Answer `textDocument/documentHighlight` in a view: the lines with the same origin as the one at the cursor."""
     view = session.views.find(params.text_document.uri)
-    shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
-    if shown is None or not 0 < number <= len(shown.document.lines):
+    shown = session.views.rendered(view) if view is not None else None
+    if view is None or shown is None:
         return None
-    return await asyncio.to_thread(_highlights, session, shown, number)
+    above = session.views.above(view)
+    number = params.position.line + 1 - above
+    if not 0 < number <= len(shown.document.lines):
+        return None
+    ranges = await asyncio.to_thread(_related_ranges, session, shown, number)
+    return [types.DocumentHighlight(to_proto.below(range_, above)) for range_ in ranges]
 
 
-def _highlights(session: Session, shown: RenderedView, number: int) -> list[types.DocumentHighlight]:
+def _related_ranges(session: Session, shown: RenderedView, number: int) -> list[types.Range]:
     lines = from_proto.split_lines(shown.document.text)
-    return [types.DocumentHighlight(_whole(lines, n, session)) for n in related_lines(shown.document, number)]
+    return [_whole(lines, n, session) for n in related_lines(shown.document, number)]
 
 
 async def definition(session: Session, params: types.DefinitionParams) -> list[types.Location] | None:
@@ -78,8 +87,11 @@ async def definition(session: Session, params: types.DefinitionParams) -> list[t
     other.
     """
     view = session.views.find(params.text_document.uri)
-    shown, number = session.views.rendered(view) if view is not None else None, params.position.line + 1
-    if view is None or shown is None or not 0 < number <= len(shown.document.lines):
+    shown = session.views.rendered(view) if view is not None else None
+    if view is None or shown is None:
+        return None
+    number = params.position.line + 1 - session.views.above(view)
+    if not 0 < number <= len(shown.document.lines):
         return None
     spans = shown.document.lines[number - 1].spans[:1]
     places = [await asyncio.to_thread(_location, session, view, span) for span in spans]
@@ -91,7 +103,7 @@ async def related(session: Session, params: Any) -> list[dict[str, Any]] | None:
     uri, line, character = _place(params)
     view, document = session.views.find(uri), session.documents.get(uri)
     if view is not None:
-        thread = await _thread_of_view(session, view, line + 1)
+        thread = await _thread_of_view(session, view, line + 1 - session.views.above(view))
         return None if thread is None else await asyncio.to_thread(_ranges, session, view, thread)
     if document is None:
         return None
@@ -123,9 +135,13 @@ async def code_lens(session: Session, benchmarks: Benchmarks, view: View, uri: s
     chip = chip_of(session.views.compiled(view)) or session.settings.gpu
     lines, place, lenses = from_proto.split_lines(text), 0, list[types.CodeLens]()
     measured = benchmark_lens(Span("", 1, 0, 1, 0), view.name, benchmarks.last(view.file, view.name), view.work)
-    for lens in (save_lens(view.name), measured, *kernel_lenses(view.name, text, chip, resources, stale)):
+    checked, above = check_title(session.checks.get(format_uri(view)), text), session.views.above(view)
+    for lens in (save_lens(view.name, checked), measured, *kernel_lenses(view.name, text, chip, resources, stale)):
         place = place + 1 if lenses and lenses[-1].range.start.line == lens.span.line - 1 else 0
         lenses.append(to_proto.code_lens(lens, uri, lines, session.encoding, place))
+    for lens in lenses:
+        if lens.range.start.line:  # those of the whole file are above the errors of the kernels
+            lens.range = to_proto.below(lens.range, above)
     return lenses
 
 
@@ -151,7 +167,8 @@ def _ranges(session: Session, view: View, thread: Thread) -> list[dict[str, Any]
     for other, shown in session.views.of_target(view.file, view.name).items():
         lines, uri = from_proto.split_lines(shown.document.text), session.uri_of_view(other)
         if uri is not None:
-            ranges[uri] = [_whole(lines, n, session) for n in lines_on(thread, other, shown.document)]
+            own, above = lines_on(thread, other, shown.document), session.views.above(other)
+            ranges[uri] = [to_proto.below(_whole(lines, n, session), above) for n in own]
     for span in thread.spans:
         source = session.documents.of_file(span.file)
         if source is not None:
@@ -196,7 +213,7 @@ def _location(session: Session, view: View, span: Span) -> types.Location | None
         at = types.Position(span.line - 1, 0)
         lines = from_proto.split_lines(shown.document.text) if shown is not None else None
         range_ = types.Range(at, at) if lines is None else _whole(lines, span.line, session)
-        return None if uri is None else types.Location(uri, range_)
+        return None if uri is None else types.Location(uri, to_proto.below(range_, session.views.above(kernels)))
     source = session.source(span.file) if Path(span.file).is_absolute() else None
     if source is None:
         return None

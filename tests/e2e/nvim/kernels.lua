@@ -51,4 +51,10 @@ drive.run(function()
 
   drive.replace('x * x', 'x * x - 3')
   result.again = shown('%.triton%.py', '- 3.0')
+  in_view('%.triton%.py', function()
+    result.checked = drive.wait('the result of the check', function()
+      local lens = drive.lens('squares as')
+      return lens:find('with the original', 1, true) and lens
+    end)
+  end)
 end)

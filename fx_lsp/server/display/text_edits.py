@@ -1,0 +1,49 @@
+"""Change texts of the user: in the editor if they are open there, so that the change can be undone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from lsprotocol import types
+
+from fx_lsp.features.pin import TextChange
+from fx_lsp.features.written import edits
+from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.client import Client
+from fx_lsp.server.documents import OpenText
+from fx_lsp.server.session import Session
+
+SEEN_SECONDS = 1.0
+"""Seconds that the client may take to confirm a requested edit of a text."""
+
+
+async def put_text(session: Session, client: Client, file: Path, text: str, label: str) -> str:
+    """Replace a file's text; return why that is not possible, or "". Raises OSError."""
+    from fx_lsp.tracing.kernel_files.generated import read, write
+
+    document = session.documents.of_file(str(file))
+    if document is None or (not session.capabilities.apply_edit and document.text == read(file)):
+        write(file, text)
+        return ""
+    if not session.capabilities.apply_edit:
+        return f"save {file.name} first"
+    changes = edits(document.lines, from_proto.split_lines(text))
+    edit = types.ApplyWorkspaceEditParams(workspace_edit(session, document, changes), label=label)
+    answer = await client.ask(types.WORKSPACE_APPLY_EDIT, edit)
+    if not getattr(answer, "applied", False):
+        return f"{file.name} could not be changed by the editor"
+    until = asyncio.get_running_loop().time() + SEEN_SECONDS
+    while session.documents.get(document.uri) == document and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.01)
+    return ""
+
+
+def workspace_edit(session: Session, document: OpenText, changes: Sequence[TextChange]) -> types.WorkspaceEdit:
+    """Return an edit of one document, with its version if the client supports that."""
+    edits = [to_proto.text_edit(change, document.lines, session.encoding) for change in changes]
+    if session.capabilities.document_changes:
+        versioned = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=document.version)
+        return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(text_document=versioned, edits=edits)])
+    return types.WorkspaceEdit(changes={document.uri: edits})
