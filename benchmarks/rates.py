@@ -85,10 +85,7 @@ def main() -> None:
         time = seconds(
             lambda count=count, step=step: copy_kernel[(count // 1024,)](half, half_out, STEP=step, BLOCK=1024)
         )
-        moved = min(4 * ELEMENTS, 2 * 32 * count)
-        print(
-            f"REQUESTS    {2 * count / time / 1e12:8.3f} T/s, {step} elements apart, {moved / time / 1e12:.2f} TB/s of sectors"
-        )
+        print(f"REQUESTS    {2 * count / time / 1e12:8.3f} T/s, {step} elements apart")
     for programs in (1, 16, 132):
         rows, cols = 1 << 14, programs * 64
         time = seconds(lambda rows=rows, cols=cols: column_sum_kernel[(cols // 64,)](x, out, rows, COLS=cols, BLOCK=64))

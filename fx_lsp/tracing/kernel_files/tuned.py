@@ -42,15 +42,13 @@ class TunedKernels:
     @property
     def sentence(self) -> str:
         """Return a sentence on the times of the winner and of its rivals."""
-        parts: list[str] = []
-        for measured in self.milliseconds[self.winner]:
-            what, _, clock = measured.partition(" ")
-            if clock != "graph":
-                continue
-            times = sorted((row[measured], name) for name, row in self.milliseconds.items() if measured in row)
+        own, parts = self.milliseconds[self.winner], list[str]()
+        clock = "graph" if any(key.endswith("graph") for key in own) else "wall"
+        for key in (key for key in own if key.endswith(clock)):
+            times = sorted((row[key], name) for name, row in self.milliseconds.items() if key in row)
             others = ", ".join(f"{name} {time:.3g}" for time, name in times if name != self.winner)
-            named = "forward and backward" if what == "both" else what
-            parts.append(f"{named} {self.milliseconds[self.winner][measured]:.3g} ms ({others})")
+            what = "forward and backward" if key.startswith("both") else key.partition(" ")[0]
+            parts.append(f"{what} {own[key]:.3g} ms ({others})")
         return f"The fastest of those measured on {self.card}, torch {self.torch}: {'; '.join(parts)}."
 
     def is_same_case(self, other: TunedKernels) -> bool:
