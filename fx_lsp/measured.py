@@ -73,7 +73,8 @@ class BenchmarkJob:
     available. `seconds` bounds the whole job, `sampling` each measurement of a variant. `modules` are the files of its
     project that the original imports, `paths` folders on the host to import rivals and other modules from. The report
     repeats `source_hash` and `choices`, the options of the kernels ("fuse=no"). `profile` also times each kernel
-    separately. A `race` is for many variants: they are set up at the same time, and measured less often.
+    separately, of all variants or of those `profiled`. A `race` is for many variants: they are set up at the same time,
+    and measured less often.
     """
 
     name: str
@@ -89,6 +90,7 @@ class BenchmarkJob:
     source_hash: str = ""
     choices: str = ""
     profile: bool = False
+    profiled: tuple[str, ...] | None = None
     race: bool = False
 
 

@@ -27,7 +27,7 @@ from fx_lsp.tracing.remote.tuning import RIVALS, Winner, raced
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.workers.find_python import find_interpreter
 
-TUNE_SECONDS = 60.0
+TUNE_SECONDS = 180.0
 """The default time limit of a race in seconds, without generating the candidates."""
 
 

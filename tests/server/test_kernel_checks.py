@@ -159,7 +159,7 @@ async def test_a_document_that_is_closed_is_no_longer_checked(tmp_path: Path):
         document = types.TextDocumentIdentifier(uri=kernels)
         ed.client.text_document_did_close(types.DidCloseTextDocumentParams(text_document=document))
         await ed.until(lambda: not comparisons(tmp_path))
-        assert not [*tmp_path.glob("*/kernels.py")]
+        await ed.until(lambda: not [*tmp_path.glob("*/kernels.py")])
 
 
 def comparisons(folder: Path) -> list[Path]:

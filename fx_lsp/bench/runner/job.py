@@ -72,16 +72,19 @@ def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> Ru
         place.write_text(module.text, encoding="utf-8")
     if job.modules:
         job = replace(job, paths=(str(folder / "modules"), *job.paths))
-    return RunningJob(job, tell, folder, _environment(job.device, folder), time.monotonic() + job.seconds, 1)
+    return RunningJob(job, tell, folder, _environment(job, folder), time.monotonic() + job.seconds, 1)
 
 
-def _environment(device: str | None, folder: Path) -> dict[str, str]:
+def _environment(job: BenchmarkJob, folder: Path) -> dict[str, str]:
+    device = job.device
     variables = {name: value for name, value in os.environ.items() if name not in _UNSET}
     variables["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(Path(__file__).parents[3]), variables.get("PYTHONPATH", "")])
     )
     variables.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
     variables.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+    if job.race:
+        variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # its processes compile at the same time already
     if device is not None and device.startswith("cuda:"):
         variables["CUDA_VISIBLE_DEVICES"] = conditions.card(device)
     return variables
@@ -113,7 +116,7 @@ def _run(bench: RunningJob) -> Finished | Failed:
     machine = _described(conditions.seen(before, bench.looks), facts)
     warnings += conditions.warnings(machine)
     kernels = tuple(k for e in entries for k in e.kernels)
-    if job.profile and bench.kind == "cuda":
+    if job.profile and bench.kind == "cuda" and not job.race:
         kernels = nsight.with_metrics(bench, entries, kernels)
     report = Report(
         job.name,
@@ -150,6 +153,7 @@ def _facts(bench: RunningJob) -> dict[str, Any] | Failed:
         "cases": cases,
         "what": list(job.what),
         "paths": list(job.paths),
+        "ceilings": not job.race,
     }
     try:
         child = bench.child()

@@ -133,7 +133,8 @@ def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What
             bench.look()
         _measure_in_turns(bench, group, measurement)
     for entry in group:
-        if bench.job.profile and entry.child is not None and entry.right:
+        is_profiled = bench.job.profile and entry.variant in (bench.job.profiled or (entry.variant,))
+        if is_profiled and entry.child is not None and entry.right:
             _profile(bench, entry, entry.child, what)
         entry.end()
 

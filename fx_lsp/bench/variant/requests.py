@@ -100,7 +100,7 @@ def _facts(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     try:
         for number, (label, file) in enumerate(request["cases"]):
             subject = opened(Path(file), where.kind, kernels=False)
-            if not number:
+            if not number and request["ceilings"]:
                 say("copy bandwidth and matrix products")
                 rates = ceilings.ceilings(where, subject)
             costs += [wire.to_json(c) for c in ceilings.costs(subject, label, tuple(request["what"]))]

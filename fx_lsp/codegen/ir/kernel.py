@@ -44,7 +44,7 @@ class KernelParameter:
 class KernelWork:
     """Hold the work of one launch, at the sizes of the capture.
 
-    `moved` are bytes between the card's memory and its cache: each element once. `requests` are those of 32 bytes to
+    `moved` are bytes between the GPU's memory and its cache: each element once. `requests` are those of 32 bytes to
     the caches; one for each element where neighbouring elements are not next to each other. `operations` count an
     addition as 1. `programs` have `warps` warps, and `iterations` of a loop each. It is `sequential` if it
     computes elements from earlier ones: a scan or a recurrence.

@@ -9,24 +9,24 @@ from __future__ import annotations
 from fx_lsp.codegen.ir.kernel import KernelWork
 
 MICROSECOND = 1e-6
-LAUNCH = 1.0 * MICROSECOND
+LAUNCH = 1.4 * MICROSECOND
 """The seconds of a kernel without work, in a CUDA graph."""
-BYTES = 4.1e12
-"""The bytes per second between the card's memory and its cache."""
-REQUESTS = 0.35e12
-"""The requests of 32 bytes per second to the caches."""
-OPERATIONS = 12e12
-"""The additions per second of kernels whose operations depend on each other."""
-ITERATION = 0.5 * MICROSECOND
+BYTES = 4.2e12
+"""The bytes per second between the memory of the GPU and its cache."""
+REQUESTS = 0.37e12
+"""The requests per second for single elements, four apart."""
+OPERATIONS = 29e12
+"""The additions per second."""
+ITERATION = 0.4 * MICROSECOND
 """The seconds of an iteration of a loop that waits for memory."""
 BUSY_WARPS = 132 * 8
-"""The warps that saturate the card's memory: eight on each multiprocessor."""
+"""The warps that saturate the memory of the GPU: eight on each multiprocessor."""
 MIN_SLOWDOWN = 1.5
 """The least factor between two estimates that is more than their error."""
 COMPILED_CALL = 10 * MICROSECOND
 """The seconds that the host takes to call a compiled function: what a region has to save."""
 RESIDENT_WARPS = 132 * 32
-"""The warps that the card holds at a time, in kernels with an average number of registers."""
+"""The warps that the GPU holds at a time, in kernels with an average number of registers."""
 SECTOR = 32
 """The bytes of a memory request: what a warp reads at least for an address."""
 

@@ -43,6 +43,8 @@ VARIATIONS: Mapping[str, Mapping[str, str]] = {
 }
 """The choices of each candidate, besides the user's. Candidates with equal text are raced once."""
 RIVALS = (EAGER, COMPILE, MAX_AUTOTUNE)
+FIRST_ROUND = 0.7
+"""The share of the time for the first round."""
 NOISE = 1.03
 """The factor between two times that may be due to noise."""
 
@@ -130,7 +132,16 @@ def _round(job: BenchmarkJob, field: Mapping[str, KernelCandidate], profile: boo
     """Return the job that measures candidates and their rivals."""
     texts = {name: candidate.text for name, candidate in field.items()}
     case = BenchmarkCase("", next(iter(texts.values())), texts)
-    return replace(job, cases=(case,), variants=(*RIVALS, *field), profile=profile, race=True)
+    seconds = job.seconds * (FIRST_ROUND if profile else 1 - FIRST_ROUND)
+    return replace(
+        job,
+        cases=(case,),
+        variants=(*RIVALS, *field),
+        seconds=seconds,
+        profile=profile,
+        profiled=(PLAIN, EACH),
+        race=True,
+    )
 
 
 async def _mixed(
