@@ -64,7 +64,7 @@ def read_tuned(root: str) -> list[TunedKernels]:
     try:
         entries = json.loads(files.read_text(path))
         return [from_json(TunedKernels, entry) for entry in entries]
-    except (UnicodeDecodeError, ValueError, TypeError, KeyError) as error:
+    except (ProtocolError, ValueError, TypeError) as error:
         raise ProtocolError(f"{TUNED} cannot be read: {error}; delete it, or restore it") from error
 
 

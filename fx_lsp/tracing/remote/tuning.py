@@ -122,8 +122,9 @@ async def raced(
                 times = {**{n: row for n, row in times.items() if n not in again}, **again}
                 first = fastest({name: again[name] for name in (first, MIXED)})
     if first is None:
-        wrong = next((v for m in report.measured for v in (*m.verdicts, m.error) if v), "nothing was measured in time")
-        yield Failed(f"No candidate was measured: {wrong}")
+        rows = [row for row in report.measured if row.variant in field]
+        wrong = next((v for row in rows for v in (*row.verdicts, row.error) if v), "The time was too short.")
+        yield Failed(f"No candidate was measured: {wrong}", "A compiler may need more time: see --seconds.")
         return
     yield Winner(first, field[first], times, report)
 
