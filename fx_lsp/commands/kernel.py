@@ -19,7 +19,7 @@ from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, read_choices
 from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import put, remove_output, write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
-from fx_lsp.commands.tune import TUNE_SECONDS, kept_parts, tune
+from fx_lsp.commands.tune import TUNE_SECONDS, kept, tune
 from fx_lsp.errors import ForeignFileError
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
@@ -233,7 +233,7 @@ class CompiledKernels:
 
 async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> CompiledKernels | Failure:
     choices = chosen_of(arguments)
-    parts = choices.parts() or kept_parts(chosen)
+    parts = choices.parts() or kept(chosen)
     work = write_work({TRITON: "", **parts})
     async with opened(arguments, chosen) as engine:
         outcome = await engine.outcome(chosen.file, chosen.name, work)

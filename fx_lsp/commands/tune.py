@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from pathlib import Path
 
 from fx_lsp.choices import Choices
 from fx_lsp.commands.progress import ProgressPrinter
@@ -17,7 +16,8 @@ from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed
 from fx_lsp.model import Failure
-from fx_lsp.tracing.kernel_files.tuned import TunedKernels, keep_tuned, read_tuned, tuned_for, tuned_parts
+from fx_lsp.tracing.analysis import Plan
+from fx_lsp.tracing.kernel_files.tuned import TunedKernels, keep_tuned, kept_parts, read_tuned, target_in
 from fx_lsp.tracing.remote.cases import BenchRequest, analysed
 from fx_lsp.tracing.remote.history import source_hash
 from fx_lsp.tracing.remote.hosts import read_hosts
@@ -82,10 +82,10 @@ async def _raced(arguments: argparse.Namespace, chosen: Chosen, choices: Choices
 
 def _entry(winner: Winner, chosen: Chosen) -> TunedKernels:
     machine, costs = winner.report.machine, winner.report.costs
-    target, source = _identity(chosen)
+    root = project_root(chosen.file)
     return TunedKernels(
-        target,
-        source,
+        target_in(root, chosen.file, chosen.name),
+        source_hash(_plan(chosen)),
         machine.gpu or machine.cpu,
         machine.torch,
         machine.triton,
@@ -96,19 +96,16 @@ def _entry(winner: Winner, chosen: Chosen) -> TunedKernels:
     )
 
 
-def _identity(chosen: Chosen) -> tuple[str, str]:
-    """Return the name of a target in its project, and the hash of its source."""
-    root = project_root(chosen.file)
-    analysis, _ = analysed(BenchRequest(chosen.file, chosen.name, chosen.text, (root,)))
-    path = os.path.relpath(os.path.realpath(chosen.file), os.path.realpath(root))
-    return f"{Path(path).as_posix()}::{chosen.name}", source_hash(analysis.plan(chosen.name))
+def _plan(chosen: Chosen) -> Plan:
+    analysis, _ = analysed(BenchRequest(chosen.file, chosen.name, chosen.text, (project_root(chosen.file),)))
+    return analysis.plan(chosen.name)
 
 
-def kept_parts(chosen: Chosen) -> dict[str, str]:
+def kept(chosen: Chosen) -> dict[str, str]:
     """Return the choices that were kept for a target as parts of work, {} if there are none for its present source."""
+    root = project_root(chosen.file)
     try:
-        entries = read_tuned(project_root(chosen.file))
-        return tuned_parts(tuned_for(entries, *_identity(chosen))) if entries else {}
+        return kept_parts(root, chosen.file, chosen.name, source_hash(_plan(chosen))) if read_tuned(root) else {}
     except (OSError, ProtocolError, ValueError) as error:
         print(f"fx-lsp: {error}", file=sys.stderr)
         return {}

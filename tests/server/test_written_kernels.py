@@ -15,6 +15,9 @@ from warm import warm_python
 
 from fx_lsp.server import from_proto
 from fx_lsp.tracing.kernel_files.generated import WRONG
+from fx_lsp.tracing.kernel_files.tuned import TUNED, TunedKernels, keep_tuned
+from fx_lsp.tracing.remote.cases import BenchRequest, analysed
+from fx_lsp.tracing.remote.history import source_hash
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.torch
@@ -238,3 +241,26 @@ async def test_the_errors_of_a_check_are_put_into_the_buffer(tmp_path: Path):
         await ed.until(lambda: ed.texts[kernels].startswith(WRONG), 120)
         assert ed.texts[kernels].endswith(wrong)
         assert (tmp_path / "m_scaled_kernels.py").read_text() == text, "what is open is changed there"
+
+
+async def test_kernels_have_the_choices_that_the_project_keeps(tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "m.py").write_text(TEXT)
+    root = str(tmp_path)
+    asked = BenchRequest(str(tmp_path / "m.py"), "scaled", TEXT, (root,))
+    source = source_hash(analysed(asked)[0].plan("scaled"))
+    times = {"plain": {"forward graph": 1.0}}
+    kept = TunedKernels("m.py::scaled", source, "GPU", "2.11", "3.6", (), "plain", {"fuse": "no"}, times)
+    keep_tuned(root, kept)
+    async with session(tmp_path) as ed:
+        uri = ed.open("m.py", TEXT)
+        await ed.command("fxLsp.writeKernel", uri, "scaled")
+        assert (tmp_path / "m_scaled_kernels.py").read_text().count("@triton.jit") == 2
+        shown = await ed.command("fxLsp.showStage", uri, "scaled", "triton")
+        assert "fuse=no" in shown["uri"] and (await ed.document(shown["uri"])).count("@triton.jit") == 2
+        ed.change(uri, 2, TEXT.replace("exp", "sin"))
+        shown = await ed.command("fxLsp.showStage", uri, "scaled", "triton")
+        assert (await ed.document(shown["uri"])).count("@triton.jit") == 1, "the code has changed"
+        (tmp_path / TUNED).write_text("{")
+        await ed.command("fxLsp.showStage", uri, "scaled", "triton")
+        assert ed.said[-1].startswith(f"fx-lsp: {TUNED} cannot be read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,21 @@ from typing import Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
+from fx_lsp.choices import TRITON
+from fx_lsp.errors import ProtocolError
 from fx_lsp.features.kernels import chip_of, work_of
 from fx_lsp.features.lenses import PASSES, RUN, default_stage, run_of
 from fx_lsp.features.partial import executed
 from fx_lsp.features.passes import change_text, is_unchanged
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
-from fx_lsp.model import Failure, Trace, variant_of, variant_work
+from fx_lsp.model import Failure, Trace, Work, variant_of, variant_work, write_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.views import Views
 from fx_lsp.server.engines import Engines
 from fx_lsp.server.session import Session
+from fx_lsp.tracing.source.project import project_root
 
 MAX_TARGETS = 12
 """The most targets that are offered to run a pass on."""
@@ -37,6 +41,8 @@ async def show_stage(session: Session, client: Client, views: Views, arguments: 
     shown = session.views.find(arguments[0])
     if not chip_of(work):
         work = work_of(stage, session.settings.gpu, work or (shown.work if shown is not None else "")) or work
+    if work == TRITON:
+        work = await kernels_work(session, client, file, name)
     if session.engine is None:
         return None
     if session.engine.state(file) is None and session.source(file) is None:
@@ -50,6 +56,24 @@ async def show_stage(session: Session, client: Client, views: Views, arguments: 
         if isinstance(outcome, Trace):
             stage = stage or default_stage(outcome)
     return await open_view(session, client, views, View(file, name, stage or "forward", False, work, before))
+
+
+async def kernels_work(session: Session, client: Client, file: str, name: str) -> Work:
+    """Return the work that generates kernels of a target, with the choices that its project keeps."""
+    from fx_lsp.tracing.kernel_files.tuned import MEASURED, kept_parts
+    from fx_lsp.tracing.remote.history import source_hash
+
+    if session.engine is None or isinstance(await session.engine.targets(file), Failure):
+        return TRITON
+    plan = session.engine.plan(file, name)
+    if plan is None:
+        return TRITON
+    try:
+        parts = await asyncio.to_thread(kept_parts, project_root(file), file, name, source_hash(plan))
+    except (OSError, ProtocolError, ValueError) as error:
+        client.tell(f"fx-lsp: {error}", types.MessageType.Warning)
+        return TRITON
+    return write_work({TRITON: "", **{part: value for part, value in parts.items() if part != MEASURED}})
 
 
 async def open_view(session: Session, client: Client, views: Views, view: View) -> dict[str, str] | None:

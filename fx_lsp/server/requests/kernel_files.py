@@ -22,7 +22,7 @@ from fx_lsp.server.display.text_edits import put_text
 from fx_lsp.server.display.views import close_unused
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.refresh import RefreshTimer
-from fx_lsp.server.requests.commands import target_of
+from fx_lsp.server.requests.commands import kernels_work, target_of
 from fx_lsp.server.session import Session
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ async def write_kernel(
     from fx_lsp.tracing.kernel_files import generated
 
     source, name, work, file = _arguments(session, arguments)
+    if work == TRITON:
+        work = await kernels_work(session, client, source, name)
     kernels = await _generate(session, client, source, name, work)
     if kernels is None:
         return None

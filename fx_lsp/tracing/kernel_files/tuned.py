@@ -6,6 +6,7 @@ Each entry is for one target, with its inputs, on one card. It counts as long as
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,14 +78,21 @@ def keep_tuned(root: str, entry: TunedKernels) -> Path:
     return path
 
 
+def target_in(root: str, file: str, name: str) -> str:
+    """Return the name of a target in its project: "path/in/project.py::name"."""
+    return f"{Path(os.path.relpath(os.path.realpath(file), os.path.realpath(root))).as_posix()}::{name}"
+
+
+def kept_parts(root: str, file: str, name: str, source: str) -> dict[str, str]:
+    """Return the choices that the project keeps for a target as parts of work, with the sentence on their times; {} if
+    there are none for the hash of its present `source`.
+
+    Raises ProtocolError, OSError, and ValueError for choices that do not exist.
+    """
+    entry = tuned_for(read_tuned(root), target_in(root, file, name), source)
+    return {} if entry is None else {**read_choices(entry.choices).parts(), MEASURED: entry.sentence}
+
+
 def tuned_for(entries: Sequence[TunedKernels], target: str, source: str) -> TunedKernels | None:
     """Return the last entry for a target with this hash of its source, None if there is none."""
     return next((e for e in reversed(entries) if (e.target, e.source) == (target, source)), None)
-
-
-def tuned_parts(entry: TunedKernels | None) -> dict[str, str]:
-    """Return the choices of an entry as parts of work, with the sentence on its times; {} without an entry.
-
-    Raises ValueError for choices that do not exist.
-    """
-    return {} if entry is None else {**read_choices(entry.choices).parts(), MEASURED: entry.sentence}
