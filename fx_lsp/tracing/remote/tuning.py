@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -63,7 +63,7 @@ Race = Callable[[BenchmarkJob], AsyncGenerator[Event, None]]
 
 @dataclass(frozen=True)
 class Winner:
-    """Hold the fastest candidate by its name, and the reports of the rounds, the last first."""
+    """Hold the fastest candidate by its name, the times of all variants, and the report of the first round."""
 
     name: str
     candidate: KernelCandidate
@@ -98,35 +98,44 @@ async def raced(
     if isinstance(field, Failure):
         yield field
         return
-    end: Event | None = None
-    async with aclosing(race(_round(job, field, profile=True))) as events:
-        async for end in events:
-            if not isinstance(end, Finished):
-                yield end
-    if not isinstance(end, Finished):
+    reports: list[Report] = []
+    async for event in _measured(race, _round(job, field, profile=True), reports):
+        yield event
+    if not reports:
         return
-    report = end.report
-    times = milliseconds(report)
-    mixed = await _mixed(engine, asked, field, report)
+    times = milliseconds(reports[0])
     first = fastest({name: row for name, row in times.items() if name in field})
-    if mixed is not None and first is not None:
-        second = {first: field[first], MIXED: mixed}
-        async with aclosing(race(_round(job, second, profile=False))) as events:
-            async for end in events:
-                if not isinstance(end, Finished):
-                    yield end
-        if isinstance(end, Finished):
-            again = milliseconds(end.report)
-            if {first, MIXED} <= again.keys():
-                report, field = end.report, {**field, MIXED: mixed}
-                times = {**{n: row for n, row in times.items() if n not in again}, **again}
-                first = fastest({name: again[name] for name in (first, MIXED)})
     if first is None:
-        rows = [row for row in report.measured if row.variant in field]
-        wrong = next((v for row in rows for v in (*row.verdicts, row.error) if v), "The time was too short.")
-        yield Failed(f"No candidate was measured: {wrong}", "A compiler may need more time: see --seconds.")
+        yield _unmeasured(reports[0], field)
         return
-    yield Winner(first, field[first], times, report)
+    mixed = await _mixed(engine, asked, field, reports[0])
+    if mixed is not None:
+        last = {first: field[first], MIXED: mixed}
+        async for event in _measured(race, _round(job, last, profile=False), reports):
+            if not isinstance(event, Failed):  # the first round counts
+                yield event
+        again = milliseconds(reports[-1])
+        if last.keys() <= again.keys():
+            times, field = {**times, **again}, {**field, **last}
+            first = fastest({name: again[name] for name in last}) or first
+    yield Winner(first, field[first], times, reports[0])
+
+
+async def _measured(race: Race, job: BenchmarkJob, reports: list[Report]) -> AsyncGenerator[Event, None]:
+    """Run a job, and yield its events except its report, which is added to `reports`."""
+    async with aclosing(race(job)) as events:
+        async for event in events:
+            if isinstance(event, Finished):
+                reports.append(event.report)
+            else:
+                yield event
+
+
+def _unmeasured(report: Report, field: Container[str]) -> Failed:
+    """Return the reason why no candidate was measured."""
+    rows = [row for row in report.measured if row.variant in field]
+    wrong = next((v for row in rows for v in (*row.verdicts, row.error) if v), "The time was too short.")
+    return Failed(f"No candidate was measured: {wrong}", "A compiler may need more time: see --seconds.")
 
 
 def _round(job: BenchmarkJob, field: Mapping[str, KernelCandidate], profile: bool) -> BenchmarkJob:
