@@ -80,6 +80,11 @@ def test_only_the_named_kernels_are_replaced():
     assert re.findall(r"def (f_\w+_kernel)\(", file.text) == ["f_forward_kernel"]
 
 
+def test_random_numbers_are_drawn_by_kernels_in_forward_and_backward():
+    file = file_of(lambda x, w: F.dropout(x, 0.5) * w, "all")
+    assert all("random" not in str(node.target) for region in regions(file) for node in region.nodes)
+
+
 def test_a_kernel_that_adds_to_memory_stays():
     file = file_of(scattered, "all")
     assert "tl.atomic_add" in file.text

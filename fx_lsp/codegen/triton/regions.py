@@ -16,12 +16,16 @@ from fx_lsp.choices import REGION_SUFFIX
 from fx_lsp.codegen.graph.query import view_chain
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import NodeFacts, facts_of
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, MICROSECOND, gain, seconds, seconds_of_ideal
 
 _HARMLESS = {"role", "iteration", "parts", "must_materialize"}
 """Facts of nodes that say nothing about what they compute."""
+
+SEEDED = "prims.inductor_"
+"""The beginning of the names of operations on seeds of random numbers: kernels draw other numbers than Inductor."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,8 @@ def _is_torch(node: fx.Node) -> bool:
     is_operator = isinstance(node.target, torch._ops.OpOverload) and node.target.namespace in ("aten", "prims")
     facts, none = facts_of(node), NodeFacts()
     own = (f.name for f in fields(facts) if f.name not in _HARMLESS)
-    return (is_operator or node.target is operator.getitem) and all(
-        getattr(facts, name) == getattr(none, name) for name in own
-    )
+    plain = all(getattr(facts, name) == getattr(none, name) for name in own)
+    return plain and (node.target is operator.getitem or (is_operator and not operation(node).startswith(SEEDED)))
 
 
 def _has_own_layout(node: fx.Node, buffer: Buffer) -> bool:
