@@ -86,8 +86,9 @@ def as_operator(name, overwrites=()):
 
 COMPILED = '''
 def compiled(function):
-    """Returns a function that Inductor compiles; traced tensors pass through its operations."""
-    fast = torch.compile(function, fullgraph=True)
+    """Returns a function that Inductor compiles, but not for traced tensors and under Triton's interpreter."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    fast = function if interpreted else torch.compile(function, fullgraph=True)
 
     @functools.wraps(function)
     def call(*args):
