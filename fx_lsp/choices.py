@@ -57,7 +57,7 @@ class Choices:
     sizes: Sizes = field(
         default="auto",
         metadata={
-            "help": "which sizes kernels take: any batch and length that the code allows if that costs no launch, or "
+            "help": "which sizes kernels take: any batch and length that the code allows if that costs no time, or "
             "always, or the traced ones"
         },
     )

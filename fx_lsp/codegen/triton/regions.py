@@ -32,14 +32,14 @@ SEEDED = "prims.inductor_"
 class CompiledRegion:
     """Operations that Inductor compiles as the function `name`: it takes the tensors `reads` and returns `writes`.
 
-    `replaces` are the names of the kernels that it replaces, and `reasons` sentences that say why.
+    `replaces` are the kernels that it replaces, and `reasons` sentences that say why.
     """
 
     name: str
     nodes: tuple[fx.Node, ...]
     reads: tuple[fx.Node, ...]
     writes: tuple[fx.Node, ...]
-    replaces: tuple[str, ...]
+    replaces: tuple[Kernel, ...]
     reasons: tuple[str, ...] = ()
 
 
@@ -100,17 +100,17 @@ def _region(
     launches: Sequence[Step], bodies: Sequence[Sequence[fx.Node]], later: Collection[fx.Node]
 ) -> CompiledRegion:
     """Return the region of consecutive launches; it returns the tensors that are needed `later`."""
-    kernels = [step.kernel.name for step in launches if isinstance(step, KernelLaunch)]
+    kernels = [step.kernel for step in launches if isinstance(step, KernelLaunch)]
     nodes = dict.fromkeys(n for body in bodies for n in body)
     order = {n: place for place, n in enumerate(next(iter(nodes)).graph.nodes)}
     reads = dict.fromkeys(i for n in nodes for i in n.all_input_nodes if i not in nodes and _is_tensor(i))
     writes = dict.fromkeys(n for step in launches for n in writes_of(step) if n in later)
     return CompiledRegion(
-        f"{kernels[0]}{REGION_SUFFIX}",
+        f"{kernels[0].name}{REGION_SUFFIX}",
         tuple(sorted(nodes, key=order.__getitem__)),
         tuple(reads),
         tuple(writes),
-        tuple(dict.fromkeys(kernels)),
+        tuple(kernels),
     )
 
 

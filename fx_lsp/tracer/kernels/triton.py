@@ -21,11 +21,11 @@ from fx_lsp.codegen.file.module import GeneratedFile, reserved_names
 from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import composites_decomposed, decompositions
 from fx_lsp.codegen.inspect.compilation import span_of
-from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
-from fx_lsp.codegen.triton.regions import CompiledRegion
+from fx_lsp.codegen.schedule.estimate import LAUNCH, seconds
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 
 TRITON = "triton"
 """The stage, and the work that produces it."""
+
+MAX_SLOWER = 1.05
+"""The largest factor between estimated times that counts as equal."""
 
 MAX_CALL_DEPTH = 20_000
 """The recursion limit, for which the process's stack is large enough."""
@@ -129,7 +132,7 @@ def kernels(traced: TracedCall) -> KernelFile:
     """Return the generated file of a target. Raises ValueError if there cannot be any.
 
     It takes as many sizes as its code leaves open, if none of its operations needs PyTorch or another kernel for that.
-    By default, it may not need more launches either.
+    By default, the estimated time of its kernels may not grow either.
     """
     fixed, sizes = _file_of(traced), read_choices(traced.options).sizes
     if sizes == "traced":
@@ -140,16 +143,18 @@ def kernels(traced: TracedCall) -> KernelFile:
                 file = _file_of(free)
         except Exception:  # an operation, or PyTorch, needs a number
             continue
-        if _special(file) == _special(fixed) and (sizes == "any" or _launches(file) <= _launches(fixed)):
+        if _special(file) == _special(fixed) and (sizes == "any" or _seconds(file) <= MAX_SLOWER * _seconds(fixed)):
             return file
     return fixed
 
 
-def _launches(file: KernelFile) -> int:
-    """Return the number of launches, before Inductor replaces some."""
-    steps = [step for program in file.generated.programs for step in program.steps]
-    replaced = (len(step.replaces) for step in steps if isinstance(step, CompiledRegion))
-    return sum(isinstance(step, KernelLaunch) for step in steps) + sum(replaced)
+def _seconds(file: KernelFile) -> float:
+    """Return the estimated seconds of the kernels of a file, also of those that Inductor replaces."""
+    kernels: list[Kernel] = []
+    for step in (step for program in file.generated.programs for step in program.steps):
+        if not isinstance(step, fx.Node):
+            kernels += [step.kernel] if isinstance(step, KernelLaunch) else step.replaces
+    return sum(LAUNCH if kernel.work is None else seconds(kernel.work) for kernel in kernels)
 
 
 def _special(file: KernelFile) -> Counter[str]:
