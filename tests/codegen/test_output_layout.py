@@ -167,7 +167,7 @@ def test_a_scale_is_taken_out_of_the_loops(files: dict[str, str]) -> None:
 
 def test_tensors_are_called_what_they_are(files: dict[str, str]) -> None:
     backward = files["ThreeProjections"].partition("\ndef three_projections_backward(")[2].partition("\n\n\n")[0]
-    assert re.findall(r"^    (\w+) = torch\.(?:empty|ops)", backward, re.M) == snapshot(
+    assert re.findall(r"^ +(\w+) = torch\.(?:empty|ops)", backward, re.M) == snapshot(
         [
             "grad_out_weight",
             "grad_attended",
