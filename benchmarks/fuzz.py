@@ -650,13 +650,19 @@ PLACE = st.builds(types.Position, st.integers(0, 12), st.integers(0, 12))
 PIECE = st.text(st.sampled_from("a é😀\n\r\t\f\u2028#:\ud800"), max_size=8)
 
 
-class _Timer:
-    """What is told that somebody typed."""
+class _Listener:
+    """What is told that somebody typed, and which documents are open."""
 
     def typed(self) -> None:
         """Do nothing."""
 
     def forget(self, file: str) -> None:
+        """Do nothing."""
+
+    def opened(self, document: Any) -> None:
+        """Do nothing."""
+
+    def stop(self, key: str) -> None:
         """Do nothing."""
 
 
@@ -676,7 +682,7 @@ class EditedDocuments(RuleBasedStateMachine):
         """Open a document, also one that is open."""
         uri = f"file:///nowhere/m{number}.py"
         item = types.TextDocumentItem(uri=uri, language_id="python", version=1, text=text)
-        text_sync.did_open(self.session, _no_views(), types.DidOpenTextDocumentParams(item))
+        text_sync.did_open(self.session, _no_views(), _listener(), types.DidOpenTextDocumentParams(item))
         self.history[uri] = [_clean(text)]
 
     @precondition(lambda self: self.history)
@@ -713,7 +719,8 @@ class EditedDocuments(RuleBasedStateMachine):
         uri = data.draw(st.sampled_from(sorted(self.history)))
         document = types.TextDocumentIdentifier(uri)
         nobody: Any = _no_views()
-        text_sync.did_close(self.session, nobody, nobody, nobody, _timer(), types.DidCloseTextDocumentParams(document))
+        params = types.DidCloseTextDocumentParams(document)
+        text_sync.did_close(self.session, nobody, nobody, nobody, _listener(), _listener(), params)
         del self.history[uri]
 
     @invariant()
@@ -729,15 +736,15 @@ class EditedDocuments(RuleBasedStateMachine):
     def _tell(self, uri: str, changes: Sequence[Any]) -> None:
         document = types.VersionedTextDocumentIdentifier(version=2, uri=uri)
         params = types.DidChangeTextDocumentParams(document, changes)
-        text_sync.did_change(self.session, _timer(), params)
+        text_sync.did_change(self.session, _listener(), params)
 
 
 def _clean(text: str) -> str:
     return text.replace("\ud800", "\ufffd")
 
 
-def _timer() -> Any:
-    return _Timer()
+def _listener() -> Any:
+    return _Listener()
 
 
 def _no_views() -> Any:
