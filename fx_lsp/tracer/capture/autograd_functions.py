@@ -48,6 +48,8 @@ def checked_gradients(sources: Sources) -> Generator[None, None, None]:
             chain = sources.traceback_chain(error.__traceback__)
             if not chain or sources.rank(inspect.unwrap(function.backward).__code__.co_filename) == 2:
                 raise  # PyTorch created the function itself, as for a custom operator
+            if _is_freed(self):
+                raise  # the code differentiated before, and keeps no graph
             remark = BACKWARD_RAISES.remark(chain[0], function=function.__name__, error=sentence(error))
             raise GradientError(remark) from error
         _check(self, function, gradients if isinstance(gradients, tuple) else (gradients,))
@@ -55,6 +57,14 @@ def checked_gradients(sources: Sources) -> Generator[None, None, None]:
 
     with mock.patch.object(BackwardCFunction, "apply", apply):
         yield
+
+
+def _is_freed(node: Any) -> bool:
+    """Return True if an earlier backward pass has freed what a function saved."""
+    try:
+        return node.saved_tensors is None
+    except RuntimeError:
+        return True
 
 
 def _check(node: Any, function: Any, gradients: tuple[Any, ...]) -> None:

@@ -1,4 +1,5 @@
-# targets: Multiply, product, Crash, crash, Right, right, Straight, Layer, Constant, constant, several
+# targets: Multiply, product, Crash, crash, Right, right, Straight, Layer, Constant, constant, several, Doubled,
+#  differentiated_before
 import torch
 
 
@@ -120,6 +121,26 @@ class Several(torch.autograd.Function):
 
 def several(x, v, w):  # fx: x=f32[8, 12], v=f32[12, 5], w=f32[12, 5]
     return Several.apply(x, torch.arange(3), v, w)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradient
+
+
+# fx: x=f32[4]
+def differentiated_before(x):
+    x = x.detach().requires_grad_()
+    y = Doubled.apply(x)
+    torch.autograd.grad(y.sum(), x)
+    return y
 
 
 if __name__ == "__main__":
