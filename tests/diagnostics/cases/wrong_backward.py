@@ -132,15 +132,21 @@ class Doubled(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
+        #      ^^^^^^^^^^^^^^^^^ …
+        #  information[unsupported]: it runs, but AOTAutograd cannot capture it: Trying to backward through the graph
+        #  a second time (or directly access saved tensors after they have already been freed). Saved intermediate
+        #  values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if
+        #  you need to backward through the graph a second time or if you need to access saved tensors after calling
+        #  backward.
+        #  line 118: traced differentiated_before
         return 2 * x * gradient
 
 
 # fx: x=f32[4]
 def differentiated_before(x):
-    x = x.detach().requires_grad_()
     y = Doubled.apply(x)
-    torch.autograd.grad(y.sum(), x)
-    return y
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    return y, gradient
 
 
 if __name__ == "__main__":
