@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +83,8 @@ def _set_up_together(bench: RunningJob, entries: Sequence[VariantRun], what: Seq
         for entry, child in zip(entries, children, strict=True):
             pool.submit(_set_up, bench, entry, child, what, seconds)
     for child in (entry.child for entry in entries if entry.child is not None):
-        child.ask({"do": "forget"}, _MIN_SETUP_SECONDS)
+        with suppress(ChildError):  # its first measurement reports that
+            child.ask({"do": "forget"}, _MIN_SETUP_SECONDS)
 
 
 def _setup_seconds(bench: RunningJob, setups: int, measured: int) -> float:
