@@ -7,6 +7,7 @@ an editor, the process is confined. Exit codes: 0 right or not checked, 1 wrong.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from fx_lsp.bench.variant.comparison import Make
     from fx_lsp.bench.variant.subject import BenchmarkSubject
 
+NICENESS = 10
+"""The niceness of a process in the background of an editor, which comes first."""
 LABEL = 32
 """The width of the column of results."""
 MAX_INTERPRETED = 64
@@ -25,7 +28,7 @@ MAX_INTERPRETED = 64
 
 def main() -> int:
     """Compare the file that the command line names."""
-    from fx_lsp.sandbox import background
+    from fx_lsp.sandbox import confinement, limits
 
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
@@ -36,9 +39,12 @@ def main() -> int:
     parser.add_argument("--memory", type=int, default=0, help="the bytes that the comparison may use; 0: any")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    background.end_with_parent()
+    limits.die_with_parent()
     if options.scratch:
-        background.begin(options.scratch, options.allow_read, options.allow_program)
+        if hasattr(os, "nice"):
+            os.nice(NICENESS)
+        allowance = confinement.Allowance(tuple(options.allow_read), tuple(options.allow_program))
+        confinement.begin(options.scratch, allowance)
     import torch
 
     kind = "cuda" if torch.cuda.is_available() else "cpu"
@@ -46,14 +52,14 @@ def main() -> int:
         from fx_lsp.bench.variant import interpreter
 
         interpreter.repair()
-    if options.memory:
-        background.limit_memory(options.memory)
     if options.scratch:
-        background.enter(options.root, str(options.file))
+        confinement.enter(options.root, str(options.file))
+        confinement.leave_no_processes()
     try:
-        return _compare(options.file, kind)
+        with limits.memory_limit(options.memory or None):
+            return _compare(options.file, kind)
     except (MemoryError, RuntimeError) as error:
-        if not background.is_out_of_memory(error):
+        if not limits.is_out_of_memory(error):
             raise
         print("not checked: the comparison needs more memory")
         return 0

@@ -35,6 +35,7 @@ from fx_lsp.messages.exceptions import (
 )
 from fx_lsp.messages.targets import PACKAGE_MISSING, PACKAGE_RAISES, SUBMODULE_MISSING
 from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
+from fx_lsp.sandbox.limits import is_out_of_memory
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
 from fx_lsp.tracer.failures.data_dependent import explain
@@ -113,7 +114,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         return "unsupported"
     if isinstance(error, SystemExit):
         return "exit"
-    if isinstance(error, MemoryError) or "can't allocate memory" in text:
+    if is_out_of_memory(error):
         return "memory"
     if needs_value(error) or "data-dependent" in text or "on FakeTensor" in text:
         return "data-dependent"

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import TraceReply, TraceRequest
 from fx_lsp.sandbox import confinement
+from fx_lsp.sandbox.limits import die_with_parent, memory_limit
 from fx_lsp.sandbox.system_calls import prctl
 from fx_lsp.tracer.process import compilers
 from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch, read_states
@@ -147,11 +148,6 @@ def redirect_output(fd: int) -> None:
         faulthandler.register(signal.SIGUSR1, 2, all_threads=False)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends (Linux; elsewhere closing channels must do)."""
-    _ask_kernel(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-
-
 def adopt_orphans() -> None:
     """Have processes below this one whose parents end become children of it (Linux): a daemon does not get away."""
     _ask_kernel(PR_SET_CHILD_SUBREAPER, 1)
@@ -162,7 +158,6 @@ def name_process(name: str) -> None:
     _ask_kernel(PR_SET_NAME, name.encode())
 
 
-PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -216,36 +211,6 @@ def _close_output() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
-
-
-class memory_limit:
-    """Bound the growth of this process's address space (bytes), where the platform can; lifted again at exit."""
-
-    def __init__(self, growth: int | None) -> None:
-        self._growth = growth
-        self._before: tuple[int, int] | None = None
-
-    def __enter__(self) -> None:
-        try:
-            import resource
-        except ImportError:
-            return
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError, ValueError):
-            size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            self._before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-            if self._growth is not None:
-                wanted = size + self._growth
-                bounds = [b for b in (soft, hard) if b != resource.RLIM_INFINITY]
-                resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *bounds]), hard))
-
-    def __exit__(self, *exc: object) -> None:
-        if self._before is not None:
-            import resource
-
-            with suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_AS, self._before)
 
 
 def _private(fd: int, close: bool = False) -> int:

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, NoReturn
 
 from fx_lsp.model import ProgramFile
-from fx_lsp.tracer.process.child import become_child, kill_group, memory_limit
+from fx_lsp.sandbox.limits import memory_limit
+from fx_lsp.tracer.process.child import become_child, kill_group
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.program.effects import effects_allowed
 from fx_lsp.tracer.world.watch import FirstCall, WatchedTarget

@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.sandbox import confinement
+from fx_lsp.sandbox.limits import die_with_parent
 from fx_lsp.tracer.process import compilers
 from fx_lsp.tracer.process.child import (
     PRIVATE_FD,
@@ -38,7 +39,6 @@ from fx_lsp.tracer.process.child import (
     become_child,
     begin_child,
     children_of,
-    die_with_parent,
     find_job,
     kill_group,
     redirect_output,
