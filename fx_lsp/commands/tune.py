@@ -16,8 +16,7 @@ from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed
 from fx_lsp.model import Failure
-from fx_lsp.tracing.analysis import Plan
-from fx_lsp.tracing.kernel_files.tuned import TunedKernels, keep_tuned, kept_parts, read_tuned, target_in
+from fx_lsp.tracing.kernel_files.tuned import TunedKernels, keep_tuned, kept_parts, target_in
 from fx_lsp.tracing.remote.cases import BenchRequest, analysed
 from fx_lsp.tracing.remote.history import source_hash
 from fx_lsp.tracing.remote.hosts import read_hosts
@@ -85,7 +84,7 @@ def _entry(winner: Winner, chosen: Chosen) -> TunedKernels:
     root = project_root(chosen.file)
     return TunedKernels(
         target_in(root, chosen.file, chosen.name),
-        source_hash(_plan(chosen)),
+        _source(chosen) or "",
         machine.gpu or machine.cpu,
         machine.torch,
         machine.triton,
@@ -96,16 +95,17 @@ def _entry(winner: Winner, chosen: Chosen) -> TunedKernels:
     )
 
 
-def _plan(chosen: Chosen) -> Plan:
-    analysis, _ = analysed(BenchRequest(chosen.file, chosen.name, chosen.text, (project_root(chosen.file),)))
-    return analysis.plan(chosen.name)
+def _source(chosen: Chosen) -> str | None:
+    """Return the hash of a target's source, None without such a target."""
+    analysis, target = analysed(BenchRequest(chosen.file, chosen.name, chosen.text, (project_root(chosen.file),)))
+    return source_hash(analysis.plan(chosen.name)) if target is not None else None
 
 
 def kept(chosen: Chosen) -> dict[str, str]:
     """Return the choices that were kept for a target as parts of work, {} if there are none for its present source."""
-    root = project_root(chosen.file)
+    source = _source(chosen)
     try:
-        return kept_parts(root, chosen.file, chosen.name, source_hash(_plan(chosen))) if read_tuned(root) else {}
+        return kept_parts(project_root(chosen.file), chosen.file, chosen.name, source) if source is not None else {}
     except (OSError, ProtocolError, ValueError) as error:
         print(f"fx-lsp: {error}", file=sys.stderr)
         return {}

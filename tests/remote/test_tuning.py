@@ -173,7 +173,7 @@ def entry(file: Path, **changed: object) -> TunedKernels:
 def test_a_project_keeps_one_entry_for_each_case(file: Path):
     root = str(file.parent)
     first, second, other = entry(file), entry(file, choices={}), entry(file, card="another GPU")
-    for each in (first, other, second):
+    for each in (first, second, other):
         keep_tuned(root, each)
     assert read_tuned(root) == [second, other]
     assert tuned_for(read_tuned(root), second.target, second.source) == other, "the last one, on any card"
@@ -212,3 +212,11 @@ def test_tuning_needs_a_gpu(file: Path):
         "fx-lsp: torch finds no CUDA device. This torch is built for the CPU: install a build for CUDA.\n"
     )
     assert not (file.parent / TUNED).exists()
+
+
+@pytest.mark.torch
+def test_a_target_that_does_not_exist(file: Path):
+    keep_tuned(str(file.parent), entry(file))
+    command = [sys.executable, "-m", "fx_lsp", "kernel", "model.py::absent", "--python", warm_python()]
+    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "has no function or module 'absent'" in done.stderr

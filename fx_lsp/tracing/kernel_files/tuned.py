@@ -70,11 +70,12 @@ def read_tuned(root: str) -> list[TunedKernels]:
 
 
 def keep_tuned(root: str, entry: TunedKernels) -> Path:
-    """Write an entry, in place of earlier ones for the same case; return the path. Raises ProtocolError, OSError."""
+    """Write an entry after all others, in place of one for the same case; return the path. Raises ProtocolError,
+    OSError.
+    """
     others = [other for other in read_tuned(root) if not other.is_same_case(entry)]
-    entries = sorted([*others, entry], key=lambda e: (e.target, e.inputs, e.card))
     path = Path(root) / TUNED
-    files.write(path, json.dumps([to_json(e) for e in entries], indent=2) + "\n")
+    files.write(path, json.dumps([to_json(e) for e in (*others, entry)], indent=2) + "\n")
     return path
 
 
@@ -94,5 +95,5 @@ def kept_parts(root: str, file: str, name: str, source: str) -> dict[str, str]:
 
 
 def tuned_for(entries: Sequence[TunedKernels], target: str, source: str) -> TunedKernels | None:
-    """Return the last entry for a target with this hash of its source, None if there is none."""
+    """Return the entry that was measured last for a target with this hash of its source, None if there is none."""
     return next((e for e in reversed(entries) if (e.target, e.source) == (target, source)), None)
