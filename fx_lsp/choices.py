@@ -30,7 +30,7 @@ AUTO, NO_KERNELS, ALL_KERNELS, EACH_KERNEL = "auto", "none", "all", "each"
 
 @dataclass(frozen=True)
 class Choices:
-    """Hold the choices, each with a sentence that explains it. The first value of each is the default."""
+    """Hold the choices, each with a sentence that explains it. The first of the allowed values is the default."""
 
     engine: Engine = field(
         default="fx-lsp",
@@ -61,7 +61,6 @@ class Choices:
             "always, or the traced ones"
         },
     )
-
     inductor: str = field(
         default=AUTO,
         metadata={

@@ -24,7 +24,7 @@ from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, MICROSECOND, gain, s
 _HARMLESS = {"role", "iteration", "parts", "must_materialize"}
 """Facts of nodes that say nothing about what they compute."""
 
-SEEDED = "prims.inductor_"
+_SEEDED = "prims.inductor_"
 """The beginning of the names of operations on seeds of random numbers: kernels draw other numbers than Inductor."""
 
 
@@ -144,7 +144,7 @@ def _is_torch(node: fx.Node) -> bool:
     facts, none = facts_of(node), NodeFacts()
     own = (f.name for f in fields(facts) if f.name not in _HARMLESS)
     plain = all(getattr(facts, name) == getattr(none, name) for name in own)
-    return plain and (node.target is operator.getitem or (is_operator and not operation(node).startswith(SEEDED)))
+    return plain and (node.target is operator.getitem or (is_operator and not operation(node).startswith(_SEEDED)))
 
 
 def _has_own_layout(node: fx.Node, buffer: Buffer) -> bool:

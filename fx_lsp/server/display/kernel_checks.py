@@ -31,6 +31,16 @@ QUIET_SECONDS = 1.0
 """Seconds until a check begins: a newer text, or a closed document, cancels it."""
 
 
+@dataclass(frozen=True)
+class CheckSteps:
+    """Hold what is before and after a check: `generated` returns the kernels, None if they have changed, and `ended`
+    shows the result.
+    """
+
+    generated: Callable[[], Awaitable[Generated | None]]
+    ended: Callable[[Checked], Awaitable[None]]
+
+
 @dataclass
 class KernelChecks:
     """Run the checks of kernels, one at a time, and record them in `Session.checks`.
@@ -62,7 +72,7 @@ class KernelChecks:
             if checked.wrong:
                 renew(view)
 
-        self._start(format_uri(view), KernelCheck(view.file, text), generated, ended)
+        self._start(format_uri(view), KernelCheck(view.file, text), CheckSteps(generated, ended))
 
     def written(self, file: str, kernels: Generated, text: str) -> None:
         """Check a file of kernels with this text, generated as `kernels` and perhaps edited since."""
@@ -84,7 +94,7 @@ class KernelChecks:
             with suppress(OSError):  # the diagnostic remains
                 await self._report(file, own, checked)
 
-        self._start(file, KernelCheck(kernels.source, own), generated, ended)
+        self._start(file, KernelCheck(kernels.source, own), CheckSteps(generated, ended))
 
     def opened(self, document: OpenText) -> None:
         """Check a file of kernels that the client has opened or saved; ignore any other file."""
@@ -116,27 +126,15 @@ class KernelChecks:
         for document in self.session.documents:
             self.opened(document)
 
-    def _start(
-        self,
-        key: str,
-        check: KernelCheck,
-        generated: Callable[[], Awaitable[Generated | None]],
-        ended: Callable[[Checked], Awaitable[None]],
-    ) -> None:
+    def _start(self, key: str, check: KernelCheck, steps: CheckSteps) -> None:
         former = self.session.checks.get(key)
         if (former is not None and former.text == check.text) or not self.session.trusts(check.source):
             return
         self.stop(key)
         self.session.checks[key] = check
-        self._running[key] = self.tasks.spawn("a check of kernels", self._run(key, check, generated, ended))
+        self._running[key] = self.tasks.spawn("a check of kernels", self._run(key, check, steps))
 
-    async def _run(
-        self,
-        key: str,
-        check: KernelCheck,
-        generated: Callable[[], Awaitable[Generated | None]],
-        ended: Callable[[Checked], Awaitable[None]],
-    ) -> None:
+    async def _run(self, key: str, check: KernelCheck, steps: CheckSteps) -> None:
         """Wait, check the kernels, and record the result."""
         from fx_lsp.tracing.kernel_files.checking import Checked
 
@@ -144,13 +142,13 @@ class KernelChecks:
         try:
             await asyncio.sleep(QUIET_SECONDS)
             async with self._turn:
-                kernels = await generated()
+                kernels = await steps.generated()
                 if kernels is not None:
                     checked = await self._checked(kernels)
         finally:
             if self.session.checks.get(key) is check:
                 self.session.checks[key] = replace(check, output=checked.output, wrong=checked.wrong)
-        await ended(checked)
+        await steps.ended(checked)
 
     async def _checked(self, kernels: Generated) -> Checked:
         """Compile the kernels in a separate engine, so that edits do not disturb it, and compare them."""
