@@ -52,7 +52,7 @@ from fx_lsp.codegen.graph.unsupported import (
 )
 from fx_lsp.codegen.graph.views import detach_view_results, merge_views, nested_views, results_in_inputs
 from fx_lsp.codegen.lower.attention import keeps_score_places
-from fx_lsp.codegen.schedule.matmul_tiling import uses_tma
+from fx_lsp.codegen.schedule.matmul_tiling import is_slower_than_library
 
 Phase: TypeAlias = Literal["joint", "partition", "saved", "forward", "backward"]
 
@@ -174,7 +174,7 @@ def _each(phase: Phase) -> tuple[Rewrite, ...]:
             MULTIPLIED,
             TEMPLATES,
             takes=(phase, "choices"),
-            asks=(uses_tma,),
+            asks=(is_slower_than_library,),
         ),
     )
 

@@ -51,10 +51,16 @@ torch.manual_seed(0)
 
 @pytest.mark.parametrize(
     "m, n, k",
-    [(7, 33, 130), (33, 7, 64), (64, 64, 7), (130, 130, 33), (64, 130, 64), (130, 64, 130), (33, 2, 2), (2, 130, 64)],
+    [(7, 33, 130), (33, 7, 64), (64, 64, 7), (130, 130, 33), (64, 130, 64), (130, 64, 33), (33, 2, 2), (2, 130, 64)],
 )
 def test_sizes(m: int, n: int, k: int) -> None:
     assert fused(lambda x, y: torch.tanh(x @ y), tensor(m, k), tensor(k, n)) == (1, 0)
+
+
+@pytest.mark.parametrize("size, kernels", [(32, 1), (512, 0)])
+def test_the_library_multiplies_large_matrices_of_float32(size: int, kernels: int) -> None:
+    assert fused(lambda x, y: torch.tanh(x @ y), tensor(size, 32), tensor(32, size)) == (1, 0)
+    assert fused(lambda x, y: torch.tanh(x @ y), tensor(size, size), tensor(size, size)) == (kernels, 0)
 
 
 @pytest.mark.parametrize("m, n, k", [(1, 33, 64), (33, 1, 64), (33, 64, 1), (0, 5, 7), (5, 7, 0)])

@@ -150,9 +150,9 @@ def test_what_does_not_begin_where_tma_reads_is_copied() -> None:
     torch.testing.assert_close(module.f(x, y), (x @ y).relu(), rtol=2e-2, atol=2e-1)
 
 
-@pytest.mark.parametrize("depth, kernels", [(1024, (1, 1)), (1032, (1, 0)), (4096, (1, 0)), (4104, (0, 0))])
+@pytest.mark.parametrize("depth, kernels", [(1024, (1, 1)), (2048, (1, 0)), (4096, (1, 0)), (8192, (0, 0))])
 def test_how_deep_a_product_is_worth_a_kernel(depth: int, kernels: tuple[int, int]) -> None:
-    inputs = [tensor(*shape, grad=False) for shape in ((128, depth), (32, depth), (32,))]
+    inputs = [tensor(*shape, grad=False) for shape in ((2048, depth), (2048, depth), (2048,))]
 
     def count(choices: Choices) -> int:
         found = captured(lambda x, w, b: F.gelu(F.linear(x, w, b)), inputs, choices)
@@ -161,9 +161,9 @@ def test_how_deep_a_product_is_worth_a_kernel(depth: int, kernels: tuple[int, in
     assert (count(TMA), count(WITHOUT)) == kernels
 
 
-@pytest.mark.parametrize("depth, kernels", [(128, 1), (136, 0)])
+@pytest.mark.parametrize("depth, kernels", [(1024, 1), (8192, 0)])
 def test_a_product_that_is_stored_besides_is_worth_one_where_it_sums_little(depth: int, kernels: int) -> None:
-    inputs = [tensor(*shape) for shape in ((128, depth), (32, depth), (32,))]
+    inputs = [tensor(*shape) for shape in ((2048, depth), (2048, depth), (2048,))]
     found = captured(lambda x, w, b: F.gelu(F.linear(x, w, b)), inputs)
     assert generated(found).text.count("tl.dot(") == kernels
 

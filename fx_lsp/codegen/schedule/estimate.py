@@ -9,6 +9,7 @@ from __future__ import annotations
 from fx_lsp.codegen.ir.kernel import KernelWork
 
 MICROSECOND = 1e-6
+MULTIPROCESSORS = 132
 LAUNCH = 1.4 * MICROSECOND
 """The seconds of a kernel without work, in a CUDA graph."""
 BYTES = 4.2e12
@@ -19,13 +20,13 @@ OPERATIONS = 29e12
 """The additions per second."""
 ITERATION = 0.4 * MICROSECOND
 """The seconds of an iteration of a loop that waits for memory."""
-BUSY_WARPS = 132 * 8
+BUSY_WARPS = MULTIPROCESSORS * 8
 """The warps that saturate the memory of the GPU: eight on each multiprocessor."""
 MIN_SLOWDOWN = 1.5
 """The least factor between two estimates that is more than their error."""
 COMPILED_CALL = 10 * MICROSECOND
 """The seconds that the host takes to call a compiled function: what a region has to save."""
-RESIDENT_WARPS = 132 * 32
+RESIDENT_WARPS = MULTIPROCESSORS * 32
 """The warps that the GPU holds at a time, in kernels with an average number of registers."""
 SECTOR = 32
 """The bytes of a memory request: what a warp reads at least for an address."""
@@ -39,6 +40,16 @@ def seconds(work: KernelWork) -> float:
     waiting = work.iterations * ITERATION * waves if work.iterations > 1 else 0.0
     throughput = max(work.moved / BYTES, work.requests / REQUESTS, work.operations / OPERATIONS)
     return LAUNCH + max(throughput * idle, waiting)
+
+
+def seconds_of_product(operations: int, rate: float, programs: int) -> float:
+    """Return the estimated seconds of a matrix product in so many programs, at a rate of operations per second."""
+    return LAUNCH + operations / rate * max(1.0, MULTIPROCESSORS / programs)
+
+
+def seconds_to_move(size: int) -> float:
+    """Return the estimated seconds to read or write so many bytes in a kernel of its own."""
+    return LAUNCH + size / BYTES
 
 
 def seconds_of_ideal(work: KernelWork) -> float:

@@ -6,6 +6,7 @@ ordinary loads instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from fx_lsp.codegen.ir.tile import Config, Dim, DimRole, Tile
 from fx_lsp.codegen.ir.values import Buffer, Load, Value, values_of
 from fx_lsp.codegen.ir.write_target import WriteTarget
 from fx_lsp.codegen.lower.matmul import MatmulValues, matmul_values
+from fx_lsp.codegen.schedule.estimate import seconds_of_product, seconds_to_move
 from fx_lsp.codegen.schedule.tiling import merge_axes
 
 TILE_GROUP = 8
@@ -34,6 +36,15 @@ MAX_FLAT_ROWS = 64
 """The largest number of rows that uses the configurations for few rows."""
 MIN_TMA_DEPTH = 64
 """The least depth for TMA; below it, TMA has nothing to prefetch."""
+
+SINGLE, HALF, HALF_WITH_TMA = 12e12, 530e12, 650e12
+"""The operations per second of kernels on an H200: in float32, and in half precision without and with TMA."""
+LIBRARY_SINGLE, LIBRARY_HALF = 35e12, 700e12
+"""The operations per second of PyTorch's library."""
+LIBRARY_DEPTH = 64
+"""The depth that the library leaves to a program if there are too few programs."""
+ASSUMED_SIZE = 4096
+"""The assumed value of sizes that are only known at run time."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +65,28 @@ class MatmulTiling:
     matrices: tuple[TmaMatrix, TmaMatrix] | None
 
 
-def uses_tma(template: MatmulTemplate, choices: Choices) -> bool:
-    """Return True if a matmul kernel reads its operands with TMA. Raises NotFusible if there is no such kernel."""
+def is_slower_than_library(template: MatmulTemplate, choices: Choices, saved: int) -> bool:
+    """Return True if a matmul kernel takes longer, by an estimate for an H200, than a call of the library and a kernel
+    that moves the `saved` tensors of the result's size. Raises NotFusible if there is no such kernel.
+    """
     memory = {read: buffer_of(read, read.name) for read in template.subgraph.reads}
     targets = {r: WriteTarget(r, shape_of(r), buffer_of(r, r.name)) for r in template.results}
-    return tile_matmul(matmul_values(template.node, memory, targets), choices).matrices is not None
+    tiling = tile_matmul(matmul_values(template.node, memory, targets), choices)
+    dims = (tiling.rows, tiling.cols, tiling.batch, tiling.depth)
+    rows, cols, batch, depth = (int(d.size) if d.size.is_Integer else ASSUMED_SIZE for d in dims)
+    blocks = [dict(config.blocks) for config in tiling.tile.configs]
+    programs = batch * max(math.ceil(rows / b["BLOCK_M"]) * math.ceil(cols / b["BLOCK_N"]) for b in blocks)
+    operations, size = 2 * rows * cols * batch * depth, rows * cols * batch * tiling.dtype.itemsize
+    library_rate = LIBRARY_SINGLE if tiling.dtype is torch.float32 else LIBRARY_HALF
+    library = seconds_of_product(operations, library_rate, programs * math.ceil(depth / LIBRARY_DEPTH))
+    return seconds_of_product(operations, _rate(tiling, choices), programs) > library + seconds_to_move(saved * size)
+
+
+def _rate(tiling: MatmulTiling, choices: Choices) -> float:
+    """Return the operations per second of a kernel."""
+    if tiling.dtype is torch.float32:
+        return SINGLE if choices.precision == "ieee" else HALF / 2
+    return HALF if tiling.matrices is None else HALF_WITH_TMA
 
 
 def tile_matmul(values: MatmulValues, choices: Choices) -> MatmulTiling:

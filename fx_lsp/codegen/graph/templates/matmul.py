@@ -33,24 +33,19 @@ MATMULS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.ba
 MAX_RECOMPUTED = 4
 """The largest number of times that a kernel may recompute an operand: once for each block of the other operand."""
 ASSUMED_BLOCK = 128
-MAX_DEPTH = 1024
-MAX_DEPTH_WITH_TMA = 4096
-MAX_DEPTH_WITH_RESULT = 128
-"""The largest depths (elements summed) for a template kernel. Above them the library is faster, even with another pass
-over the result. `MAX_DEPTH_WITH_RESULT` is for kernels that store the result, too, and save only reading it.
-"""
 MAX_GRID = 65535
 """The largest number of programs along the last dimension of a launch: the batches."""
 _MOVES = ("aten.clone.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.expand.default")
 
 
-TmaQuestion: TypeAlias = "Callable[[MatmulTemplate, Choices], bool]"
-"""A function that returns True if the kernel of a matmul reads its operands with TMA. It raises NotFusible if it cannot
-compute a node of the subgraph. The lowering answers that (`schedule/matmul_tiling.py`).
+SpeedQuestion: TypeAlias = "Callable[[MatmulTemplate, Choices, int], bool]"
+"""A function that returns True if the kernel of a matmul is slower than the library, although it saves to move a number
+of tensors of the result's size. It raises NotFusible if it cannot compute a node of the subgraph. The schedule answers
+that (`schedule/matmul_tiling.py`).
 """
 
 
-def fuse_matmuls(graph: fx.Graph, choices: Choices, uses_tma: TmaQuestion) -> None:
+def fuse_matmuls(graph: fx.Graph, choices: Choices, is_slower: SpeedQuestion) -> None:
     """Replace matmuls of a graph, with their prologues and epilogues, by template kernels.
 
     "epilogue" replaces those that save reading or writing a tensor of the result's size; "always" replaces all that
@@ -59,7 +54,7 @@ def fuse_matmuls(graph: fx.Graph, choices: Choices, uses_tma: TmaQuestion) -> No
     done: set[fx.Node] = set()
     while node := next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None):
         done.add(node)
-        fusion = _matmul_with_epilogue(node, choices, uses_tma) if _has_kernel(node) else None
+        fusion = _matmul_with_epilogue(node, choices, is_slower) if _has_kernel(node) else None
         if fusion is not None:
             replace_with_kernel(graph, fusion.results, fusion.reads, fusion.template)
             sort_graph(graph)
@@ -88,7 +83,7 @@ class _MatmulFusion:
     reads: tuple[fx.Node, ...]
 
 
-def _matmul_with_epilogue(node: fx.Node, choices: Choices, uses_tma: TmaQuestion) -> _MatmulFusion | None:
+def _matmul_with_epilogue(node: fx.Node, choices: Choices, is_slower: SpeedQuestion) -> _MatmulFusion | None:
     """Return the kernel of a matmul and its epilogue, or None if it has none or if a kernel is not worthwhile."""
     always = choices.matmul == "always"
     rejected: set[fx.Node] = set()
@@ -107,27 +102,19 @@ def _matmul_with_epilogue(node: fx.Node, choices: Choices, uses_tma: TmaQuestion
         subgraph = subgraph_of(reads, (node, *results))
         template = MatmulTemplate(subgraph, subgraph.of[node], tuple(subgraph.of[r] for r in results))
         try:
-            tma = uses_tma(template, choices)
+            slower = is_slower(template, choices, stored_results.saved)
         except NotFusible as cut:
             where = _original(subgraph, cut.node) or node
             if where is node or where in stored:
                 return None
             (rejected if where in region else stored).add(where)
         else:
-            is_worthwhile = always or not _is_deep(template, tma, stored_results.saved)
-            return _MatmulFusion(template, results, reads) if is_worthwhile else None
+            return _MatmulFusion(template, results, reads) if always or not slower else None
 
 
 def _original(subgraph: Subgraph, copy: fx.Node) -> fx.Node | None:
     """Return the node that a node of a subgraph is a copy of."""
     return next((node for node, other in subgraph.of.items() if other is copy), None)
-
-
-def _is_deep(template: MatmulTemplate, tma: bool, saved: int) -> bool:
-    """Return True if a matmul is so deep that the library is faster, although the kernel saves `saved` tensors."""
-    depth = shape_of(matmul_operands(template.node)[0])[-1]
-    deepest = MAX_DEPTH_WITH_TMA if tma else MAX_DEPTH
-    return not depth.is_Integer or int(depth) > (deepest if saved > 1 else MAX_DEPTH_WITH_RESULT)
 
 
 # the epilogue nodes
