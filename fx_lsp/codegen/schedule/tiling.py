@@ -27,6 +27,15 @@ OTHER_REGISTERS = 32
 MAX_ELEMENTS_PER_THREAD = 4
 """The largest number of elements for each thread in a kernel that holds many values of each."""
 
+MIN_ELEMENTS, MAX_ELEMENTS = 32, 1024
+"""The fewest and the most elements of a program of an element-wise kernel, before autotuning."""
+
+MIN_WIDTH = 32
+"""The fewest neighbouring elements that are a dimension of a tile; with fewer, it has the other axes, too."""
+
+LONG_ROWS = ((4096, 8), (8192, 16), (8192, 8), (16384, 16), (2048, 4))
+"""The elements at a time, and the warps, of a program that reads a row in a loop."""
+
 
 @dataclass
 class _MergedAxes:
@@ -36,8 +45,11 @@ class _MergedAxes:
     merged: dict[sympy.Symbol, Index] = field(default_factory=dict[sympy.Symbol, Index])
 
 
-def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -> Tile:
-    """Return the tile of a kernel that writes `stores`. `hints` are the values of symbolic sizes at capture."""
+def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int], iterates: bool = False) -> Tile:
+    """Return the tile of a kernel that writes `stores`. `hints` are the values of symbolic sizes at capture.
+
+    If a kernel `iterates` over steps, its programs are small enough to keep a GPU busy.
+    """
     values, used = list(values_of(v for s in stores for v in s.values)), varying_axes(stores)
     overs = list(dict.fromkeys(v.over for v in values if isinstance(v, (Reduction, Scan))))
     axes = _MergedAxes({a: s for a, s in zip(domain.axes, domain.sizes, strict=True) if a in used})
@@ -46,7 +58,8 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int]) -
     overs = list(dict.fromkeys(tuple(a for a in axes.sizes if a in over) for over in overs))
     weights = _contiguous_bytes(values, stores, axes, hints)
     if not overs:
-        return _pointwise_tile(axes, weights, hints)
+        total = size_hint(count(axes.sizes.values()), hints) if iterates else MAX_ELEMENTS * TARGET_PROGRAMS
+        return _pointwise_tile(axes, weights, hints, power_of_two(total // TARGET_PROGRAMS))
     if len(overs) == 1:
         return _reduction_tile(axes, overs[0], weights, hints, indices)
     return _row_and_column_tile(axes, overs)
@@ -206,18 +219,21 @@ def _dim(
     return Dim(tuple(chosen), sizes, role, block, variable, *names)
 
 
-def _pointwise_tile(axes: _MergedAxes, weights: dict[sympy.Symbol, int], hints: Mapping[str, int]) -> Tile:
+def _pointwise_tile(
+    axes: _MergedAxes, weights: dict[sympy.Symbol, int], hints: Mapping[str, int], elements: int
+) -> Tile:
+    """Return the tile of an element-wise kernel with about so many `elements` in a program."""
     order = list(axes.sizes)
     if not order:
         return Tile((), axes.merged, (Config((), 1),))
     contiguous = max(reversed(order), key=lambda a: weights[a])
-    width = size_hint(axes.sizes[contiguous], hints)
-    if len(order) == 1 or width < 32:
-        configs = tuple(Config((("BLOCK", b),), w) for b, w in ((1024, 4), (2048, 8), (512, 4), (4096, 8)))
+    width, best = size_hint(axes.sizes[contiguous], hints), max(MIN_ELEMENTS, min(MAX_ELEMENTS, elements))
+    if len(order) == 1 or width < MIN_WIDTH:
+        numbers = (best, 2 * best, max(MIN_ELEMENTS, best // 2), 4 * best)
+        configs = _configs([(("BLOCK", e),) for e in numbers], 256)
         return Tile((_dim(axes, order, "grid", configs[0].blocks[0][1], "x"),), axes.merged, configs)
     rest = [a for a in order if a is not contiguous]
     tall = [a for a in rest if weights[a] >= 1000]
-    block = min(power_of_two(width), 1024)
     if tall:
         others = [a for a in rest if a not in tall[-1:]]
         pairs = ((32, 64, 4), (64, 64, 8), (16, 128, 4), (64, 32, 4))
@@ -226,22 +242,18 @@ def _pointwise_tile(axes: _MergedAxes, weights: dict[sympy.Symbol, int], hints: 
         if others:
             dims.insert(0, _dim(axes, others, "grid", 1, "z"))
         return Tile(tuple(dims), axes.merged, configs)
-    sizes = dict.fromkeys(
-        ((max(1, 1024 // block), block), (max(1, 4096 // block), block), (max(1, 2048 // block), block))
-    )
-    sizes[(8, min(power_of_two(width), 512))] = None
-    configs = tuple(
-        Config((("ROWS", r), ("BLOCK", c)), 4 if r * c <= 2048 else 8) for r, c in sizes if r > 1 or len(sizes) < 3
-    )
+    row = min(power_of_two(width), MAX_ELEMENTS)
+    blocks = [(max(1, e // row), min(row, e)) for e in (2 * best, 4 * best, best)]
+    configs = _configs([(("ROWS", r), ("BLOCK", c)) for r, c in blocks], 512)
     first = dict(configs[0].blocks)
-    return Tile(
-        (
-            _dim(axes, rest, "grid", first["ROWS"] if first["ROWS"] > 1 else 2, "y"),
-            _dim(axes, [contiguous], "grid", first["BLOCK"], "x"),
-        ),
-        axes.merged,
-        configs,
-    )
+    dims = [_dim(axes, rest, "grid", max(2, first["ROWS"]), "y"), _dim(axes, [contiguous], "grid", first["BLOCK"], "x")]
+    return Tile(tuple(dims), axes.merged, configs)
+
+
+def _configs(blocks: Iterable[tuple[tuple[str, int], ...]], elements: int) -> tuple[Config, ...]:
+    """Return configurations with these blocks, and a warp for each number of elements."""
+    sizes = ((b, math.prod(size for _, size in b)) for b in blocks)
+    return tuple(dict.fromkeys(Config(b, max(1, min(8, size // elements))) for b, size in sizes))
 
 
 def _reduction_tile(
@@ -257,6 +269,8 @@ def _reduction_tile(
     if contiguous in over or not result_axes:
         return _row_tile(axes, result_axes, over, total, hints)
     columns = _neighbouring_axes(axes, result_axes, contiguous, indices)
+    if size_hint(count(axes.sizes[a] for a in columns), hints) < MIN_WIDTH:
+        columns = result_axes
     others = [a for a in result_axes if a not in columns]
     width, depth = size_hint(count(axes.sizes[a] for a in columns), hints), size_hint(total, hints)
     configs = _column_sum_configs(width, size_hint(count(axes.sizes[a] for a in others), hints), depth)
@@ -328,10 +342,13 @@ def _row_tile(
         if result_axes:
             dims.append(_dim(axes, result_axes, "grid", rows, "y"))
         return Tile((*dims, _dim(axes, over, "whole", block, "x")), axes.merged, configs)
-    configs = tuple(Config((("BLOCK", b),), w) for b, w in ((4096, 8), (8192, 16), (8192, 8), (16384, 16), (2048, 4)))
+    fitting = max(MIN_ELEMENTS, power_of_two(size_hint(total, hints)))
+    blocks = dict.fromkeys((min(b, fitting), min(w, max(1, fitting // 256))) for b, w in LONG_ROWS)
+    blocks |= {} if total.is_Integer else dict.fromkeys(LONG_ROWS[-1:])
+    configs = tuple(Config((("BLOCK", b),), w) for b, w in blocks)
     if result_axes:
         dims.append(_dim(axes, result_axes, "grid", 1, "y"))
-    return Tile((*dims, _dim(axes, over, "loop", 4096, "x")), axes.merged, configs)
+    return Tile((*dims, _dim(axes, over, "loop", configs[0].blocks[0][1], "x")), axes.merged, configs)
 
 
 def _row_and_column_tile(axes: _MergedAxes, overs: list[tuple[sympy.Symbol, ...]]) -> Tile:

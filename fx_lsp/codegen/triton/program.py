@@ -252,7 +252,7 @@ def _launch(
     if idle:
         builder, stores = _stores(group, plan, buffers, frozenset(idle))
     loop_kernel = detect_loop(stores)
-    tile = tile_of(builder.domain, stores, spec.hints)
+    tile = tile_of(builder.domain, stores, spec.hints, iterates=loop_kernel is not None)
     overwrites = _overwritten(stores, tile, buffers)
     whole = without_loop(tile) if loop_kernel is not None or crosses_reductions(tile, stores) else None
     if loop_kernel is not None and whole is not None:

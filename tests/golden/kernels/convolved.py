@@ -31,7 +31,7 @@ def relu(a):
 @autotuned(
     triton.Config({"BLOCK": 1024}, num_warps=4),
     triton.Config({"BLOCK": 2048}, num_warps=8),
-    triton.Config({"BLOCK": 512}, num_warps=4),
+    triton.Config({"BLOCK": 512}, num_warps=2),
     triton.Config({"BLOCK": 4096}, num_warps=8),
     key=["N"],
 )
@@ -51,7 +51,7 @@ def convolved_forward_kernel(
 @autotuned(
     triton.Config({"BLOCK": 1024}, num_warps=4),
     triton.Config({"BLOCK": 2048}, num_warps=8),
-    triton.Config({"BLOCK": 512}, num_warps=4),
+    triton.Config({"BLOCK": 512}, num_warps=2),
     triton.Config({"BLOCK": 4096}, num_warps=8),
     key=["N"],
 )
