@@ -98,6 +98,13 @@ def test_results_and_gradients_are_right_for_other_sizes(name: str, compared: di
     assert ("=1)" in compared[name] or "=1," in compared[name]) == (name not in ("conditional", "squeezed", "counted"))
 
 
+def test_offsets_into_large_tensors_have_64_bits(files: dict[str, str], tmp_path: Path) -> None:
+    wide = {n: t.replace("INDEX: tl.constexpr = tl.int32", "INDEX: tl.constexpr = tl.int64") for n, t in files.items()}
+    assert {n for n in NAMES if wide[n] != files[n]} == set(NAMES) - {"counted"}
+    assert all('blocks["INDEX"] = tl.int64' in files[n] for n in NAMES if wide[n] != files[n])
+    assert all("wrong" not in text and text.endswith("exit 0\n") for text in outputs(tmp_path, wide).values())
+
+
 def test_sizes_for_which_the_code_does_something_else_are_refused(files: dict[str, str]) -> None:
     required = {name: re.findall(r"the kernels are for (.*?)[\"']\)", text) for name, text in files.items()}
     assert {name: conditions for name, conditions in required.items() if conditions} == {

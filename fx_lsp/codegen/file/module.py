@@ -20,6 +20,7 @@ from fx_lsp.codegen.file.runtime import (
     IS_PLAIN,
     IS_PLAIN_WITH_FLAGS,
     LAUNCH,
+    LAUNCH_WITH_OFFSETS,
     OPERATOR,
     OVERWRITING,
     RESETTING,
@@ -27,7 +28,7 @@ from fx_lsp.codegen.file.runtime import (
     TMA,
 )
 from fx_lsp.codegen.graph.unsupported import Unsupported
-from fx_lsp.codegen.ir.kernel import KernelLaunch
+from fx_lsp.codegen.ir.kernel import INDEX, KernelLaunch
 from fx_lsp.codegen.ir.scopes import names_from_outside, rename_calls, rename_definition
 from fx_lsp.codegen.ir.statement import CodeLine, names_used, rename
 from fx_lsp.codegen.ir.text import LINE_WIDTH
@@ -90,7 +91,8 @@ def _runtime_blocks(parts: FileFunctions, launches: Sequence[KernelLaunch]) -> l
     if any(isinstance(step, CompiledRegion) for p in parts.programs for step in p.steps):
         texts.append(COMPILED)
     if launches:
-        texts.append(LAUNCH)
+        wide = any(INDEX in (p.name for p in launch.kernel.parameters) for launch in launches)
+        texts.append(LAUNCH_WITH_OFFSETS if wide else LAUNCH)
     if any(launch.kernel.described for launch in launches):
         texts.append(TMA)
     return [_code_block(part) for text in texts for part in text.strip().split("\n\n\n")]

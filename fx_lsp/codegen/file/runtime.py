@@ -112,6 +112,15 @@ def launch(kernel, grid):
     return run
 '''
 
+LAUNCH_WITH_OFFSETS = LAUNCH.replace(
+    "        kernel[grid]",
+    """        tensors = filter(torch.is_tensor, args)
+        if "INDEX" in kernel.arg_names and any(t.numel() >= 2**31 for t in tensors):
+            blocks["INDEX"] = tl.int64
+        kernel[grid]""",
+)
+"""A variant for kernels whose offsets need 64 bits for large tensors."""
+
 TMA = '''
 def workspace(size, alignment, stream):
     """Memory for the TMA descriptors of the matrices that a kernel reads."""

@@ -53,9 +53,9 @@ _MAX_AGE = 3600
 class LaunchSpec:
     """A launch of a kernel as its file makes it.
 
-    `signature` maps every argument to its Triton type (`*fp32`, `i32`, `constexpr`); `constants` has the values of the
-    constexpr arguments. `aligned` are the pointers and sizes known to be divisible by 16. `options` are further
-    compiler options (`maxnreg`, `num_ctas`, `waves_per_eu`).
+    `signature` maps every argument without a default to its Triton type (`*fp32`, `i32`, `constexpr`); `constants` has
+    the values of the constexpr arguments. `aligned` are the pointers and sizes known to be divisible by 16. `options`
+    are further compiler options (`maxnreg`, `num_ctas`, `waves_per_eu`).
     """
 
     kernel: str
@@ -181,7 +181,8 @@ def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, f
         return NOT_A_KERNEL.failure(span, kernel=launch.kernel)
     names: list[str] = kernel.arg_names
     unknown = [name for name in {**launch.signature, **launch.constants} if name not in names]
-    missing = [name for name in names if name not in launch.signature]
+    defaults = {p.name: p.default for p in kernel.params if p.has_default and p.name not in launch.signature}
+    missing = [name for name in names if name not in launch.signature and name not in defaults]
     if unknown:
         return NO_SUCH_ARGUMENT.failure(span, kernel=launch.kernel, argument=unknown[0])
     if missing:
@@ -192,8 +193,8 @@ def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, f
     if valueless:
         return CONSTEXPR_MISSING.failure(span, kernel=launch.kernel, argument=valueless[0])
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in launch.aligned if name in names}
-    signature = {name: launch.signature[name] for name in names}
-    return triton.compiler.ASTSource(kernel, signature, dict(launch.constants), attributes)
+    signature = {name: launch.signature.get(name, "constexpr") for name in names}
+    return triton.compiler.ASTSource(kernel, signature, launch.constants | defaults, attributes)
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ def _launch(step: Step, hints: Mapping[str, int]) -> LaunchSpec:
     signature: dict[str, str] = {}
     constants: dict[str, Constant] = {}
     aligned: list[str] = []
-    for name, constant in ((p.name, p.constant) for p in kernel.parameters):
+    for name, constant in ((p.name, p.constant) for p in kernel.parameters if p.default is None):
         if name in pointers:
             signature[name] = f"*{_type_name(dtypes[name])}"
             if _is_aligned(pointers[name]):

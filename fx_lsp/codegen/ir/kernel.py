@@ -7,10 +7,31 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
-from fx_lsp.codegen.ir.index import Index, size_symbol
+from fx_lsp.codegen.ir.index import Coords, Index, count, size_symbol
 from fx_lsp.codegen.ir.statement import CodeLine, Statement, names_used, print_statements
 from fx_lsp.codegen.ir.tile import Tile
 from fx_lsp.codegen.ir.values import Buffer
+
+INDEX = "INDEX"
+"""The type of offsets in kernels with symbolic sizes: a parameter that depends on the sizes of a launch."""
+
+
+def offset_type(shapes: Iterable[Coords]) -> str | None:
+    """Return the type of offsets into tensors of these shapes, None if 32 bits are enough."""
+    sizes = [count(shape) for shape in shapes]
+    if any(size.is_Integer and size >= 2**31 for size in sizes):
+        return "tl.int64"
+    return None if all(size.is_Integer for size in sizes) else INDEX
+
+
+def converted(text: str, dtype: str | None) -> str:
+    """Return an expression converted to a Triton type, or unchanged for None."""
+    return text if dtype is None else f"{text}.to({dtype})"
+
+
+def offset_parameters(body: Iterable[Statement]) -> list[KernelParameter]:
+    """Return the parameter for the type of offsets if statements use it."""
+    return [KernelParameter(INDEX, True, "tl.int32")] if INDEX in names_used(body) else []
 
 
 def sizes_used(statements: Iterable[Statement], expressions: Iterable[Index]) -> dict[str, Index]:
@@ -34,10 +55,19 @@ class Naming:
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """A parameter of a kernel. Triton compiles a kernel again for each value of a `constant` parameter."""
+    """A parameter of a kernel. Triton compiles a kernel again for each value of a `constant` parameter.
+
+    One with a `default` is not among the arguments of its launches: Python's function that launches kernels adds it.
+    """
 
     name: str
     constant: bool = False
+    default: str | None = None
+
+    def printed(self) -> str:
+        """Return its definition."""
+        annotated = f"{self.name}: tl.constexpr" if self.constant else self.name
+        return annotated if self.default is None else f"{annotated} = {self.default}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +112,7 @@ class Kernel:
 
     def printed(self) -> list[CodeLine]:
         """Return the definition as lines."""
-        parameters = ", ".join(f"{p.name}: tl.constexpr" if p.constant else p.name for p in self.parameters)
+        parameters = ", ".join(p.printed() for p in self.parameters)
         return [CodeLine(f"def {self.name}({parameters}):"), *print_statements(self.body)]
 
 

@@ -16,7 +16,15 @@ from fx_lsp.choices import Precision
 from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.graph.templates.attention_pattern import is_exponential, through_moves
 from fx_lsp.codegen.ir.index import Coords, Index, Space, contiguous_strides, linear, power_of_two, rejoin_divisions
-from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, sizes_used
+from fx_lsp.codegen.ir.kernel import (
+    INDEX,
+    Kernel,
+    KernelParameter,
+    converted,
+    offset_parameters,
+    offset_type,
+    sizes_used,
+)
 from fx_lsp.codegen.ir.ops import (
     ADD,
     AND,
@@ -60,6 +68,13 @@ from fx_lsp.codegen.triton.reductions import LOG2_E, Accumulator, ReductionLoop,
 BATCH = sympy.Symbol("batch")
 """The batch that a program computes, as a dimension of its tile."""
 
+MAX_SUMS = 128
+"""The largest number of sums of products in a thread, which has 255 registers."""
+
+MAX_WARPS = 8
+MIN_DOT = 16
+"""The fewest rows or columns of a tile of scores."""
+
 MAX_MODERATE = 1e30
 """The largest absolute value of a constant in scores whose products are certain to stay finite."""
 
@@ -69,12 +84,27 @@ class ScoreTiling:
     """Describe how a kernel iterates over the scores of attention: in tiles of rows (m) by columns (n).
 
     `fixed` is the dimension that a program keeps ("m" or "n"); it loops over the other. `configs` are the rows, the
-    columns, the warps and the stages to choose from.
+    columns, the warps and the stages to choose from, at a small depth. `depth` is that of all sums of products that a
+    program keeps.
     """
 
     template: AttentionForward | AttentionGradients | AttentionScoreSum
     fixed: str
     configs: Sequence[tuple[int, int, int, int]]
+    depth: int = 0
+
+    def fitting(self) -> list[tuple[int, int, int, int]]:
+        """Return configurations whose sums are in registers: with more warps, and then fewer rows or columns."""
+        kept = 0 if self.fixed == "m" else 1
+        configs: dict[tuple[int, int, int, int], None] = {}
+        for *sizes, warps, stages in self.configs:
+            while sizes[kept] * self.depth > MAX_SUMS * 32 * warps and sizes[kept] > MIN_DOT:
+                if warps < MAX_WARPS:
+                    warps *= 2
+                else:
+                    sizes[kept] //= 2
+            configs[sizes[0], sizes[1], warps, stages] = None
+        return list(configs)
 
 
 class AttentionTiles:
@@ -96,7 +126,7 @@ class AttentionTiles:
         self.depths: dict[sympy.Symbol, str] = {}
         self.names = {self.b: "batch"} if self.b != 0 else {}
         small = min((dot_block(int(s)) for s in (layout.m, layout.n) if s.is_Integer), default=math.inf)
-        fitting = [c for c in tiling.configs if max(c[:2]) <= small] or [(int(small), int(small), 4, 2)]
+        fitting = [c for c in tiling.fitting() if max(c[:2]) <= small] or [(int(small), int(small), 4, 2)]
         rows, cols = fitting[0][:2]
         chosen = tuple(Config((("ROWS", r), ("COLS", c)), w, s) for r, c, w, s in fitting)
         self.mdim = Dim((self.m,), (layout.m,), "grid" if fixed == "m" else "loop", rows, "rows", "M", "ROWS")
@@ -109,7 +139,7 @@ class AttentionTiles:
         memory = call.memory(subgraph)
         self.bound: dict[fx.Node, tuple[Coords, Value]] = {}
         self.builder = Builder(self.space, Domain((), ()), memory, True, self.bound)
-        own = {"batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
+        own = {INDEX, "batch", "rows", "cols", "acc", "products", "scores", "weights", "scale", "higher", "base"}
         self.writer.reserved |= own | {"running_max", "running_sum", "grad_weights"}
         self.writer.reserved |= {
             s.name for b in memory.values() for e in (*b.shape, *b.strides) for s in e.free_symbols
@@ -262,13 +292,12 @@ class AttentionTiles:
         start = f"{tile.program(dim)} * {dim.block_name}"
         self.writer.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
         if self.layout.batch != 1:
-            self.writer.define("batch", tile.program(self.batch) + (".to(tl.int64)" if self.is_large() else ""))
+            self.writer.define("batch", converted(tile.program(self.batch), self.offset_type))
 
-    def is_large(self) -> bool:
-        """Return True if an offset may exceed 32 bits."""
-        return any(
-            not all(s.is_Integer for s in b.shape) or int(sympy.prod(b.shape)) >= 2**31 for b in self.buffers.values()
-        )
+    @property
+    def offset_type(self) -> str | None:
+        """The type of offsets into the tensors of the kernel, None if 32 bits are enough."""
+        return offset_type(b.shape for b in self.buffers.values())
 
     def finished(self, writes: Sequence[Buffer]) -> Kernel:
         """Return the kernel written so far."""
@@ -279,6 +308,7 @@ class AttentionTiles:
         parameters = [KernelParameter(p) for p in (*(f"{b.name}_ptr" for b in buffers), *sizes)]
         parameters += [KernelParameter("ROWS", constant=True), KernelParameter("COLS", constant=True)]
         body = tuple(writer.outer.statements)
+        parameters += offset_parameters(body)
         dims = [d for d in writer.tile.dims if d.axes != (BATCH,) or self.layout.batch != 1]
         tile = replace(writer.tile, dims=tuple(dims))
         reads = list(writer.reads.values())

@@ -13,7 +13,7 @@ from torch import fx
 from fx_lsp.choices import Choices, Precision
 from fx_lsp.codegen.graph.query import matmul_operands
 from fx_lsp.codegen.ir.index import Index, coefficient
-from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
+from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, converted, offset_parameters, sizes_used
 from fx_lsp.codegen.ir.ops import triton_type
 from fx_lsp.codegen.ir.statement import CodeComment, For, Statement, assign
 from fx_lsp.codegen.ir.template import MatmulTemplate, TemplateCall
@@ -59,6 +59,7 @@ def write_matmul(title: str, values: MatmulValues, naming: Naming, choices: Choi
     parameters = writer.pointers()
     parameters += [KernelParameter(s, bool(v.is_Integer) and s in ("N", "K")) for s, v in sizes.items()]
     parameters += [KernelParameter(b, constant=True) for b, _ in tiling.tile.configs[0].blocks]
+    parameters += offset_parameters(body)
     names = tuple(m.buffer.name for m in tiling.matrices or ())
     return Kernel(title, tuple(parameters), body, reads, writes, sizes, tiling.tile, described=names)
 
@@ -136,7 +137,7 @@ def _tiles_of_program(writer: KernelWriter, tiling: MatmulTiling) -> ast.expr:
 
 def _write_place(writer: KernelWriter, tiling: MatmulTiling) -> None:
     """Write which tile a program computes."""
-    wide, batched = ".to(tl.int64)" if writer.is_large() else "", tiling.batch in tiling.tile.dims
+    wide, batched = writer.offset_type, tiling.batch in tiling.tile.dims
     batch = tiling.tile.program(tiling.batch) if batched else ""
     if tiling.matrices is not None and batched:
         writer.define("within", "tile % (num_m * num_n)")
@@ -153,10 +154,11 @@ def _write_place(writer: KernelWriter, tiling: MatmulTiling) -> None:
         swizzled = "tl.swizzle2d(pid_n, pid_m, num_n, num_m, GROUP)"
     writer.define(("pid_n", "pid_m"), swizzled)
     if batched:
-        writer.define(tiling.batch.variable, f"{batch}{wide}")
+        writer.define(tiling.batch.variable, converted(batch, wide))
         writer.split_axes(tiling.batch)
     for dim, block, place in ((tiling.rows, "pid_m", "[:, None]"), (tiling.cols, "pid_n", "[None, :]")):
-        writer.define(dim.variable, f"{block}{wide} * {dim.block_name} + tl.arange(0, {dim.block_name})")
+        start = f"{converted(block, wide)} * {dim.block_name}"
+        writer.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
         writer.split_axes(dim)
         if not writer.is_even(dim):
             writer.used_sizes.add(dim.size_name)
@@ -173,7 +175,7 @@ def _write_product(
     def begin() -> None:
         if tiling.matrices is None:
             steps = f"start + tl.arange(0, {depth.block_name})"
-            writer.define(depth.variable, f"({steps}).to(tl.int64)" if writer.is_large() else steps)
+            writer.define(depth.variable, converted(f"({steps})", writer.offset_type))
             writer.split_axes(depth)
 
     def tiles() -> tuple[ast.expr, ast.expr]:
@@ -196,8 +198,8 @@ def _tile(writer: KernelWriter, matrix: TmaMatrix, described: str) -> ast.expr:
     """Return a tile of an operand that TMA reads."""
     writer.reads[matrix.buffer.name] = matrix.buffer
     starts = {"M": "pid_m * BLOCK_M", "N": "pid_n * BLOCK_N", "K": "start"}
-    narrow = ".to(tl.int32)" if writer.is_large() else ""
-    place = [f"{writer.names[o.axis]}{narrow}" for o in matrix.outer]
+    narrow = "tl.int32" if writer.offset_type is not None else None
+    place = [converted(writer.names[o.axis], narrow) for o in matrix.outer]
     place += [starts[dim.size_name] for dim in (matrix.rows, matrix.columns)]
     variable = writer.unique(matrix.buffer.name)
     writer.define(variable, matrix.tile(described, place))

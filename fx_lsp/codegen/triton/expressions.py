@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.ir.index import ZERO, Index, count
-from fx_lsp.codegen.ir.kernel import KernelParameter, Naming
+from fx_lsp.codegen.ir.kernel import INDEX, KernelParameter, Naming, offset_type
 from fx_lsp.codegen.ir.ops import triton_type
 from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
 from fx_lsp.codegen.ir.text import (
@@ -135,7 +135,7 @@ class KernelWriter:
     def _names_in_use(self) -> set[str]:
         """Return the names that no variable may have: those of helpers, dimensions, pointers and sizes."""
         dims, accesses = self.tile.dims, (*self.loads, *self.stores)
-        names = {"tl", "triton", "torch", "start", "mask", *HELPERS, *(f"{a.buffer.name}_ptr" for a in accesses)}
+        names = {"tl", "triton", "torch", "start", "mask", INDEX, *HELPERS, *(f"{a.buffer.name}_ptr" for a in accesses)}
         names |= {n for d in dims for n in (d.variable, d.size_name, d.block_name, f"{d.variable}_mask")}
         sizes = [size for access in accesses for size in access.buffer.shape] + [dim.size for dim in dims]
         return names | {symbol.name for size in sizes for symbol in size.free_symbols}
@@ -167,10 +167,10 @@ class KernelWriter:
         blocks = {dict(c.blocks).get(dim.block_name, dim.block) for c in self.tile.configs}
         return all(bool(sympy.Mod(dim.size, b) == 0) for b in blocks)
 
-    def is_large(self) -> bool:
-        """Return True if an offset may exceed 32 bits."""
-        sizes = [count(v.buffer.shape) for v in (*self.values, *self.stores) if isinstance(v, (Load, Store))]
-        return any(not size.is_Integer or size >= 2**31 for size in sizes)
+    @property
+    def offset_type(self) -> str | None:
+        """The type of offsets into the tensors of the kernel, None if 32 bits are enough."""
+        return offset_type(v.buffer.shape for v in (*self.values, *self.stores) if isinstance(v, (Load, Store)))
 
     def is_in_loop(self, value: Value) -> bool:
         """Return True if a value changes in each step of the loop."""

@@ -17,7 +17,7 @@ from torch import fx
 
 from fx_lsp.codegen.graph.query import shape_of
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, contiguous_strides, linear
-from fx_lsp.codegen.ir.kernel import Kernel
+from fx_lsp.codegen.ir.kernel import Kernel, converted
 from fx_lsp.codegen.ir.statement import assign
 from fx_lsp.codegen.ir.template import (
     Attention,
@@ -37,6 +37,7 @@ from fx_lsp.codegen.triton.attention import (
     ZEROED,
     AttentionTiles,
     ScoreTiling,
+    dot_block,
     is_moderate,
     loop_bounds,
     rounded,
@@ -66,7 +67,8 @@ def _write_score_product(
 def write_attention_forward(template: AttentionForward, call: TemplateCall) -> Kernel:
     """Write forward: an online softmax of the scores, and the product of its weights with the values."""
     attention = template.attention
-    tiles = AttentionTiles(ScoreTiling(template, "m", CONFIGS_FORWARD), call)
+    depth = dot_block(int(shape_of(attention.result.other)[-1]))
+    tiles = AttentionTiles(ScoreTiling(template, "m", CONFIGS_FORWARD, depth), call)
     writer, product = tiles.writer, attention.score_product
     tiles.begin()
     dtype = product.meta["val"].dtype
@@ -135,7 +137,8 @@ def write_attention_gradients(template: AttentionGradients, call: TemplateCall) 
     """Write products of scores that sum over m or over n."""
     attention, products, over = template.attention, template.products, template.products[0].over
     configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
-    tiling = ScoreTiling(template, "n" if over == "m" else "m", configs)
+    depth = sum(dot_block(_depth(product)) for number, product in enumerate(products) if number in call.targets)
+    tiling = ScoreTiling(template, "n" if over == "m" else "m", configs, depth)
     tiles = AttentionTiles(tiling, replace(call, title=f"{call.title}_{'columns' if over == 'm' else 'rows'}"))
     writer = tiles.writer
     tiles.begin()
@@ -187,8 +190,12 @@ def _coords_of(tiles: AttentionTiles, product: ScoreProduct, other: Value) -> Co
 def _other(tiles: AttentionTiles, product: ScoreProduct) -> Value:
     """Return the tile of the other operand of a product with scores."""
     row = tiles.m if product.over == "m" else tiles.n
-    depth = tiles.depth_axis(shape_of(product.other)[-2 if product.transposed else -1])
+    depth = tiles.depth_axis(sympy.Integer(_depth(product)))
     return tiles.operand(tiles.subgraph.of[product.other], row, depth, product.transposed)
+
+
+def _depth(product: ScoreProduct) -> int:
+    return int(shape_of(product.other)[-2 if product.transposed else -1])
 
 
 def _masked(tiles: AttentionTiles, scores: ast.expr) -> ast.expr:
@@ -233,8 +240,7 @@ def write_attention_score_sum(template: AttentionScoreSum, call: TemplateCall) -
         writer.define(dim.variable, f"{start} + tl.arange(0, {dim.block_name})")
     if number != 1:
         tiles.names[share] = "share" if summed.summed != 1 else "batch"
-        wide = ".to(tl.int64)" if tiles.is_large() else ""
-        writer.define(tiles.names[share], f"{writer.tile.program(shares[0])}{wide}")
+        writer.define(tiles.names[share], converted(writer.tile.program(shares[0]), tiles.offset_type))
     operands = _bind_scores(tiles, attention)
     score = tiles.score(summed.scores)
     tiles.take([*(side for pair in operands for side in pair), score])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import sympy
 
 from fx_lsp.codegen.ir.index import Index, coefficient, is_renamed, join_axes
-from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, sizes_used
+from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, converted, offset_parameters, sizes_used
 from fx_lsp.codegen.ir.statement import Statement, assign, expressions_in, names_used, without_definitions
 from fx_lsp.codegen.ir.text import multiple_of
 from fx_lsp.codegen.ir.tile import Dim, Tile
@@ -61,12 +61,14 @@ def finished_kernel(writer: KernelWriter) -> Kernel:
     parameters += [KernelParameter(b, constant=True) for b in blocks]
     body = _without_idle_axes(writer)
     wide: list[Statement] = []
-    if writer.is_large():
-        wide = [assign(s, f"tl.cast({s}, tl.int64)") for s, v in sizes.items() if _is_factor(s, v, body)]
+    if writer.offset_type is not None:
+        wide = [assign(s, f"tl.cast({s}, {writer.offset_type})") for s, v in sizes.items() if _is_factor(s, v, body)]
+    body = (*wide, *body)
+    parameters += offset_parameters(body)
     return Kernel(
         writer.title,
         tuple(parameters),
-        (*wide, *body),
+        body,
         list(writer.reads.values()),
         list(writer.writes.values()),
         sizes,
@@ -171,7 +173,7 @@ def _load_ahead(writer: KernelWriter, values: Iterable[Value]) -> None:
 def write_header(writer: KernelWriter) -> None:
     """Write the indices of a program's elements."""
     for dim in (d for d in writer.tile.dims if d.role == "grid"):
-        start = writer.tile.program(dim) + (".to(tl.int64)" if writer.is_large() else "")
+        start = converted(writer.tile.program(dim), writer.offset_type)
         if dim.block == 1:
             writer.define(dim.variable, start)
         else:
@@ -183,16 +185,17 @@ def write_header(writer: KernelWriter) -> None:
             writer.split_axes(dim)
 
 
-def _is_wide(writer: KernelWriter, loop: Dim) -> bool:
-    """Return True if the 64-bit offsets are due to a loop that advances by more than one element in each step."""
+def _offset_type(writer: KernelWriter, loop: Dim) -> str | None:
+    """Return the type of the index of a loop. It is that of offsets if a step advances by more than one element."""
     indices = [writer.tile.index(v.index) for v in (*writer.loads, *writer.stores)]
-    return writer.is_large() and any(coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole))
+    far = any(coefficient(i, a) not in (0, 1) for i in indices for a in (*loop.axes, loop.whole))
+    return writer.offset_type if far else None
 
 
-def _write_range(writer: KernelWriter, dim: Dim, start: str, wide: bool = False) -> None:
+def _write_range(writer: KernelWriter, dim: Dim, start: str, wide: str | None = None) -> None:
     text = f"{start}tl.arange(0, {dim.block_name})"
     if wide:
-        text = f"({text}).to(tl.int64)"
+        text = converted(f"({text})", wide)
     if len(writer.tile_dims) == 2:
         place = "[:, None]" if dim is writer.tile_dims[0] else "[None, :]"
         text = f"({text}){place}" if start and not wide else f"{text}{place}"
@@ -239,7 +242,7 @@ def _write_loop(
     partners: Mapping[int, Reduction],
 ) -> None:
     writer.used_sizes.add(loop.size_name)
-    wide = _is_wide(writer, loop)
+    wide = _offset_type(writer, loop)
     stages = pipeline_stages(writer)
     if loop.block == 1:
         counter = writer.unique("step") if wide else loop.variable
@@ -252,7 +255,7 @@ def _write_loop(
         if loop.block > 1:
             _write_range(writer, loop, "start + ", wide)
         elif wide:
-            writer.define(loop.variable, f"tl.cast({counter}, tl.int64)")
+            writer.define(loop.variable, f"tl.cast({counter}, {wide})")
         writer.split_axes(loop)
 
     def end() -> None:

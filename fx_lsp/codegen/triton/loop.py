@@ -181,10 +181,10 @@ def _loop_statement(writer: KernelWriter, loop: Loop, is_static: bool, body: tup
     stages = "STAGES" if "STAGES" in dict(writer.tile.configs[0].blocks) else pipeline_stages(writer)
     how = f"loop_unroll_factor={UNROLL_FACTOR}" if end - first >= MIN_PARTLY_UNROLLED else f"num_stages={stages}"
     steps = parse_expression(f"tl.range({first}, {end}, {how})")
-    if not writer.is_large():
+    if writer.offset_type is None:
         return For(step, steps, body)
     number = writer.unique("number")
-    return For(number, steps, (assign(step, f"tl.cast({number}, tl.int64)"), *body))
+    return For(number, steps, (assign(step, f"tl.cast({number}, {writer.offset_type})"), *body))
 
 
 def _begin_carried(writer: KernelWriter, carried: CarriedState) -> str:
