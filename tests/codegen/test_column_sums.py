@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from interpreted import captured, generated, wrong
 
+from fx_lsp.codegen.ir.kernel import KernelLaunch
+
 
 def tensor(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*sizes).to(dtype).requires_grad_()
@@ -100,3 +102,15 @@ def test_what_is_shifted_by_infinities_is_masked(of_all: str, dim: int, infinite
         return getattr(x - by, of_all)(dim)
 
     assert wrong(shifted, inputs) == []
+
+
+def distances(x, y):
+    return ((x[:, None] - y[None]) ** 2).sum(-1)
+
+
+def test_sums_of_a_few_coordinates_are_computed_like_elements() -> None:
+    inputs = [tensor(40, 3), tensor(50, 3)]
+    forward = captured(lambda x, y: distances(x, y).amin(1), [i.detach() for i in inputs])
+    (launch,) = generated(forward).programs[0].steps
+    assert isinstance(launch, KernelLaunch) and [b.shape for b in launch.kernel.writes] == [(40,)]
+    assert wrong(distances, inputs) == [] == wrong(lambda x: x.mean(-1), inputs[:1])

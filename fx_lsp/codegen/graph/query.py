@@ -158,6 +158,10 @@ REDUCTION_KINDS = {
 }
 
 
+MAX_UNROLLED = 4
+"""The most elements of a sum that is unrolled."""
+
+
 def is_reduction(node: fx.Node) -> bool:
     """Return True if a node reduces dimensions with more than one element."""
     if operation(node).rpartition(".")[0] not in REDUCTION_KINDS:
@@ -167,10 +171,24 @@ def is_reduction(node: fx.Node) -> bool:
     return count(shape) != 0 and count(shape[d] for d in reduced_dimensions(node)) != 1
 
 
+def is_unrolled(node: fx.Node) -> bool:
+    """Return True if kernels compute a sum of a few elements, such as coordinates, like any element-wise operation.
+
+    The elements are those of the last dimension, and nothing else needs them: they would be computed again.
+    """
+    if not is_reduction(node) or REDUCTION_KINDS[operation(node).rpartition(".")[0]] != "sum":
+        return False
+    source: Any = args_of(node)[0]
+    *_, size = shape_of(source)
+    is_few = reduced_dimensions(node) == (len(shape_of(source)) - 1,) and size.is_Integer and size <= MAX_UNROLLED
+    return bool(is_few) and (source.op == "placeholder" or len(source.users) == 1)
+
+
 def is_anchor_reduction(node: fx.Node) -> bool:
-    """Return True if a node is the result of a reduction."""
+    """Return True if a node is the result of a reduction that a kernel runs over all elements of."""
     source = node.args[0] if node.target is operator.getitem else node
-    return isinstance(source, fx.Node) and is_reduction(source) and not has_several_results(node)
+    is_anchor = isinstance(source, fx.Node) and is_reduction(source) and not is_unrolled(source)
+    return is_anchor and not has_several_results(node)
 
 
 def reduced_dimensions(node: fx.Node) -> tuple[int, ...]:

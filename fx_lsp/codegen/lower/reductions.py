@@ -9,10 +9,17 @@ import sympy
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.query import REDUCTION_KINDS, is_reduction, reduced_dimensions, scanned_dimension, shape_of
+from fx_lsp.codegen.graph.query import (
+    REDUCTION_KINDS,
+    is_reduction,
+    is_unrolled,
+    reduced_dimensions,
+    scanned_dimension,
+    shape_of,
+)
 from fx_lsp.codegen.ir.index import ONE, ZERO, Coords, Index, contiguous_strides, count, linear
 from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering, operation
-from fx_lsp.codegen.ir.ops import DIV, FMAX, INT_POW, MUL, POW, SQUARE, SUB
+from fx_lsp.codegen.ir.ops import ADD, DIV, FMAX, INT_POW, MUL, POW, SQUARE, SUB
 from fx_lsp.codegen.ir.values import Guard, Value, compute_dtype
 from fx_lsp.codegen.lower.builder import Builder
 
@@ -29,6 +36,8 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     keeps = len(shape_of(node, 0)) == len(shape)
     if not is_reduction(node):
         return _reduction_of_one(b, node, coords, guard, part)
+    if is_unrolled(node):
+        return _unrolled_sum(b, node, coords, guard)
     inside = b.space.coordinates(b.domain.position(), shape)
     over = _reduced_axes(b, node, inside, dims)
     expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)
@@ -57,6 +66,19 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     if name.startswith("aten.mean"):
         return b.compute(DIV, (reduced, number), dtype, node)
     return _repeat(b, node, reduced, times, kind)
+
+
+def _unrolled_sum(b: Builder, node: fx.Node, coords: Coords, guard: Guard) -> Value:
+    """Return a sum or a mean along the last dimension as the sum of each of its elements."""
+    source: Any = args_of(node)[0]
+    *outer, size = shape_of(source)
+    dtype = compute_dtype(_result_dtype(node, 0))
+    places = ((*coords[: len(outer)], sympy.Integer(place)) for place in range(int(size)))
+    total, *others = (b.operand(source, place, guard, dtype) for place in places)
+    for other in others:
+        total = b.compute(ADD, (total, other), dtype, node)
+    is_mean = operation(node).startswith("aten.mean")
+    return b.compute(DIV, (total, b.constant(float(size), dtype)), dtype, node) if is_mean else total
 
 
 def _reduction_of_one(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:

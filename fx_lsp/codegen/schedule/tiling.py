@@ -30,8 +30,10 @@ MAX_ELEMENTS_PER_THREAD = 4
 MIN_ELEMENTS, MAX_ELEMENTS = 32, 1024
 """The fewest and the most elements of a program of an element-wise kernel, before autotuning."""
 
-MIN_WIDTH = 32
-"""The fewest neighbouring elements that are a dimension of a tile; with fewer, it has the other axes, too."""
+MIN_WIDTH, MIN_COLUMNS = 32, 8
+"""The fewest neighbouring elements that are a dimension of a tile, of element-wise kernels and of column sums. With
+fewer, the dimension has the other axes, too.
+"""
 
 LONG_ROWS = ((4096, 8), (8192, 16), (8192, 8), (16384, 16), (2048, 4))
 """The elements at a time, and the warps, of a program that reads a row in a loop."""
@@ -269,7 +271,7 @@ def _reduction_tile(
     if contiguous in over or not result_axes:
         return _row_tile(axes, result_axes, over, total, hints)
     columns = _neighbouring_axes(axes, result_axes, contiguous, indices)
-    if size_hint(count(axes.sizes[a] for a in columns), hints) < MIN_WIDTH:
+    if size_hint(count(axes.sizes[a] for a in columns), hints) < MIN_COLUMNS:
         columns = result_axes
     others = [a for a in result_axes if a not in columns]
     width, depth = size_hint(count(axes.sizes[a] for a in columns), hints), size_hint(total, hints)
