@@ -211,3 +211,12 @@ def test_choices(choice: Matmul, kernels: int) -> None:
     finish(graphs, 1, None)
     assert graphs.forward is not None
     assert sum("template_kernel" in str(n.target) for n in graphs.forward.nodes) == kernels
+
+
+@pytest.mark.parametrize(
+    "dtype, calls", [(torch.float32, ["aten.mm.default"]), (torch.bfloat16, ["aten.addmm.default"])], ids=str
+)
+def test_a_kernel_that_follows_a_product_adds_its_bias(dtype: torch.dtype, calls: list[str]) -> None:
+    inputs = [tensor(*s, dtype=dtype).detach() for s in ((1, 4096), (16, 4096), (16,))]
+    made = generated(captured(lambda x, w, b: F.linear(x, w, b).relu(), inputs))
+    assert [str(s.target) for s in made.programs[0].steps if isinstance(s, torch.fx.Node)] == calls

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Choices
-from fx_lsp.codegen.graph.edit import sort_graph
+from fx_lsp.codegen.graph.edit import insert_call, replace_node, sort_graph
 from fx_lsp.codegen.graph.query import (
     computes_nothing,
     is_anchor_reduction,
@@ -28,6 +28,7 @@ from fx_lsp.codegen.ir.index import count
 from fx_lsp.codegen.ir.lowerings import NotFusible, lowering_of, operation
 from fx_lsp.codegen.ir.template import MatmulTemplate, Subgraph
 
+aten = torch.ops.aten
 MATMULS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
 
 MAX_RECOMPUTED = 4
@@ -49,7 +50,7 @@ def fuse_matmuls(graph: fx.Graph, choices: Choices, is_slower: SpeedQuestion) ->
     """Replace matmuls of a graph, with their prologues and epilogues, by template kernels.
 
     "epilogue" replaces those that save reading or writing a tensor of the result's size; "always" replaces all that
-    have a kernel.
+    have a kernel. Where a product remains a call, a kernel that follows adds its bias.
     """
     done: set[fx.Node] = set()
     while node := next((n for n in graph.nodes if operation(n) in MATMULS and n not in done), None):
@@ -58,6 +59,26 @@ def fuse_matmuls(graph: fx.Graph, choices: Choices, is_slower: SpeedQuestion) ->
         if fusion is not None:
             replace_with_kernel(graph, fusion.results, fusion.reads, fusion.template)
             sort_graph(graph)
+        elif _is_followed_by_kernel(node):
+            _add_bias_apart(graph, node)
+
+
+def _is_followed_by_kernel(node: fx.Node) -> bool:
+    """Return True if only element-wise operations read a product with a bias. In half precision the library rounds less
+    often.
+    """
+    if operation(node) != "aten.addmm.default" or node.kwargs or node.meta["val"].dtype.itemsize < 4:
+        return False
+    users = [u for view in _with_views(node) for u in view.users if not is_view(u)]
+    return all(u.op == "call_function" and _is_element_wise(u) for u in users)
+
+
+def _add_bias_apart(graph: fx.Graph, node: fx.Node) -> None:
+    bias, left, right = node.args
+    with graph.inserting_before(node):
+        product = insert_call(node, aten.mm.default, (left, right), name="product")
+        total = insert_call(node, aten.add.Tensor, (product, bias))
+    replace_node(graph, node, total)
 
 
 def _has_kernel(node: fx.Node) -> bool:
