@@ -28,6 +28,10 @@ MAX_ELEMENTS_PER_THREAD = 4
 """The largest number of elements for each thread in a kernel that holds many values of each."""
 
 
+OPEN_DEPTH = 128
+"""The least number of rows for which column sums are tiled if the number is known only at launch: it may be large."""
+
+
 @dataclass
 class _MergedAxes:
     """Axes with their sizes during merging."""
@@ -259,6 +263,7 @@ def _reduction_tile(
     columns = _neighbouring_axes(axes, result_axes, contiguous, indices)
     others = [a for a in result_axes if a not in columns]
     width, depth = size_hint(count(axes.sizes[a] for a in columns), hints), size_hint(total, hints)
+    depth = depth if total.is_Integer else max(depth, OPEN_DEPTH)
     configs = _column_sum_configs(width, size_hint(count(axes.sizes[a] for a in others), hints), depth)
     rows, block = (number for _, number in configs[0].blocks)
     dims = [_dim(axes, over, "loop", rows, "y"), _dim(axes, columns, "grid", block, "x")]
