@@ -174,8 +174,8 @@ def _seconds(file: KernelFile) -> float:
 
 
 def _loses_kernels(file: KernelFile, fixed: KernelFile) -> bool:
-    """Return True if PyTorch computes something for open sizes that has a kernel for fixed ones, other than a product
-    of matrices, for which the library is as fast.
+    """Return True if PyTorch computes something for open sizes that has a kernel for fixed ones, other than a matrix
+    multiplication, for which the library is as fast.
     """
     return bool(_fallbacks(file) - _fallbacks(fixed) or _templates(fixed) - _templates(file))
 
