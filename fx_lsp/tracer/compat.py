@@ -76,6 +76,7 @@ __all__ = [
     "watched_breaks",
     "with_meta",
     "without_compilation",
+    "without_cpu_libraries",
     "without_functionalization",
     "wrappers_of_inputs",
 ]
@@ -339,6 +340,13 @@ def memory_budget(budget: float) -> AbstractContextManager[Any]:
     import torch._functorch.config as functorch_config
 
     return functorch_config.patch({"activation_memory_budget": budget})
+
+
+@contextmanager
+def without_cpu_libraries() -> Generator[None, None, None]:
+    """Do not ask whether the libraries for convolutions on a CPU are fast for tensors of these sizes."""
+    with torch.backends.mkldnn.flags(enabled=False), torch.backends.nnpack.flags(enabled=False):
+        yield
 
 
 @contextmanager

@@ -54,6 +54,11 @@ def counted(x):
     return sum(x[i].sin() * i for i in range(x.shape[0]))
 
 
+# fx: x=f32[2, 3, 6, 6], weight=f32[4, 3, 3, 3]
+def convolved(x, weight):
+    return F.conv2d(x, weight, padding=1).relu()
+
+
 # fx: init(width=8), x=f32[2, 8, 6, 6]
 class Normalized(nn.Module):
     def __init__(self, width):
@@ -64,6 +69,38 @@ class Normalized(nn.Module):
         return self.norm(x).relu()
 """
 NAMES = re.findall(r"^(?:def|class) (\w+)", SOURCE, re.M)
+
+BY_DEFAULT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+# fx: x=f32[4, 64], weight=f32[64]
+def rms_norm(x, weight):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+# fx: x=f32[64, 128]
+def standardized(x):
+    return (x - x.mean(0)) / (x.std(0) + 1e-5)
+
+
+# fx: x=f32[2, 3, 8, 8], weight=f32[4, 3, 3, 3]
+def pooled(x, weight):
+    return F.conv2d(x, weight, stride=2, padding=1).relu().mean((2, 3))
+
+
+class Block(nn.Module):
+    def __init__(self, dim=8, hidden=16):
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.up = nn.Linear(dim, hidden)
+        self.down = nn.Linear(hidden, dim)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -108,16 +145,39 @@ def test_offsets_into_large_tensors_have_64_bits(files: dict[str, str], tmp_path
 def test_sizes_for_which_the_code_does_something_else_are_refused(files: dict[str, str]) -> None:
     required = {name: re.findall(r"the kernels are for (.*?)[\"']\)", text) for name, text in files.items()}
     assert {name: conditions for name, conditions in required.items() if conditions} == {
+        "convolved": ["x.shape[2] + 2 >= weight.shape[2]"],
         "conditional": ["x.shape[1] % 4 == 0", "x.shape[1] > 8", "x.shape[0] != 1"],
         "squeezed": ["x.shape[0] != 1", "x.shape[1] != 1"],
     }
 
 
-def test_by_default_sizes_are_open_if_that_costs_no_launch(warm_torch: None) -> None:
-    """Sums over an open number of rows are split into more kernels."""
-    files = generated(Path("/project/model.py"), SOURCE, ["rms_norm", "gated"], sizes="auto")
-    assert 'check(x, "x", torch.float32, (4, 64))' in files["rms_norm"]
-    assert 'check(x, "x", torch.float32, (None, None, 8))' in files["gated"]
+@pytest.fixture(scope="module")
+def defaults(warm_torch: None) -> dict[str, str]:
+    names = re.findall(r"^(?:def|class) (\w+)", BY_DEFAULT, re.M)
+    return generated(Path("/project/model.py"), BY_DEFAULT, names, sizes="auto")
+
+
+def test_by_default_sizes_are_open_although_sums_over_them_take_more_launches(defaults: dict[str, str]) -> None:
+    assert 'check(x, "x", torch.float32, (None, 64))' in defaults["rms_norm"]
+
+
+def test_by_default_written_sizes_stay_if_kernels_for_any_are_clearly_slower(defaults: dict[str, str]) -> None:
+    assert 'check(x, "x", torch.float32, (64, 128))' in defaults["standardized"]
+
+
+def test_guessed_sizes_are_open_and_tiled_like_larger_ones(defaults: dict[str, str]) -> None:
+    """The guess is a batch of 4 with 8 rows, fewer than a program takes."""
+    assert re.search(r"^    x +f32\[x_0, x_1, 8\]$", defaults["Block"], re.M)
+    assert '"ROWS": 128' in defaults["Block"]
+
+
+def test_other_sizes_are_open_if_a_sum_over_one_would_lose_its_kernel(defaults: dict[str, str]) -> None:
+    assert 'check(x, "x", torch.float32, (None, None, 8, 8))' in defaults["pooled"]
+
+
+def test_other_sizes_are_right_by_default(defaults: dict[str, str], tmp_path: Path) -> None:
+    for name, output in outputs(tmp_path, defaults).items():
+        assert "wrong" not in output and output.endswith("exit 0\n"), name
 
 
 def test_operations_that_need_other_kernels_for_open_sizes_keep_their_own(files: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_call_of_value, insert_cast, insert_sum, replace_node
-from fx_lsp.codegen.graph.query import is_reduction, is_zero, reduced_dimensions
+from fx_lsp.codegen.graph.query import is_reduction, is_zero, reduced_dimensions, symbolic_shape
 from fx_lsp.codegen.ir.lowerings import aliases_first, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
@@ -39,9 +39,12 @@ aten = torch.ops.aten
 
 
 def split_reductions(graph: fx.Graph) -> None:
-    """Split profitable reductions, in place. For symbolic sizes, the number of parts is that of large ones."""
+    """Split profitable reductions, in place. For symbolic sizes, the number of parts is that of large ones that are
+    reduced; other sizes are those at capture.
+    """
     for node in list(graph.nodes):
-        if operation(node).rpartition(".")[0] == "aten.var_mean" and _part_count(graph, node) > 1:
+        is_variance = operation(node).rpartition(".")[0] == "aten.var_mean" and _has_divisor(node)
+        if is_variance and _part_count(graph, node) > 1:
             _decompose_variance(graph, node)
     for node in list(graph.nodes):
         if operation(node).rpartition(".")[0] in _SPLITTABLE:
@@ -56,18 +59,18 @@ def _part_count(graph: fx.Graph, node: fx.Node) -> int:
     source: Any = node.args[0]
     value = source.meta["val"]
     shape, dims = [_approximate_size(s) for s in value.shape], reduced_dimensions(node)
-    symbolic = any(isinstance(s, torch.SymInt) for s in value.shape)
+    symbolic = _is_symbolic(value)
     if 0 in shape:
         return 1
     length = math.prod(shape[d] for d in _longest_run(shape, dims))
     reduced = math.prod(shape[d] for d in dims)
-    results = math.prod(shape) // reduced
+    results = _result_count(value, dims)
     rows = not shape or min(range(len(shape)), key=lambda d: (_approximate_size(value.stride(d)), -d)) in dims
-    if symbolic and ((rows and results > 1) or "var_mean" in operation(node)):
+    if rows and results > 1 and (symbolic or reduced <= 2 * MAX_ROW):
         return 1
     columns = math.ceil(results / COLUMN_BLOCK) if symbolic else _column_programs(graph, node, value, dims, results)
     parts = TARGET_PROGRAMS // max(1, results if rows else columns)
-    if parts < 2 or reduced < 4 * MIN_PART_ELEMENTS or (rows and reduced <= 2 * MAX_ROW and results > 1):
+    if parts < 2 or reduced < 4 * MIN_PART_ELEMENTS:
         return 1
     parts = min(parts, max(1, reduced // (MAX_ROW // 8 if rows else MIN_PART_ELEMENTS)))
     return min(parts, length) if symbolic else _nearest_divisor(length, parts)
@@ -76,6 +79,32 @@ def _part_count(graph: fx.Graph, node: fx.Node) -> int:
 def _approximate_size(size: Any) -> int:
     """Return a size; a symbolic one is large."""
     return size if isinstance(size, int) else ASSUMED_SIZE
+
+
+def _is_symbolic(value: torch.Tensor) -> bool:
+    return any(isinstance(s, torch.SymInt) for s in value.shape)
+
+
+def _result_count(value: torch.Tensor, dims: Sequence[int]) -> int:
+    """Return the number of results of a reduction, with sizes at capture."""
+    return math.prod(_size_at_capture(s) for d, s in enumerate(value.shape) if d not in dims)
+
+
+def _size_at_capture(size: Any) -> int:
+    """Return a size as a number, a large one if it has none."""
+    return size if isinstance(size, int) else size.node.hint or ASSUMED_SIZE
+
+
+def _correction(node: fx.Node) -> float:
+    """Return by how much the divisor of a variance is less than the number of elements."""
+    correction: Any = node.kwargs.get("correction", 1)
+    return 1 if correction is None else correction
+
+
+def _has_divisor(node: fx.Node) -> bool:
+    """Return True if the number of elements less the correction of a variance is not negative, whatever the sizes."""
+    source: Any = node.args[0]
+    return _correction(node) <= 1 or not _is_symbolic(source.meta["val"])
 
 
 def _column_programs(graph: fx.Graph, node: fx.Node, value: torch.Tensor, dims: Sequence[int], columns: int) -> int:
@@ -166,15 +195,15 @@ def _decompose_variance(graph: fx.Graph, node: fx.Node) -> None:
     value = source.meta["val"]
     dims = list(reduced_dimensions(node))
     count = math.prod(value.shape[d] for d in dims)
-    correction: Any = node.kwargs.get("correction", 1)
-    less = 1 if correction is None else correction
+    less = _correction(node)
+    divisor = count - less if _is_symbolic(value) else max(count - less, 0)
     shape = list(node.meta["val"][0].shape)
     with graph.inserting_before(node):
         mean = insert_call(node, aten.mean.dim, (source, dims, True))
         centred = insert_call(node, aten.sub.Tensor, (source, mean))
         squares = insert_call(node, aten.mul.Tensor, (centred, centred))
         total = insert_call(node, aten.sum.dim_IntList, (squares, dims, True))
-        variance = insert_call(node, aten.div.Tensor, (total, max(count - less, 0)))
+        variance = insert_call(node, aten.div.Tensor, (total, divisor))
         results = [insert_call(node, aten.reshape.default, (n, shape)) for n in (variance, mean)]
     for user in list(node.users):
         number: Any = user.args[1]
@@ -288,7 +317,7 @@ def _reduction_kind(reduction: tuple[fx.Node, ...] | None) -> Any:
         return None
     source: Any = reduction[0].args[0]
     value = source.meta["val"]
-    return value.shape, value.dtype, tuple((n.target, repr(n.args[1:]), repr(n.kwargs)) for n in reduction)
+    return symbolic_shape(value), value.dtype, tuple((n.target, repr(n.args[1:]), repr(n.kwargs)) for n in reduction)
 
 
 def _reduce_sum(graph: fx.Graph, node: fx.Node, reductions: list[tuple[fx.Node, ...]]) -> fx.Node:

@@ -39,6 +39,10 @@ LONG_ROWS = ((4096, 8), (8192, 16), (8192, 8), (16384, 16), (2048, 4))
 """The elements at a time, and the warps, of a program that reads a row in a loop."""
 
 
+OPEN_DEPTH = 128
+"""The least number of rows for which column sums are tiled if the number is known only at launch: it may be large."""
+
+
 @dataclass
 class _MergedAxes:
     """Axes with their sizes during merging."""
@@ -275,6 +279,7 @@ def _reduction_tile(
         columns = result_axes
     others = [a for a in result_axes if a not in columns]
     width, depth = size_hint(count(axes.sizes[a] for a in columns), hints), size_hint(total, hints)
+    depth = depth if total.is_Integer else max(depth, OPEN_DEPTH)
     configs = _column_sum_configs(width, size_hint(count(axes.sizes[a] for a in others), hints), depth)
     rows, block = (number for _, number in configs[0].blocks)
     dims = [_dim(axes, over, "loop", rows, "y"), _dim(axes, columns, "grid", block, "x")]

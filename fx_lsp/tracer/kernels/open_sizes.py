@@ -7,9 +7,9 @@ each; what else the code asks about a symbol is a condition of the trace.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import torch
 
@@ -23,22 +23,57 @@ from fx_lsp.tracer.source.names import identifier
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
+T = TypeVar("T")
+
 Dimension: TypeAlias = "tuple[str, int]"
 """The path of an argument, and the number of a dimension."""
 
 
-def open_sizes(traced: TracedCall) -> Iterator[TracedCall]:
-    """Yield the call with open sizes: first with every batch and length, then with the batch alone.
+MAX_GROUPS = 4
+"""The most sizes that are tried one by one: each of them takes a generation."""
 
-    Yields nothing for a call whose comment names sizes, or whose code needs numbers.
+
+def with_open_sizes(traced: TracedCall, accept: Callable[[TracedCall], T | None]) -> T | None:
+    """Return what `accept` returns for the call with as many open sizes as it accepts, None if it accepts none.
+
+    It is asked for every batch and length together first; else for the batch, and for the lengths one by one. It is not
+    asked about a call whose comment names sizes, or whose code needs numbers.
     """
-    before = 0
-    for choose in (_lengths, _batch) if not traced.symbolic else ():
-        free = _freed(traced, _chosen(traced.call, choose))
-        symbols = free.conditions.symbols if free is not None else None
-        if free is not None and symbols is not None and symbols.hints and len(symbols.hints) != before:
-            before = len(symbols.hints)
-            yield free
+    names = _chosen(traced.call) if not traced.symbolic else {}
+    every = _freed(traced, names)
+    result = accept(every) if every is not None else None
+    if result is not None or not names:
+        return result
+    opened, tried = dict[Dimension, str](), {_open_names(every)}
+    for group in _groups(traced, names)[:MAX_GROUPS]:
+        wider = {**opened, **group}
+        free = _freed(traced, wider)
+        if free is None or _open_names(free) in tried:
+            continue
+        tried.add(_open_names(free))
+        accepted = accept(free)
+        if accepted is not None:
+            opened, result = wider, accepted
+    return result
+
+
+def _groups(traced: TracedCall, names: Mapping[Dimension, str]) -> list[dict[Dimension, str]]:
+    """Return dimensions of equal size together, as groups; the first dimensions of tensors come first."""
+    try:
+        equal = _equal_sizes(traced, names)
+    except Exception:  # the code's own, or PyTorch's: it needs numbers
+        equal = names
+    order = sorted(equal, key=lambda place: place[1])
+    return [
+        {place: names[place] for place in order if equal[place] == name}
+        for name in dict.fromkeys(equal[place] for place in order)
+    ]
+
+
+def _open_names(free: TracedCall | None) -> frozenset[str]:
+    """Return the names of the open sizes of a call."""
+    symbols = free.conditions.symbols if free is not None else None
+    return frozenset(symbols.hints) if symbols is not None else frozenset()
 
 
 def _lengths(tensor: torch.Tensor) -> range:
@@ -47,38 +82,38 @@ def _lengths(tensor: torch.Tensor) -> range:
     return range(tensor.dim() - has_features)
 
 
-def _batch(tensor: torch.Tensor) -> range:
-    """Return the first dimension. No offset in a contiguous tensor is computed from its size."""
-    return range(min(1, len(_lengths(tensor))))
-
-
-def _chosen(call: Call, choose: Callable[[torch.Tensor], range]) -> dict[Dimension, str]:
-    """Return a name for each dimension that is chosen, and may be a symbol: that has more than one element."""
+def _chosen(call: Call) -> dict[Dimension, str]:
+    """Return a name for each dimension that may be a symbol: a batch or a length of more than one element."""
     names: dict[Dimension, str] = {}
     for path, tensor in call.arguments():
-        names.update({(path, dim): f"{identifier(path)}_{dim}" for dim in choose(tensor) if tensor.shape[dim] > 1})
+        names.update({(path, dim): f"{identifier(path)}_{dim}" for dim in _lengths(tensor) if tensor.shape[dim] > 1})
     return names
 
 
 def _freed(traced: TracedCall, names: Mapping[Dimension, str]) -> TracedCall | None:
-    """Return the call with these sizes open, as far as its code allows; None if it does not run so."""
-    hints = {name: _size_of(traced.call, place) for place, name in names.items()}
+    """Return the call with these sizes open, as far as its code allows; None if it does not run so, or fixes all."""
     try:
-        symbols = _run_on_symbols(traced, names, hints).conditions.symbols
-        assert symbols is not None
-        names_of: dict[str, str] = {}
-        values = {place: symbols.value_of(name) for place, name in names.items()}
-        equal = {
-            place: names_of.setdefault(value, names[place]) for place, value in values.items() if not value.isdigit()
-        }
-        hints = {name: hints[name] for name in equal.values()}
+        equal = _equal_sizes(traced, names)
+        hints = {name: _size_of(traced.call, place) for place, name in names.items() if name in equal.values()}
         free = _run_on_symbols(traced, equal, hints)
     except Exception:  # the code's own, or PyTorch's: it needs numbers
         return None
     symbols = free.conditions.symbols
     assert symbols is not None
+    if not hints:
+        return None
     symbols.not_one += [_is_not_one(name) for name in hints if not _allows_one(traced, free, equal, {**hints, name: 1})]
     return free
+
+
+def _equal_sizes(traced: TracedCall, names: Mapping[Dimension, str]) -> dict[Dimension, str]:
+    """Return one name for the dimensions that the code finds equal, and none for those that it fixes."""
+    hints = {name: _size_of(traced.call, place) for place, name in names.items()}
+    symbols = _run_on_symbols(traced, names, hints).conditions.symbols
+    assert symbols is not None
+    names_of: dict[str, str] = {}
+    values = {place: symbols.value_of(name) for place, name in names.items()}
+    return {place: names_of.setdefault(value, names[place]) for place, value in values.items() if not value.isdigit()}
 
 
 def _allows_one(traced: TracedCall, free: TracedCall, names: Mapping[Dimension, str], sizes: Mapping[str, int]) -> bool:

@@ -22,15 +22,17 @@ from fx_lsp.codegen.generate import generate
 from fx_lsp.codegen.graph.decompositions import composites_decomposed, decompositions
 from fx_lsp.codegen.inspect.compilation import span_of
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
+from fx_lsp.codegen.ir.lowerings import operation
 from fx_lsp.codegen.ir.node_facts import facts_of
+from fx_lsp.codegen.ir.template import MatmulTemplate
 from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.pipeline import Graphs, Watch, partition
-from fx_lsp.codegen.schedule.estimate import LAUNCH, seconds
+from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, LAUNCH, MIN_SLOWDOWN, seconds
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.kernels.naming import naming_of
-from fx_lsp.tracer.kernels.open_sizes import open_sizes
+from fx_lsp.tracer.kernels.open_sizes import with_open_sizes
 from fx_lsp.tracer.kernels.selftest import self_test
 from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
 from fx_lsp.tracer.kernels.subject import (
@@ -56,8 +58,8 @@ if TYPE_CHECKING:
 TRITON = "triton"
 """The stage, and the work that produces it."""
 
-MAX_SLOWER = 1.05
-"""The largest factor between estimated times that counts as equal."""
+TYPICAL_SIZE = 64
+"""The least size for which kernels are tiled where a size is open and guessed: guessed sizes are small."""
 
 MAX_CALL_DEPTH = 20_000
 """The recursion limit, for which the process's stack is large enough."""
@@ -131,21 +133,35 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
 def kernels(traced: TracedCall) -> KernelFile:
     """Return the generated file of a target. Raises ValueError if there cannot be any.
 
-    It takes as many sizes as its code leaves open, if none of its operations needs PyTorch or another kernel for that.
-    By default, the estimated time of its kernels may not grow either.
+    It takes as many sizes as its code leaves open, if none of its operations loses a kernel for that. By default, the
+    kernels for sizes that are written down may not be clearly slower by the estimate either: guessed sizes are others
+    than those that occur.
     """
     fixed, sizes = _file_of(traced), read_choices(traced.options).sizes
     if sizes == "traced":
         return fixed
-    for free in open_sizes(traced):
+    is_estimated = sizes == "auto" and not _is_guessed(traced)
+
+    def accept(free: TracedCall) -> KernelFile | None:
         try:
             with under(traced.mode, free.conditions):
                 file = _file_of(free)
         except Exception:  # an operation, or PyTorch, needs a number
-            continue
-        if _special(file) == _special(fixed) and (sizes == "any" or _seconds(file) <= MAX_SLOWER * _seconds(fixed)):
-            return file
-    return fixed
+            return None
+        return None if (is_estimated and _is_slower(file, fixed)) or _loses_kernels(file, fixed) else file
+
+    return with_open_sizes(traced, accept) or fixed
+
+
+def _is_guessed(traced: TracedCall) -> bool:
+    """Return True if no text and no program says what the inputs are."""
+    return any(item.guessed for item in traced.inputs)
+
+
+def _is_slower(file: KernelFile, fixed: KernelFile) -> bool:
+    """Return True if a file is clearly slower than another one by the estimate, also when it is called from Python."""
+    ours, best = _seconds(file), _seconds(fixed)
+    return ours > MIN_SLOWDOWN * best and ours - best > COMPILED_CALL
 
 
 def _seconds(file: KernelFile) -> float:
@@ -157,12 +173,23 @@ def _seconds(file: KernelFile) -> float:
     return sum(LAUNCH if kernel.work is None else seconds(kernel.work) for kernel in kernels)
 
 
-def _special(file: KernelFile) -> Counter[str]:
-    """Count the operations that PyTorch computes, and the template kernels, by their kind."""
-    steps = [step for program in file.generated.programs for step in program.steps]
-    calls = [str(step.target) for step in steps if isinstance(step, fx.Node)]
+def _loses_kernels(file: KernelFile, fixed: KernelFile) -> bool:
+    """Return True if PyTorch computes something for open sizes that has a kernel for fixed ones, other than a matrix
+    multiplication, for which the library is as fast.
+    """
+    return bool(_fallbacks(file) - _fallbacks(fixed) or _templates(fixed) - _templates(file))
+
+
+def _fallbacks(file: KernelFile) -> Counter[str]:
+    """Count the operations without a kernel, by their name."""
+    calls = [call for program in file.generated.programs for call in program.calls]
+    return Counter(operation(call.node) for call in calls if not call.chosen)
+
+
+def _templates(file: KernelFile) -> Counter[str]:
+    """Count the template kernels, except matrix products, by their kind."""
     templates = [facts_of(node).template for graph in file.graphs for node in graph.nodes]
-    return Counter([*calls, *(type(template).__name__ for template in templates if template is not None)])
+    return Counter(type(t).__name__ for t in templates if t is not None and not isinstance(t, MatmulTemplate))
 
 
 def _file_of(traced: TracedCall) -> KernelFile:
@@ -172,13 +199,13 @@ def _file_of(traced: TracedCall) -> KernelFile:
     forward = captured.computing
     assert forward is not None
     title = function_name(traced.request.name, traced.request.kind)
-    hints = hints_of(captured)
+    hints, least = hints_of(captured), TYPICAL_SIZE if _is_guessed(traced) else 0
     reserved = [*reserved_names(title), *_parameters(traced.call), *hints]
     naming = naming_of(traced, captured, graphs.saved, names, reserved)
     subject = subject_of(traced, captured, forward.graph, title)
     try:
         with deep_recursion():
-            file = generate(subject, graphs, naming, hints)
+            file = generate(subject, graphs, naming, {name: max(size, least) for name, size in hints.items()})
     except CannotWrite as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
