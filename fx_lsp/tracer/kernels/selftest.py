@@ -30,28 +30,34 @@ if TYPE_CHECKING:
 RESULTS = '''
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
-    values += [p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()]
-    inputs = [v for v in values if v.requires_grad]
+    values = tree_leaves((args, kwargs))
+    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    options = {"allow_unused": True, "materialize_grads": True}
     gradients = [torch.ones_like(v) for v in ends]
+    options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
 '''
 
-SHAKEN = '''
-def shaken(module):
-    """Return a copy of a module with slightly perturbed parameters and buffers."""
-    copied = copy.deepcopy(module)
-    with torch.no_grad():
-        for tensor in (*copied.parameters(), *copied.buffers()):
-            if tensor.is_floating_point():
-                tensor.add_(torch.rand_like(tensor), alpha=0.1)
-    return copied
+RESULTS_OF_MODULE = RESULTS.replace("(args, kwargs))\n    inputs", "(args, kwargs, *args[0].parameters()))\n    inputs")
+"""A variant for a function whose first argument is a module."""
+
+RESULTS_ONLY = '''
+def results(function, args, kwargs):
+    """Return the tensors that a call returns."""
+    return [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
 '''
+"""A variant for a function without a gradient."""
+
+PERTURB = """\
+module = copy.deepcopy(module)
+for tensor in (*module.parameters(), *module.buffers()):
+    if tensor.is_floating_point():
+        tensor.data.add_(torch.rand_like(tensor), alpha=0.1)
+"""
+"""Perturbs parameters and buffers slightly, because many are zeros or ones at first."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +113,13 @@ def self_test(
         'device = "cuda" if torch.cuda.is_available() else "cpu"',
         "with torch.device(device):",
         f"    reference{', names' if objects else ''} = original()",
-        f"both = [results(function, {drawn}) for function in (KERNELS, reference)]",
+        f"both = [results(f, {drawn}) for f in (KERNELS, reference)]",
         "for ours, right in zip(*both):",
         "    difference = ours.to(torch.complex128) - right.to(torch.complex128)",
         '    print(f"largest difference: {difference.abs().max():.1e}")',
     ]
-    parts = [arguments_text, *([SHAKEN] if isinstance(parameters.receiver, nn.Module) else []), RESULTS]
+    results = RESULTS_OF_MODULE if isinstance(parameters.receiver, nn.Module) else RESULTS
+    parts = [arguments_text, RESULTS_ONLY if captured.backward is None else results]
     if name in _OWN:  # our definitions make way for the user's
         definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
         parts, lines = ([re.sub(rf"\b{name}\(", f"{name}_(", t) for t in texts] for texts in (parts, lines))
@@ -120,7 +127,7 @@ def self_test(
     return SelfTest((definition, *parts), tuple(line.replace("KERNELS", name) for line in lines), future, imports)
 
 
-_OWN = ("original", "arguments", "results", "shaken")
+_OWN = ("original", "arguments", "results")
 
 
 def _runs_on_cpu(node: fx.Node) -> bool:
@@ -231,7 +238,7 @@ class _Arguments:
         self.namer = Namer()
         sizes = hints_of(self.captured)
         outside = [item.expression for item in self.outside]
-        for word in ("seed", "device", "module", "copy", "shaken", "torch", *sizes, *outside):
+        for word in ("seed", "device", "module", "copy", "torch", *sizes, *outside):
             self.namer.unique(word)
         self.lines: list[str] = []
         call = self.traced.call
@@ -242,7 +249,8 @@ class _Arguments:
             by_name[item.expression] = item.expression
         receiver = self.parameters.receiver
         if isinstance(receiver, nn.Module):
-            positional.insert(0, f"shaken(module){'.requires_grad_(False)' if self.traced.captured.refused else ''}")
+            self.lines += PERTURB.splitlines()
+            positional.insert(0, f"module{'.requires_grad_(False)' if self.traced.captured.refused else ''}")
         elif receiver is not None:
             positional.insert(0, "copy.deepcopy(module)")
         receivers = ["module"] if receiver is not None else []
