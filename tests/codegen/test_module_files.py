@@ -37,6 +37,17 @@ class Observed(nn.Module):
         return (x - self.mean).square()
 
 
+# fx: init(width=12), x=f32[5, 12]
+class Scaled(nn.Module):
+    def __init__(self, width, eps=1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+
+
 # fx: α=f32[3, 5], café=f32[5]
 def größe(α, café):
     Δ = α.tanh()  # β
@@ -65,6 +76,46 @@ for change in ("module.bn.eval()", "module.bn.eps = 0.5", "module.rest[1].num_gr
         print(error)
 """
 
+OFFERED = """\
+import copy
+import pickle
+
+import Block
+import Scaled
+import original
+import torch
+
+for file, x in ((Scaled, torch.randn(5, 12)), (Block, torch.randn(4, 8, 6, 6))):
+    name, size = file.__name__, x.shape[1]
+    assert name not in vars(file), "it is created on first use"
+    kernels, expected = getattr(file, name), getattr(original, name)(size)
+    for tensor in expected.parameters():
+        torch.nn.init.normal_(tensor)
+    module = kernels(size)
+    assert list(module.state_dict()) == list(expected.state_dict())
+    module.load_state_dict(expected.state_dict())
+    gradient = torch.randn_like(x)
+    copies = [copy.deepcopy(module), pickle.loads(pickle.dumps(module)), module.to("cpu")]
+    result = expected(x)
+    result.backward(gradient)
+    for each in copies:
+        assert type(each) is kernels is getattr(file, name)
+        ours = each(x)
+        ours.backward(gradient)
+        torch.testing.assert_close(ours, result)
+        torch.testing.assert_close([p.grad for p in each.parameters()], [p.grad for p in expected.parameters()])
+        torch.testing.assert_close(each.state_dict(), expected.state_dict())
+    print(name, "has the same state, results and gradients")
+
+x = torch.randn(5, 12)
+torch.testing.assert_close(Scaled.Scaled(12).eval()(x), original.Scaled(12)(x))
+for call in (lambda: Block.Block(8).eval()(torch.randn(4, 8, 6, 6)), lambda: Block.Other):
+    try:
+        call()
+    except (ValueError, AttributeError) as error:
+        print(error)
+"""
+
 
 @pytest.fixture(scope="module")
 def files(warm_torch: None) -> dict[str, str]:
@@ -75,7 +126,7 @@ def files(warm_torch: None) -> dict[str, str]:
 def said(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("modules")
     (folder / "original.py").write_text(SOURCE)
-    return outputs(folder, {**files, "calls": CALLS})
+    return outputs(folder, {**files, "calls": CALLS, "offered": OFFERED})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,6 +156,17 @@ self.bn.eps is 1e-05 in these kernels, not 0.5
 self.rest.1.num_groups is 4 in these kernels, not 2
 self.rest.0.training is True in these kernels, not False
 """)
+
+
+def test_a_file_offers_the_module_with_kernels(files: dict[str, str], said: dict[str, str]) -> None:
+    assert said["offered"] == snapshot("""\
+Scaled has the same state, results and gradients
+Block has the same state, results and gradients
+self.training is True in these kernels, not False
+module 'Block' has no attribute 'Other'
+""")
+    assert "The class `Scaled` of this file uses them" in files["Scaled"]
+    assert "__getattr__" not in files["first_two"]
 
 
 def test_what_backward_needs_of_a_buffer_is_kept(files: dict[str, str]) -> None:

@@ -34,7 +34,7 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
     parts = [_segment(lines, s, package) for s in body]
     if reason:
         return _executed("\n\n\n".join(map("\n".join, parts)), reason, result), future
-    text = ["def original():", '    """Return what the kernels are from."""']
+    text = ["def original():", '    """Return what the kernels were generated from."""']
     before: ast.stmt | None = None
     for statement, part in zip(body, parts, strict=True):
         defined = isinstance(statement, _DEFINITIONS) or isinstance(before, _DEFINITIONS)

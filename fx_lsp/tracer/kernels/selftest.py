@@ -13,6 +13,7 @@ import torch
 from torch import fx, nn
 
 from fx_lsp.codegen.file.format import literal
+from fx_lsp.codegen.file.module import reserved_names
 from fx_lsp.codegen.graph.unsupported import operation_name
 from fx_lsp.codegen.ir.lowerings import is_random
 from fx_lsp.tracer.capture.aot import Captured
@@ -60,17 +61,30 @@ for tensor in (*module.parameters(), *module.buffers()):
 """Perturbs parameters and buffers slightly, because many are zeros or ones at first."""
 
 
+MODULE = '''
+def __getattr__(name):
+    """Makes the class CLASS on first use: the original with KERNELS as its forward."""
+    if name != "CLASS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = type(original()[1]["module"])
+    globals()[name] = type(name, (base,), {"forward": KERNELS, "__module__": __name__})
+    return globals()[name]
+'''
+
+
 @dataclass(frozen=True)
 class SelfTest:
     """Hold the definitions for the end of a file, its lines, and imports that have to begin the file.
 
-    `imports` are its other imports; `missing` is the reason if there is no comparison, or "".
+    `imports` are its other imports; `module` is the class with kernels that the file offers, or ""; `missing` is the
+    reason if there is no comparison, or "".
     """
 
     definitions: tuple[str, ...] = ()
     main: tuple[str, ...] = ()
     future: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    module: str = ""
     missing: str = ""
 
 
@@ -120,11 +134,15 @@ def self_test(
     ]
     results = RESULTS_OF_MODULE if isinstance(parameters.receiver, nn.Module) else RESULTS
     parts = [arguments_text, RESULTS_ONLY if captured.backward is None else results]
+    offered = _offered_class(traced, parameters, name)
+    if offered:
+        parts.append(MODULE.replace("CLASS", offered).replace("KERNELS", name))
     if name in _OWN:  # our definitions make way for the user's
         definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
         parts, lines = ([re.sub(rf"\b{name}\(", f"{name}_(", t) for t in texts] for texts in (parts, lines))
     imports = ("from torch.utils._pytree import tree_leaves",)
-    return SelfTest((definition, *parts), tuple(line.replace("KERNELS", name) for line in lines), future, imports)
+    main = tuple(line.replace("KERNELS", name) for line in lines)
+    return SelfTest((definition, *parts), main, future, imports, offered)
 
 
 _OWN = ("original", "arguments", "results")
@@ -168,6 +186,13 @@ def _subject(traced: TracedCall, parameters: Signature) -> tuple[str, str]:
         raise _Missing(f"a program created the {owner}, and the constructor arguments are unknown")
     mode = ".eval()" if isinstance(receiver, nn.Module) and not receiver.training else ""
     return f"{owner}.{method}", f"{owner}({_constructor_arguments(traced.constructor, request.module)}){mode}"
+
+
+def _offered_class(traced: TracedCall, parameters: Signature, name: str) -> str:
+    """Return the name of the module class that a file of the function `name` offers, "" for none."""
+    target = traced.request.name
+    is_plain = traced.request.kind == "module" and target.isidentifier() and target not in reserved_names(name)
+    return target if is_plain and isinstance(parameters.receiver, nn.Module) and _is_class(traced, target) else ""
 
 
 def _is_class(traced: TracedCall, name: str) -> bool:
