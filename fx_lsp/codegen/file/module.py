@@ -131,7 +131,7 @@ def reserved_names(name: str) -> list[str]:
         "is_plain",
     ]
     own += ["aligned", "check_settings", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
-    own += ["SETTINGS", "SimpleNamespace", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
+    own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
 
@@ -200,6 +200,7 @@ def _import_lines(
         lines.append("import triton")
     if launches:
         lines.append("import triton.language as tl")
+    lines += ["from torch import Tensor"] if parts.has_operators else []
     if parts.has_operators and parts.engine == "fx-lsp":
         lines.append("from torch.library import custom_op")
     return [*lines, *own]
