@@ -21,12 +21,7 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
 
     If the code cannot be inside of a function, it is text that is executed.
     """
-    tree = ast.parse(source)
-    body = [s for s in tree.body if not _is_dispensable(s)]
-    future = tuple(ast.unparse(s) for s in body if ast.unparse(s).startswith(FUTURE))
-    body = [s for s in body if not ast.unparse(s).startswith(FUTURE)]
-    used = " ".join("\n".join(ast.unparse(s) for s in body if not isinstance(s, _IMPORTS)).split())
-    body = [s for s in body if not isinstance(s, _IMPORTS) or _used(s, f"{used} {result}")]
+    future, body = _statements(source, result)
     reason = _reason_for_text(source, body)
     if not reason:
         body = _without_torch(body)
@@ -44,6 +39,15 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
         before = statement
     text += ["", f"    return {result}"] if before is not None else [f"    return {result}"]
     return "\n".join(text), future
+
+
+def _statements(source: str, result: str) -> tuple[tuple[str, ...], list[ast.stmt]]:
+    """Return the `from __future__` imports of a file, and the other statements that its definitions or `result` use."""
+    body = [s for s in ast.parse(source).body if not _is_dispensable(s)]
+    future = tuple(ast.unparse(s) for s in body if ast.unparse(s).startswith(FUTURE))
+    body = [s for s in body if not ast.unparse(s).startswith(FUTURE)]
+    used = " ".join("\n".join(ast.unparse(s) for s in body if not isinstance(s, _IMPORTS)).split())
+    return future, [s for s in body if not isinstance(s, _IMPORTS) or _used(s, f"{used} {result}")]
 
 
 def _without_torch(body: Sequence[ast.stmt]) -> list[ast.stmt]:
