@@ -177,11 +177,11 @@ def test_kernels_and_operators_have_names_in_ascii(files: dict[str, str]) -> Non
     operators = re.findall(r"^@as_operator\(\"(.*)\"\)\ndef (\w+)\(([^)]*)", files["größe"], re.M)
     assert [(name, called, " ".join(parameters.split())) for name, called, parameters in operators] == snapshot(
         [
-            ("grose_triton::forward", "grose_forward", "alpha: torch.Tensor, cafe: torch.Tensor"),
+            ("grose_triton::forward", "grose_forward", "alpha: Tensor, cafe: Tensor"),
             (
                 "grose_triton::backward",
                 "grose_backward",
-                "alpha: torch.Tensor, cafe: torch.Tensor, grad_out: torch.Tensor",
+                "alpha: Tensor, cafe: Tensor, grad_out: Tensor",
             ),
         ]
     )
