@@ -30,7 +30,11 @@ def test_a_module_and_its_kernels():
 
 def test_without_kernels_triton_is_not_needed(tmp_path: Path):
     file = tmp_path / "kernels.py"
-    file.write_text((GOLDEN / "rms_norm.py").read_text().replace("import triton", "import no_such_triton"))
+    text = (GOLDEN / "rms_norm.py").read_text().replace("import triton", "import no_such_triton")
+    configs = (
+        "def config(**options):\n    return triton.Config({}, **options)\n\n\nCONFIGS = [config(num_warps=4)]\n\n\n"
+    )
+    file.write_text(text.replace("@triton.jit", f"{configs}@triton.jit", 1))
     found = opened(file, "cpu", kernels=False)
     (x, weight), _ = found.make(3)
     assert found.kernels is None and found.reference(x, weight).shape == x.shape

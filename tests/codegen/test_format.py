@@ -1,13 +1,15 @@
-"""Lines of a kernel file are broken as ruff breaks them, on every version of Python in the same way."""
+"""Lines of a kernel file are filled, on every version of Python in the same way."""
 
 from __future__ import annotations
 
+import re
 import tokenize
 
 import pytest
 
 from fx_lsp.codegen.file import format as formatting
 from fx_lsp.codegen.file.format import break_lines
+from fx_lsp.codegen.ir.text import LINE_WIDTH
 
 RAISE = (
     'raise ValueError(f"the first input has {ids.dim()} dimensions {tuple(ids.shape), str(ids.dtype)}, and the kernel '
@@ -33,3 +35,64 @@ def test_the_parts_of_an_f_string_are_one_token(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(tokenize, "tok_name", names)
     monkeypatch.setattr(tokenize, "generate_tokens", lambda readline: iter(tokens))
     assert [token.string for token in formatting._source_tokens(line)] == ['f"a {b}"', "+", "c"]
+
+
+BRACKETS = [
+    """\
+tl.store(grad_v_ptr + batch * k_2 * 64 + cols[:, None] * 64 + depth[None, :],
+         grad_v_acc, mask=cols[:, None] < k_2)""",
+    """\
+def backward_kernel_of_columns(k_ptr, v_ptr, q_ptr, grad_out_ptr, grad_v_ptr, M,
+                               ROWS: tl.constexpr): pass""",
+    """\
+launch(
+    backward_kernel_of_many_columns_and_rows,
+    lambda meta: (triton.cdiv(k_2, meta["COLS"]),)
+)(k_ptr, v_ptr, k_2)""",
+    """\
+launch(backward_kernel_of_many_columns, (1,))(
+    grad_output, convert_element_type, amax, log, grad_mm, 8
+)""",
+]
+
+
+@pytest.mark.parametrize("lines", BRACKETS)
+def test_arguments_fill_lines(lines: str) -> None:
+    """They are below each other, but not far to the right, and not in a call that is called."""
+    text = re.sub(r"(?<=\()\n *|\n(?=\))", "", lines)
+    assert break_lines(re.sub(r"\n *", " ", text), 0) == lines.split("\n")
+    assert max(map(len, lines.split("\n"))) <= LINE_WIDTH
+
+
+ADDED_BRACKETS = [
+    """\
+return (grad_first if needs_first else x.new_empty(0),
+        grad_second if needs_second else x.new_empty(0))""",
+    """\
+total = (first_partial_sum * the_scale_of_the_first
+         + second_partial_sum * the_scale_of_the_second)""",
+    """\
+(the_mean_of_the_first, the_mean_of_the_second, rsqrt_of_the_first, rsqrt_of_the_second,
+ x) = ctx.saved_tensors""",
+]
+
+
+@pytest.mark.parametrize("lines", ADDED_BRACKETS)
+def test_brackets_are_added(lines: str) -> None:
+    words, _, value = re.sub(r"\n *", " ", lines).partition("(")
+    before, _, after = value.rpartition(")") if words else value.partition(")")
+    assert break_lines(words + before + after, 0) == lines.split("\n")
+
+
+def test_a_long_string_becomes_several() -> None:
+    text = "rms_norm has no second derivatives: differentiate without create_graph=True"
+    assert break_lines(f'raise RuntimeError("{text}")', 0) == [
+        'raise RuntimeError("rms_norm has no second derivatives: differentiate without "',
+        '                   "create_graph=True")',
+    ]
+
+
+def test_a_statement_that_fits_is_one_line() -> None:
+    assert break_lines("x = f(a, b)", 8) == ["        x = f(a, b)"]
+    assert break_lines(f"x = f({'a' * 81})", 0) == [f"x = f({'a' * 81})"]
+    assert len(break_lines(f"x = f({'a' * 40}, {'b' * 40})", 0)) == 2

@@ -180,7 +180,7 @@ def test_what_is_returned_in_part_has_a_name_of_its_own(files: dict[str, str]) -
 
 
 def test_an_operator_of_many_tensors_takes_a_list(files: dict[str, str]) -> None:
-    assert "def deep_forward(tensors: list[torch.Tensor])" in files["Deep"]
+    assert "def deep_forward(tensors: list[Tensor])" in files["Deep"]
 
 
 def test_tensors_on_the_cpu_are_refused_where_nothing_interprets_kernels(files: dict[str, str], tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_atomic_operations_are_refused_where_pytorch_would(monkeypatch: pytest.M
     inputs = make(9)
     out = loaded(generated(captured(function, inputs))).f(*inputs)
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
-    with pytest.raises(RuntimeError, match="f_backward has no deterministic implementation: it adds with atomic"):
+    with pytest.raises(RuntimeError, match="f_backward has no deterministic implementation: it uses atomic"):
         torch.autograd.grad(out.sum(), inputs[0], retain_graph=True)
     monkeypatch.setattr(torch, "is_deterministic_algorithms_warn_only_enabled", lambda: True)
     with pytest.warns(UserWarning, match="f_backward has no deterministic implementation"):

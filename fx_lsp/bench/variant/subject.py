@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -67,7 +67,7 @@ def opened(path: Path, device: str, kernels: bool) -> BenchmarkSubject:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
     names = vars(module)
-    definitions = [s for s in tree.body if not isinstance(s, ast.If) and (kernels or not _needs_triton(s))]
+    definitions = [s for s in tree.body if not isinstance(s, ast.If) and (kernels or not _needs_triton(s, defined))]
     exec(compile(ast.Module(definitions, []), str(path), "exec", dont_inherit=True), names)
     original, arguments = (names.pop(helper) for helper in own.values())  # kernels must not call the original
     with torch.device(device):
@@ -109,10 +109,15 @@ def is_interpreted(module: ModuleType) -> bool:
     return any(type(value).__name__ == "InterpretedFunction" for value in values)
 
 
-def _needs_triton(statement: ast.stmt) -> bool:
-    """Return True if a statement is for kernels only: functions for arguments and comparison have no decorators."""
+def _needs_triton(statement: ast.stmt, defined: Collection[str]) -> bool:
+    """Return True if a statement is for kernels only: functions for arguments and comparison have no decorators, and
+    only lists of configurations call functions that the file defined.
+    """
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return "triton" in ast.unparse(statement)
+    if isinstance(statement, ast.Assign):
+        calls = [n.func for n in ast.walk(statement.value) if isinstance(n, ast.Call)]
+        return any(isinstance(f, ast.Name) and f.id in defined for f in calls)
     return isinstance(statement, ast.ClassDef) or (
         isinstance(statement, ast.FunctionDef) and bool(statement.decorator_list)
     )

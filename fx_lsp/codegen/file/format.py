@@ -1,4 +1,4 @@
-"""Format Python as ruff does: write values as literals, and break long statements over lines."""
+"""Format Python: write values as literals, and break long statements over lines."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import ast
 import io
 import keyword
 import math
+import re
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -127,7 +129,7 @@ def _joined(tokens: Sequence[tokenize.TokenInfo]) -> str | None:
                 text += " " * (token.start[1] - before.end[1])
             elif token.string in _CLOSE:
                 text = _without_comma(text)
-            elif before.string not in _OPEN:
+            elif before.string not in _OPEN and token.string != ".":
                 text += " "
         text += token.string
     return text
@@ -148,9 +150,12 @@ def _without_comma(text: str) -> str:
 
 
 def break_lines(text: str, indent: int) -> list[str]:
-    """Return a statement on as many lines as it needs."""
+    """Return a statement on as few lines as it needs. Lines are filled."""
     pad = " " * indent
-    lines = [pad + text] if indent + len(text) <= LINE_WIDTH else [line.rstrip() for line in _statement(text, pad)]
+    if indent + len(text) <= LINE_WIDTH:
+        return [pad + text]
+    first, *others = min(_layouts(text, indent), key=lambda lines: _cost(lines, indent, 0))
+    lines = [pad + first, *others]
     return lines if _same(text, lines) else [pad + text]
 
 
@@ -180,7 +185,8 @@ class _Token:
     depth: int
 
 
-def _tokens(text: str) -> list[_Token]:
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> tuple[_Token, ...]:
     tokens: list[_Token] = []
     depth = 0
     try:
@@ -194,72 +200,167 @@ def _tokens(text: str) -> list[_Token]:
                 depth += 1
     except tokenize.TokenError:
         pass
-    return tokens
+    return tuple(tokens)
 
 
-def _statement(text: str, pad: str) -> list[str]:
-    tokens = _tokens(text)
-    if text.startswith(("def ", "class ", "async def ")):
-        return _brackets(text, pad, first=True)
-    assign = [t for t in tokens if t.depth == 0 and t.text.endswith("=") and t.text not in ("==", "!=", "<=", ">=")]
-    head, tail = "", ""
-    if assign:
-        head = text[: assign[-1].end] + " "
-    elif tokens[0].text in ("return", "assert", "yield", "raise", "del"):
-        head = tokens[0].text + " "
-    elif tokens[0].text in ("if", "while", "elif", "with") and text.endswith(":"):
-        head, tail = tokens[0].text + " ", ":"
-    elif tokens[0].text == "for" and text.endswith(":"):
-        within = next(t for t in tokens if t.text == "in" and t.depth == 0)
-        head, tail = text[: within.end] + " ", ":"
-    if head.startswith("with ") or text.startswith(("import ", "from ", "@")):
-        return _brackets(text, pad)
-    return _value(head, text[len(head) : len(text) - len(tail)], tail, pad)
+_Lines: TypeAlias = "tuple[str, ...]"
+"""The lines of an expression. The first begins where the expression begins, and has no indentation."""
 
 
-def _value(head: str, value: str, tail: str, pad: str) -> list[str]:
-    """Return an expression behind `head`, with its last bracket opened or in brackets of its own."""
-    tokens, inner = _tokens(value), pad + "    "
-    if len(pad) + len(head) > LINE_WIDTH - 2 and head.endswith("= ") and "," in head:
-        targets = _elements(head[:-3].strip("() "), inner)
-        last = f"{pad}) = {value}{tail}"
-        first, *rest = [last] if len(last) <= LINE_WIDTH else _brackets(value + tail, pad)
-        return [f"{pad}(", *targets, first if not rest else f"{pad}) = {first.lstrip()}", *rest]
-    if any(t.depth == 0 and t.text == "," for t in tokens):
-        if head.startswith("return"):
-            return [f"{pad}{head}(", *_elements(value, inner), f"{pad}){tail}"]
-        return _brackets(head + value + tail, pad)
-    wrapped = [f"{pad}{head}(", *_expression(value, inner), f"{pad}){tail}"]
-    return _opened_or_wrapped(head, value, tail, pad, wrapped)
+def _cost(lines: _Lines, first: int, last: int) -> tuple[int, int]:
+    """Return how many characters of lines do not fit, and the number of lines. Lines with a large indentation count
+    twice.
+
+    The first line begins at the column `first`, and `last` characters follow the last line.
+    """
+    lengths = [len(line) for line in lines]
+    lengths[0] += first
+    lengths[-1] += last
+    deep = sum(len(line) - len(line.lstrip()) > LINE_WIDTH // 2 for line in lines[1:])
+    return sum(max(0, length - LINE_WIDTH) for length in lengths), len(lines) + deep
 
 
-def _opened_or_wrapped(head: str, value: str, tail: str, pad: str, wrapped: list[str]) -> list[str]:
-    """Return an expression with its last bracket opened, or `wrapped` in brackets of its own."""
+def _layouts(text: str, indent: int) -> Iterator[_Lines]:
+    """Yield the ways to break a statement, best first among those with the same number of lines."""
+    yield (text,)
+    head, value, tail = _parts(text)
     tokens = _tokens(value)
-    operators = _operators(tokens)
-    is_long = len(pad) + 4 + len(value) > LINE_WIDTH
-    if not operators and len(_links(tokens)) > 1 and head:
-        return wrapped
-    if _may_open_last_bracket(tokens, value, len(operators), wrapped):
-        lines = _brackets(head + value + tail, pad)
-        if len(lines) > 1 and all(len(line) <= LINE_WIDTH for line in lines):
-            return lines
-        if not operators and head and len(lines[0]) > LINE_WIDTH and not head.startswith("return"):
-            return wrapped
-        if not operators and (is_long or not head):
-            return lines
-    if not head or (not operators and is_long):
-        return _brackets(head + value + tail, pad)
-    return wrapped
+    has_elements = any(t.depth == 0 and t.text == "," for t in tokens)
+    if has_elements or _operators(tokens):
+        yield from _opened(f"{head}({value}){tail}", len(head), indent, indent, 0)
+    if head.endswith(" = ") and "," in head and indent + len(head) + value.find("(") + 1 > LINE_WIDTH:
+        targets = head[:-3].removeprefix("(").removesuffix(")")
+        yield from _opened(f"({targets}) = {value}{tail}", 0, indent, indent, 0)
+    openings = [] if has_elements else _openings(text)
+    for opening in openings[:1] if text.startswith(_DEFINITIONS) else reversed(openings):
+        yield from _opened(text, opening, indent, indent, 0)
 
 
-def _may_open_last_bracket(tokens: Sequence[_Token], value: str, operators: int, wrapped: Sequence[str]) -> bool:
-    """Return True if the last bracket of an expression may be opened: its only one, or one behind an operator."""
-    ends = bool(tokens) and tokens[-1].text in _CLOSE
-    if operators == 0:
-        return ends
-    called = ends and tokens[-1].text == ")" and value[-2:] != "()"
-    return operators == 1 and (called or (tokens[0].text in _OPEN and len(wrapped) > 3))
+_DEFINITIONS = ("def ", "class ", "async def ")
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return the start of a statement, the expression that may have brackets of its own, and the rest."""
+    tokens = _tokens(text)
+    word = tokens[0].text
+    assigned = [t for t in tokens if t.depth == 0 and t.text.endswith("=") and t.text not in ("==", "!=", "<=", ">=")]
+    start, end = 0, len(text)
+    if word in ("if", "while", "elif", "for") and text.endswith(":"):
+        last = next(t for t in tokens if t.depth == 0 and t.text == "in") if word == "for" else tokens[0]
+        start, end = last.end + 1, len(text) - 1
+    elif assigned and not text.startswith(_DEFINITIONS):
+        start = assigned[-1].end + 1
+    elif word in ("return", "assert", "yield", "raise", "del"):
+        start = tokens[0].end + 1
+    return (text[:start], text[start:end], text[end:]) if start else (text, "", "")
+
+
+def _openings(text: str) -> list[int]:
+    """Return the positions of the brackets of a text that are in no other bracket and not empty."""
+    tokens = _tokens(text)
+    pairs = [(t, _closing(tokens, n)) for n, t in enumerate(tokens) if t.depth == 0 and t.text in _OPEN]
+    return [a.start for a, b in pairs if b is not None and text[a.end : b.start].strip()]
+
+
+def _opened(text: str, opening: int, first: int, indent: int, last: int) -> Iterator[_Lines]:
+    """Yield the ways to break a text in one pair of brackets.
+
+    It begins at the column `first` of a line with the indentation `indent`, and `last` characters follow it.
+    """
+    tokens = _tokens(text)
+    number = next(n for n, t in enumerate(tokens) if t.start == opening)
+    closing = _closing(tokens, number)
+    assert closing is not None
+    head, body, tail = text[: opening + 1], text[opening + 1 : closing.start], text[closing.start :]
+    inner = indent + 4
+    for rest in _tails(tail, indent, indent, last):
+        yield (head, *_padded(_filled(body, inner, inner, 0), inner), *_padded(rest, indent))
+    column = first + len(head)
+    if tail.startswith(")(") or (column == inner and text.endswith(":")):  # the block would begin at the same column
+        return
+    for reserve in sorted({1, len(tail) + last}):
+        lines = _filled(body, column, column, reserve)
+        end = len(lines[-1]) + (column if len(lines) == 1 else 0)
+        for rest in _tails(tail, end, indent, last):
+            joined = (*lines[:-1], lines[-1] + rest[0], *rest[1:])
+            yield (head + joined[0], *joined[1:])
+
+
+def _padded(lines: _Lines, indent: int) -> _Lines:
+    return (" " * indent + lines[0], *lines[1:])
+
+
+def _tails(tail: str, first: int, indent: int, last: int) -> Iterator[_Lines]:
+    """Yield the ways to write the text from a closing bracket on."""
+    yield (tail,)
+    if first + len(tail) + last > LINE_WIDTH:
+        for opening in _openings(tail[1:])[-1:]:
+            for lines in _opened(tail[1:], opening, first + 1, indent, last):
+                yield (tail[0] + lines[0], *lines[1:])
+
+
+@lru_cache(maxsize=1024)
+def _filled(text: str, first: int, indent: int, last: int) -> _Lines:
+    """Return the text between brackets on as few lines as it needs. Lines after the first begin at `indent`."""
+    if first + len(text) + last <= LINE_WIDTH:
+        return (text,)
+    layouts: list[_Lines] = []
+    cuts, has_elements = _cuts(text)
+    if cuts:
+        parts = [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
+        layouts.append(_joined_parts([p for p in parts if p.strip()], first, indent, last))
+    if text.startswith('"') and len(_tokens(text)) == 1:
+        layouts.append(_split_string(text, first, indent, last))
+    if not has_elements:
+        for opening in reversed(_openings(text)):
+            layouts += _opened(text, opening, first, indent, last)
+    return min([*layouts, (text,)], key=lambda lines: _cost(lines, first, last))
+
+
+def _cuts(text: str) -> tuple[list[int], bool]:
+    """Return where to break the text between brackets, and whether it has several elements."""
+    tokens = _tokens(text)
+    outside = [t for t in tokens if t.depth == 0]
+    if any(t.text == "for" for t in outside):
+        return [t.start for t in outside if t.text in ("for", "if") and t.start], True
+    commas = [t.end for t in outside if t.text == "," and t.end < len(text)]
+    if commas:
+        return commas, True
+    is_named = len(tokens) > 2 and tokens[1].text == "=" and tokens[0].text.isidentifier()
+    rest = tokens[2:] if is_named else tokens
+    links = _links(rest)
+    return [t.start for t in _operators(rest) or (links if len(links) > 1 else [])], False
+
+
+def _split_string(text: str, first: int, indent: int, last: int) -> _Lines:
+    """Return a string as several strings, each on a line of its own."""
+    lines, width = [""], LINE_WIDTH - first
+    for word in re.findall(r"[^ ]* *", text[1:-1]):
+        if lines[-1] and len(lines[-1]) + len(word) + len('""') + last > width:
+            lines.append("")
+            width = LINE_WIDTH - indent
+        lines[-1] += word
+    return tuple(f'{" " * indent if number else ""}"{line}"' for number, line in enumerate(lines))
+
+
+def _joined_parts(parts: Sequence[str], first: int, indent: int, last: int) -> _Lines:
+    """Return parts on lines that are filled. The next part after a broken one begins a line."""
+    lines, column, is_broken = [""], first, False
+    for number, part in enumerate(parts):
+        reserve = last if number == len(parts) - 1 else 0
+        if lines[-1] and (is_broken or column + len(part.rstrip()) + reserve > LINE_WIDTH):
+            lines[-1] = lines[-1].rstrip()
+            lines.append("")
+            column = indent
+        is_first = not lines[-1]
+        text = part.lstrip() if is_first else part
+        broken = _filled(text.rstrip(), column, indent, reserve)
+        is_broken = len(broken) > 1
+        pad = " " * indent if is_first and len(lines) > 1 else ""
+        lines[-1] += pad + broken[0] + (text[len(text.rstrip()) :] if not is_broken else "")
+        lines += broken[1:]
+        column = len(lines[-1]) + (first if len(lines) == 1 else 0)
+    return tuple(lines)
 
 
 def _links(tokens: Sequence[_Token]) -> list[_Token]:
@@ -286,115 +387,6 @@ def _is_sign(before: _Token) -> bool:
     return not (text in _CLOSE or (word and not keyword.iskeyword(text)) or text in ("None", "True", "False", "..."))
 
 
-def _expression(text: str, pad: str, comma: str = "") -> list[str]:
-    """Return an expression inside brackets, broken over lines."""
-    if len(pad) + len(text) + len(comma) <= LINE_WIDTH:
-        return [pad + text + comma]
-    tokens = _tokens(text)
-    named = len(tokens) > 2 and tokens[1].text == "=" and tokens[0].text.isidentifier()
-    start = tokens[1].end if named else 0
-    rest = [t for t in tokens if t.start >= start]
-    operators = _operators(rest)
-    if not operators and len(_links(rest)) > 1 and not named:
-        operators = _links(rest)
-    if not operators:
-        return _brackets(text + comma, pad)
-    cuts = [o.start for o in operators]
-    parts = [text[a:b].rstrip() for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    lines: list[str] = []
-    for number, part in enumerate(parts):
-        ending = comma if number == len(parts) - 1 else ""
-        if len(pad) + len(part) + len(ending) <= LINE_WIDTH:
-            lines.append(pad + part + ending)
-        else:
-            lines += _operand(part, pad, ending)
-    return lines
-
-
-def _operand(text: str, pad: str, comma: str) -> list[str]:
-    """Return one part of a chain of operators. The part begins with its operator."""
-    tokens = _tokens(text)
-    inner = _operators(tokens[1:]) if _is_sign(tokens[0]) else _operators(tokens)
-    if not inner:
-        return _brackets(text + comma, pad)
-    cuts = [o.start for o in inner]
-    parts = [text[a:b].rstrip() for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    lines: list[str] = []
-    for number, part in enumerate(parts):
-        ending = comma if number == len(parts) - 1 else ""
-        fits = len(pad) + len(part) + len(ending) <= LINE_WIDTH
-        lines += [pad + part + ending] if fits else _brackets(part + ending, pad)
-    return lines
-
-
-def _brackets(text: str, pad: str, first: bool = False) -> list[str]:
-    """Return a text with its last pair of brackets opened, or its first."""
-    tokens = _tokens(text)
-    pairs = [(t, _closing(tokens, n)) for n, t in enumerate(tokens) if t.depth == 0 and t.text in _OPEN]
-    pairs = [(a, b) for a, b in pairs if b is not None and text[a.end : b.start].strip()]
-    if not pairs:
-        return [pad + text]
-    opening, closing = pairs[0] if first else _pair_to_open(pairs, pad)
-    assert closing is not None
-    head, body, tail = text[: opening.end], text[opening.end : closing.start], text[closing.start :]
-    inner = pad + "    "
-    called = _is_called(text, opening.start)
-    if len(inner) + len(body) <= LINE_WIDTH and (called or "," not in [t.text for t in _tokens(body) if t.depth == 0]):
-        lines = [inner + body + ("," if first and text.startswith("def ") and "," not in body else "")]
-    else:
-        lines = _elements(body, inner)
-    ending = [pad + tail] if len(pad) + len(tail) <= LINE_WIDTH else _brackets_of_tail(tail, pad)
-    return [pad + head, *lines, *ending]
-
-
-def _is_called(text: str, opening: int) -> bool:
-    """Return True if a bracket opens a call or an index."""
-    before = text[opening - 1] if opening > 0 else ""
-    follows = bool(before) and (before.isalnum() or before in "_)]\"'")
-    return follows and not keyword.iskeyword(_word_before(text, opening))
-
-
-def _pair_to_open(pairs: Sequence[tuple[_Token, _Token]], pad: str) -> tuple[_Token, _Token]:
-    """Return the last pair of brackets that opens within the line width."""
-    opening, closing = pairs[-1]
-    for a, b in reversed(pairs[:-1]):
-        if len(pad) + opening.end <= LINE_WIDTH:
-            break
-        opening, closing = a, b
-    return opening, closing
-
-
-def _brackets_of_tail(tail: str, pad: str) -> list[str]:
-    """Return the text from a closing bracket on, with its last brackets opened."""
-    rest = _brackets(tail[1:], pad)
-    return [pad + tail[0] + rest[0][len(pad) :], *rest[1:]]
-
-
-def _word_before(text: str, end: int) -> str:
-    start = end
-    while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
-        start -= 1
-    return text[start:end]
-
-
 def _closing(tokens: Sequence[_Token], opening: int) -> _Token | None:
     depth = tokens[opening].depth
     return next((t for t in tokens[opening + 1 :] if t.depth == depth and t.text in _CLOSE), None)
-
-
-def _elements(body: str, pad: str) -> list[str]:
-    """Return the text between brackets with one element on each line."""
-    tokens = _tokens(body)
-    commas = [t for t in tokens if t.depth == 0 and t.text == ","]
-    comprehension = any(t.depth == 0 and t.text == "for" for t in tokens)
-    if not commas or comprehension:
-        return _clauses(body, pad) if comprehension else _expression(body.rstrip(","), pad)
-    cuts = [0, *(c.end for c in commas), len(body)]
-    parts = [body[a:b].strip().removesuffix(",") for a, b in pairwise(cuts)]
-    return [line for part in parts if part for line in _expression(part, pad, ",")]
-
-
-def _clauses(body: str, pad: str) -> list[str]:
-    cuts = [t.start for t in _tokens(body) if t.depth == 0 and t.text in ("for", "if")]
-    parts = [body[a:b].strip() for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    return [line for part in parts for line in _expression(part, pad)]

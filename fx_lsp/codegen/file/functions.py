@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,7 +140,7 @@ class FileFunctions:
         results, parameters = _operator_results(program), _tensors(program, self.name)
         if not results and not program.overwritten:
             return []
-        returns = "torch.Tensor" if len(results) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(results))}]"
+        returns = "Tensor" if len(results) == 1 else f"tuple[{', '.join(['Tensor'] * len(results))}]"
         returns = returns if results else "None"
         device = f"{next(iter(parameters.values()))}.device" if parameters else "device"
         constants = self.constants if self.engine == "fx-lsp" else None  # Inductor has constants of its own
@@ -183,9 +184,9 @@ class FileFunctions:
 
     def _operator_parameters(self, which: str, tensors: Mapping[fx.Node, str]) -> tuple[list[str], list[str]]:
         """Return the parameters of an operator, and the lines that unpack those that are lists."""
-        parameters, unpacked = [f"{p}: torch.Tensor" for p in tensors.values()], list[Statement]()
+        parameters, unpacked = [f"{p}: Tensor" for p in tensors.values()], list[Statement]()
         if len(tensors) > MAX_ARGUMENTS:
-            parameters = ["tensors: list[torch.Tensor]"]
+            parameters = ["tensors: list[Tensor]"]
             unpacked.append(_unpack(list(tensors.values()), "tensors"))
         parameters += [f"{s}: int" for s in self.sizes[which]]
         flags = self._flags(which)
@@ -440,8 +441,42 @@ def _names_of(value: ast.expr) -> list[str]:
 
 
 def _without_unused_sizes(body: FunctionBody, statements: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Return statements without definitions of sizes that none of them uses."""
-    return without_definitions(statements, body.known - names_used(statements))
+    """Return statements without definitions of sizes that none of them uses. Those of one tensor share a statement."""
+    used = without_definitions(statements, body.known - names_used(statements))
+    return tuple(_unpacked_sizes(used))
+
+
+def _unpacked_sizes(statements: Iterable[Statement]) -> Iterator[Statement]:
+    """Yield statements with the sizes of successive dimensions of a tensor unpacked at once."""
+    sizes: list[tuple[str, str, int]] = []
+    for statement in statements:
+        size = _defined_size(statement)
+        if size is None or (sizes and size[1:] != (sizes[-1][1], sizes[-1][2] + 1)):
+            yield from _sizes_statement(sizes)
+            sizes = []
+        if size is None:
+            yield statement
+        else:
+            sizes.append(size)
+    yield from _sizes_statement(sizes)
+
+
+def _defined_size(statement: Statement) -> tuple[str, str, int] | None:
+    """Return the name, the tensor and the dimension of a statement such as `n = x.shape[0]`, None for any other."""
+    if not isinstance(statement, Assign) or statement.node is not None or len(statement.targets) != 1:
+        return None
+    text = re.fullmatch(r"(.+)\.shape\[(\d+)\]", unparse(statement.value))
+    return (statement.targets[0], text[1], int(text[2])) if text else None
+
+
+def _sizes_statement(sizes: Sequence[tuple[str, str, int]]) -> Iterator[Statement]:
+    """Yield the statement that defines the sizes of successive dimensions of a tensor, if there are any."""
+    if not sizes:
+        return
+    names = [name for name, _, _ in sizes]
+    _, tensor, first = sizes[0]
+    dims = f"{first or ''}:{first + len(sizes)}" if len(sizes) > 1 else str(first)
+    yield assign(names, f"{tensor}.shape[{dims}]")
 
 
 def _dense_gradient(tangent: fx.Node, name: str) -> Statement:

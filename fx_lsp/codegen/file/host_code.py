@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from textwrap import wrap
 from typing import Any
 
@@ -20,6 +22,7 @@ from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
 from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, parse_expression, size_text
+from fx_lsp.codegen.ir.tile import Config
 from fx_lsp.codegen.ir.values import Buffer
 from fx_lsp.codegen.triton.program import Program
 from fx_lsp.codegen.triton.regions import CompiledRegion, writes_of
@@ -283,19 +286,38 @@ def tuned_names(kernel: Kernel) -> set[str]:
     return {n for c in (first, *others) for n in dict(c.blocks)} if others else set()
 
 
-def tuning(kernel: Kernel) -> list[str]:
-    """Return the autotune decorator of a kernel, or [] if it has only one configuration.
+def tunings(kernels: Iterable[Kernel], reserved: Collection[str] = ()) -> tuple[list[str], dict[str, str]]:
+    """Return the lines of the lists of configurations that several kernels share, and the decorators by kernel.
 
-    Symbolic sizes are not part of its key: it tunes once for all their values.
+    A kernel with only one configuration has no decorator. The names of the lists are none of the `reserved`.
     """
-    if len(kernel.tile.configs) < 2:
-        return []
-    key = ", ".join(f'"{s}"' for s, size in kernel.sizes.items() if s in ("M", "N", "K") and size.is_Integer)
-    lines = ["@autotuned("]
-    for config in kernel.tile.configs:
-        blocks = ", ".join(f'"{n}": {v}' for n, v in config.blocks)
-        stages = f", num_stages={config.stages}" if config.stages else ""
-        lines.append(f"    triton.Config({{{blocks}}}, num_warps={config.warps}{stages}),")
-    zeroed, restored = (", ".join(f'"{n}_ptr"' for n in names) for names in (kernel.adds, kernel.overwrites))
-    lines += [f"    key=[{key}],", *([f"    reset_to_zero=[{zeroed}],"] if zeroed else [])]
-    return [*lines, *([f"    restore_value=[{restored}],"] if restored else []), ")"]
+    tuned = [kernel for kernel in kernels if len(kernel.tile.configs) > 1]
+    counts = Counter(kernel.tile.configs for kernel in tuned)
+    names: dict[tuple[Config, ...], str] = {}
+    for configs in (configs for configs, uses in counts.items() if uses > 1):
+        words = [name for name, _ in configs[0].blocks] or ["WARPS"]
+        wish = "_".join([*words, "CONFIGS"])
+        others = {*reserved, *names.values()}
+        names[configs] = next(n for n in chain([wish], map(f"{wish}_{{}}".format, count(1))) if n not in others)
+    lists = [f"{name} = [{_configs_text(configs)}]" for configs, name in names.items()]
+    texts = {c: f"*{names[c]}" if c in names else _configs_text(c) for c in counts}
+    return lists, {kernel.name: _tuning(kernel, texts[kernel.tile.configs]) for kernel in tuned}
+
+
+def _configs_text(configs: Iterable[Config]) -> str:
+    """Return configurations as the source of arguments."""
+    parts: list[str] = []
+    for config in configs:
+        options = [*config.blocks, ("num_warps", config.warps)]
+        options += [("num_stages", config.stages)] if config.stages else []
+        parts.append(f"config({', '.join(f'{name}={value}' for name, value in options)})")
+    return ", ".join(parts)
+
+
+def _tuning(kernel: Kernel, configs: str) -> str:
+    """Return the autotune decorator of a kernel. It tunes once for all values of a symbolic size."""
+    key = [s for s, size in kernel.sizes.items() if s in ("M", "N", "K") and size.is_Integer]
+    zeroed, restored = ([f"{n}_ptr" for n in names] for names in (kernel.adds, kernel.overwrites))
+    options = [f"key={literal(key)}", *([f"reset_to_zero={literal(zeroed)}"] if zeroed else [])]
+    options += [f"restore_value={literal(restored)}"] if restored else []
+    return f"@autotuned({', '.join([configs, *options])})"

@@ -10,7 +10,7 @@ from torch import fx
 
 from fx_lsp.codegen.file.format import break_lines, statements
 from fx_lsp.codegen.file.functions import CHECK_FUNCTION, Definition, FileFunctions, FileSpec, check_function_name
-from fx_lsp.codegen.file.host_code import not_deterministic, tuning
+from fx_lsp.codegen.file.host_code import not_deterministic, tunings
 from fx_lsp.codegen.file.runtime import (
     ALERT,
     AUTOTUNED,
@@ -23,7 +23,6 @@ from fx_lsp.codegen.file.runtime import (
     LAUNCH_WITH_OFFSETS,
     OPERATOR,
     OVERWRITING,
-    RESETTING,
     SETTINGS,
     TMA,
 )
@@ -31,7 +30,6 @@ from fx_lsp.codegen.graph.unsupported import Unsupported
 from fx_lsp.codegen.ir.kernel import INDEX, KernelLaunch
 from fx_lsp.codegen.ir.scopes import names_from_outside, rename_calls, rename_definition
 from fx_lsp.codegen.ir.statement import CodeLine, names_used, rename
-from fx_lsp.codegen.ir.text import LINE_WIDTH
 from fx_lsp.codegen.triton.helpers import HELPERS, with_needed
 from fx_lsp.codegen.triton.program import Program
 from fx_lsp.codegen.triton.regions import CompiledRegion
@@ -125,6 +123,7 @@ def reserved_names(name: str) -> list[str]:
         "autotuned",
         CHECK_FUNCTION,
         "compiled",
+        "config",
         "constant_tensor",
         "CONSTANTS",
         "created_tensor",
@@ -134,7 +133,7 @@ def reserved_names(name: str) -> list[str]:
         "is_plain",
     ]
     own += ["aligned", "check_settings", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
-    own += ["SETTINGS", "SimpleNamespace", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
+    own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
 
@@ -156,7 +155,7 @@ def _code_block(text: str) -> Definition:
 
 
 def _format_lines(lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the lines as ruff formats them."""
+    """Return the lines with long statements broken."""
     formatted: list[CodeLine] = []
     done = 0
     for statement in statements([line.text for line in lines]):
@@ -165,24 +164,9 @@ def _format_lines(lines: Sequence[CodeLine]) -> list[CodeLine]:
         node = next((line.node for line in lines[statement.start : done] if line.node is not None), None)
         if statement.text is None:
             formatted += lines[statement.start : done]
-        elif statement.text.startswith("@"):  # its configurations stay one below the other
-            formatted += [part for line in lines[statement.start : done] for part in _element(line)]
         else:
             formatted += [CodeLine(text, node) for text in break_lines(statement.text, statement.indent)]
     return [*formatted, *lines[done:]]
-
-
-def _element(line: CodeLine) -> list[CodeLine]:
-    """Return one element of a call with an element on each line, broken over lines if it is too long."""
-    text = line.text.strip()
-    if len(line.text) <= LINE_WIDTH or not text.endswith(("),", "],")):
-        return [line]
-    if text.endswith("],"):
-        name, _, items = text.removesuffix("],").partition("[")
-        inside = [f"        {item}," for item in items.split(", ")]
-        return [CodeLine(part, line.node) for part in (f"    {name}[", *inside, "    ],")]
-    *ahead, last = break_lines(text[:-1], len(line.text) - len(line.text.lstrip()))
-    return [*(CodeLine(part, line.node) for part in ahead), CodeLine(f"{last},", line.node)]
 
 
 _MODULES = ("builtins", "copy", "functools", "inspect", "os", "sys", "warnings")
@@ -218,6 +202,7 @@ def _import_lines(
         lines.append("import triton")
     if launches:
         lines.append("import triton.language as tl")
+    lines += ["from torch import Tensor"] if parts.has_operators else []
     if parts.has_operators and parts.engine == "fx-lsp":
         lines.append("from torch.library import custom_op")
     return [*lines, *own]
@@ -225,17 +210,17 @@ def _import_lines(
 
 def _kernels(subject: FileSpec, launches: Sequence[KernelLaunch]) -> list[Definition]:
     """Return helper functions and kernels. A helper is renamed if the user's function has its name."""
-    blocks: list[Definition] = []
-    if any(tuning(launch.kernel) for launch in launches):
-        resets = any((k.adds or k.overwrites) and tuning(k) for k in (launch.kernel for launch in launches))
-        blocks.append(_code_block(RESETTING if resets else AUTOTUNED))
     kernels = list({launch.kernel.name: launch.kernel for launch in launches}.values())
+    shared, decorators = tunings(kernels, reserved=[subject.name])
+    blocks = [_code_block(part) for part in AUTOTUNED.strip().split("\n\n\n") if decorators]
+    blocks += [_code_block("\n".join(shared))] if shared else []
     used = frozenset[str]().union(*(names_used(kernel.body) for kernel in kernels))
     renamed = {subject.name: f"{subject.name}_"} if subject.name in HELPERS else {}
     for name in with_needed(used):
         helper = _code_block(rename_definition(HELPERS[name], renamed.get(name, name)))
         blocks.append(_rename_calls_in(helper, subject.name, renamed.get(subject.name, subject.name)))
     for kernel in kernels:
-        decorators = [CodeLine(line) for line in (*tuning(kernel), "@triton.jit")]
-        blocks.append([*decorators, *replace(kernel, body=rename(kernel.body, renamed)).printed()])
+        tuned = [decorators[kernel.name]] if kernel.name in decorators else []
+        lines = replace(kernel, body=rename(kernel.body, renamed)).printed()
+        blocks.append([*map(CodeLine, tuned), CodeLine("@triton.jit"), *lines])
     return blocks

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 AUTOTUNED = '''
-def autotuned(*configs, key):
-    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
-'''
+def config(num_warps, num_stages=3, **blocks):
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
-RESETTING = AUTOTUNED.replace("key):", "key, **options):").replace("key=key)", "key=key, **options)")
-"""A variant for kernels that add to or overwrite their arguments."""
+
+def autotuned(*configs, **options):
+    """Autotunes a kernel for each `key`; under Triton's interpreter, uses the first."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return triton.autotune(list(configs[:1] if interpreted else configs), **options)
+'''
 
 ALERT = '''
 def alert_not_deterministic(name):
     """Raises or warns, as PyTorch does, if deterministic algorithms are required."""
     if torch.are_deterministic_algorithms_enabled():
-        said = f"{name} has no deterministic implementation: it adds with atomic operations"
+        said = f"{name} has no deterministic implementation: it uses atomic operations"
         if not torch.is_deterministic_algorithms_warn_only_enabled():
             raise RuntimeError(f"{said}, and torch.use_deterministic_algorithms(True) is set")
         warnings.warn(said, stacklevel=2)
@@ -86,7 +87,7 @@ def as_operator(name, overwrites=()):
 
 COMPILED = '''
 def compiled(function):
-    """Returns a function that Inductor compiles, but not for traced tensors and under Triton's interpreter."""
+    """Returns a function that Inductor compiles, unless tensors are traced or interpreted."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     fast = function if interpreted else torch.compile(function, fullgraph=True)
 
@@ -128,7 +129,7 @@ def workspace(size, alignment, stream):
 
 
 def multiprocessors(out):
-    """The number of multiprocessors; each runs one program, which iterates over tiles."""
+    """The number of multiprocessors; each runs a program, which iterates over tiles."""
     if not out.is_cuda:
         return 1
     return torch.cuda.get_device_properties(out.device).multi_processor_count
@@ -152,7 +153,7 @@ def created_tensor(name, device):
 
 
 def constant_tensor(name, device):
-    """Returns a tensor of CONSTANTS, created once for each device, or for each trace."""
+    """Returns a tensor of CONSTANTS, created once for each device or trace."""
     empty = torch.empty(0, device=device)
     create = created_tensor if is_plain(empty) else created_tensor.__wrapped__
     return create(name, empty.device)

@@ -21,15 +21,12 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
 
     If the code cannot be inside of a function, it is text that is executed.
     """
-    tree = ast.parse(source)
-    body = [s for s in tree.body if not _is_dispensable(s)]
-    future = tuple(ast.unparse(s) for s in body if ast.unparse(s).startswith(FUTURE))
-    body = [s for s in body if not ast.unparse(s).startswith(FUTURE)]
-    used = " ".join("\n".join(ast.unparse(s) for s in body if not isinstance(s, _IMPORTS)).split())
-    body = [s for s in body if not isinstance(s, _IMPORTS) or _used(s, f"{used} {result}")]
+    future, body = _statements(source, result)
+    reason = _reason_for_text(source, body)
+    if not reason:
+        body = _without_torch(body)
     lines = source.split("\n")
     parts = [_segment(lines, s, package) for s in body]
-    reason = _reason_for_text(source, body)
     if reason:
         return _executed("\n\n\n".join(map("\n".join, parts)), reason, result), future
     text = ["def original():", '    """Return what the kernels were generated from."""']
@@ -44,13 +41,33 @@ def original(source: str, package: str, result: str) -> tuple[str, tuple[str, ..
     return "\n".join(text), future
 
 
+def _statements(source: str, result: str) -> tuple[tuple[str, ...], list[ast.stmt]]:
+    """Return the `from __future__` imports of a file, and the other statements that its definitions or `result` use."""
+    body = [s for s in ast.parse(source).body if not _is_dispensable(s)]
+    future = tuple(ast.unparse(s) for s in body if ast.unparse(s).startswith(FUTURE))
+    body = [s for s in body if not ast.unparse(s).startswith(FUTURE)]
+    used = " ".join("\n".join(ast.unparse(s) for s in body if not isinstance(s, _IMPORTS)).split())
+    return future, [s for s in body if not isinstance(s, _IMPORTS) or _used(s, f"{used} {result}")]
+
+
+def _without_torch(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return statements without `import torch`, which begins the file, unless others of them bind the name as well."""
+    names = [n for s in body for n in ast.walk(s)]
+    binding = [_bound(a, n) for n in names if isinstance(n, _IMPORTS) for a in n.names]
+    binding += [n.id for n in names if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    if binding.count("torch") != 1:
+        return list(body)
+    return [s for s in body if not (isinstance(s, ast.Import) and ast.unparse(s) == "import torch")]
+
+
+def _bound(alias: ast.alias, statement: ast.Import | ast.ImportFrom) -> str:
+    """Return the name that a part of an import binds."""
+    return alias.asname or (alias.name.partition(".")[0] if isinstance(statement, ast.Import) else alias.name)
+
+
 def _used(statement: ast.Import | ast.ImportFrom, text: str) -> bool:
     """Return True if a text uses names of an import; unused ones are removed from it."""
-
-    def bound(alias: ast.alias) -> str:
-        return alias.asname or (alias.name.partition(".")[0] if isinstance(statement, ast.Import) else alias.name)
-
-    used = [a for a in statement.names if a.name == "*" or re.search(rf"\b{bound(a)}\b", text)]
+    used = [a for a in statement.names if a.name == "*" or re.search(rf"\b{_bound(a, statement)}\b", text)]
     if len(used) < len(statement.names):
         statement.names, statement.end_lineno = used, None
     return bool(used)
@@ -158,7 +175,7 @@ def _executed(text: str, reason: str, result: str) -> str:
     quotes = next((q for q in ('"""', "'''") if q not in text and not text.endswith(("\\", q[0]))), "")
     quoted = f"r{quotes}\n{text}\n{quotes}" if quotes else repr(text)
     return (
-        f'def original():\n    """Return what the kernels were generated from, as text: {reason}."""\n'
+        f'def original():\n    """Return what the kernels are from, as text: {reason}."""\n'
         f"    source = {quoted}\n"
         '    names = {"__name__": "original"}\n'
         "    exec(source, names)\n"

@@ -13,6 +13,7 @@ import torch
 from torch import fx, nn
 
 from fx_lsp.codegen.file.format import literal
+from fx_lsp.codegen.file.module import reserved_names
 from fx_lsp.codegen.graph.unsupported import operation_name
 from fx_lsp.codegen.ir.lowerings import is_random
 from fx_lsp.tracer.capture.aot import Captured
@@ -30,27 +31,44 @@ if TYPE_CHECKING:
 RESULTS = '''
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
-    values += [p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()]
-    inputs = [v for v in values if v.requires_grad]
+    values = tree_leaves((args, kwargs))
+    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    options = {"allow_unused": True, "materialize_grads": True}
     gradients = [torch.ones_like(v) for v in ends]
+    options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
 '''
 
-SHAKEN = '''
-def shaken(module):
-    """Return a copy of a module with slightly perturbed parameters and buffers."""
-    copied = copy.deepcopy(module)
-    with torch.no_grad():
-        for tensor in (*copied.parameters(), *copied.buffers()):
-            if tensor.is_floating_point():
-                tensor.add_(torch.rand_like(tensor), alpha=0.1)
-    return copied
+RESULTS_OF_MODULE = RESULTS.replace("(args, kwargs))\n    inputs", "(args, kwargs, *args[0].parameters()))\n    inputs")
+"""A variant for a function whose first argument is a module."""
+
+RESULTS_ONLY = '''
+def results(function, args, kwargs):
+    """Return the tensors that a call returns."""
+    return [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
+'''
+"""A variant for a function without a gradient."""
+
+PERTURB = """\
+module = copy.deepcopy(module)
+for tensor in (*module.parameters(), *module.buffers()):
+    if tensor.is_floating_point():
+        tensor.data.add_(torch.rand_like(tensor), alpha=0.1)
+"""
+"""Perturbs parameters and buffers slightly, because many are zeros or ones at first."""
+
+
+MODULE = '''
+def __getattr__(name):
+    """Makes the class CLASS on first use: the original with KERNELS as its forward."""
+    if name != "CLASS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = type(original()[1]["module"])
+    globals()[name] = type(name, (base,), {"forward": KERNELS, "__module__": __name__})
+    return globals()[name]
 '''
 
 
@@ -58,13 +76,15 @@ def shaken(module):
 class SelfTest:
     """Hold the definitions for the end of a file, its lines, and imports that have to begin the file.
 
-    `imports` are its other imports; `missing` is the reason if there is no comparison, or "".
+    `imports` are its other imports; `module` is the class with kernels that the file offers, or ""; `missing` is the
+    reason if there is no comparison, or "".
     """
 
     definitions: tuple[str, ...] = ()
     main: tuple[str, ...] = ()
     future: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    module: str = ""
     missing: str = ""
 
 
@@ -107,20 +127,25 @@ def self_test(
         'device = "cuda" if torch.cuda.is_available() else "cpu"',
         "with torch.device(device):",
         f"    reference{', names' if objects else ''} = original()",
-        f"both = [results(function, {drawn}) for function in (KERNELS, reference)]",
+        f"both = [results(f, {drawn}) for f in (KERNELS, reference)]",
         "for ours, right in zip(*both):",
         "    difference = ours.to(torch.complex128) - right.to(torch.complex128)",
         '    print(f"largest difference: {difference.abs().max():.1e}")',
     ]
-    parts = [arguments_text, *([SHAKEN] if isinstance(parameters.receiver, nn.Module) else []), RESULTS]
+    results = RESULTS_OF_MODULE if isinstance(parameters.receiver, nn.Module) else RESULTS
+    parts = [arguments_text, RESULTS_ONLY if captured.backward is None else results]
+    offered = _offered_class(traced, parameters, name)
+    if offered:
+        parts.append(MODULE.replace("CLASS", offered).replace("KERNELS", name))
     if name in _OWN:  # our definitions make way for the user's
         definition = re.sub(rf"\Adef {name}\(", f"def {name}_(", definition)
         parts, lines = ([re.sub(rf"\b{name}\(", f"{name}_(", t) for t in texts] for texts in (parts, lines))
     imports = ("from torch.utils._pytree import tree_leaves",)
-    return SelfTest((definition, *parts), tuple(line.replace("KERNELS", name) for line in lines), future, imports)
+    main = tuple(line.replace("KERNELS", name) for line in lines)
+    return SelfTest((definition, *parts), main, future, imports, offered)
 
 
-_OWN = ("original", "arguments", "results", "shaken")
+_OWN = ("original", "arguments", "results")
 
 
 def _runs_on_cpu(node: fx.Node) -> bool:
@@ -161,6 +186,13 @@ def _subject(traced: TracedCall, parameters: Signature) -> tuple[str, str]:
         raise _Missing(f"a program created the {owner}, and the constructor arguments are unknown")
     mode = ".eval()" if isinstance(receiver, nn.Module) and not receiver.training else ""
     return f"{owner}.{method}", f"{owner}({_constructor_arguments(traced.constructor, request.module)}){mode}"
+
+
+def _offered_class(traced: TracedCall, parameters: Signature, name: str) -> str:
+    """Return the name of the module class that a file of the function `name` offers, "" for none."""
+    target = traced.request.name
+    is_plain = traced.request.kind == "module" and target.isidentifier() and target not in reserved_names(name)
+    return target if is_plain and isinstance(parameters.receiver, nn.Module) and _is_class(traced, target) else ""
 
 
 def _is_class(traced: TracedCall, name: str) -> bool:
@@ -231,7 +263,7 @@ class _Arguments:
         self.namer = Namer()
         sizes = hints_of(self.captured)
         outside = [item.expression for item in self.outside]
-        for word in ("seed", "device", "module", "copy", "shaken", "torch", *sizes, *outside):
+        for word in ("seed", "device", "module", "copy", "torch", *sizes, *outside):
             self.namer.unique(word)
         self.lines: list[str] = []
         call = self.traced.call
@@ -242,7 +274,8 @@ class _Arguments:
             by_name[item.expression] = item.expression
         receiver = self.parameters.receiver
         if isinstance(receiver, nn.Module):
-            positional.insert(0, f"shaken(module){'.requires_grad_(False)' if self.traced.captured.refused else ''}")
+            self.lines += PERTURB.splitlines()
+            positional.insert(0, f"module{'.requires_grad_(False)' if self.traced.captured.refused else ''}")
         elif receiver is not None:
             positional.insert(0, "copy.deepcopy(module)")
         receivers = ["module"] if receiver is not None else []

@@ -33,7 +33,7 @@ from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
 from fx_lsp.tracer.kernels.naming import naming_of
 from fx_lsp.tracer.kernels.open_sizes import with_open_sizes
-from fx_lsp.tracer.kernels.selftest import self_test
+from fx_lsp.tracer.kernels.selftest import SelfTest, self_test
 from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
 from fx_lsp.tracer.kernels.subject import (
     GraphInput,
@@ -272,7 +272,7 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
         tuple((expressions[i], captured.inputs[i].tensor.requires_grad) for i in results.changed),
         result.text,
         results.tangents,
-        (*_description(inputs, name, replaces, test.missing), *_measured(traced.options.get("measured", ""))),
+        (*_description(inputs, name, replaces, test), *_measured(traced.options.get("measured", ""))),
         (*test.future, *result.imports, *test.imports),
         result.definitions,
         test.definitions,
@@ -287,9 +287,9 @@ def _measured(sentence: str) -> list[str]:
     return ["", *wrap(plain, LINE_WIDTH)] if plain else []
 
 
-def _description(inputs: Sequence[GraphInput], name: str, replaces: str, missing: str) -> list[str]:
-    """Return the lines that describe the function `name`: its inputs, the method that it `replaces`, and why its
-    comparison with the original is `missing`.
+def _description(inputs: Sequence[GraphInput], name: str, replaces: str, test: SelfTest) -> list[str]:
+    """Return the lines that describe the function `name`: its inputs, the method that it `replaces`, the class with
+    this method, and why there is no comparison with the original.
     """
     width = max((len(i.expression) for i in inputs), default=0)
     lines = [f"    {i.expression:<{width}}  {spec_of(i.item.tensor)}" for i in inputs]
@@ -297,6 +297,9 @@ def _description(inputs: Sequence[GraphInput], name: str, replaces: str, missing
         lines = ["Made for", "", *lines]
     if replaces:
         lines += ["", f"`{replaces} = {name}` uses them instead."]
-    if missing:
-        lines += [*([""] if inputs else []), f"It is not compared with the original: {missing}."]
+    if test.module:
+        sentence = f"The class `{test.module}` of this file uses them. It has the state_dict of the original."
+        lines += wrap(sentence, LINE_WIDTH)
+    if test.missing:
+        lines += [*([""] if inputs else []), f"It is not compared with the original: {test.missing}."]
     return lines

@@ -16,10 +16,18 @@ from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
 
-def autotuned(*configs, key):
-    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
+def config(num_warps, num_stages=3, **blocks):
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def autotuned(*configs, **options):
+    """Autotunes a kernel for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+    return triton.autotune(list(configs[:1] if interpreted else configs), **options)
+
+
+BLOCK_CONFIGS = [config(BLOCK=1024, num_warps=4), config(BLOCK=2048, num_warps=8),
+                 config(BLOCK=512, num_warps=4), config(BLOCK=4096, num_warps=8)]
 
 
 @triton.jit
@@ -28,17 +36,10 @@ def relu(a):
     return tl.where(a <= 0, 0, a).to(a.dtype)
 
 
-@autotuned(
-    triton.Config({"BLOCK": 1024}, num_warps=4),
-    triton.Config({"BLOCK": 2048}, num_warps=8),
-    triton.Config({"BLOCK": 512}, num_warps=2),
-    triton.Config({"BLOCK": 4096}, num_warps=8),
-    key=["N"],
-)
+@autotuned(*BLOCK_CONFIGS, key=["N"])
 @triton.jit
-def convolved_forward_kernel(
-    convolution_ptr, out_ptr, le_ptr, N: tl.constexpr, BLOCK: tl.constexpr
-):
+def convolved_forward_kernel(convolution_ptr, out_ptr, le_ptr, N: tl.constexpr,
+                             BLOCK: tl.constexpr):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     # model.py:148  return F.conv2d(x, w).relu() * 2
@@ -48,17 +49,10 @@ def convolved_forward_kernel(
     tl.store(le_ptr + cols, relu_1 <= 0.0, mask=mask)
 
 
-@autotuned(
-    triton.Config({"BLOCK": 1024}, num_warps=4),
-    triton.Config({"BLOCK": 2048}, num_warps=8),
-    triton.Config({"BLOCK": 512}, num_warps=2),
-    triton.Config({"BLOCK": 4096}, num_warps=8),
-    key=["N"],
-)
+@autotuned(*BLOCK_CONFIGS, key=["N"])
 @triton.jit
-def convolved_backward_kernel(
-    le_ptr, grad_out_ptr, grad_convolution_ptr, N: tl.constexpr, BLOCK: tl.constexpr
-):
+def convolved_backward_kernel(le_ptr, grad_out_ptr, grad_convolution_ptr,
+                              N: tl.constexpr, BLOCK: tl.constexpr):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     # model.py:148  return F.conv2d(x, w).relu() * 2
@@ -69,9 +63,8 @@ def convolved_backward_kernel(
 
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
-    return all(
-        type(value) in (torch.Tensor, torch.nn.Parameter, int, bool) for value in values
-    )
+    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int, bool)
+               for value in values)
 
 
 def as_operator(name):
@@ -111,9 +104,8 @@ def launch(kernel, grid):
 
 
 @as_operator("convolved_triton::forward")
-def convolved_forward(
-    x: torch.Tensor, w: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def convolved_forward(x: torch.Tensor,
+                      w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     # PyTorch computes it: the library is faster for convolutions
     convolution = torch.ops.aten.convolution.default(
         x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
@@ -127,36 +119,20 @@ def convolved_forward(
 
 
 @as_operator("convolved_triton::backward")
-def convolved_backward(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    le: torch.Tensor,
-    grad_out: torch.Tensor,
-    needs_x: bool,
-    needs_w: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def convolved_backward(x: torch.Tensor, w: torch.Tensor, le: torch.Tensor,
+                       grad_out: torch.Tensor, needs_x: bool,
+                       needs_w: bool) -> tuple[torch.Tensor, torch.Tensor]:
     grad_convolution = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
     launch(convolved_backward_kernel, lambda meta: (triton.cdiv(48, meta["BLOCK"]),))(
         le, grad_out, grad_convolution, 48
     )
     # PyTorch computes it: the library is faster for convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
-        grad_convolution,
-        x,
-        w,
-        [0],
-        [1, 1],
-        [0, 0],
-        [1, 1],
-        False,
-        [0, 0],
-        1,
-        [needs_x, needs_w, False],
+        grad_convolution, x, w, [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 1,
+        [needs_x, needs_w, False]
     )
-    return (
-        convolution_backward[0] if needs_x else x.new_empty(0),
-        convolution_backward[1] if needs_w else x.new_empty(0),
-    )
+    return (convolution_backward[0] if needs_x else x.new_empty(0),
+            convolution_backward[1] if needs_w else x.new_empty(0))
 
 
 class _Convolved(torch.autograd.Function):
@@ -169,9 +145,8 @@ class _Convolved(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(
-                "convolved has no second derivatives: differentiate without create_graph=True"
-            )
+            raise RuntimeError("convolved has no second derivatives: differentiate "
+                               "without create_graph=True")
         x, w, le = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         needs_x, needs_w = ctx.needs_input_grad
@@ -182,27 +157,20 @@ class _Convolved(torch.autograd.Function):
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
     """Raises if the kernels do not support a tensor; None means any value."""
     if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
-        found = (
-            tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-        )
+        found = (tensor.dtype if isinstance(tensor, torch.Tensor)
+                 else type(tensor).__name__)
         raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
-    if tensor.shape != shape and (
-        len(shape) != tensor.dim()
-        or any(
-            size is not None and size != found
-            for size, found in zip(shape, tensor.shape)
-        )
-    ):
+    if tensor.shape != shape and (len(shape) != tensor.dim()
+                                  or any(size is not None and size != found
+                                         for size, found in zip(shape, tensor.shape))):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(
             f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
         )
     if strides is None and not tensor.is_contiguous():
         raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
-    if strides is not None and any(
-        stride is not None and stride != found
-        for stride, found in zip(strides, tensor.stride())
-    ):
+    if strides is not None and any(stride is not None and stride != found
+                                   for stride, found in zip(strides, tensor.stride())):
         raise ValueError(
             f"{name} must have the strides {strides}, not {tensor.stride()}"
         )
@@ -240,17 +208,14 @@ def arguments(seed, device):
 
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
-    values += [
-        p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()
-    ]
-    inputs = [v for v in values if v.requires_grad]
+    values = tree_leaves((args, kwargs))
+    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    options = {"allow_unused": True, "materialize_grads": True}
     gradients = [torch.ones_like(v) for v in ends]
+    options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
 
 
@@ -258,9 +223,7 @@ if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.device(device):
         reference = original()
-    both = [
-        results(function, *arguments(0, device)) for function in (convolved, reference)
-    ]
+    both = [results(f, *arguments(0, device)) for f in (convolved, reference)]
     for ours, right in zip(*both):
         difference = ours.to(torch.complex128) - right.to(torch.complex128)
         print(f"largest difference: {difference.abs().max():.1e}")

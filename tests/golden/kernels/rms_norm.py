@@ -16,27 +16,20 @@ from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
 
-def autotuned(*configs, key):
-    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
+def config(num_warps, num_stages=3, **blocks):
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def autotuned(*configs, **options):
+    """Autotunes a kernel for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+    return triton.autotune(list(configs[:1] if interpreted else configs), **options)
 
 
-@autotuned(
-    triton.Config({"ROWS": 4}, num_warps=1),
-    triton.Config({"ROWS": 4}, num_warps=2),
-    key=["N"],
-)
+@autotuned(config(ROWS=4, num_warps=1), config(ROWS=4, num_warps=2), key=["N"])
 @triton.jit
-def rms_norm_forward_kernel(
-    x_ptr,
-    weight_ptr,
-    scale_ptr,
-    out_ptr,
-    N: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def rms_norm_forward_kernel(x_ptr, weight_ptr, scale_ptr, out_ptr, N: tl.constexpr,
+                            ROWS: tl.constexpr, BLOCK: tl.constexpr):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     x = tl.load(x_ptr + rows * N + cols)
@@ -48,24 +41,11 @@ def rms_norm_forward_kernel(
     tl.store(out_ptr + rows * N + cols, x * scale * weight)
 
 
-@autotuned(
-    triton.Config({}, num_warps=1),
-    triton.Config({}, num_warps=2),
-    key=["M", "N"],
-)
+@autotuned(config(num_warps=1), config(num_warps=2), key=["M", "N"])
 @triton.jit
-def rms_norm_backward_kernel(
-    grad_out_ptr,
-    x_ptr,
-    scale_ptr,
-    weight_ptr,
-    grad_x_ptr,
-    grad_weight_ptr,
-    M,
-    N: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def rms_norm_backward_kernel(grad_out_ptr, x_ptr, scale_ptr, weight_ptr, grad_x_ptr,
+                             grad_weight_ptr, M, N: tl.constexpr, ROWS: tl.constexpr,
+                             BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)[None, :]
     # norms.py:9  return x * scale * weight
     total_acc = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -91,9 +71,8 @@ def rms_norm_backward_kernel(
 
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
-    return all(
-        type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values
-    )
+    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int)
+               for value in values)
 
 
 def as_operator(name):
@@ -133,9 +112,8 @@ def launch(kernel, grid):
 
 
 @as_operator("rms_norm_triton::forward")
-def rms_norm_forward(
-    x: torch.Tensor, weight: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_forward(x: torch.Tensor,
+                     weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     scale = torch.empty((4, 1), dtype=torch.float32, device=x.device)
     out = torch.empty((4, 64), dtype=torch.float32, device=x.device)
     launch(rms_norm_forward_kernel, lambda meta: (triton.cdiv(4, meta["ROWS"]),))(
@@ -145,14 +123,12 @@ def rms_norm_forward(
 
 
 @as_operator("rms_norm_triton::backward")
-def rms_norm_backward(
-    x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, grad_out: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_backward(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor,
+                      grad_out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     grad_x = torch.empty((4, 64), dtype=torch.float32, device=x.device)
     grad_weight = torch.empty((64,), dtype=torch.float32, device=x.device)
-    launch(rms_norm_backward_kernel, (1,))(
-        grad_out, x, scale, weight, grad_x, grad_weight, 4, 64, ROWS=16, BLOCK=64
-    )
+    launch(rms_norm_backward_kernel, (1,))(grad_out, x, scale, weight, grad_x,
+                                           grad_weight, 4, 64, ROWS=16, BLOCK=64)
     return grad_x, grad_weight
 
 
@@ -166,9 +142,8 @@ class _RmsNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(
-                "rms_norm has no second derivatives: differentiate without create_graph=True"
-            )
+            raise RuntimeError("rms_norm has no second derivatives: differentiate "
+                               "without create_graph=True")
         x, weight, scale = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         grad_x, grad_weight = rms_norm_backward(x, weight, scale, grad_out)
@@ -178,27 +153,20 @@ class _RmsNorm(torch.autograd.Function):
 def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
     """Raises if the kernels do not support a tensor; None means any value."""
     if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
-        found = (
-            tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-        )
+        found = (tensor.dtype if isinstance(tensor, torch.Tensor)
+                 else type(tensor).__name__)
         raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
-    if tensor.shape != shape and (
-        len(shape) != tensor.dim()
-        or any(
-            size is not None and size != found
-            for size, found in zip(shape, tensor.shape)
-        )
-    ):
+    if tensor.shape != shape and (len(shape) != tensor.dim()
+                                  or any(size is not None and size != found
+                                         for size, found in zip(shape, tensor.shape))):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(
             f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
         )
     if strides is None and not tensor.is_contiguous():
         raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
-    if strides is not None and any(
-        stride is not None and stride != found
-        for stride, found in zip(strides, tensor.stride())
-    ):
+    if strides is not None and any(stride is not None and stride != found
+                                   for stride, found in zip(strides, tensor.stride())):
         raise ValueError(
             f"{name} must have the strides {strides}, not {tensor.stride()}"
         )
@@ -220,7 +188,6 @@ def rms_norm(x, weight, eps=1e-06):
 
 def original():
     """Return what the kernels were generated from."""
-    import torch
 
     def rms_norm(x, weight, eps=1e-6):
         scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
@@ -239,17 +206,14 @@ def arguments(seed, device):
 
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
-    values += [
-        p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()
-    ]
-    inputs = [v for v in values if v.requires_grad]
+    values = tree_leaves((args, kwargs))
+    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    options = {"allow_unused": True, "materialize_grads": True}
     gradients = [torch.ones_like(v) for v in ends]
+    options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
 
 
@@ -257,9 +221,7 @@ if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.device(device):
         reference = original()
-    both = [
-        results(function, *arguments(0, device)) for function in (rms_norm, reference)
-    ]
+    both = [results(f, *arguments(0, device)) for f in (rms_norm, reference)]
     for ours, right in zip(*both):
         difference = ours.to(torch.complex128) - right.to(torch.complex128)
         print(f"largest difference: {difference.abs().max():.1e}")
