@@ -131,7 +131,8 @@ def reserved_names(name: str) -> list[str]:
         "functools",
         "is_plain",
     ]
-    own += ["aligned", "check_settings", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
+    own += ["aligned", "check_settings", "first_launch", "launch", "LAUNCHES", "launch_on", "meta"]
+    own += ["multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
     own += ["SETTINGS", "SimpleNamespace", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 

@@ -25,10 +25,13 @@ def alert_not_deterministic(name):
 IS_PLAIN = '''
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
-    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
+    return PLAIN.issuperset(map(type, values))
+
+
+PLAIN = {torch.Tensor, torch.nn.Parameter, int}
 '''
 
-IS_PLAIN_WITH_FLAGS = IS_PLAIN.replace("Parameter, int)", "Parameter, int, bool)")
+IS_PLAIN_WITH_FLAGS = IS_PLAIN.replace("Parameter, int}", "Parameter, int, bool}")
 """A variant for operators with flags."""
 
 OPERATOR = '''
@@ -46,9 +49,7 @@ def as_operator(name):
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
                 return operator(*args)
-            first = next(filter(torch.is_tensor, args), torch.Tensor())
-            with torch.cuda.device_of(first):  # Triton launches on the current device
-                return function(*args)
+            return function(*args)
 
         return call
 
@@ -73,8 +74,7 @@ def as_operator(name, overwrites=()):
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
                 return operator(*args)
-            with torch.cuda.device_of(args[0]):  # Triton launches on the current device
-                found = function(*args)
+            found = function(*args)
             torch.autograd.graph.increment_version([args[place] for place in places])
             return found
 
@@ -101,15 +101,56 @@ def compiled(function):
 LAUNCH = '''
 def launch(kernel, grid):
     """Returns a function that launches a kernel; on traced tensors it does nothing."""
+    return functools.partial(launch_on, kernel, grid)
 
-    def run(*args, **blocks):
-        if not is_plain(*args):
-            return
-        if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-            raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
-        kernel[grid](*args, **blocks)
 
-    return run
+def launch_on(kernel, grid, *args, **blocks):
+    """Launches a kernel with arguments.
+
+    Triton compiles and autotunes it in the first launch with such arguments.
+    Later launches use the result directly, which takes a fraction of the time.
+    """
+    if not is_plain(*args):
+        return
+    first = args[0]
+    if first.is_cuda and first.get_device() != torch.cuda.current_device():
+        with torch.cuda.device_of(first):  # Triton launches on the current device
+            return launch_on(kernel, grid, *args, **blocks)
+    key, values = [id(kernel), first.get_device(), *blocks.values()], []
+    for arg in args:
+        value = arg if type(arg) is int else arg.data_ptr()
+        values.append(value)  # of a tensor, Triton looks at the alignment
+        key.append(value if value is arg else value % 16)
+    key = tuple(key)
+    if key not in LAUNCHES:
+        return first_launch(key, kernel, grid, args, blocks)
+    compiled, meta, chosen = LAUNCHES[key]
+    size = grid(meta) if callable(grid) else grid
+    compiled[(*size, 1, 1)](*values, *chosen)
+
+
+def first_launch(key, kernel, grid, args, blocks):
+    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
+    if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
+    values = {}
+
+    def chosen_grid(meta):
+        values.update(meta)
+        return grid(meta) if callable(grid) else grid
+
+    compiled = kernel[chosen_grid](*args, **blocks)
+    if not isinstance(compiled, triton.compiler.CompiledKernel):
+        return  # an interpreter ran it
+    if len(compiled.src.signature) < len(values):
+        return  # Triton before 3.3 compiles some parameters away
+    if len(LAUNCHES) == 10_000:  # the sizes vary
+        LAUNCHES.clear()
+    meta = {name: values[name] for name in list(values)[len(args) :]}
+    LAUNCHES[key] = compiled, meta, tuple(meta.values())
+
+
+LAUNCHES = {}
 '''
 
 TMA = '''
@@ -118,11 +159,12 @@ def workspace(size, alignment, stream):
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
-def multiprocessors(out):
+@functools.cache
+def multiprocessors(device):
     """The number of multiprocessors; each runs one program, which iterates over tiles."""
-    if not out.is_cuda:
+    if device.type != "cuda":
         return 1
-    return torch.cuda.get_device_properties(out.device).multi_processor_count
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def aligned(tensor):
