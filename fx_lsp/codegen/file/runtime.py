@@ -25,7 +25,7 @@ def alert_not_deterministic(name):
 IS_PLAIN = '''
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
-    return PLAIN.issuperset(map(type, values))
+    return {type(value) for value in values} <= PLAIN
 
 
 PLAIN = {torch.Tensor, torch.nn.Parameter, int}
@@ -201,26 +201,46 @@ def check_settings(module, settings):
 '''
 
 CHECK = '''
-def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
-    """Raises if the kernels do not support a tensor; None means any value."""
-    if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
-        found = tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-        raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
-    if tensor.shape != shape and (
-        len(shape) != tensor.dim()
-        or any(size is not None and size != found for size, found in zip(shape, tensor.shape))
-    ):
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
-    if strides is None and not tensor.is_contiguous():
-        raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
-    if strides is not None and any(
-        stride is not None and stride != found
-        for stride, found in zip(strides, tensor.stride())
-    ):
-        raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
-    if device is not None and tensor.device != device:
-        raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
-    if not gradient and tensor.requires_grad and torch.is_grad_enabled():
-        raise ValueError(f"{name} gets no gradient from these kernels: pass {name}.detach()")
+def checked(*tensors):
+    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
+    accepted, sizes, device = [], {}, None
+    for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
+        if getattr(tensor, "dtype", None) != dtype:
+            found = getattr(tensor, "dtype", type(tensor).__name__)
+            raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+        if tensor.shape != shape and not has_shape(tensor, shape, sizes):
+            wanted = ", ".join("any" if size is None else str(sizes.get(size, size)) for size in shape)
+            raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
+        if device is None:
+            device = tensor.device
+        elif tensor.device != device:
+            raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
+        if not gradient and tensor.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"{name} gets no gradient from these kernels: pass {name}.detach()")
+        if strides is None and not tensor.is_contiguous():
+            if not copied:
+                raise ValueError(f"{name} must be contiguous: it is overwritten, or a result is a view of it")
+            tensor = tensor.contiguous()
+        elif strides is not None and not has_strides(tensor, strides):
+            if not copied:
+                raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
+            tensor = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=device).copy_(tensor)
+        accepted.append(tensor)
+    return accepted
+
+
+def has_shape(tensor, shape, sizes):
+    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
+    return len(shape) == tensor.dim() and all(
+        size is None or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
+        for size, found in zip(shape, tensor.shape)
+    )
+
+
+def has_strides(tensor, strides):
+    """Whether a tensor has the strides; None means any."""
+    return all(
+        size == 1 or stride is None or stride == found
+        for size, stride, found in zip(tensor.shape, strides, tensor.stride())
+    )
 '''
