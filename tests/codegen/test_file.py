@@ -86,6 +86,12 @@ def written_integers(x):
     return x * 2, x
 
 
+# fx: x=i64[8, 4](1, 8)
+def written_columns(x):
+    x.add_(1)
+    return x * 2
+
+
 # fx: x=f32[B, 64], w=f32[64]
 def any_batch(x, w):
     return torch.softmax(x * w, -1), x.view(-1, 2, 32)
@@ -189,6 +195,7 @@ COMPARED = {
     "views_of_one": ["out[0]", "out[1]", "out[2]", "gradient of x"],
     "written_without_gradient": ["out", "gradient of x", "gradient of y", "y afterwards"],
     "written_integers": ["out[0]", "out[1]", "x afterwards"],
+    "written_columns": ["out", "x afterwards"],
     "any_batch": ["out[0]", "out[1]", "gradient of x", "gradient of w"],
     "embedded": ["out", "gradient of weight"],
     "without_tensors": ["out"],
@@ -286,7 +293,9 @@ def test_what_is_refused(files: dict[str, str], folder: Path):
 import torch
 import torch.library
 from containers import containers
-from strided import strided
+from any_batch import any_batch
+from written_columns import written_columns
+from written_integers import written_integers
 from outside import outside
 
 x, w = torch.randn(4, 8), torch.randn(8)
@@ -296,9 +305,11 @@ for call in (
     lambda: containers([x, x], {"w": w, "n": 2}, scale=3.0),
     lambda: containers([x, x.double()], {"w": w, "n": 2}),
     lambda: containers([x, x.t()], {"w": w, "n": 2}),
-    lambda: containers([x, torch.randn(8, 4).t()], {"w": w, "n": 2}),
     lambda: containers([x, x], {"w": w.to("meta"), "n": 2}),
-    lambda: strided(x.t().contiguous(), torch.randn(1, 4)),
+    lambda: any_batch(torch.randn(3, 65), w),
+    lambda: any_batch(torch.randn(64, 3).t(), torch.randn(64)),
+    lambda: written_integers(torch.ones(8, 4, dtype=torch.int64).t()),
+    lambda: written_columns(torch.ones(8, 4, dtype=torch.int64)),
     lambda: outside(torch.randn(4, 16), TABLE=torch.randn(10, 16, requires_grad=True)),
 ):
     try:
@@ -306,7 +317,7 @@ for call in (
     except (TypeError, ValueError) as error:
         print(error)
 """
-    for name in ("containers", "strided", "outside"):
+    for name in ("containers", "any_batch", "written_columns", "written_integers", "outside"):
         (folder / f"{name}.py").write_text(files[name])
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-c", calls]
@@ -317,11 +328,49 @@ for call in (
         "scale is 2.0 in these kernels, not 3.0",
         "xs[1] must be a tensor of torch.float32, not torch.float64",
         "xs[1] must have the shape (4, 8), not (8, 4)",
-        "xs[1] must be contiguous: pass xs[1].contiguous()",
         "config['w'] must be on cpu, not on meta",
+        "x must have the shape (3, 64), not (3, 65)",
+        "x must be contiguous: it is overwritten, or a result is a view of it",
+        "x must be contiguous: it is overwritten, or a result is a view of it",
         "x must have the strides (1, 8), not (4, 1)",
         "TABLE gets no gradient from these kernels: pass TABLE.detach()",
     ], done.stderr
+
+
+LAYOUTS = """
+import torch
+from torch.utils._pytree import tree_map_only
+
+layouts = {
+    "transposed": lambda t: t.mT.contiguous().mT if t.dim() > 1 else t,
+    "sliced": lambda t: torch.stack([t, t.neg()], -1)[..., 0],
+    "expanded": lambda t: t[:1].expand_as(t),
+}
+for name, change in layouts.items():
+    args, kwargs = tree_map_only(torch.Tensor, change, arguments(0, "cpu"))
+    assert not all(v.is_contiguous() for v in tree_leaves((args, kwargs)) if torch.is_tensor(v))
+    compared = [results(function, args, kwargs) for function in (FUNCTION, original())]
+    torch.testing.assert_close(*compared)
+    print(name, *(tuple(v.shape) for v in compared[0]))
+    compiled = torch.compile(FUNCTION, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(results(compiled, args, kwargs), compared[0])
+"""
+
+
+@pytest.mark.parametrize("name", ["containers", "strided", "spread"])
+def test_an_input_with_other_strides_is_copied(name: str, files: dict[str, str], folder: Path):
+    text = files[name].partition('\nif __name__ == "__main__":')[0] + LAYOUTS.replace("FUNCTION", name)
+    (folder / f"{name}_layouts.py").write_text(text)
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, f"{name}_layouts.py"]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    shapes = {
+        "containers": "(4, 8) (4, 8) (4, 8) (4, 8) (4, 8) (8,)",
+        "strided": "(4,) (8, 4) (1, 4)",
+        "spread": "(3, 4) (3, 4) (3, 4) (4,) (3, 4)",
+    }[name]
+    expected = [f"{layout} {shapes}" for layout in ("transposed", "sliced", "expanded")]
+    assert done.stdout.splitlines() == expected, done.stderr
 
 
 @pytest.mark.parametrize("name", ["relu", "weighted"])

@@ -55,13 +55,13 @@ def named_as_row_masks(x, rows_mask):
     return outer_mask.sum((0, 2)) + outer_mask.amax((0, 2))
 
 
-# fx: x=f32[8, 16], check=f32[16]
-def named_as_the_check(x, check):
-    return torch.relu(x * check)
+# fx: x=f32[8, 16], checked=f32[16]
+def named_as_the_check(x, checked):
+    return torch.relu(x * checked)
 
 
 # fx: x=f32[8, 16]
-def check(x):
+def checked(x):
     return torch.relu(x) * 2
 
 
@@ -70,9 +70,9 @@ def any(x, dim):
     return torch.tanh(x).sum(dim) * max(x.shape)
 
 
-# fx: x=f32[8, 16], check=f32[16]
-def tuple(x, check):
-    return torch.relu(x * check).amax(0)
+# fx: x=f32[8, 16], checked=f32[16]
+def tuple(x, checked):
+    return torch.relu(x * checked).amax(0)
 
 
 # fx: x=f32[8, 16], product=f32[8]
@@ -133,9 +133,9 @@ def returned_gradients(text: str) -> list[str]:
 
 
 def test_a_function_named_as_one_of_python_leaves_that_alone(files: dict[str, str]) -> None:
-    refusal = body(files["tuple"], "def check_(")
+    refusal = body(files["tuple"], "def checked_(")
     assert "({wanted}), not {builtins.tuple(tensor.shape)}" in refusal
-    assert 'check_(check, "check", torch.float32, (16,), device=x.device)' in files["tuple"]
+    assert "    tensors = checked_(x, checked)\n" in files["tuple"]
     assert "\nimport builtins\n" in files["tuple"] and "builtins" not in files["gated"]
 
 

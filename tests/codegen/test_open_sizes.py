@@ -158,21 +158,21 @@ def defaults(warm_torch: None) -> dict[str, str]:
 
 
 def test_by_default_sizes_are_open_although_sums_over_them_take_more_launches(defaults: dict[str, str]) -> None:
-    assert 'check(x, "x", torch.float32, (None, 64))' in defaults["rms_norm"]
+    assert re.search(r'\("x", torch.float32, \("\w+", 64\), ', defaults["rms_norm"])
 
 
 def test_by_default_written_sizes_stay_if_kernels_for_any_are_clearly_slower(defaults: dict[str, str]) -> None:
-    assert 'check(x, "x", torch.float32, (64, 128))' in defaults["standardized"]
+    assert '("x", torch.float32, (64, 128), ' in defaults["standardized"]
 
 
 def test_guessed_sizes_are_open_and_tiled_like_larger_ones(defaults: dict[str, str]) -> None:
     """The guess is a batch of 4 with 8 rows, fewer than a program takes."""
     assert re.search(r"^    x +f32\[x_0, x_1, 8\]$", defaults["Block"], re.M)
-    assert '"ROWS": 128' in defaults["Block"]
+    assert "ROWS=128" in defaults["Block"]
 
 
 def test_other_sizes_are_open_if_a_sum_over_one_would_lose_its_kernel(defaults: dict[str, str]) -> None:
-    assert 'check(x, "x", torch.float32, (None, None, 8, 8))' in defaults["pooled"]
+    assert re.search(r'\("x", torch.float32, \("\w+", "\w+", 8, 8\), ', defaults["pooled"])
 
 
 def test_other_sizes_are_right_by_default(defaults: dict[str, str], tmp_path: Path) -> None:

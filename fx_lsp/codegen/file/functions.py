@@ -18,7 +18,6 @@ from fx_lsp.codegen.file.needed import OperatorResult, with_conditions
 from fx_lsp.codegen.graph.query import is_view, view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
-from fx_lsp.codegen.ir.scopes import rename_calls
 from fx_lsp.codegen.ir.statement import (
     Assign,
     Block,
@@ -40,11 +39,32 @@ Definition = list[CodeLine]
 
 
 @dataclass(frozen=True)
+class AcceptedInput:
+    """Describe the tensors that a file accepts as an input, by the text of its table.
+
+    `strides` is "None" for a contiguous tensor. `gradient` is False if the kernels compute no gradient of it.
+    """
+
+    name: str
+    dtype: str
+    shape: str
+    strides: str = "None"
+    gradient: bool = True
+
+    def row(self, read_only: bool) -> str:
+        """Return the row of the input in the table. An input with other strides is copied if it is only read."""
+        strides = ast.literal_eval(self.strides) or ()
+        copied = read_only and None not in strides and 0 not in strides
+        return f'("{self.name}", {self.dtype}, {self.shape}, {self.strides}, {self.gradient}, {copied})'
+
+
+@dataclass(frozen=True)
 class FileSpec:
     """The function that a file is generated for, and the text that the file contains about it.
 
     `name` is the public name of the function and `signature` its parameters as source. `inputs` are expressions of the
-    parameters, one for each tensor of the graph. `checks` are lines that reject other arguments.
+    parameters, one for each tensor of the graph, and `accepted` describes them, in the same order. `checks` are lines
+    that reject other arguments, and `conditions` lines that reject tensors of other sizes.
 
     The first of the `outputs` results are new values of inputs. `changed` has the expressions of these inputs, each
     with a flag: whether the change must be hidden from its gradient. `result` is the user's return value in terms of
@@ -70,6 +90,8 @@ class FileSpec:
     tests: tuple[str, ...] = ()
     main: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    accepted: tuple[AcceptedInput, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
     def stem(self) -> str:
@@ -85,17 +107,17 @@ _COMPILES: Mapping[Engine, str] = {
 
 MAX_ARGUMENTS = 50
 """The largest number of tensors that an operator takes one by one. PyTorch allows at most 64 arguments."""
-CHECK_FUNCTION = "check"
+CHECK_FUNCTION = "checked"
 """The default name of the function that checks tensors."""
 
 
 def check_function_name(subject: FileSpec) -> str:
     """Return the name of the checking function in a file. It differs from the user's function and its parameters."""
-    signature = ast.parse(f"def f({subject.signature}): ...")
-    name, other_names = CHECK_FUNCTION, {subject.name, *(a.arg for a in ast.walk(signature) if isinstance(a, ast.arg))}
-    while name in other_names:
-        name += "_"
-    return name
+    return _unused_name(CHECK_FUNCTION, {subject.name, *_parameter_names(subject)})
+
+
+def _parameter_names(subject: FileSpec) -> list[str]:
+    return [a.arg for a in ast.walk(ast.parse(f"def f({subject.signature}): ...")) if isinstance(a, ast.arg)]
 
 
 @dataclass
@@ -336,7 +358,9 @@ class FileFunctions:
         subject, operator_results = self.subject, _operator_results(self.forward)
         device = f"{subject.inputs[0]}.device" if subject.inputs else '"cuda" if torch.cuda.is_available() else "cpu"'
         body = FunctionBody(self.forward, dict(zip(self.inputs, subject.inputs, strict=True)), self.name, device)
-        called, statements = self._operator_call(body, operator_results)
+        tensors = _unused_name("tensors", {*_parameter_names(subject), *map(self.name, body.program.buffers)})
+        arguments = f"*{tensors}" if subject.accepted else ", ".join(subject.inputs)
+        called, statements = self._operator_call(body, operator_results, arguments)
         quiet = bool(called) and self.backward is None and any(_is_float(n) for n in self.inputs)
         body.inline = _inline_sizes(body)
         body.names.update({new: body.names[old] for new, old in self.forward.overwritten.items()})
@@ -349,11 +373,13 @@ class FileFunctions:
             statements.append(Evaluate(result, None, "return"))
         if quiet:
             statements = [Block("with", parse_expression("torch.no_grad()"), tuple(statements))]
-        lines = [CodeLine(f"    {line}") for line in _checks(subject)]
+        lines = [CodeLine(f"    {line}") for line in self._checks(tensors if called else "")]
         lines += print_statements([*body.statements, *statements])
         return [CodeLine(f"def {subject.name}({subject.signature}):"), *lines]
 
-    def _operator_call(self, body: FunctionBody, operator_results: Sequence[fx.Node]) -> tuple[str, list[Statement]]:
+    def _operator_call(
+        self, body: FunctionBody, operator_results: Sequence[fx.Node], arguments: str
+    ) -> tuple[str, list[Statement]]:
         """Return the call of the operator or autograd function, "" for none, and the statement that names its
         results.
         """
@@ -363,8 +389,28 @@ class FileFunctions:
         named = results if self.backward is not None else operator_results
         call = f"{self.title}.apply" if self.backward is not None else f"{self.subject.stem}_forward"
         body.names.update({n: self.name(n) for n in named})
-        called = f"{call}({', '.join(self.subject.inputs)})"
+        called = f"{call}({arguments})"
         return called, [assign([self.name(n) for n in named], called) if named else Evaluate(parse_expression(called))]
+
+    def _checks(self, tensors: str) -> list[str]:
+        """Return the lines that reject other arguments, and modules with other settings. They assign the inputs in the
+        layout of the kernels to `tensors`, "" for no variable.
+        """
+        subject = self.subject
+        checked = f"{check_function_name(subject)}({', '.join(subject.inputs)})"
+        lines = [line for check in subject.checks for line in check.splitlines()]
+        lines += [f"{tensors} = {checked}" if tensors else checked] if subject.accepted else []
+        return [*lines, *subject.conditions, *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
+
+    def accepted_inputs(self) -> list[str]:
+        """Return the rows of the table of accepted inputs."""
+        subject = self.subject
+        shared = {expression for expression, _ in subject.changed}
+        bases = [node for result in self.results if result is not None for node in list(view_chain(result))[1:]]
+        named = zip(self.inputs, subject.inputs, strict=True)
+        shared |= {e for node, e in named if node in bases or node in self.forward.overwritten.values()}
+        inputs = zip(subject.inputs, subject.accepted, strict=False)
+        return [accepted.row(expression not in shared) for expression, accepted in inputs]
 
     def _copies_to_inputs(self, body: FunctionBody, quiet: bool) -> list[Statement]:
         """Return the statements that copy new values into inputs. The body then names these values by their inputs.
@@ -382,12 +428,6 @@ class FileFunctions:
             if node is not None and node.op != "placeholder" and not any(map(self._has_tangent, again)):
                 body.names[node] = changed
         return statements
-
-
-def _checks(subject: FileSpec) -> list[str]:
-    """Return the lines that reject other arguments, and modules with other settings."""
-    checks = rename_calls("\n".join(subject.checks), CHECK_FUNCTION, check_function_name(subject))
-    return [*checks.splitlines(), *(["check_settings(self, SETTINGS)"] if subject.settings else [])]
 
 
 def _listed(body: FunctionBody, nodes: Sequence[fx.Node]) -> str:

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
-from fx_lsp.codegen.ir.index import Coords, contiguous_strides, expression
+from fx_lsp.codegen.ir.index import Coords, Index, contiguous_strides, expression
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
@@ -241,9 +241,16 @@ def allocation(buffer: Buffer, device: str, zero: bool = False) -> str:
         sympy.expand(a - b) == 0 or s == 1
         for a, b, s in zip(buffer.strides, contiguous_strides(buffer.shape), buffer.shape, strict=True)
     ):
-        return f"torch.{'zeros' if zero else 'empty'}({tuple_text(buffer.shape)}, {options})"
+        sizes = ", ".join(map(size_text, buffer.shape)) or "()"  # a tuple takes longer
+        return f"torch.{'zeros' if zero else 'empty'}({sizes}, {options})"
     zeroed = ".zero_()" if zero else ""
     return f"torch.empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.strides)}, {options}){zeroed}"
+
+
+def _blocks_text(size: Index, block: str) -> str:
+    """Return the number of blocks that cover a size, as source. `triton.cdiv` takes as long as a launch."""
+    text = size_text(size)
+    return f"-(-{text} // {block})" if text.isalnum() else f"-(-({text}) // {block})"
 
 
 def grid_text(kernel: Kernel, out: str) -> str:
@@ -256,12 +263,12 @@ def grid_text(kernel: Kernel, out: str) -> str:
             parts.append(size_text(dim.size))
         elif dim.block_name in chosen:
             depends = True
-            parts.append(f'triton.cdiv({size_text(dim.size)}, meta["{dim.block_name}"])')
+            parts.append(_blocks_text(dim.size, f'meta["{dim.block_name}"]'))
         else:
             block = dict(kernel.tile.configs[0].blocks).get(dim.block_name, dim.block)
-            parts.append(f"triton.cdiv({size_text(dim.size)}, {block})")
+            parts.append(_blocks_text(dim.size, str(block)))
     if kernel.described:
-        parts = [f"min(multiprocessors({out}), {' * '.join(parts)})"]
+        parts = [f"min(multiprocessors({out}.device), {' * '.join(parts)})"]
     inside = ", ".join(parts) or "1"
     text = f"({inside},)" if len(parts) <= 1 else f"({inside})"
     return f"lambda meta: {text}" if depends else text

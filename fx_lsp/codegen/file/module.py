@@ -65,7 +65,7 @@ def assemble_file(parts: FileFunctions) -> GeneratedFile:
     blocks = [*_runtime_blocks(parts, launches), *blocks]
     if any(not_deterministic(p) for p in programs):
         blocks.append(_code_block(ALERT))
-    blocks += [*_constant_blocks(parts.constants), *_check_blocks(subject)]
+    blocks += [*_constant_blocks(parts.constants), *_check_blocks(parts)]
     blocks.append(parts.entry())
     blocks += [_code_block(test) for test in subject.tests]
     if subject.main:
@@ -104,11 +104,16 @@ def _constant_blocks(constants: Mapping[str, str]) -> list[Definition]:
     return [_code_block(part) for part in (f"CONSTANTS = {{{table}}}", *CONSTANTS.strip().split("\n\n\n"))]
 
 
-def _check_blocks(subject: FileSpec) -> list[Definition]:
+def _check_blocks(parts: FileFunctions) -> list[Definition]:
     """Return the definitions that reject other arguments, and modules with other settings."""
     blocks: list[Definition] = []
-    if CHECK_FUNCTION in names_from_outside("\n".join(subject.checks)):
-        blocks.append(_code_block(rename_definition(CHECK, check_function_name(subject))))
+    subject = parts.subject
+    if subject.accepted:
+        columns = "# name, dtype, sizes, strides (None: contiguous), gets a gradient, is copied into other strides"
+        rows = [f"    {row}," for row in parts.accepted_inputs()]
+        blocks.append(_code_block("\n".join([columns, "INPUTS = [", *rows, "]"])))
+        checked, *others = CHECK.strip().split("\n\n\n")
+        blocks += [_code_block(text) for text in (rename_definition(checked, check_function_name(subject)), *others)]
     if subject.settings:
         blocks.append(_code_block("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])))
         blocks.append(_code_block(SETTINGS))
@@ -132,7 +137,8 @@ def reserved_names(name: str) -> list[str]:
         "functools",
         "is_plain",
     ]
-    own += ["aligned", "check_settings", "launch", "meta", "multiprocessors", "namedtuple", "os", "workspace"]
+    own += ["aligned", "check_settings", "first_launch", "has_shape", "has_strides", "INPUTS", "launch"]
+    own += ["LAUNCHES", "launch_on", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
     own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 

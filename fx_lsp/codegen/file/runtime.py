@@ -26,10 +26,13 @@ def alert_not_deterministic(name):
 IS_PLAIN = '''
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
-    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int) for value in values)
+    return {type(value) for value in values} <= PLAIN
+
+
+PLAIN = {torch.Tensor, torch.nn.Parameter, int}
 '''
 
-IS_PLAIN_WITH_FLAGS = IS_PLAIN.replace("Parameter, int)", "Parameter, int, bool)")
+IS_PLAIN_WITH_FLAGS = IS_PLAIN.replace("Parameter, int}", "Parameter, int, bool}")
 """A variant for operators with flags."""
 
 OPERATOR = '''
@@ -47,9 +50,7 @@ def as_operator(name):
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
                 return operator(*args)
-            first = next(filter(torch.is_tensor, args), torch.Tensor())
-            with torch.cuda.device_of(first):  # Triton launches on the current device
-                return function(*args)
+            return function(*args)
 
         return call
 
@@ -74,8 +75,7 @@ def as_operator(name, overwrites=()):
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
                 return operator(*args)
-            with torch.cuda.device_of(args[0]):  # Triton launches on the current device
-                found = function(*args)
+            found = function(*args)
             torch.autograd.graph.increment_version([args[place] for place in places])
             return found
 
@@ -102,23 +102,72 @@ def compiled(function):
 LAUNCH = '''
 def launch(kernel, grid):
     """Returns a function that launches a kernel; on traced tensors it does nothing."""
+    return functools.partial(launch_on, kernel, grid)
 
-    def run(*args, **blocks):
-        if not is_plain(*args):
-            return
-        if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-            raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
-        kernel[grid](*args, **blocks)
 
-    return run
+def launch_on(kernel, grid, *args, **blocks):
+    """Launches a kernel with arguments.
+
+    Triton compiles and autotunes it in the first launch with such arguments.
+    Later launches use the result directly, which takes a fraction of the time.
+    """
+    if not is_plain(*args):
+        return
+    first = args[0]
+    if first.is_cuda and first.get_device() != torch.cuda.current_device():
+        with torch.cuda.device_of(first):  # Triton launches on the current device
+            return launch_on(kernel, grid, *args, **blocks)
+    key, values = [id(kernel), first.get_device(), *blocks.values()], []
+    for arg in args:
+        value = arg if type(arg) is int else arg.data_ptr()
+        values.append(value)  # of a tensor, Triton looks at the alignment
+        key.append(value if value is arg else value % 16)
+    key = tuple(key)
+    if key not in LAUNCHES:
+        return first_launch(key, kernel, grid, args, blocks)
+    compiled, meta, chosen = LAUNCHES[key]
+    size = grid(meta) if callable(grid) else grid
+    compiled[(*size, 1, 1)](*values, *chosen)
+
+
+def first_launch(key, kernel, grid, args, blocks):
+    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
+    if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
+    values = {}
+
+    def chosen_grid(meta):
+        values.update(meta)
+        return grid(meta) if callable(grid) else grid
+
+    compiled = kernel[chosen_grid](*args, **blocks)
+    if not isinstance(compiled, triton.compiler.CompiledKernel):
+        return  # an interpreter ran it
+    if len(compiled.src.signature) < len(values):
+        return  # Triton before 3.3 compiles some parameters away
+    if len(LAUNCHES) == 10_000:  # the sizes vary
+        LAUNCHES.clear()
+    meta = {name: values[name] for name in list(values)[len(args) :]}
+    LAUNCHES[key] = compiled, meta, tuple(meta.values())
+
+
+LAUNCHES = {}
 '''
 
-LAUNCH_WITH_OFFSETS = LAUNCH.replace(
-    "        kernel[grid]",
-    """        tensors = filter(torch.is_tensor, args)
-        if "INDEX" in kernel.arg_names and any(t.numel() >= 2**31 for t in tensors):
-            blocks["INDEX"] = tl.int64
-        kernel[grid]""",
+LAUNCH_WITH_OFFSETS = (
+    LAUNCH.replace("*blocks.values()], []", "*blocks.values()], []\n    large = False")
+    .replace(
+        "        values.append(value)",
+        "        large = large or (value is not arg and arg.numel() >= 2**31)\n        values.append(value)",
+    )
+    .replace(
+        "    key = tuple(key)\n",
+        """    if large and "INDEX" in kernel.arg_names:
+        blocks["INDEX"] = tl.int64
+        key.append(large)
+    key = tuple(key)
+""",
+    )
 )
 """A variant for kernels whose offsets need 64 bits for large tensors."""
 
@@ -128,11 +177,12 @@ def workspace(size, alignment, stream):
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
-def multiprocessors(out):
+@functools.cache
+def multiprocessors(device):
     """The number of multiprocessors; each runs a program, which iterates over tiles."""
-    if not out.is_cuda:
+    if device.type != "cuda":
         return 1
-    return torch.cuda.get_device_properties(out.device).multi_processor_count
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def aligned(tensor):
@@ -169,26 +219,46 @@ def check_settings(module, settings):
 '''
 
 CHECK = '''
-def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
-    """Raises if the kernels do not support a tensor; None means any value."""
-    if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
-        found = tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-        raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
-    if tensor.shape != shape and (
-        len(shape) != tensor.dim()
-        or any(size is not None and size != found for size, found in zip(shape, tensor.shape))
-    ):
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
-    if strides is None and not tensor.is_contiguous():
-        raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
-    if strides is not None and any(
-        stride is not None and stride != found
-        for stride, found in zip(strides, tensor.stride())
-    ):
-        raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
-    if device is not None and tensor.device != device:
-        raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
-    if not gradient and tensor.requires_grad and torch.is_grad_enabled():
-        raise ValueError(f"{name} gets no gradient from these kernels: pass {name}.detach()")
+def checked(*tensors):
+    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
+    accepted, sizes, device = [], {}, None
+    for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
+        if getattr(tensor, "dtype", None) != dtype:
+            found = getattr(tensor, "dtype", type(tensor).__name__)
+            raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+        if tensor.shape != shape and not has_shape(tensor, shape, sizes):
+            wanted = ", ".join("any" if size is None else str(sizes.get(size, size)) for size in shape)
+            raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
+        if device is None:
+            device = tensor.device
+        elif tensor.device != device:
+            raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
+        if not gradient and tensor.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"{name} gets no gradient from these kernels: pass {name}.detach()")
+        if strides is None and not tensor.is_contiguous():
+            if not copied:
+                raise ValueError(f"{name} must be contiguous: it is overwritten, or a result is a view of it")
+            tensor = tensor.contiguous()
+        elif strides is not None and not has_strides(tensor, strides):
+            if not copied:
+                raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
+            tensor = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=device).copy_(tensor)
+        accepted.append(tensor)
+    return accepted
+
+
+def has_shape(tensor, shape, sizes):
+    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
+    return len(shape) == tensor.dim() and all(
+        size is None or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
+        for size, found in zip(shape, tensor.shape)
+    )
+
+
+def has_strides(tensor, strides):
+    """Whether a tensor has the strides; None means any."""
+    return all(
+        size == 1 or stride is None or stride == found
+        for size, stride, found in zip(tensor.shape, strides, tensor.stride())
+    )
 '''

@@ -12,6 +12,7 @@ import torch
 from torch import fx, nn
 
 from fx_lsp.codegen.file.format import literal
+from fx_lsp.codegen.file.functions import AcceptedInput
 from fx_lsp.codegen.ir.index import expression
 from fx_lsp.codegen.ir.text import index_text, size_text
 from fx_lsp.tracer.capture.aot import Captured
@@ -241,26 +242,37 @@ class _ResultWriter:
         return text
 
 
-def tensor_checks(inputs: Sequence[GraphInput], refused: bool) -> list[str]:
-    """Return lines that reject tensors that the kernels do not support; `refused`: none may require a gradient."""
-    lines: list[str] = []
+def accepted_inputs(inputs: Sequence[GraphInput], refused: bool) -> tuple[list[AcceptedInput], list[str]]:
+    """Return what tensors the kernels support, and lines that reject sizes that do not follow from other sizes as they
+    should; `refused`: no tensor may require a gradient.
+    """
+    accepted: list[AcceptedInput] = []
+    conditions: list[str] = []
     sizes_by_symbol: dict[Any, str] = {}
-    for number, item in enumerate(inputs):
+    for item in inputs:
         tensor, text = item.item.tensor, item.expression
-        sizes = _checked_sizes(tensor, text, sizes_by_symbol)
-        options: list[str] = []
+        sizes: list[str] = []
+        for dim, size in enumerate(map(expression, tensor.shape)):
+            sizes.append(str(size) if size.is_Integer else f'"{size.name}"' if size.is_Symbol else "None")
+            if not size.is_Integer and not size.is_Symbol and size.free_symbols <= sizes_by_symbol.keys():
+                symbols = {s: sympy.Symbol(sizes_by_symbol[s]) for s in size.free_symbols}
+                shown = f"{text}.shape[{dim}] == {size_text(size.xreplace(symbols))}"
+                conditions += _refusal(shown)
+            if size.is_Symbol:
+                sizes_by_symbol.setdefault(size, f"{text}.shape[{dim}]")
+        strides = "None"
         if not tensor.is_contiguous():
-            strides = [expression(s) for s in tensor.stride()]
-            shown = [str(s) if s.is_Integer and z != "1" else "None" for s, z in zip(strides, sizes, strict=True)]
-            options.append(f"strides={tuple_text(shown)}")
-        if number:
-            options.append(f"device={inputs[0].expression}.device")
-        if (refused or not tensor.requires_grad) and tensor.dtype.is_floating_point:
-            options.append("gradient=False")
+            shown = [str(s) if s.is_Integer else "None" for s in map(expression, tensor.stride())]
+            strides = tuple_text(shown)
+        gradient = not ((refused or not tensor.requires_grad) and tensor.dtype.is_floating_point)
         name = text.replace('"', "'")
-        arguments = [text, f'"{name}"', str(tensor.dtype), tuple_text(sizes), *options]
-        lines.append(f"check({', '.join(arguments)})")
-    return lines
+        accepted.append(AcceptedInput(name, str(tensor.dtype), tuple_text(sizes), strides, gradient))
+    return accepted, conditions
+
+
+def _refusal(condition: str) -> list[str]:
+    """Return lines that reject sizes for which a condition is false."""
+    return [f"if not ({condition}):", f"    raise ValueError({literal(f'the kernels are for {condition}')})"]
 
 
 def size_checks(inputs: Sequence[GraphInput], symbols: Symbols | None) -> list[str]:
@@ -273,25 +285,8 @@ def size_checks(inputs: Sequence[GraphInput], symbols: Symbols | None) -> list[s
                 texts.setdefault(size, f"{item.expression}.shape[{dim}]")
     for condition in symbols.conditions() if symbols is not None else ():
         if condition.free_symbols <= texts.keys():
-            shown = symbol_text(renamed(condition, texts))
-            lines += [f"if not ({shown}):", f"    raise ValueError({literal(f'the kernels are for {shown}')})"]
+            lines += _refusal(symbol_text(renamed(condition, texts)))
     return lines
-
-
-def _checked_sizes(tensor: torch.Tensor, text: str, sizes_by_symbol: dict[Any, str]) -> list[str]:
-    """Return the required sizes of a tensor, `None` for any; sizes that it defines are added to `sizes_by_symbol`."""
-    sizes: list[str] = []
-    for dim, size in enumerate(map(expression, tensor.shape)):
-        if size.is_Integer:
-            sizes.append(str(size))
-        elif size.free_symbols <= sizes_by_symbol.keys():
-            symbols = {s: sympy.Symbol(sizes_by_symbol[s]) for s in size.free_symbols}
-            sizes.append(size_text(size.xreplace(symbols)))
-        else:
-            sizes.append("None")
-            if size.is_Symbol:
-                sizes_by_symbol[size] = f"{text}.shape[{dim}]"
-    return sizes
 
 
 def hints_of(captured: Captured) -> dict[str, int]:

@@ -37,6 +37,7 @@ from fx_lsp.tracer.kernels.selftest import SelfTest, self_test
 from fx_lsp.tracer.kernels.signature import settings, signature, value_checks
 from fx_lsp.tracer.kernels.subject import (
     GraphInput,
+    accepted_inputs,
     graph_inputs,
     hints_of,
     results_of,
@@ -44,7 +45,6 @@ from fx_lsp.tracer.kernels.subject import (
     same_tensors,
     size_checks,
     size_texts,
-    tensor_checks,
 )
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.run.call import Call
@@ -258,8 +258,9 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
     by_id = {id(i.item.tensor): i.expression for i in inputs}
     expressions = [by_id[id(item.tensor)] for item in captured.inputs]
     extra = {i.expression: None for i in inputs if i.outside}
-    checks = [*value_checks(parameters), *same_tensors(parameters), *tensor_checks(inputs, traced.captured.refused)]
-    checks += size_checks(inputs, traced.conditions.symbols)
+    checks = [*value_checks(parameters), *same_tensors(parameters)]
+    accepted, conditions = accepted_inputs(inputs, traced.captured.refused)
+    conditions += size_checks(inputs, traced.conditions.symbols)
     test = self_test(traced, captured, name, parameters, inputs)
     is_forward = traced.request.kind == "module" and parameters.receiver is not None
     replaces = f"{traced.request.name}.forward" if is_forward else ""
@@ -278,6 +279,8 @@ def subject_of(traced: TracedCall, captured: Captured, graph: fx.Graph, name: st
         test.definitions,
         test.main,
         tuple(settings(parameters.receiver)),
+        tuple(accepted),
+        tuple(conditions),
     )
 
 
