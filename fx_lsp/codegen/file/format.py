@@ -226,14 +226,27 @@ def _layouts(text: str, indent: int) -> Iterator[_Lines]:
     head, value, tail = _parts(text)
     tokens = _tokens(value)
     has_elements = any(t.depth == 0 and t.text == "," for t in tokens)
-    if has_elements or _operators(tokens):
+    has_parts = has_elements or bool(_operators(tokens))
+    if has_parts:
         yield from _opened(f"{head}({value}){tail}", len(head), indent, indent, 0)
     if head.endswith(" = ") and "," in head and indent + len(head) + value.find("(") + 1 > LINE_WIDTH:
         targets = head[:-3].removeprefix("(").removesuffix(")")
         yield from _opened(f"({targets}) = {value}{tail}", 0, indent, indent, 0)
     openings = [] if has_elements else _openings(text)
-    for opening in openings[:1] if text.startswith(_DEFINITIONS) else reversed(openings):
+    chosen = openings[:1] if text.startswith(_DEFINITIONS) else _last(openings, has_parts)
+    for opening in chosen:
         yield from _opened(text, opening, indent, indent, 0)
+    if not has_parts and len(_links(tokens)) > 1:
+        yield from _opened(f"{head}({value}){tail}", len(head), indent, indent, 0)
+
+
+def _last(openings: Sequence[int], has_parts: bool) -> list[int]:
+    """Return the brackets to try, last first: only one if the text can be broken into parts as well."""
+    return list(reversed(openings[-1:] if has_parts else openings[-MAX_TRIED:]))
+
+
+MAX_TRIED = 3
+"""The largest number of brackets of a text that are tried, because the time is a multiple of it at every depth."""
 
 
 _DEFINITIONS = ("def ", "class ", "async def ")
@@ -312,7 +325,7 @@ def _filled(text: str, first: int, indent: int, last: int) -> _Lines:
     if text.startswith('"') and len(_tokens(text)) == 1:
         layouts.append(_split_string(text, first, indent, last))
     if not has_elements:
-        for opening in reversed(_openings(text)):
+        for opening in _last(_openings(text), bool(cuts)):
             layouts += _opened(text, opening, first, indent, last)
     return min([*layouts, (text,)], key=lambda lines: _cost(lines, first, last))
 
