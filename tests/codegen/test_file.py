@@ -330,8 +330,8 @@ for call in (
         "xs[1] must have the shape (4, 8), not (8, 4)",
         "config['w'] must be on cpu, not on meta",
         "x must have the shape (3, 64), not (3, 65)",
-        "x must be contiguous: it is overwritten, or a result is a view of it",
-        "x must be contiguous: it is overwritten, or a result is a view of it",
+        "x must be contiguous: a result overwrites or views it",
+        "x must be contiguous: a result overwrites or views it",
         "x must have the strides (1, 8), not (4, 1)",
         "TABLE gets no gradient from these kernels: pass TABLE.detach()",
     ], done.stderr

@@ -109,7 +109,7 @@ def _check_blocks(parts: FileFunctions) -> list[Definition]:
     blocks: list[Definition] = []
     subject = parts.subject
     if subject.accepted:
-        columns = "# name, dtype, sizes, strides (None: contiguous), gets a gradient, is copied into other strides"
+        columns = "# name, dtype, sizes, strides (None: contiguous), gradient, may be copied"
         rows = [f"    {row}," for row in parts.accepted_inputs()]
         blocks.append(_code_block("\n".join([columns, "INPUTS = [", *rows, "]"])))
         checked, *others = CHECK.strip().split("\n\n\n")

@@ -131,7 +131,7 @@ def launch_on(kernel, grid, *args, **blocks):
 
 
 def first_launch(key, kernel, grid, args, blocks):
-    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
+    """Launches a kernel in Triton's own way, and keeps what it compiled."""
     if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
     values = {}
@@ -220,7 +220,7 @@ def check_settings(module, settings):
 
 CHECK = '''
 def checked(*tensors):
-    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
+    """Returns tensors in the layout of INPUTS, copied if necessary; raises for others."""
     accepted, sizes, device = [], {}, None
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
@@ -237,7 +237,7 @@ def checked(*tensors):
             raise ValueError(f"{name} gets no gradient from these kernels: pass {name}.detach()")
         if strides is None and not tensor.is_contiguous():
             if not copied:
-                raise ValueError(f"{name} must be contiguous: it is overwritten, or a result is a view of it")
+                raise ValueError(f"{name} must be contiguous: a result overwrites or views it")
             tensor = tensor.contiguous()
         elif strides is not None and not has_strides(tensor, strides):
             if not copied:
@@ -248,7 +248,7 @@ def checked(*tensors):
 
 
 def has_shape(tensor, shape, sizes):
-    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
+    """Whether a tensor has a shape. A name is any size, but the same everywhere."""
     return len(shape) == tensor.dim() and all(
         size is None or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
         for size, found in zip(shape, tensor.shape)
