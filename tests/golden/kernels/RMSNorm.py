@@ -6,6 +6,7 @@ Made for
     x            f32[4, 12, 8]
 
 `RMSNorm.forward = rms_norm` uses them instead.
+The class `RMSNorm` of this file uses them. It has the state_dict of the original.
 """
 
 import copy
@@ -15,6 +16,7 @@ import os
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
@@ -116,8 +118,7 @@ def launch(kernel, grid):
 
 
 @as_operator("rms_norm_triton::forward")
-def rms_norm_forward(weight: torch.Tensor,
-                     x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_forward(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.empty((4, 12, 1), dtype=torch.float32, device=weight.device)
     out = torch.empty((4, 12, 8), dtype=torch.float32, device=weight.device)
     launch(rms_norm_forward_kernel, lambda meta: (triton.cdiv(48, meta["ROWS"]),))(
@@ -127,8 +128,8 @@ def rms_norm_forward(weight: torch.Tensor,
 
 
 @as_operator("rms_norm_triton::backward")
-def rms_norm_backward(weight: torch.Tensor, x: torch.Tensor, scale: torch.Tensor,
-                      grad_out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_backward(weight: Tensor, x: Tensor, scale: Tensor,
+                      grad_out: Tensor) -> tuple[Tensor, Tensor]:
     grad_x = torch.empty((4, 12, 8), dtype=torch.float32, device=weight.device)
     grad_weight = torch.empty((8,), dtype=torch.float32, device=weight.device)
     launch(rms_norm_backward_kernel, (1,))(grad_out, x, scale, weight, grad_x,
@@ -232,6 +233,15 @@ def results(function, args, kwargs):
     gradients = [torch.ones_like(v) for v in ends]
     options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
+
+
+def __getattr__(name):
+    """Makes the class RMSNorm on first use: the original with rms_norm as its forward."""
+    if name != "RMSNorm":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = type(original()[1]["module"])
+    globals()[name] = type(name, (base,), {"forward": rms_norm, "__module__": __name__})
+    return globals()[name]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
@@ -104,8 +105,7 @@ def launch(kernel, grid):
 
 
 @as_operator("convolved_triton::forward")
-def convolved_forward(x: torch.Tensor,
-                      w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def convolved_forward(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     # PyTorch computes it: the library is faster for convolutions
     convolution = torch.ops.aten.convolution.default(
         x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
@@ -119,9 +119,8 @@ def convolved_forward(x: torch.Tensor,
 
 
 @as_operator("convolved_triton::backward")
-def convolved_backward(x: torch.Tensor, w: torch.Tensor, le: torch.Tensor,
-                       grad_out: torch.Tensor, needs_x: bool,
-                       needs_w: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def convolved_backward(x: Tensor, w: Tensor, le: Tensor, grad_out: Tensor,
+                       needs_x: bool, needs_w: bool) -> tuple[Tensor, Tensor]:
     grad_convolution = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
     launch(convolved_backward_kernel, lambda meta: (triton.cdiv(48, meta["BLOCK"]),))(
         le, grad_out, grad_convolution, 48

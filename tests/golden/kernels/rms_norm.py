@@ -12,6 +12,7 @@ import os
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
@@ -112,8 +113,7 @@ def launch(kernel, grid):
 
 
 @as_operator("rms_norm_triton::forward")
-def rms_norm_forward(x: torch.Tensor,
-                     weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_forward(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.empty((4, 1), dtype=torch.float32, device=x.device)
     out = torch.empty((4, 64), dtype=torch.float32, device=x.device)
     launch(rms_norm_forward_kernel, lambda meta: (triton.cdiv(4, meta["ROWS"]),))(
@@ -123,8 +123,8 @@ def rms_norm_forward(x: torch.Tensor,
 
 
 @as_operator("rms_norm_triton::backward")
-def rms_norm_backward(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor,
-                      grad_out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_backward(x: Tensor, weight: Tensor, scale: Tensor,
+                      grad_out: Tensor) -> tuple[Tensor, Tensor]:
     grad_x = torch.empty((4, 64), dtype=torch.float32, device=x.device)
     grad_weight = torch.empty((64,), dtype=torch.float32, device=x.device)
     launch(rms_norm_backward_kernel, (1,))(grad_out, x, scale, weight, grad_x,
