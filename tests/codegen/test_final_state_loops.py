@@ -128,15 +128,8 @@ def test_gradients(function):
 
 def test_the_kernel():
     assert kernel_of(two_states, inputs_of(two_states)) == snapshot("""\
-(
-    arg1_1_ptr,
-    arg0_1_ptr,
-    add_15_ptr,
-    M,
-    N: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+(arg1_1_ptr, arg0_1_ptr, add_15_ptr, M, N: tl.constexpr, ROWS: tl.constexpr,
+             BLOCK: tl.constexpr):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     rows_mask = rows < M
     cols = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
@@ -148,9 +141,8 @@ def test_the_kernel():
     add = add_1
     add_2 = arg0_1
     for step in tl.static_range(1, 8):
-        arg0 = tl.load(
-            arg0_1_ptr + rows * N + cols + step * 120, mask=rows_mask & cols_mask
-        )
+        arg0 = tl.load(arg0_1_ptr + rows * N + cols + step * 120,
+                       mask=rows_mask & cols_mask)
         add_3 = add_2 * 0.8 + arg0
         add_4 = sigmoid_7 * add + add_3
         add = add_4

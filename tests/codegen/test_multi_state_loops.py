@@ -83,16 +83,9 @@ def test_of_all_stages_backward_keeps_what_the_step_began_with():
 
 def test_the_kernel_of_a_threshold_that_rises():
     assert kernels_of(adaptive)[0] == snapshot("""\
-def f_forward_kernel(
-    primals_1_ptr,
-    cat_ptr,
-    add_of_all_ptr,
-    sub_4_of_all_ptr,
-    pow_1_ptr,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+def f_forward_kernel(primals_1_ptr, cat_ptr, add_of_all_ptr, sub_4_of_all_ptr,
+                     pow_1_ptr, N: tl.constexpr, BLOCK: tl.constexpr,
+                     STAGES: tl.constexpr):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     primals_1 = tl.load(primals_1_ptr + cols, mask=mask)
@@ -129,13 +122,7 @@ def f_forward_kernel(
     tl.store(cat_ptr + cols + 19 * N, (sub_58 > 0.0).to(tl.float32), mask=mask)
 
 
-@autotuned(
-    triton.Config({"BLOCK": 1024, "STAGES": 2}, num_warps=4),
-    triton.Config({"BLOCK": 2048, "STAGES": 2}, num_warps=8),
-    triton.Config({"BLOCK": 512, "STAGES": 4}, num_warps=4),
-    triton.Config({"BLOCK": 4096, "STAGES": 2}, num_warps=8),
-    key=["N"],
-)
+@autotuned(*BLOCK_STAGES_CONFIGS, key=["N"])
 """)
 
 

@@ -109,44 +109,26 @@ def test_backward_that_reads_what_was_saved_of_each_step(function, few):
 def test_the_kernel_of_a_selective_scan():
     (kernel,) = kernels_of(selective_scan, inputs_of(selective_scan, 8)).values()
     assert kernel == snapshot("""\
-kernel(
-    arg1_1_ptr,
-    arg2_1_ptr,
-    arg3_1_ptr,
-    arg0_1_ptr,
-    arg4_1_ptr,
-    cat_ptr,
-    M,
-    N: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+kernel(arg1_1_ptr, arg2_1_ptr, arg3_1_ptr, arg0_1_ptr, arg4_1_ptr, cat_ptr, M,
+             N: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     outer = tl.program_id(0)
     cols = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
     cols_mask = cols < N
     rows = tl.arange(0, ROWS)[:, None]
     rows_mask = rows < M
     add = tl.full([ROWS, BLOCK], 0.0, tl.float32)
-    arg2_1 = tl.load(
-        arg2_1_ptr + rows + cols * 7,
-        mask=rows_mask & cols_mask,
-        other=0.0,
-        eviction_policy="evict_last",
-    )
+    arg2_1 = tl.load(arg2_1_ptr + rows + cols * 7, mask=rows_mask & cols_mask,
+                     other=0.0, eviction_policy="evict_last")
     for step in tl.static_range(8):
-        arg1 = tl.load(
-            arg1_1_ptr + outer * 96 + cols + step * 12, mask=cols_mask, other=0.0
-        )
-        arg3 = tl.load(
-            arg3_1_ptr + outer * 56 + rows + step * 7, mask=rows_mask, other=0.0
-        )
-        arg0 = tl.load(
-            arg0_1_ptr + outer * 96 + cols + step * 12, mask=cols_mask, other=0.0
-        )
+        arg1 = tl.load(arg1_1_ptr + outer * 96 + cols + step * 12, mask=cols_mask,
+                       other=0.0)
+        arg3 = tl.load(arg3_1_ptr + outer * 56 + rows + step * 7, mask=rows_mask,
+                       other=0.0)
+        arg0 = tl.load(arg0_1_ptr + outer * 96 + cols + step * 12, mask=cols_mask,
+                       other=0.0)
         add_1 = tl.exp(arg1 * arg2_1) * add + arg1 * arg3 * arg0
-        arg4 = tl.load(
-            arg4_1_ptr + outer * 56 + rows + step * 7, mask=rows_mask, other=0.0
-        )
+        arg4 = tl.load(arg4_1_ptr + outer * 56 + rows + step * 7, mask=rows_mask,
+                       other=0.0)
         sum_1 = tl.sum(tl.where(rows_mask, add_1 * arg4, 0.0), axis=0, keep_dims=True)
         tl.store(cat_ptr + outer * 96 + cols + step * 12, sum_1, mask=cols_mask)
         add = add_1\

@@ -77,10 +77,8 @@ def rms_norm_backward_kernel(grad_out_ptr, x_ptr, scale_ptr, weight_ptr, grad_x_
 
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
-    return {type(value) for value in values} <= PLAIN
-
-
-PLAIN = {torch.Tensor, torch.nn.Parameter, int}
+    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int)
+               for value in values)
 
 
 def as_operator(name):
@@ -97,7 +95,9 @@ def as_operator(name):
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
                 return operator(*args)
-            return function(*args)
+            first = next(filter(torch.is_tensor, args), torch.Tensor())
+            with torch.cuda.device_of(first):  # Triton launches on the current device
+                return function(*args)
 
         return call
 
@@ -106,63 +106,22 @@ def as_operator(name):
 
 def launch(kernel, grid):
     """Returns a function that launches a kernel; on traced tensors it does nothing."""
-    return functools.partial(launch_on, kernel, grid)
 
+    def run(*args, **blocks):
+        if not is_plain(*args):
+            return
+        if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+            raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
+        kernel[grid](*args, **blocks)
 
-def launch_on(kernel, grid, *args, **blocks):
-    """Launches a kernel with arguments.
-
-    Triton compiles and autotunes it in the first launch with such arguments.
-    Later launches use the result directly, which takes a fraction of the time.
-    """
-    if not is_plain(*args):
-        return
-    first = args[0]
-    if first.is_cuda and first.get_device() != torch.cuda.current_device():
-        with torch.cuda.device_of(first):  # Triton launches on the current device
-            return launch_on(kernel, grid, *args, **blocks)
-    key, values = [id(kernel), first.get_device(), *blocks.values()], []
-    for arg in args:
-        value = arg if type(arg) is int else arg.data_ptr()
-        values.append(value)  # of a tensor, Triton looks at the alignment
-        key.append(value if value is arg else value % 16)
-    key = tuple(key)
-    if key not in LAUNCHES:
-        return first_launch(key, kernel, grid, args, blocks)
-    compiled, meta, chosen = LAUNCHES[key]
-    size = grid(meta) if callable(grid) else grid
-    compiled[(*size, 1, 1)](*values, *chosen)
-
-
-def first_launch(key, kernel, grid, args, blocks):
-    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
-    if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
-    values = {}
-
-    def chosen_grid(meta):
-        values.update(meta)
-        return grid(meta) if callable(grid) else grid
-
-    compiled = kernel[chosen_grid](*args, **blocks)
-    if not isinstance(compiled, triton.compiler.CompiledKernel):
-        return  # an interpreter ran it
-    if len(compiled.src.signature) < len(values):
-        return  # Triton before 3.3 compiles some parameters away
-    if len(LAUNCHES) == 10_000:  # the sizes vary
-        LAUNCHES.clear()
-    meta = {name: values[name] for name in list(values)[len(args) :]}
-    LAUNCHES[key] = compiled, meta, tuple(meta.values())
-
-
-LAUNCHES = {}
+    return run
 
 
 @as_operator("rms_norm_triton::forward")
 def rms_norm_forward(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    scale = torch.empty(4, 12, 1, dtype=torch.float32, device=weight.device)
-    out = torch.empty(4, 12, 8, dtype=torch.float32, device=weight.device)
-    launch(rms_norm_forward_kernel, lambda meta: (-(-48 // meta["ROWS"]),))(
+    scale = torch.empty((4, 12, 1), dtype=torch.float32, device=weight.device)
+    out = torch.empty((4, 12, 8), dtype=torch.float32, device=weight.device)
+    launch(rms_norm_forward_kernel, lambda meta: (triton.cdiv(48, meta["ROWS"]),))(
         x, weight, scale, out, 48, BLOCK=8
     )
     return out, scale
@@ -171,8 +130,8 @@ def rms_norm_forward(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 @as_operator("rms_norm_triton::backward")
 def rms_norm_backward(weight: Tensor, x: Tensor, scale: Tensor,
                       grad_out: Tensor) -> tuple[Tensor, Tensor]:
-    grad_x = torch.empty(4, 12, 8, dtype=torch.float32, device=weight.device)
-    grad_weight = torch.empty(8, dtype=torch.float32, device=weight.device)
+    grad_x = torch.empty((4, 12, 8), dtype=torch.float32, device=weight.device)
+    grad_weight = torch.empty((8,), dtype=torch.float32, device=weight.device)
     launch(rms_norm_backward_kernel, (1,))(grad_out, x, scale, weight, grad_x,
                                            grad_weight, 48, ROWS=128, BLOCK=8)
     return grad_weight, grad_x
@@ -196,69 +155,40 @@ class _RmsNorm(torch.autograd.Function):
         return grad_weight, grad_x
 
 
-# name, dtype, sizes, strides (None: contiguous), gets a gradient, is copied into other strides
-INPUTS = [("self.weight", torch.float32, (8,), None, True, True),
-          ("x", torch.float32, (4, 12, 8), None, True, True)]
-
-
-def checked(*tensors):
-    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
-    accepted, sizes, device = [], {}, None
-    for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
-        if getattr(tensor, "dtype", None) != dtype:
-            found = getattr(tensor, "dtype", type(tensor).__name__)
-            raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
-        if tensor.shape != shape and not has_shape(tensor, shape, sizes):
-            wanted = ", ".join("any" if size is None else str(sizes.get(size, size))
-                               for size in shape)
-            raise ValueError(
-                f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
-            )
-        if device is None:
-            device = tensor.device
-        elif tensor.device != device:
-            raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
-        if not gradient and tensor.requires_grad and torch.is_grad_enabled():
-            raise ValueError(
-                f"{name} gets no gradient from these kernels: pass {name}.detach()"
-            )
-        if strides is None and not tensor.is_contiguous():
-            if not copied:
-                raise ValueError(
-                    f"{name} must be contiguous: it is overwritten, or a result is a view of it"
-                )
-            tensor = tensor.contiguous()
-        elif strides is not None and not has_strides(tensor, strides):
-            if not copied:
-                raise ValueError(
-                    f"{name} must have the strides {strides}, not {tensor.stride()}"
-                )
-            tensor = torch.empty_strided(tensor.shape, strides, dtype=dtype,
-                                         device=device).copy_(tensor)
-        accepted.append(tensor)
-    return accepted
-
-
-def has_shape(tensor, shape, sizes):
-    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
-    return (len(shape) == tensor.dim()
-            and all(size is None
-                    or found == (sizes.setdefault(size, found) if isinstance(size, str)
-                                 else size)
-                    for size, found in zip(shape, tensor.shape)))
-
-
-def has_strides(tensor, strides):
-    """Whether a tensor has the strides; None means any."""
-    return all(size == 1 or stride is None or stride == found
-               for size, stride, found in zip(tensor.shape, strides, tensor.stride()))
+def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
+    """Raises if the kernels do not support a tensor; None means any value."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
+        found = (tensor.dtype if isinstance(tensor, torch.Tensor)
+                 else type(tensor).__name__)
+        raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+    if tensor.shape != shape and (len(shape) != tensor.dim()
+                                  or any(size is not None and size != found
+                                         for size, found in zip(shape, tensor.shape))):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(
+            f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
+        )
+    if strides is None and not tensor.is_contiguous():
+        raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
+    if strides is not None and any(stride is not None and stride != found
+                                   for stride, found in zip(strides, tensor.stride())):
+        raise ValueError(
+            f"{name} must have the strides {strides}, not {tensor.stride()}"
+        )
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
+    if not gradient and tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"{name} gets no gradient from these kernels: pass {name}.detach()"
+        )
 
 
 def rms_norm(self, x):
     if self.eps != 1e-06:
         raise ValueError(f"self.eps is 1e-06 in these kernels, not {self.eps!r}")
-    tensors = checked(self.weight, x)
-    return _RmsNorm.apply(*tensors)
+    check(self.weight, "self.weight", torch.float32, (8,))
+    check(x, "x", torch.float32, (4, 12, 8), device=self.weight.device)
+    return _RmsNorm.apply(self.weight, x)
 
 
 def original():
