@@ -229,7 +229,7 @@ def _layouts(text: str, indent: int) -> Iterator[_Lines]:
     has_parts = has_elements or bool(_operators(tokens))
     if has_parts:
         yield from _opened(f"{head}({value}){tail}", len(head), indent, indent, 0)
-    if head.endswith(" = ") and "," in head and indent + len(head) + value.find("(") + 1 > LINE_WIDTH:
+    if head.endswith(" = ") and "," in head and indent + len(head) + (value.find("(") + 1 or len(value)) > LINE_WIDTH:
         targets = head[:-3].removeprefix("(").removesuffix(")")
         yield from _opened(f"({targets}) = {value}{tail}", 0, indent, indent, 0)
     openings = [] if has_elements else _openings(text)

@@ -220,7 +220,7 @@ def check_settings(module, settings):
 
 CHECK = '''
 def checked(*tensors):
-    """Returns tensors in the layout of INPUTS, copied if necessary; raises for others."""
+    """Returns tensors in the layout of INPUTS, copied if needed; raises for others."""
     accepted, sizes, device = [], {}, None
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
