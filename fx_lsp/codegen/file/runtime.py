@@ -244,7 +244,8 @@ def has_strides(tensor, strides):
 '''
 
 _COPIES = """\
-        elif strides is not None and not has_strides(tensor, strides):
+        strides = strides and tuple([sizes.get(stride, stride) for stride in strides])
+        if strides is not None and not has_strides(tensor, strides):
             if not copied:
                 raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
             tensor = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=device).copy_(tensor)
