@@ -208,7 +208,7 @@ def test_nothing_outside_of_no_grad(files: dict[str, str]) -> None:
     text = files["row"]
     assert text[text.index("    with torch.no_grad():") : text.index("\n\n\ndef original")] == snapshot("""\
     with torch.no_grad():
-        row_forward(x, y)
+        row_forward(*tensors)
         return x.select(0, 1)\
 """)
 

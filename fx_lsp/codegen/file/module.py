@@ -15,6 +15,7 @@ from fx_lsp.codegen.file.runtime import (
     ALERT,
     AUTOTUNED,
     CHECK,
+    CHECK_STRIDES,
     COMPILED,
     CONSTANTS,
     IS_PLAIN,
@@ -112,7 +113,8 @@ def _check_blocks(parts: FileFunctions) -> list[Definition]:
         columns = "# name, dtype, sizes, strides (None: contiguous), gradient, may be copied"
         rows = [f"    {row}," for row in parts.accepted_inputs()]
         blocks.append(_code_block("\n".join([columns, "INPUTS = [", *rows, "]"])))
-        checked, *others = CHECK.strip().split("\n\n\n")
+        strided = any(accepted.strides != "None" for accepted in subject.accepted)
+        checked, *others = (CHECK_STRIDES if strided else CHECK).strip().split("\n\n\n")
         blocks += [_code_block(text) for text in (rename_definition(checked, check_function_name(subject)), *others)]
     if subject.settings:
         blocks.append(_code_block("\n".join(["SETTINGS = {", *(f"    {s}," for s in subject.settings), "}"])))

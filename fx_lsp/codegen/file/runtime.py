@@ -239,10 +239,6 @@ def checked(*tensors):
             if not copied:
                 raise ValueError(f"{name} must be contiguous: a result overwrites or views it")
             tensor = tensor.contiguous()
-        elif strides is not None and not has_strides(tensor, strides):
-            if not copied:
-                raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
-            tensor = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=device).copy_(tensor)
         accepted.append(tensor)
     return accepted
 
@@ -253,7 +249,9 @@ def has_shape(tensor, shape, sizes):
         size is None or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
         for size, found in zip(shape, tensor.shape)
     )
+'''
 
+_HAS_STRIDES = '''
 
 def has_strides(tensor, strides):
     """Whether a tensor has the strides; None means any."""
@@ -262,3 +260,15 @@ def has_strides(tensor, strides):
         for size, stride, found in zip(tensor.shape, strides, tensor.stride())
     )
 '''
+
+_COPIES = """\
+        strides = strides and tuple([sizes.get(stride, stride) for stride in strides])
+        if strides is not None and not has_strides(tensor, strides):
+            if not copied:
+                raise ValueError(f"{name} must have the strides {strides}, not {tensor.stride()}")
+            tensor = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=device).copy_(tensor)
+        accepted.append(tensor)
+"""
+
+CHECK_STRIDES = CHECK.replace("        accepted.append(tensor)\n", _COPIES) + _HAS_STRIDES
+"""A variant for files with inputs that are not contiguous."""

@@ -262,7 +262,8 @@ def accepted_inputs(inputs: Sequence[GraphInput], refused: bool) -> tuple[list[A
                 sizes_by_symbol.setdefault(size, f"{text}.shape[{dim}]")
         strides = "None"
         if not tensor.is_contiguous():
-            shown = [str(s) if s.is_Integer else "None" for s in map(expression, tensor.stride())]
+            names = {symbol: f'"{symbol.name}"' for symbol in sizes_by_symbol}
+            shown = [str(s) if s.is_Integer else names.get(s, "None") for s in map(expression, tensor.stride())]
             strides = tuple_text(shown)
         gradient = not ((refused or not tensor.requires_grad) and tensor.dtype.is_floating_point)
         name = text.replace('"', "'")
