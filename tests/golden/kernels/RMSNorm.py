@@ -247,14 +247,6 @@ def checked(*tensors):
                     f"{name} must be contiguous: it is overwritten, or a result is a view of it"
                 )
             tensor = tensor.contiguous()
-        elif strides is not None and not has_strides(tensor, strides):
-            if not copied:
-                raise ValueError(
-                    f"{name} must have the strides {strides}, not {tensor.stride()}"
-                )
-            tensor = torch.empty_strided(
-                tensor.shape, strides, dtype=dtype, device=device
-            ).copy_(tensor)
         accepted.append(tensor)
     return accepted
 
@@ -265,14 +257,6 @@ def has_shape(tensor, shape, sizes):
         size is None
         or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
         for size, found in zip(shape, tensor.shape)
-    )
-
-
-def has_strides(tensor, strides):
-    """Whether a tensor has the strides; None means any."""
-    return all(
-        size == 1 or stride is None or stride == found
-        for size, stride, found in zip(tensor.shape, strides, tensor.stride())
     )
 
 
