@@ -12,23 +12,14 @@ import os
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
 
-def config(num_warps, num_stages=3, **blocks):
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
-def autotuned(*configs, **options):
-    """Autotunes a kernel for each `key`; under Triton's interpreter, uses the first."""
+def autotuned(*configs, key):
+    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), **options)
-
-
-BLOCK_CONFIGS = [config(BLOCK=1024, num_warps=4), config(BLOCK=2048, num_warps=8),
-                 config(BLOCK=512, num_warps=4), config(BLOCK=4096, num_warps=8)]
+    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
 
 
 @triton.jit
@@ -37,26 +28,40 @@ def relu(a):
     return tl.where(a <= 0, 0, a).to(a.dtype)
 
 
-@autotuned(*BLOCK_CONFIGS, key=["N"])
+@autotuned(
+    triton.Config({"BLOCK": 1024}, num_warps=4),
+    triton.Config({"BLOCK": 2048}, num_warps=8),
+    triton.Config({"BLOCK": 512}, num_warps=4),
+    triton.Config({"BLOCK": 4096}, num_warps=8),
+    key=["N"],
+)
 @triton.jit
-def convolved_forward_kernel(convolution_ptr, out_ptr, le_ptr, N: tl.constexpr,
-                             BLOCK: tl.constexpr):
+def convolved_forward_kernel(
+    convolution_ptr, out_ptr, le_ptr, N: tl.constexpr, BLOCK: tl.constexpr
+):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
-    # model.py:148  return F.conv2d(x, w).relu() * 2
+    # model.py:154  return F.conv2d(x, w).relu() * 2
     convolution = tl.load(convolution_ptr + cols, mask=mask)
     relu_1 = relu(convolution)
     tl.store(out_ptr + cols, relu_1 * 2.0, mask=mask)
     tl.store(le_ptr + cols, relu_1 <= 0.0, mask=mask)
 
 
-@autotuned(*BLOCK_CONFIGS, key=["N"])
+@autotuned(
+    triton.Config({"BLOCK": 1024}, num_warps=4),
+    triton.Config({"BLOCK": 2048}, num_warps=8),
+    triton.Config({"BLOCK": 512}, num_warps=4),
+    triton.Config({"BLOCK": 4096}, num_warps=8),
+    key=["N"],
+)
 @triton.jit
-def convolved_backward_kernel(le_ptr, grad_out_ptr, grad_convolution_ptr,
-                              N: tl.constexpr, BLOCK: tl.constexpr):
+def convolved_backward_kernel(
+    le_ptr, grad_out_ptr, grad_convolution_ptr, N: tl.constexpr, BLOCK: tl.constexpr
+):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
-    # model.py:148  return F.conv2d(x, w).relu() * 2
+    # model.py:154  return F.conv2d(x, w).relu() * 2
     le = tl.load(le_ptr + cols, mask=mask)
     grad_out = tl.load(grad_out_ptr + cols, mask=mask)
     tl.store(grad_convolution_ptr + cols, tl.where(le, 0.0, grad_out * 2.0), mask=mask)
@@ -64,8 +69,10 @@ def convolved_backward_kernel(le_ptr, grad_out_ptr, grad_convolution_ptr,
 
 def is_plain(*values):
     """Whether these are real tensors and numbers, not traced ones."""
-    return all(type(value) in (torch.Tensor, torch.nn.Parameter, int, bool)
-               for value in values)
+    return {type(value) for value in values} <= PLAIN
+
+
+PLAIN = {torch.Tensor, torch.nn.Parameter, int, bool}
 
 
 def as_operator(name):
@@ -82,9 +89,7 @@ def as_operator(name):
         def call(*args):
             if torch.compiler.is_compiling() or not is_plain(*args):
                 return operator(*args)
-            first = next(filter(torch.is_tensor, args), torch.Tensor())
-            with torch.cuda.device_of(first):  # Triton launches on the current device
-                return function(*args)
+            return function(*args)
 
         return call
 
@@ -93,45 +98,105 @@ def as_operator(name):
 
 def launch(kernel, grid):
     """Returns a function that launches a kernel; on traced tensors it does nothing."""
+    return functools.partial(launch_on, kernel, grid)
 
-    def run(*args, **blocks):
-        if not is_plain(*args):
-            return
-        if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-            raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
-        kernel[grid](*args, **blocks)
 
-    return run
+def launch_on(kernel, grid, *args, **blocks):
+    """Launches a kernel with arguments.
+
+    Triton compiles and autotunes it in the first launch with such arguments.
+    Later launches use the result directly, which takes a fraction of the time.
+    """
+    if not is_plain(*args):
+        return
+    first = args[0]
+    if first.is_cuda and first.get_device() != torch.cuda.current_device():
+        with torch.cuda.device_of(first):  # Triton launches on the current device
+            return launch_on(kernel, grid, *args, **blocks)
+    key, values = [id(kernel), first.get_device(), *blocks.values()], []
+    for arg in args:
+        value = arg if type(arg) is int else arg.data_ptr()
+        values.append(value)  # of a tensor, Triton looks at the alignment
+        key.append(value if value is arg else value % 16)
+    key = tuple(key)
+    if key not in LAUNCHES:
+        return first_launch(key, kernel, grid, args, blocks)
+    compiled, meta, chosen = LAUNCHES[key]
+    size = grid(meta) if callable(grid) else grid
+    compiled[(*size, 1, 1)](*values, *chosen)
+
+
+def first_launch(key, kernel, grid, args, blocks):
+    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
+    if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
+    values = {}
+
+    def chosen_grid(meta):
+        values.update(meta)
+        return grid(meta) if callable(grid) else grid
+
+    compiled = kernel[chosen_grid](*args, **blocks)
+    if not isinstance(compiled, triton.compiler.CompiledKernel):
+        return  # an interpreter ran it
+    if len(compiled.src.signature) < len(values):
+        return  # Triton before 3.3 compiles some parameters away
+    if len(LAUNCHES) == 10_000:  # the sizes vary
+        LAUNCHES.clear()
+    meta = {name: values[name] for name in list(values)[len(args) :]}
+    LAUNCHES[key] = compiled, meta, tuple(meta.values())
+
+
+LAUNCHES = {}
 
 
 @as_operator("convolved_triton::forward")
-def convolved_forward(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+def convolved_forward(
+    x: torch.Tensor, w: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     # PyTorch computes it: the library is faster for convolutions
     convolution = torch.ops.aten.convolution.default(
         x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
     )
-    out = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
-    le = torch.empty((1, 3, 4, 4), dtype=torch.bool, device=x.device)
-    launch(convolved_forward_kernel, lambda meta: (triton.cdiv(48, meta["BLOCK"]),))(
+    out = torch.empty(1, 3, 4, 4, dtype=torch.float32, device=x.device)
+    le = torch.empty(1, 3, 4, 4, dtype=torch.bool, device=x.device)
+    launch(convolved_forward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),))(
         convolution, out, le, 48
     )
     return out, le
 
 
 @as_operator("convolved_triton::backward")
-def convolved_backward(x: Tensor, w: Tensor, le: Tensor, grad_out: Tensor,
-                       needs_x: bool, needs_w: bool) -> tuple[Tensor, Tensor]:
-    grad_convolution = torch.empty((1, 3, 4, 4), dtype=torch.float32, device=x.device)
-    launch(convolved_backward_kernel, lambda meta: (triton.cdiv(48, meta["BLOCK"]),))(
+def convolved_backward(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    le: torch.Tensor,
+    grad_out: torch.Tensor,
+    needs_x: bool,
+    needs_w: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    grad_convolution = torch.empty(1, 3, 4, 4, dtype=torch.float32, device=x.device)
+    launch(convolved_backward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),))(
         le, grad_out, grad_convolution, 48
     )
     # PyTorch computes it: the library is faster for convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
-        grad_convolution, x, w, [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 1,
-        [needs_x, needs_w, False]
+        grad_convolution,
+        x,
+        w,
+        [0],
+        [1, 1],
+        [0, 0],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+        [needs_x, needs_w, False],
     )
-    return (convolution_backward[0] if needs_x else x.new_empty(0),
-            convolution_backward[1] if needs_w else x.new_empty(0))
+    return (
+        convolution_backward[0] if needs_x else x.new_empty(0),
+        convolution_backward[1] if needs_w else x.new_empty(0),
+    )
 
 
 class _Convolved(torch.autograd.Function):
@@ -144,8 +209,9 @@ class _Convolved(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError("convolved has no second derivatives: differentiate "
-                               "without create_graph=True")
+            raise RuntimeError(
+                "convolved has no second derivatives: differentiate without create_graph=True"
+            )
         x, w, le = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         needs_x, needs_w = ctx.needs_input_grad
@@ -153,38 +219,57 @@ class _Convolved(torch.autograd.Function):
         return grad_x if needs_x else None, grad_w if needs_w else None
 
 
-def check(tensor, name, dtype, shape, strides=None, device=None, gradient=True):
-    """Raises if the kernels do not support a tensor; None means any value."""
-    if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype:
-        found = (tensor.dtype if isinstance(tensor, torch.Tensor)
-                 else type(tensor).__name__)
-        raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
-    if tensor.shape != shape and (len(shape) != tensor.dim()
-                                  or any(size is not None and size != found
-                                         for size, found in zip(shape, tensor.shape))):
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(
-            f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
-        )
-    if strides is None and not tensor.is_contiguous():
-        raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
-    if strides is not None and any(stride is not None and stride != found
-                                   for stride, found in zip(strides, tensor.stride())):
-        raise ValueError(
-            f"{name} must have the strides {strides}, not {tensor.stride()}"
-        )
-    if device is not None and tensor.device != device:
-        raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
-    if not gradient and tensor.requires_grad and torch.is_grad_enabled():
-        raise ValueError(
-            f"{name} gets no gradient from these kernels: pass {name}.detach()"
-        )
+# name, dtype, sizes, strides (None: contiguous), gets a gradient, is copied into other strides
+INPUTS = [
+    ("x", torch.float32, (1, 2, 6, 6), None, True, True),
+    ("w", torch.float32, (3, 2, 3, 3), None, True, True),
+]
+
+
+def checked(*tensors):
+    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
+    accepted, sizes, device = [], {}, None
+    for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
+        if getattr(tensor, "dtype", None) != dtype:
+            found = getattr(tensor, "dtype", type(tensor).__name__)
+            raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+        if tensor.shape != shape and not has_shape(tensor, shape, sizes):
+            wanted = ", ".join(
+                "any" if size is None else str(sizes.get(size, size)) for size in shape
+            )
+            raise ValueError(
+                f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
+            )
+        if device is None:
+            device = tensor.device
+        elif tensor.device != device:
+            raise ValueError(f"{name} must be on {device}, not on {tensor.device}")
+        if not gradient and tensor.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"{name} gets no gradient from these kernels: pass {name}.detach()"
+            )
+        if strides is None and not tensor.is_contiguous():
+            if not copied:
+                raise ValueError(
+                    f"{name} must be contiguous: it is overwritten, or a result is a view of it"
+                )
+            tensor = tensor.contiguous()
+        accepted.append(tensor)
+    return accepted
+
+
+def has_shape(tensor, shape, sizes):
+    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
+    return len(shape) == tensor.dim() and all(
+        size is None
+        or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
+        for size, found in zip(shape, tensor.shape)
+    )
 
 
 def convolved(x, w):
-    check(x, "x", torch.float32, (1, 2, 6, 6))
-    check(w, "w", torch.float32, (3, 2, 3, 3), device=x.device)
-    return _Convolved.apply(x, w)
+    tensors = checked(x, w)
+    return _Convolved.apply(*tensors)
 
 
 def original():
@@ -207,14 +292,17 @@ def arguments(seed, device):
 
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = tree_leaves((args, kwargs))
-    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
+    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
+    values += [
+        p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()
+    ]
+    inputs = [v for v in values if v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    gradients = [torch.ones_like(v) for v in ends]
     options = {"allow_unused": True, "materialize_grads": True}
+    gradients = [torch.ones_like(v) for v in ends]
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
 
 
@@ -222,7 +310,9 @@ if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.device(device):
         reference = original()
-    both = [results(f, *arguments(0, device)) for f in (convolved, reference)]
+    both = [
+        results(function, *arguments(0, device)) for function in (convolved, reference)
+    ]
     for ours, right in zip(*both):
         difference = ours.to(torch.complex128) - right.to(torch.complex128)
         print(f"largest difference: {difference.abs().max():.1e}")
