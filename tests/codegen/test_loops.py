@@ -218,7 +218,7 @@ def test_what_can_be_made_of_what_is_kept_is_not_kept_besides():
 def test_a_kernel_that_holds_much_of_each_element_has_few_for_each_thread():
     text = generated(captured(lif, [tensor(16, 64, 1024)])).text
     backward = text.partition("def f_forward_kernel(")[2].partition("def f_backward_kernel(")[0]
-    configs = re.findall(r'"BLOCK": (\d+)}, num_warps=(\d+)', backward)
+    configs = re.findall(r"config\(BLOCK=(\d+), num_warps=(\d+)", backward)
     assert configs and all(int(block) <= 4 * 32 * int(warps) for block, warps in configs)
 
 
