@@ -6,6 +6,7 @@ Made for
     x            f32[4, 12, 8]
 
 `RMSNorm.forward = rms_norm` uses them instead.
+The class `RMSNorm` of this file uses them. It has the state_dict of the original.
 """
 
 import copy
@@ -15,25 +16,25 @@ import os
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
 
-def autotuned(*configs, key):
-    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
+def config(num_warps, num_stages=3, **blocks):
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def autotuned(*configs, **options):
+    """Autotunes a kernel for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+    return triton.autotune(list(configs[:1] if interpreted else configs), **options)
 
 
-@autotuned(
-    triton.Config({"ROWS": 64}, num_warps=1),
-    triton.Config({"ROWS": 64}, num_warps=2),
-    key=["M"],
-)
+@autotuned(config(ROWS=64, num_warps=1), config(ROWS=64, num_warps=2), key=["M"])
 @triton.jit
-def rms_norm_forward_kernel(
-    x_ptr, weight_ptr, scale_ptr, out_ptr, M, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
+def rms_norm_forward_kernel(x_ptr, weight_ptr, scale_ptr, out_ptr, M,
+                            ROWS: tl.constexpr, BLOCK: tl.constexpr):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     rows_mask = rows < M
     cols = tl.arange(0, BLOCK)[None, :]
@@ -46,23 +47,11 @@ def rms_norm_forward_kernel(
     tl.store(out_ptr + rows * 8 + cols, x * scale * weight, mask=rows_mask)
 
 
-@autotuned(
-    triton.Config({}, num_warps=1),
-    triton.Config({}, num_warps=2),
-    key=["M"],
-)
+@autotuned(config(num_warps=1), config(num_warps=2), key=["M"])
 @triton.jit
-def rms_norm_backward_kernel(
-    grad_out_ptr,
-    x_ptr,
-    scale_ptr,
-    weight_ptr,
-    grad_x_ptr,
-    grad_weight_ptr,
-    M,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def rms_norm_backward_kernel(grad_out_ptr, x_ptr, scale_ptr, weight_ptr, grad_x_ptr,
+                             grad_weight_ptr, M, ROWS: tl.constexpr,
+                             BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)[None, :]
     # norms.py:9  return x * scale * weight
     total_acc = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -146,7 +135,7 @@ def launch_on(kernel, grid, *args, **blocks):
 
 
 def first_launch(key, kernel, grid, args, blocks):
-    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
+    """Launches a kernel in Triton's own way, and keeps what it compiled."""
     if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
     values = {}
@@ -170,9 +159,7 @@ LAUNCHES = {}
 
 
 @as_operator("rms_norm_triton::forward")
-def rms_norm_forward(
-    weight: torch.Tensor, x: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_forward(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.empty(4, 12, 1, dtype=torch.float32, device=weight.device)
     out = torch.empty(4, 12, 8, dtype=torch.float32, device=weight.device)
     launch(rms_norm_forward_kernel, lambda meta: (-(-48 // meta["ROWS"]),))(
@@ -182,14 +169,12 @@ def rms_norm_forward(
 
 
 @as_operator("rms_norm_triton::backward")
-def rms_norm_backward(
-    weight: torch.Tensor, x: torch.Tensor, scale: torch.Tensor, grad_out: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_backward(weight: Tensor, x: Tensor, scale: Tensor,
+                      grad_out: Tensor) -> tuple[Tensor, Tensor]:
     grad_x = torch.empty(4, 12, 8, dtype=torch.float32, device=weight.device)
     grad_weight = torch.empty(8, dtype=torch.float32, device=weight.device)
-    launch(rms_norm_backward_kernel, (1,))(
-        grad_out, x, scale, weight, grad_x, grad_weight, 48, ROWS=128, BLOCK=8
-    )
+    launch(rms_norm_backward_kernel, (1,))(grad_out, x, scale, weight, grad_x,
+                                           grad_weight, 48, ROWS=128, BLOCK=8)
     return grad_weight, grad_x
 
 
@@ -203,33 +188,29 @@ class _RmsNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(
-                "rms_norm has no second derivatives: differentiate without create_graph=True"
-            )
+            raise RuntimeError("rms_norm has no second derivatives: differentiate "
+                               "without create_graph=True")
         weight, x, scale = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         grad_weight, grad_x = rms_norm_backward(weight, x, scale, grad_out)
         return grad_weight, grad_x
 
 
-# name, dtype, sizes, strides (None: contiguous), gets a gradient, is copied into other strides
-INPUTS = [
-    ("self.weight", torch.float32, (8,), None, True, True),
-    ("x", torch.float32, (4, 12, 8), None, True, True),
-]
+# name, dtype, sizes, strides (None: contiguous), gradient, may be copied
+INPUTS = [("self.weight", torch.float32, (8,), None, True, True),
+          ("x", torch.float32, (4, 12, 8), None, True, True)]
 
 
 def checked(*tensors):
-    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
+    """Returns tensors in the layout of INPUTS, copied if needed; raises for others."""
     accepted, sizes, device = [], {}, None
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
             found = getattr(tensor, "dtype", type(tensor).__name__)
             raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
         if tensor.shape != shape and not has_shape(tensor, shape, sizes):
-            wanted = ", ".join(
-                "any" if size is None else str(sizes.get(size, size)) for size in shape
-            )
+            wanted = ", ".join("any" if size is None else str(sizes.get(size, size))
+                               for size in shape)
             raise ValueError(
                 f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
             )
@@ -244,7 +225,7 @@ def checked(*tensors):
         if strides is None and not tensor.is_contiguous():
             if not copied:
                 raise ValueError(
-                    f"{name} must be contiguous: it is overwritten, or a result is a view of it"
+                    f"{name} must be contiguous: a result overwrites or views it"
                 )
             tensor = tensor.contiguous()
         accepted.append(tensor)
@@ -252,12 +233,12 @@ def checked(*tensors):
 
 
 def has_shape(tensor, shape, sizes):
-    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
-    return len(shape) == tensor.dim() and all(
-        size is None
-        or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
-        for size, found in zip(shape, tensor.shape)
-    )
+    """Whether a tensor has a shape. A name is any size, but the same everywhere."""
+    return (len(shape) == tensor.dim()
+            and all(size is None
+                    or found == (sizes.setdefault(size, found) if isinstance(size, str)
+                                 else size)
+                    for size, found in zip(shape, tensor.shape)))
 
 
 def rms_norm(self, x):
@@ -269,7 +250,6 @@ def rms_norm(self, x):
 
 def original():
     """Return what the kernels were generated from."""
-    import torch
     from torch import nn
 
     def rms_norm(x, weight, eps=1e-6):
@@ -292,43 +272,40 @@ def arguments(seed, device, module):
     """Return random positional and keyword arguments that the kernels accept."""
     torch.manual_seed(seed)
     x = torch.randn((4, 12, 8), device=device, requires_grad=True)
-    return (shaken(module), x), {}
-
-
-def shaken(module):
-    """Return a copy of a module with slightly perturbed parameters and buffers."""
-    copied = copy.deepcopy(module)
-    with torch.no_grad():
-        for tensor in (*copied.parameters(), *copied.buffers()):
-            if tensor.is_floating_point():
-                tensor.add_(torch.rand_like(tensor), alpha=0.1)
-    return copied
+    module = copy.deepcopy(module)
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            tensor.data.add_(torch.rand_like(tensor), alpha=0.1)
+    return (module, x), {}
 
 
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
-    values += [
-        p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()
-    ]
-    inputs = [v for v in values if v.requires_grad]
+    values = tree_leaves((args, kwargs, *args[0].parameters()))
+    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    options = {"allow_unused": True, "materialize_grads": True}
     gradients = [torch.ones_like(v) for v in ends]
+    options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
+
+
+def __getattr__(name):
+    """Makes the class RMSNorm on first use: the original with rms_norm as its forward."""
+    if name != "RMSNorm":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = type(original()[1]["module"])
+    globals()[name] = type(name, (base,), {"forward": rms_norm, "__module__": __name__})
+    return globals()[name]
 
 
 if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.device(device):
         reference, names = original()
-    both = [
-        results(function, *arguments(0, device, **names))
-        for function in (rms_norm, reference)
-    ]
+    both = [results(f, *arguments(0, device, **names)) for f in (rms_norm, reference)]
     for ours, right in zip(*both):
         difference = ours.to(torch.complex128) - right.to(torch.complex128)
         print(f"largest difference: {difference.abs().max():.1e}")

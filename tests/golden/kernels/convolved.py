@@ -12,14 +12,23 @@ import os
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
 
-def autotuned(*configs, key):
-    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
+def config(num_warps, num_stages=3, **blocks):
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def autotuned(*configs, **options):
+    """Autotunes a kernel for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+    return triton.autotune(list(configs[:1] if interpreted else configs), **options)
+
+
+BLOCK_CONFIGS = [config(BLOCK=1024, num_warps=4), config(BLOCK=2048, num_warps=8),
+                 config(BLOCK=512, num_warps=2), config(BLOCK=4096, num_warps=8)]
 
 
 @triton.jit
@@ -28,17 +37,10 @@ def relu(a):
     return tl.where(a <= 0, 0, a).to(a.dtype)
 
 
-@autotuned(
-    triton.Config({"BLOCK": 1024}, num_warps=4),
-    triton.Config({"BLOCK": 2048}, num_warps=8),
-    triton.Config({"BLOCK": 512}, num_warps=4),
-    triton.Config({"BLOCK": 4096}, num_warps=8),
-    key=["N"],
-)
+@autotuned(*BLOCK_CONFIGS, key=["N"])
 @triton.jit
-def convolved_forward_kernel(
-    convolution_ptr, out_ptr, le_ptr, N: tl.constexpr, BLOCK: tl.constexpr
-):
+def convolved_forward_kernel(convolution_ptr, out_ptr, le_ptr, N: tl.constexpr,
+                             BLOCK: tl.constexpr):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     # model.py:154  return F.conv2d(x, w).relu() * 2
@@ -48,17 +50,10 @@ def convolved_forward_kernel(
     tl.store(le_ptr + cols, relu_1 <= 0.0, mask=mask)
 
 
-@autotuned(
-    triton.Config({"BLOCK": 1024}, num_warps=4),
-    triton.Config({"BLOCK": 2048}, num_warps=8),
-    triton.Config({"BLOCK": 512}, num_warps=4),
-    triton.Config({"BLOCK": 4096}, num_warps=8),
-    key=["N"],
-)
+@autotuned(*BLOCK_CONFIGS, key=["N"])
 @triton.jit
-def convolved_backward_kernel(
-    le_ptr, grad_out_ptr, grad_convolution_ptr, N: tl.constexpr, BLOCK: tl.constexpr
-):
+def convolved_backward_kernel(le_ptr, grad_out_ptr, grad_convolution_ptr,
+                              N: tl.constexpr, BLOCK: tl.constexpr):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     # model.py:154  return F.conv2d(x, w).relu() * 2
@@ -127,7 +122,7 @@ def launch_on(kernel, grid, *args, **blocks):
 
 
 def first_launch(key, kernel, grid, args, blocks):
-    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
+    """Launches a kernel in Triton's own way, and keeps what it compiled."""
     if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
     values = {}
@@ -151,9 +146,7 @@ LAUNCHES = {}
 
 
 @as_operator("convolved_triton::forward")
-def convolved_forward(
-    x: torch.Tensor, w: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def convolved_forward(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     # PyTorch computes it: the library is faster for convolutions
     convolution = torch.ops.aten.convolution.default(
         x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
@@ -167,36 +160,19 @@ def convolved_forward(
 
 
 @as_operator("convolved_triton::backward")
-def convolved_backward(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    le: torch.Tensor,
-    grad_out: torch.Tensor,
-    needs_x: bool,
-    needs_w: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def convolved_backward(x: Tensor, w: Tensor, le: Tensor, grad_out: Tensor,
+                       needs_x: bool, needs_w: bool) -> tuple[Tensor, Tensor]:
     grad_convolution = torch.empty(1, 3, 4, 4, dtype=torch.float32, device=x.device)
     launch(convolved_backward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),))(
         le, grad_out, grad_convolution, 48
     )
     # PyTorch computes it: the library is faster for convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
-        grad_convolution,
-        x,
-        w,
-        [0],
-        [1, 1],
-        [0, 0],
-        [1, 1],
-        False,
-        [0, 0],
-        1,
-        [needs_x, needs_w, False],
+        grad_convolution, x, w, [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 1,
+        [needs_x, needs_w, False]
     )
-    return (
-        convolution_backward[0] if needs_x else x.new_empty(0),
-        convolution_backward[1] if needs_w else x.new_empty(0),
-    )
+    return (convolution_backward[0] if needs_x else x.new_empty(0),
+            convolution_backward[1] if needs_w else x.new_empty(0))
 
 
 class _Convolved(torch.autograd.Function):
@@ -209,9 +185,8 @@ class _Convolved(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(
-                "convolved has no second derivatives: differentiate without create_graph=True"
-            )
+            raise RuntimeError("convolved has no second derivatives: differentiate "
+                               "without create_graph=True")
         x, w, le = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         needs_x, needs_w = ctx.needs_input_grad
@@ -219,24 +194,21 @@ class _Convolved(torch.autograd.Function):
         return grad_x if needs_x else None, grad_w if needs_w else None
 
 
-# name, dtype, sizes, strides (None: contiguous), gets a gradient, is copied into other strides
-INPUTS = [
-    ("x", torch.float32, (1, 2, 6, 6), None, True, True),
-    ("w", torch.float32, (3, 2, 3, 3), None, True, True),
-]
+# name, dtype, sizes, strides (None: contiguous), gradient, may be copied
+INPUTS = [("x", torch.float32, (1, 2, 6, 6), None, True, True),
+          ("w", torch.float32, (3, 2, 3, 3), None, True, True)]
 
 
 def checked(*tensors):
-    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
+    """Returns tensors in the layout of INPUTS, copied if needed; raises for others."""
     accepted, sizes, device = [], {}, None
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
             found = getattr(tensor, "dtype", type(tensor).__name__)
             raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
         if tensor.shape != shape and not has_shape(tensor, shape, sizes):
-            wanted = ", ".join(
-                "any" if size is None else str(sizes.get(size, size)) for size in shape
-            )
+            wanted = ", ".join("any" if size is None else str(sizes.get(size, size))
+                               for size in shape)
             raise ValueError(
                 f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
             )
@@ -251,7 +223,7 @@ def checked(*tensors):
         if strides is None and not tensor.is_contiguous():
             if not copied:
                 raise ValueError(
-                    f"{name} must be contiguous: it is overwritten, or a result is a view of it"
+                    f"{name} must be contiguous: a result overwrites or views it"
                 )
             tensor = tensor.contiguous()
         accepted.append(tensor)
@@ -259,12 +231,12 @@ def checked(*tensors):
 
 
 def has_shape(tensor, shape, sizes):
-    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
-    return len(shape) == tensor.dim() and all(
-        size is None
-        or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
-        for size, found in zip(shape, tensor.shape)
-    )
+    """Whether a tensor has a shape. A name is any size, but the same everywhere."""
+    return (len(shape) == tensor.dim()
+            and all(size is None
+                    or found == (sizes.setdefault(size, found) if isinstance(size, str)
+                                 else size)
+                    for size, found in zip(shape, tensor.shape)))
 
 
 def convolved(x, w):
@@ -292,17 +264,14 @@ def arguments(seed, device):
 
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
-    values += [
-        p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()
-    ]
-    inputs = [v for v in values if v.requires_grad]
+    values = tree_leaves((args, kwargs))
+    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    options = {"allow_unused": True, "materialize_grads": True}
     gradients = [torch.ones_like(v) for v in ends]
+    options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
 
 
@@ -310,9 +279,7 @@ if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.device(device):
         reference = original()
-    both = [
-        results(function, *arguments(0, device)) for function in (convolved, reference)
-    ]
+    both = [results(f, *arguments(0, device)) for f in (convolved, reference)]
     for ours, right in zip(*both):
         difference = ours.to(torch.complex128) - right.to(torch.complex128)
         print(f"largest difference: {difference.abs().max():.1e}")

@@ -12,31 +12,25 @@ import os
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from torch.library import custom_op
 from torch.utils._pytree import tree_leaves
 
 
-def autotuned(*configs, key):
-    """Autotunes configurations for each `key`; under Triton's interpreter, uses the first."""
+def config(num_warps, num_stages=3, **blocks):
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def autotuned(*configs, **options):
+    """Autotunes a kernel for each `key`; under Triton's interpreter, uses the first."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton.autotune(list(configs[:1] if interpreted else configs), key=key)
+    return triton.autotune(list(configs[:1] if interpreted else configs), **options)
 
 
-@autotuned(
-    triton.Config({"ROWS": 4}, num_warps=1),
-    triton.Config({"ROWS": 4}, num_warps=2),
-    key=["N"],
-)
+@autotuned(config(ROWS=4, num_warps=1), config(ROWS=4, num_warps=2), key=["N"])
 @triton.jit
-def rms_norm_forward_kernel(
-    x_ptr,
-    weight_ptr,
-    scale_ptr,
-    out_ptr,
-    N: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def rms_norm_forward_kernel(x_ptr, weight_ptr, scale_ptr, out_ptr, N: tl.constexpr,
+                            ROWS: tl.constexpr, BLOCK: tl.constexpr):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     cols = tl.arange(0, BLOCK)[None, :]
     x = tl.load(x_ptr + rows * N + cols)
@@ -48,24 +42,11 @@ def rms_norm_forward_kernel(
     tl.store(out_ptr + rows * N + cols, x * scale * weight)
 
 
-@autotuned(
-    triton.Config({}, num_warps=1),
-    triton.Config({}, num_warps=2),
-    key=["M", "N"],
-)
+@autotuned(config(num_warps=1), config(num_warps=2), key=["M", "N"])
 @triton.jit
-def rms_norm_backward_kernel(
-    grad_out_ptr,
-    x_ptr,
-    scale_ptr,
-    weight_ptr,
-    grad_x_ptr,
-    grad_weight_ptr,
-    M,
-    N: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def rms_norm_backward_kernel(grad_out_ptr, x_ptr, scale_ptr, weight_ptr, grad_x_ptr,
+                             grad_weight_ptr, M, N: tl.constexpr, ROWS: tl.constexpr,
+                             BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)[None, :]
     # norms.py:9  return x * scale * weight
     total_acc = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -149,7 +130,7 @@ def launch_on(kernel, grid, *args, **blocks):
 
 
 def first_launch(key, kernel, grid, args, blocks):
-    """Launches a kernel in Triton's own way, and keeps the result for later launches."""
+    """Launches a kernel in Triton's own way, and keeps what it compiled."""
     if args[0].device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError("the tensors are on the CPU: these kernels run on a GPU")
     values = {}
@@ -173,9 +154,7 @@ LAUNCHES = {}
 
 
 @as_operator("rms_norm_triton::forward")
-def rms_norm_forward(
-    x: torch.Tensor, weight: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_forward(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.empty(4, 1, dtype=torch.float32, device=x.device)
     out = torch.empty(4, 64, dtype=torch.float32, device=x.device)
     launch(rms_norm_forward_kernel, lambda meta: (-(-4 // meta["ROWS"]),))(
@@ -185,14 +164,12 @@ def rms_norm_forward(
 
 
 @as_operator("rms_norm_triton::backward")
-def rms_norm_backward(
-    x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, grad_out: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_backward(x: Tensor, weight: Tensor, scale: Tensor,
+                      grad_out: Tensor) -> tuple[Tensor, Tensor]:
     grad_x = torch.empty(4, 64, dtype=torch.float32, device=x.device)
     grad_weight = torch.empty(64, dtype=torch.float32, device=x.device)
-    launch(rms_norm_backward_kernel, (1,))(
-        grad_out, x, scale, weight, grad_x, grad_weight, 4, 64, ROWS=16, BLOCK=64
-    )
+    launch(rms_norm_backward_kernel, (1,))(grad_out, x, scale, weight, grad_x,
+                                           grad_weight, 4, 64, ROWS=16, BLOCK=64)
     return grad_x, grad_weight
 
 
@@ -206,33 +183,29 @@ class _RmsNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(
-                "rms_norm has no second derivatives: differentiate without create_graph=True"
-            )
+            raise RuntimeError("rms_norm has no second derivatives: differentiate "
+                               "without create_graph=True")
         x, weight, scale = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         grad_x, grad_weight = rms_norm_backward(x, weight, scale, grad_out)
         return grad_x, grad_weight
 
 
-# name, dtype, sizes, strides (None: contiguous), gets a gradient, is copied into other strides
-INPUTS = [
-    ("x", torch.float32, (4, 64), None, True, True),
-    ("weight", torch.float32, (64,), None, True, True),
-]
+# name, dtype, sizes, strides (None: contiguous), gradient, may be copied
+INPUTS = [("x", torch.float32, (4, 64), None, True, True),
+          ("weight", torch.float32, (64,), None, True, True)]
 
 
 def checked(*tensors):
-    """Returns INPUTS in the layout that the kernels support, copied if necessary; raises for other tensors."""
+    """Returns tensors in the layout of INPUTS, copied if needed; raises for others."""
     accepted, sizes, device = [], {}, None
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
             found = getattr(tensor, "dtype", type(tensor).__name__)
             raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
         if tensor.shape != shape and not has_shape(tensor, shape, sizes):
-            wanted = ", ".join(
-                "any" if size is None else str(sizes.get(size, size)) for size in shape
-            )
+            wanted = ", ".join("any" if size is None else str(sizes.get(size, size))
+                               for size in shape)
             raise ValueError(
                 f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}"
             )
@@ -247,7 +220,7 @@ def checked(*tensors):
         if strides is None and not tensor.is_contiguous():
             if not copied:
                 raise ValueError(
-                    f"{name} must be contiguous: it is overwritten, or a result is a view of it"
+                    f"{name} must be contiguous: a result overwrites or views it"
                 )
             tensor = tensor.contiguous()
         accepted.append(tensor)
@@ -255,12 +228,12 @@ def checked(*tensors):
 
 
 def has_shape(tensor, shape, sizes):
-    """Whether a tensor has a shape. A name is any size, but the same one everywhere; None is any."""
-    return len(shape) == tensor.dim() and all(
-        size is None
-        or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
-        for size, found in zip(shape, tensor.shape)
-    )
+    """Whether a tensor has a shape. A name is any size, but the same everywhere."""
+    return (len(shape) == tensor.dim()
+            and all(size is None
+                    or found == (sizes.setdefault(size, found) if isinstance(size, str)
+                                 else size)
+                    for size, found in zip(shape, tensor.shape)))
 
 
 def rms_norm(x, weight, eps=1e-06):
@@ -272,7 +245,6 @@ def rms_norm(x, weight, eps=1e-06):
 
 def original():
     """Return what the kernels were generated from."""
-    import torch
 
     def rms_norm(x, weight, eps=1e-6):
         scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
@@ -291,17 +263,14 @@ def arguments(seed, device):
 
 def results(function, args, kwargs):
     """Return the tensors that a call returns, and the gradients of its inputs."""
-    values = [v for v in tree_leaves((args, kwargs)) if torch.is_tensor(v)]
-    values += [
-        p for v in args if isinstance(v, torch.nn.Module) for p in v.parameters()
-    ]
-    inputs = [v for v in values if v.requires_grad]
+    values = tree_leaves((args, kwargs))
+    inputs = [v for v in values if torch.is_tensor(v) and v.requires_grad]
     outputs = [v for v in tree_leaves(function(*args, **kwargs)) if torch.is_tensor(v)]
     ends = [v for v in outputs if v.requires_grad]
     if not ends or not inputs:
         return outputs
-    options = {"allow_unused": True, "materialize_grads": True}
     gradients = [torch.ones_like(v) for v in ends]
+    options = {"allow_unused": True, "materialize_grads": True}
     return [*outputs, *torch.autograd.grad(ends, inputs, gradients, **options)]
 
 
@@ -309,9 +278,7 @@ if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.device(device):
         reference = original()
-    both = [
-        results(function, *arguments(0, device)) for function in (rms_norm, reference)
-    ]
+    both = [results(f, *arguments(0, device)) for f in (rms_norm, reference)]
     for ours, right in zip(*both):
         difference = ours.to(torch.complex128) - right.to(torch.complex128)
         print(f"largest difference: {difference.abs().max():.1e}")
