@@ -33,7 +33,7 @@ KERNELS = Stage(
         Node("add", "call_function", "aten.add.Tensor", ("y", "1"), spec="f32[8]", spans=(ADD,)),
     ),
     "@triton.jit\ndef f_kernel(x_ptr, out_ptr):\n    y = tl.load(x_ptr) * 2\n    tl.store(out_ptr, y + 1)\n"
-    "\ndef f(x):\n    launch(f_kernel, (1,))(x, out)\n",
+    "\ndef f(x):\n    launch(f_kernel, (1,), x, out)\n",
     (0, 0, 1, 2, 0, 0, 0),
 )
 PTX = Stage("ptx:f_kernel", text="// ptx of f_kernel\n\nld\nmul\nadd\nst\nret\n", origins=(2, 0, 3, 3, 4, 4, 0))

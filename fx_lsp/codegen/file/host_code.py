@@ -100,7 +100,7 @@ class FunctionBody:
             self._evaluate("triton.set_allocator(workspace)")
         args = [*pointers, *(size_text(v) for v in step.sizes.values()), *fixed_blocks(kernel)]
         out = self.names[step.writes[0]]
-        self._evaluate(f"launch({kernel.name}, {grid_text(kernel, out)})({', '.join(args)})")
+        self._evaluate(f"launch({', '.join([kernel.name, grid_text(kernel, out), *args])})")
         self.writes[self.statements[-1]] = [self.names[n] for n in step.writes]
 
     def _call_region(self, step: CompiledRegion) -> None:

@@ -140,7 +140,7 @@ def reserved_names(name: str) -> list[str]:
         "is_plain",
     ]
     own += ["aligned", "check_settings", "first_launch", "has_shape", "has_strides", "INPUTS", "launch"]
-    own += ["LAUNCHES", "launch_on", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
+    own += ["LAUNCHES", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
     own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 

@@ -100,13 +100,8 @@ def compiled(function):
 '''
 
 LAUNCH = '''
-def launch(kernel, grid):
-    """Returns a function that launches a kernel; on traced tensors it does nothing."""
-    return functools.partial(launch_on, kernel, grid)
-
-
-def launch_on(kernel, grid, *args, **blocks):
-    """Launches a kernel with arguments.
+def launch(kernel, grid, *args, **blocks):
+    """Launches a kernel with arguments; with traced tensors, it does nothing.
 
     Triton compiles and autotunes it in the first launch with such arguments.
     Later launches use the result directly, which takes a fraction of the time.
@@ -116,7 +111,7 @@ def launch_on(kernel, grid, *args, **blocks):
     first = args[0]
     if first.is_cuda and first.get_device() != torch.cuda.current_device():
         with torch.cuda.device_of(first):  # Triton launches on the current device
-            return launch_on(kernel, grid, *args, **blocks)
+            return launch(kernel, grid, *args, **blocks)
     key, values = [id(kernel), first.get_device(), *blocks.values()], []
     for arg in args:
         value = arg if type(arg) is int else arg.data_ptr()
