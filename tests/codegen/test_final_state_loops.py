@@ -134,7 +134,7 @@ def test_the_kernel():
     rows_mask = rows < M
     cols = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
     cols_mask = cols < N
-    arg1_1 = tl.load(arg1_1_ptr + cols, mask=cols_mask)
+    arg1_1 = tl.load(arg1_1_ptr + cols, mask=cols_mask, eviction_policy="evict_last")
     sigmoid_7 = tl.sigmoid(arg1_1)
     arg0_1 = tl.load(arg0_1_ptr + rows * N + cols, mask=rows_mask & cols_mask)
     add_1 = sigmoid_7 * 0.0 + arg0_1

@@ -60,9 +60,7 @@ def test_the_dimension_with_the_most_programs_comes_first(name: str, most: int, 
 def test_there_may_be_many_batches() -> None:
     inputs = [torch.empty(70_000, 64, 16) for _ in range(3)]
     text = generated(captured(attention, inputs)).text
-    assert re.findall(r"launch\(\w+, (?:lambda meta: )?(.*70000.*)\)\($", text, re.M) == snapshot(
-        ["(70000, -(-64 // 64))"]
-    )
+    assert re.findall(r"launch\(\w+, (?:lambda meta: )?(\(.*70000.*?\)), ", text) == snapshot(["(70000, -(-64 // 64))"])
 
 
 @pytest.mark.parametrize(("width", "stages"), [(1024, 3), (8192, 3), (16384, 2)])
@@ -122,7 +120,7 @@ for x in (first[:-1].view(48, 500), first[1:].view(48, 500), first[:-1].view(48,
 def test_the_second_launch_does_what_the_first_did(tmp_path: Path) -> None:
     """The first one may try configurations; it compiles anew for memory that is not aligned."""
     text = generated(captured(lambda x: x.relu() * 2, [torch.empty(48, 500)])).text
-    assert text.count("triton.Config(") > 1
+    assert text.count("config(BLOCK=") > 1
     (tmp_path / "scaled.py").write_text(text)
     environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path)}

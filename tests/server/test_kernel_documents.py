@@ -120,8 +120,8 @@ return torch.softmax(x, -1) * 2
         definition_line = line_of(text, "def soft_")
         assert await ed.hover(kernels, definition_line, 6) == snapshot("""\
 - soft_forward_kernel for cuda:90 (H100)
-- 32 registers · no spills · 32 bytes of shared memory · 64 threads
-- 32 blocks on a multiprocessor: 100% of its warps, limited by warps\
+- 40 registers · no spills · 32 bytes of shared memory · 64 threads
+- 24 blocks on a multiprocessor: 75% of its warps, limited by registers\
 """)
         assert await ed.hover(kernels, store, 6) == snapshot("""\
 ```python

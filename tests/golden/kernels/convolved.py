@@ -91,13 +91,8 @@ def as_operator(name):
     return register
 
 
-def launch(kernel, grid):
-    """Returns a function that launches a kernel; on traced tensors it does nothing."""
-    return functools.partial(launch_on, kernel, grid)
-
-
-def launch_on(kernel, grid, *args, **blocks):
-    """Launches a kernel with arguments.
+def launch(kernel, grid, *args, **blocks):
+    """Launches a kernel with arguments; with traced tensors, it does nothing.
 
     Triton compiles and autotunes it in the first launch with such arguments.
     Later launches use the result directly, which takes a fraction of the time.
@@ -107,7 +102,7 @@ def launch_on(kernel, grid, *args, **blocks):
     first = args[0]
     if first.is_cuda and first.get_device() != torch.cuda.current_device():
         with torch.cuda.device_of(first):  # Triton launches on the current device
-            return launch_on(kernel, grid, *args, **blocks)
+            return launch(kernel, grid, *args, **blocks)
     key, values = [id(kernel), first.get_device(), *blocks.values()], []
     for arg in args:
         value = arg if type(arg) is int else arg.data_ptr()
@@ -153,9 +148,8 @@ def convolved_forward(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     )
     out = torch.empty(1, 3, 4, 4, dtype=torch.float32, device=x.device)
     le = torch.empty(1, 3, 4, 4, dtype=torch.bool, device=x.device)
-    launch(convolved_forward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),))(
-        convolution, out, le, 48
-    )
+    launch(convolved_forward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),),
+           convolution, out, le, 48)
     return out, le
 
 
@@ -163,9 +157,8 @@ def convolved_forward(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 def convolved_backward(x: Tensor, w: Tensor, le: Tensor, grad_out: Tensor,
                        needs_x: bool, needs_w: bool) -> tuple[Tensor, Tensor]:
     grad_convolution = torch.empty(1, 3, 4, 4, dtype=torch.float32, device=x.device)
-    launch(convolved_backward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),))(
-        le, grad_out, grad_convolution, 48
-    )
+    launch(convolved_backward_kernel, lambda meta: (-(-48 // meta["BLOCK"]),), le,
+           grad_out, grad_convolution, 48)
     # PyTorch computes it: the library is faster for convolutions
     convolution_backward = torch.ops.aten.convolution_backward.default(
         grad_convolution, x, w, [0], [1, 1], [0, 0], [1, 1], False, [0, 0], 1,

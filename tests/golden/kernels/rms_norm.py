@@ -99,13 +99,8 @@ def as_operator(name):
     return register
 
 
-def launch(kernel, grid):
-    """Returns a function that launches a kernel; on traced tensors it does nothing."""
-    return functools.partial(launch_on, kernel, grid)
-
-
-def launch_on(kernel, grid, *args, **blocks):
-    """Launches a kernel with arguments.
+def launch(kernel, grid, *args, **blocks):
+    """Launches a kernel with arguments; with traced tensors, it does nothing.
 
     Triton compiles and autotunes it in the first launch with such arguments.
     Later launches use the result directly, which takes a fraction of the time.
@@ -115,7 +110,7 @@ def launch_on(kernel, grid, *args, **blocks):
     first = args[0]
     if first.is_cuda and first.get_device() != torch.cuda.current_device():
         with torch.cuda.device_of(first):  # Triton launches on the current device
-            return launch_on(kernel, grid, *args, **blocks)
+            return launch(kernel, grid, *args, **blocks)
     key, values = [id(kernel), first.get_device(), *blocks.values()], []
     for arg in args:
         value = arg if type(arg) is int else arg.data_ptr()
@@ -157,9 +152,8 @@ LAUNCHES = {}
 def rms_norm_forward(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.empty(4, 1, dtype=torch.float32, device=x.device)
     out = torch.empty(4, 64, dtype=torch.float32, device=x.device)
-    launch(rms_norm_forward_kernel, lambda meta: (-(-4 // meta["ROWS"]),))(
-        x, weight, scale, out, 64, BLOCK=64
-    )
+    launch(rms_norm_forward_kernel, lambda meta: (-(-4 // meta["ROWS"]),), x, weight,
+           scale, out, 64, BLOCK=64)
     return out, scale
 
 
@@ -168,8 +162,8 @@ def rms_norm_backward(x: Tensor, weight: Tensor, scale: Tensor,
                       grad_out: Tensor) -> tuple[Tensor, Tensor]:
     grad_x = torch.empty(4, 64, dtype=torch.float32, device=x.device)
     grad_weight = torch.empty(64, dtype=torch.float32, device=x.device)
-    launch(rms_norm_backward_kernel, (1,))(grad_out, x, scale, weight, grad_x,
-                                           grad_weight, 4, 64, ROWS=16, BLOCK=64)
+    launch(rms_norm_backward_kernel, (1,), grad_out, x, scale, weight, grad_x,
+           grad_weight, 4, 64, ROWS=16, BLOCK=64)
     return grad_x, grad_weight
 
 
