@@ -174,7 +174,7 @@ def is_reduction(node: fx.Node) -> bool:
 def is_unrolled(node: fx.Node) -> bool:
     """Return True if kernels compute a sum of a few elements, such as coordinates, like any element-wise operation.
 
-    The elements are those of the last dimension, and nothing else needs them: they would be computed again.
+    The elements are those of the last dimension, and nothing else needs them: they would be recomputed.
     """
     if not is_reduction(node) or REDUCTION_KINDS[operation(node).rpartition(".")[0]] != "sum":
         return False

@@ -21,7 +21,7 @@ import time
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -180,21 +180,28 @@ def _compiler_source(namespace: dict[str, Any], launch: LaunchSpec, text: str, f
     if kernel is None:
         return NOT_A_KERNEL.failure(span, kernel=launch.kernel)
     names: list[str] = kernel.arg_names
-    unknown = [name for name in {**launch.signature, **launch.constants} if name not in names]
     defaults = {p.name: p.default for p in kernel.params if p.has_default and p.name not in launch.signature}
-    missing = [name for name in names if name not in launch.signature and name not in defaults]
-    if unknown:
-        return NO_SUCH_ARGUMENT.failure(span, kernel=launch.kernel, argument=unknown[0])
-    if missing:
-        return ARGUMENT_MISSING.failure(span, kernel=launch.kernel, argument=missing[0])
-    valueless = [
-        name for name, kind in launch.signature.items() if kind == "constexpr" and name not in launch.constants
-    ]
-    if valueless:
-        return CONSTEXPR_MISSING.failure(span, kernel=launch.kernel, argument=valueless[0])
+    failure = _misfit(launch, names, defaults, span)
+    if failure is not None:
+        return failure
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in launch.aligned if name in names}
     signature = {name: launch.signature.get(name, "constexpr") for name in names}
     return triton.compiler.ASTSource(kernel, signature, launch.constants | defaults, attributes)
+
+
+def _misfit(launch: LaunchSpec, names: Sequence[str], defaults: Collection[str], span: Span | None) -> Failure | None:
+    """Return the failure of a launch whose arguments are not those that a kernel takes, None if they are."""
+    unknown = [name for name in {**launch.signature, **launch.constants} if name not in names]
+    if unknown:
+        return NO_SUCH_ARGUMENT.failure(span, kernel=launch.kernel, argument=unknown[0])
+    missing = [name for name in names if name not in launch.signature and name not in defaults]
+    if missing:
+        return ARGUMENT_MISSING.failure(span, kernel=launch.kernel, argument=missing[0])
+    constants = [name for name, kind in launch.signature.items() if kind == "constexpr"]
+    valueless = [name for name in constants if name not in launch.constants]
+    if valueless:
+        return CONSTEXPR_MISSING.failure(span, kernel=launch.kernel, argument=valueless[0])
+    return None
 
 
 @contextlib.contextmanager

@@ -29,15 +29,18 @@ def reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -
     """Lower a result of a reduction. Raises NotFusible if it is needed at elements that the kernel does not
     run over.
     """
-    source: Any = args_of(node)[0]
-    shape, dims = shape_of(source), reduced_dimensions(node)
-    if count(shape) == 0:
+    if count(shape_of(args_of(node)[0])) == 0:
         return _empty_reduction(b, node, part)
-    keeps = len(shape_of(node, 0)) == len(shape)
     if not is_reduction(node):
         return _reduction_of_one(b, node, coords, guard, part)
-    if is_unrolled(node):
-        return _unrolled_sum(b, node, coords, guard)
+    return _unrolled_sum(b, node, coords, guard) if is_unrolled(node) else _reduce(b, node, coords, guard, part)
+
+
+def _reduce(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
+    """Return a result of a reduction over axes of the kernel."""
+    source: Any = args_of(node)[0]
+    shape, dims = shape_of(source), reduced_dimensions(node)
+    keeps = len(shape_of(node, 0)) == len(shape)
     inside = b.space.coordinates(b.domain.position(), shape)
     over = _reduced_axes(b, node, inside, dims)
     expected = tuple(ZERO if i in dims else c for i, c in enumerate(inside) if keeps or i not in dims)

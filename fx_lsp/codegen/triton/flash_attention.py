@@ -135,11 +135,7 @@ def _bind_scores(tiles: AttentionTiles, attention: Attention) -> list[tuple[Valu
 
 def write_attention_gradients(template: AttentionGradients, call: TemplateCall) -> Kernel:
     """Write products of scores that sum over m or over n."""
-    attention, products, over = template.attention, template.products, template.products[0].over
-    configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
-    depth = sum(dot_block(_depth(product)) for number, product in enumerate(products) if number in call.targets)
-    tiling = ScoreTiling(template, "n" if over == "m" else "m", configs, depth)
-    tiles = AttentionTiles(tiling, replace(call, title=f"{call.title}_{'columns' if over == 'm' else 'rows'}"))
+    attention, products, tiles = template.attention, template.products, _gradient_tiles(template, call)
     writer = tiles.writer
     tiles.begin()
     dtype = attention.score_product.meta["val"].dtype
@@ -168,6 +164,15 @@ def write_attention_gradients(template: AttentionGradients, call: TemplateCall) 
         writes.append(place.buffer)
         tiles.store(place, _coords_of(tiles, product, other), total if factor == 1 else f"{total} * {factor!r}")
     return tiles.finished(writes)
+
+
+def _gradient_tiles(template: AttentionGradients, call: TemplateCall) -> AttentionTiles:
+    """Return the tiles of a kernel for products that sum over m or over n."""
+    products, over = template.products, template.products[0].over
+    configs = CONFIGS_BACKWARD if over == "m" else tuple((c, r, w, s) for r, c, w, s in CONFIGS_BACKWARD)
+    depth = sum(dot_block(_depth(product)) for number, product in enumerate(products) if number in call.targets)
+    tiling = ScoreTiling(template, "n" if over == "m" else "m", configs, depth)
+    return AttentionTiles(tiling, replace(call, title=f"{call.title}_{'columns' if over == 'm' else 'rows'}"))
 
 
 def _score_operands(
