@@ -125,7 +125,7 @@ def test_many_small_values_in_half_precision_are_not_lost() -> None:
 
     x, i = torch.full((4000, 4), 0.01, dtype=torch.bfloat16), torch.zeros(4000, dtype=torch.long)
     file = generated(captured(summed, [x, i]))
-    assert "torch.zeros((8, 4), dtype=torch.float32," in re.sub(r"\(\s+\(", "((", file.text)
+    assert "torch.zeros(8, 4, dtype=torch.float32," in file.text
     found = loaded(file).f(x, i)
     torch.testing.assert_close(found[0].double(), x.double().sum(0), rtol=1e-2, atol=0)
 
@@ -138,7 +138,7 @@ def test_what_makes_the_values_is_in_the_kernel_that_adds_them() -> None:
     inputs = [below(11, 3, 5), floats(11, 8), floats(8)]
     text = generated(captured(CASES["embedding"][0], [*inputs[:2], inputs[2].detach()])).text
     assert backward_of(text).count("f_backward_kernel") == 1
-    assert "torch.zeros((11, 8)" in re.sub(r"\(\s+", "(", text)
+    assert "torch.zeros(11, 8," in text
 
 
 def bert(ids: Any, types: Any, places: Any, words: Any, positions: Any, kinds: Any, w: Any, b: Any) -> Any:
