@@ -71,7 +71,7 @@ for path in sys.stdin.read().splitlines():
 
 Outcome = Literal["found", "elsewhere", "clean", "not traced"]
 Report = dict[str, Any]
-"""What `fx-lsp check --json` says of one file."""
+"""What `fx-lsp check --format json` says of one file."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def complaints(case: Case, twin: Ran | None, mistake: Ran | None) -> Iterator[st
 
 def check(folder: Path, python: str, jobs: int | None) -> dict[str, Report]:
     """Run `fx-lsp check` over a folder: its reports, by the names of the files."""
-    command = [sys.executable, "-m", "fx_lsp", "check", str(folder), "--json", "--no-cache", "--python", python]
+    command = [sys.executable, "-m", "fx_lsp", "check", str(folder), "--format", "json", "--no-cache", "--python", python]
     command += ["--jobs", str(jobs)] if jobs else []
     printed, code = output_of(command, CHECK_SECONDS)
     if code not in (0, 1):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, cast
+from xml.etree import ElementTree
 
 import pytest
 from inline_snapshot import snapshot
@@ -84,7 +85,7 @@ def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def checked(project: Path) -> dict[str, Any]:
-    done = check(project, ".", "--json")
+    done = check(project, ".", "--format", "json")
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("3 found in 3 files · 2 traced · 1 not · 2 problems · ")
     return json.loads(done.stdout)
@@ -116,9 +117,9 @@ def test_json_of_a_check(checked: dict[str, Any], project: Path):
 def test_what_is_no_tensor_code_is_not_listed(tmp_path: Path):
     text = "import json\nimport torch\n\ndef size(record):\n    return json.loads(record), record.shape\n"
     (tmp_path / "records.py").write_text(text)
-    got = json.loads(check(tmp_path, ".", "--json").stdout)["files"][0]["targets"]
+    got = json.loads(check(tmp_path, ".", "--format", "json").stdout)["files"][0]["targets"]
     assert [t["failure"] for t in got] == []
-    asked = json.loads(check(tmp_path, "records.py::size", "--json").stdout)["files"][0]["targets"]
+    asked = json.loads(check(tmp_path, "records.py::size", "--format", "json").stdout)["files"][0]["targets"]
     assert [target["failure"]["kind"] for target in asked] == ["nothing"]
 
 
@@ -163,13 +164,13 @@ def run(x: torch.Tensor):
     assert [line[:43] for line in said if " error" in line] == ["  Wrong  a_model.py:11: error (shape): matr"]
     assert "  run    not traced (shape): as Wrong" in said
     assert "  call  not traced (shape): as a_model.py::Wrong" in said
-    (log,) = json.loads(check(tmp_path, ".", "--sarif").stdout)["runs"]
+    (log,) = json.loads(check(tmp_path, ".", "--format", "sarif").stdout)["runs"]
     (result,) = log["results"]
     assert [r["message"]["text"] for r in result["relatedLocations"]] == [
         "also reached from run.",
         "also reached from call.",
     ]
-    checked = json.loads(check(tmp_path, ".", "--json").stdout)
+    checked = json.loads(check(tmp_path, ".", "--format", "json").stdout)
     assert checked["summary"]["problems"] == 1
     assert [target["failure"]["kind"] for file in checked["files"] for target in file["targets"]] == ["shape"] * 3
 
@@ -219,8 +220,42 @@ def test_a_check_for_people(project: Path):
     assert (done.stderr, "\x1b" in done.stdout) == ("", False)
 
 
+def test_the_formats_of_ci_services(project: Path):
+    github = check(project, "model.py", "broken.py", "--format", "github")
+    assert github.returncode == 1
+    first, second = github.stdout.splitlines()
+    place = "file=model.py,line=10,title=fx-lsp%3A shape,col=17,endColumn=22"
+    assert first.startswith(f"::error {place}::wrong was not traced: ")
+    assert second.startswith("::error file=broken.py,line=")
+    listed = json.loads(check(project, "model.py", "broken.py", "--format", "gitlab").stdout)
+    assert [(r["check_name"], r["severity"], r["location"]) for r in listed] == [
+        ("fx-lsp/shape", "major", {"path": "model.py", "lines": {"begin": 10}}),
+        ("fx-lsp/syntax", "major", listed[1]["location"]),
+    ]
+    report = ElementTree.fromstring(check(project, "model.py", "broken.py", "--format", "junit").stdout)
+    assert [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in report] == [
+        ("model.py", "4", "1"),
+        ("broken.py", "1", "1"),
+    ]
+    cases = [case for case in report.iter("testcase") if case.find("failure") is not None]
+    assert [(case.get("classname"), case.get("name")) for case in cases] == [
+        ("model.py", "wrong"),
+        ("broken.py", "the file"),
+    ]
+
+
+def test_a_mistake_that_moves_keeps_its_fingerprint(tmp_path: Path):
+    source = "import torch\n\n\ndef wrong(x: torch.Tensor):\n    y = torch.ones(3)\n    return torch.ones(4) @ y\n"
+    fingerprints = []
+    for text in (source, f"# a comment\n\n{source}"):
+        (tmp_path / "model.py").write_text(text)
+        (result,) = json.loads(check(tmp_path, "model.py", "--format", "gitlab").stdout)
+        fingerprints.append(result["fingerprint"])
+    assert fingerprints[0] == fingerprints[1]
+
+
 def test_sarif(project: Path):
-    done = check(project, "model.py", "broken.py", "--sarif")
+    done = check(project, "model.py", "broken.py", "--format", "sarif")
     assert done.returncode == 1
     (run,) = json.loads(done.stdout)["runs"]
     assert run["columnKind"] == "unicodeCodePoints"
@@ -282,7 +317,7 @@ limit = 1
 
 def test_what_is_wrong_with_comments_is_said_once(tmp_path: Path):
     (tmp_path / "model.py").write_text(COMMENTED)
-    done = check(tmp_path, "model.py", "--json")
+    done = check(tmp_path, "model.py", "--format", "json")
     assert done.returncode == 1
     document = json.loads(done.stdout)
     (file,) = document["files"]
@@ -318,7 +353,7 @@ def test_what_is_wrong_with_comments_is_said_once(tmp_path: Path):
     ],
 )
 def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
-    done = check(project, *arguments, "--json")
+    done = check(project, *arguments, "--format", "json")
     assert done.returncode == 0, done.stderr
     found = [target["target"] for file in json.loads(done.stdout)["files"] for target in file["targets"]]
     assert found == [f"{project / 'model.py'}::{name}" for name in names]
@@ -330,7 +365,7 @@ def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
         (["missing.py"], "there is no file or directory missing.py"),
         (["model.py::missing"], "`model.py::missing` is not a function or module that can be traced"),
         (["model.py", "--jobs", "0"], "'0' is not a number from 1"),
-        (["model.py", "--json", "--sarif"], "not allowed with"),
+        (["model.py", "--format", "html"], "invalid choice: 'html'"),
         ([], "PATH"),
     ],
 )
@@ -384,14 +419,14 @@ def test_the_counts_are_those_of_what_is_listed(tmp_path: Path):
     listed = check(tmp_path, "model.py").stdout
     assert listed.count("    information: line ") == listed.count("[graph-break]") == 2
     assert " · 0 problems · 2 information · " in listed
-    assert json.loads(check(tmp_path, "model.py", "--json").stdout)["summary"]["information"] == 2
+    assert json.loads(check(tmp_path, "model.py", "--format", "json").stdout)["summary"]["information"] == 2
 
 
 def test_what_is_checked_is_not_traced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text = "import torch\n\ndef f(x: torch.Tensor):\n    B, T = x.shape\n    return x.reshape(B * T).exp()\n"
     (tmp_path / "model.py").write_text(text)
-    command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--json", "--python", warm_python()]
+    command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--format", "json", "--python", warm_python()]
     for _ in range(2):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert json.loads(done.stdout)["files"][0]["targets"][0]["seconds"] < 0.05
@@ -504,5 +539,5 @@ def test_warnings_are_told_and_end_with_0(tmp_path: Path):
     )
     assert "model.py:11: warning (dtype): Subtraction, the `-` operator" in listed.stdout
     assert " · 0 problems · 2 warnings · " in listed.stdout
-    (run,) = json.loads(check(tmp_path, "model.py", "--sarif").stdout)["runs"]
+    (run,) = json.loads(check(tmp_path, "model.py", "--format", "sarif").stdout)["runs"]
     assert [result["level"] for result in run["results"]] == ["warning", "warning"]

@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fx_lsp import __version__, wire
+from fx_lsp.commands.annotations import to_github, to_gitlab, to_junit
 from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
 from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
+from fx_lsp.commands.results import CheckResult, results_of
 from fx_lsp.commands.sarif import to_sarif
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.commands.survey import FileReport, SurveyScope, summarize, survey, to_json
@@ -39,6 +41,14 @@ KINDS: dict[str, TargetKind] = {
 }
 
 
+FORMATS: dict[str, Callable[[Sequence[FileReport], Sequence[CheckResult], Path], str]] = {
+    "sarif": lambda _, results, base: json.dumps(to_sarif(results, base), indent=1),
+    "github": lambda _, results, base: to_github(results, base),
+    "gitlab": lambda _, results, base: json.dumps(to_gitlab(results, base), indent=1),
+    "junit": to_junit,
+}
+"""The formats of code hosts and CI services."""
+
 SEVERITIES = """\
 severities:
   problem (error)  the code fails for all inputs, or for the inputs that the program passes
@@ -56,9 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="+", metavar="PATH", help="a file, a notebook, a directory, or path/to/file.py::name"
     )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON document")
-    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts and CI")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", *FORMATS),
+        default="text",
+        help="what to print: text for people, one JSON document, SARIF 2.1.0, commands of GitHub Actions, a report of "
+        "GitLab's Code Quality, or one of JUnit (default: text)",
+    )
     parser.add_argument("--only", choices=tuple(KINDS), help="show only targets of this kind")
     for option, told in (("--enable", "report"), ("--disable", "do not report")):
         codes = f"one of {', '.join(FINDINGS)}, or all"
@@ -90,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
     reports: list[FileReport] = []
     progress, listing = Progress(sys.stderr, len(sources)), CheckListing(sys.stdout.isatty())
-    listed = not (arguments.json or arguments.sarif)
+    listed = arguments.format == "text"
 
     def hear(report: FileReport) -> None:
         reports.append(report)
@@ -124,8 +138,11 @@ async def _check(
 def _print_end(
     arguments: argparse.Namespace, reports: Sequence[FileReport], interpreter: Interpreter, seconds: float
 ) -> None:
-    summary = summarize(reports)
-    if arguments.json:
+    summary, format_ = summarize(reports), arguments.format
+    if format_ == "text":
+        print(list_summary(summary, seconds, sys.stdout.isatty()), end="")
+        return
+    if format_ == "json":
         document = {
             "version": __version__,
             "torch": interpreter.torch,
@@ -135,11 +152,8 @@ def _print_end(
             "files": [to_json(report) for report in reports],
         }
         print(json.dumps(in_characters(document), indent=1))
-    elif arguments.sarif:
-        print(json.dumps(to_sarif(reports, Path.cwd()), indent=1))
     else:
-        print(list_summary(summary, seconds, sys.stdout.isatty()), end="")
-        return
+        print(FORMATS[format_](reports, results_of(reports), Path.cwd()).rstrip("\n"))
     sys.stdout.flush()
     print(one_line_summary(summary, seconds), file=sys.stderr)
 
