@@ -345,8 +345,13 @@ def memory_budget(budget: float) -> AbstractContextManager[Any]:
 @contextmanager
 def without_cpu_libraries() -> Generator[None, None, None]:
     """Do not ask whether the libraries for convolutions on a CPU are fast for tensors of these sizes."""
-    with torch.backends.mkldnn.flags(enabled=False), torch.backends.nnpack.flags(enabled=False):
-        yield
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)  # `torch.backends.mkldnn.flags` sets others, too, which may warn
+    try:
+        with torch.backends.nnpack.flags(enabled=False):
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 @contextmanager
