@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -57,3 +58,13 @@ def test_the_interpreter_rounds_to_the_nearest() -> None:
     x = torch.tensor([0.99999, 1.00390625, 1.01171875, -3.1415927, 1e-40, float("inf"), float("nan"), 65519.0])
     found = loaded(generated(captured(lambda x: x.bfloat16(), (x,)))).f(x)
     torch.testing.assert_close(found, x.bfloat16(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_quotient_that_becomes_a_step_is_rounded_as_pytorch_rounds_it() -> None:
+    def quantized(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scale = x.abs().amax(-1, keepdim=True) / 127
+        return torch.round((x / scale).clamp(-100, 100)).to(torch.int8), scale
+
+    inputs = [torch.randn(7, 129)]
+    assert "tl.div_rn(x" in re.sub(r"arg0_1", "x", generated(captured(quantized, inputs)).text)
+    assert wrong(quantized, inputs) == []

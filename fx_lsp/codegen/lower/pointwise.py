@@ -13,7 +13,7 @@ from torch import fx
 
 from fx_lsp.codegen.ir.index import Coords
 from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering
-from fx_lsp.codegen.ir.ops import INT_POW, MAX, MIN, MUL, POW, WHERE, Op, cast, op
+from fx_lsp.codegen.ir.ops import DIV, DIV_RN, INT_POW, MAX, MIN, MUL, POW, WHERE, Op, cast, op
 from fx_lsp.codegen.ir.values import Compute, Constant, Guard, Load, Reduction, Value, compute_dtype
 from fx_lsp.codegen.lower.algebra import simplify
 from fx_lsp.codegen.lower.builder import Builder
@@ -155,12 +155,28 @@ def _lower_arithmetic(operation: Op, name: str) -> Any:
         rounding: Any = node.kwargs.get("rounding_mode")
         if rounding is not None or name in _STEPS:
             args = tuple(_round_as_stored(b, v, a) for v, a in zip(args, _arguments(node), strict=True))
+            args = tuple(_divided_exactly(b, v) for v in args)
         if rounding is not None:
             whole = dtype.is_floating_point
             called = op({"floor": "floor_divide(a, b)", "trunc": "trunc(a / b)" if whole else "a // b"}[rounding])
         return simplify(b, called, args, compute_dtype(dtype), node)
 
     return lower
+
+
+def _divided_exactly(b: Builder, value: Value) -> Value:
+    """Return a value, with a quotient of float32 rounded as PyTorch rounds it.
+
+    On a GPU, Triton's own may be off by two units in the last place, which the next operation would turn into a step.
+    """
+    if not isinstance(value, Compute) or value.dtype is not torch.float32:
+        return value
+    if value.op is DIV:
+        return b.compute(DIV_RN, value.args, value.dtype, value.node)
+    if not value.op.is_exact:
+        return value
+    args = tuple(_divided_exactly(b, arg) for arg in value.args)
+    return value if args == value.args else b.compute(value.op, args, value.dtype, value.node)
 
 
 def _lower_comparison(operation: Op, name: str) -> Any:
