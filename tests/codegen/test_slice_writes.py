@@ -132,13 +132,8 @@ def test_the_kernels_of_returns():
     assert [k.partition("\n\n\n@")[0] for k in kernels_of(returns)] == snapshot(
         [
             """\
-def f_forward_kernel(
-    primals_1_ptr,
-    select_scatter_11_ptr,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+def f_forward_kernel(primals_1_ptr, select_scatter_11_ptr, N: tl.constexpr,
+                     BLOCK: tl.constexpr, STAGES: tl.constexpr):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     primals_1 = tl.load(primals_1_ptr + cols + 11 * N, mask=mask)
@@ -151,13 +146,8 @@ def f_forward_kernel(
         add = add_1\
 """,
             """\
-def f_backward_kernel(
-    tangents_1_ptr,
-    add_33_ptr,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+def f_backward_kernel(tangents_1_ptr, add_33_ptr, N: tl.constexpr, BLOCK: tl.constexpr,
+                      STAGES: tl.constexpr):
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < N
     tangents_1 = tl.load(tangents_1_ptr + cols, mask=mask)
