@@ -47,7 +47,7 @@ def test_precision_is_that_of_products():
     def product(x, w):
         return torch.tanh(x @ w)
 
-    matrices = [torch.randn(64, 64) for _ in range(2)]
+    matrices = [torch.randn(32, 32) for _ in range(2)]
     assert 'input_precision="ieee"' in text(product, matrices)
     assert 'input_precision="tf32"' in text(product, matrices, precision="tf32")
 

@@ -111,9 +111,9 @@ for chosen in itertools.chain.from_iterable(itertools.combinations(places, n) fo
 
 LAUNCHES = """
 launched, unwrapped = [], launch
-def launch(kernel, grid):
+def launch(kernel, *args, **blocks):
     launched.append(kernel.fn.__name__ if hasattr(kernel, "fn") else kernel.__name__)
-    return unwrapped(kernel, grid)
+    unwrapped(kernel, *args, **blocks)
 args = [a.detach() for a in arguments(0, "cpu")[0]]
 for place, tensor in enumerate(args):
     tensor.requires_grad_(place not in {frozen})

@@ -121,12 +121,12 @@ def test_what_sums_many_elements_is_not_one_program(files: dict[str, str], name:
 
 def test_offsets_in_loops_have_64_bits_where_they_may_need_them(files: dict[str, str]):
     loops = re.findall(r"tl\.range\(0, M, .*\n +rows = (.*)", files["cumulated"])
-    assert loops and set(loops) == {"(start + tl.arange(0, ROWS)).to(tl.int64)[:, None]"}
+    assert loops and set(loops) == {"(start + tl.arange(0, ROWS)).to(INDEX)[:, None]"}
 
 
 def test_steps_of_any_size_are_a_loop(files: dict[str, str]):
     forward = files["stepped"].partition("def stepped_backward_kernel")[0]
-    assert "    B = tl.cast(B, tl.int64)\n" in forward
+    assert "    B = tl.cast(B, INDEX)\n" in forward
     assert "tl.load(x_ptr + cols + step * B * 5, mask=mask)" in forward
     assert "= tanh(vs[7 - step])" in files["stepped"]
 
