@@ -100,7 +100,8 @@ def convention_suite(directory: str) -> Suite:
 
 def measure(suite: Suite, python: str, jobs: int | None) -> Result:
     """Run `fx-lsp check` over a suite."""
-    command = [sys.executable, "-m", "fx_lsp", "check", *suite.paths, "--format", "json", "--no-cache", "--python", python]
+    command = [sys.executable, "-m", "fx_lsp", "check", *suite.paths]
+    command += ["--format", "json", "--no-cache", "--python", python]
     command += ["--only", suite.only] if suite.only else []
     command += ["--jobs", str(jobs)] if jobs else []
     printed, code = output_of(command, CHECK_SECONDS)

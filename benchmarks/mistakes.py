@@ -228,7 +228,8 @@ def complaints(case: Case, twin: Ran | None, mistake: Ran | None) -> Iterator[st
 
 def check(folder: Path, python: str, jobs: int | None) -> dict[str, Report]:
     """Run `fx-lsp check` over a folder: its reports, by the names of the files."""
-    command = [sys.executable, "-m", "fx_lsp", "check", str(folder), "--format", "json", "--no-cache", "--python", python]
+    command = [sys.executable, "-m", "fx_lsp", "check", str(folder)]
+    command += ["--format", "json", "--no-cache", "--python", python]
     command += ["--jobs", str(jobs)] if jobs else []
     printed, code = output_of(command, CHECK_SECONDS)
     if code not in (0, 1):
