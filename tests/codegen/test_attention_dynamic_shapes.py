@@ -114,4 +114,4 @@ def test_queries_keys_and_values_are_read_where_the_projection_put_them(files: d
 
 
 def test_they_have_the_names_of_the_variables_that_they_are_unpacked_to(files: dict[str, str]) -> None:
-    assert re.findall(r"(\w+) = tl\.load\(\n +addmm_ptr", files["SelfAttention"])[:3] == ["q", "k", "v"]
+    assert re.findall(r"(\w+) = tl\.load\(\s*addmm_ptr", files["SelfAttention"])[:3] == ["q", "k", "v"]

@@ -63,7 +63,7 @@ def test_statistics_of_half_precision_are_kept_in_single() -> None:
 
     inputs = [tensor(16, 64, dtype=torch.bfloat16), *(tensor(64, dtype=torch.bfloat16) for _ in range(2))]
     text = generated(captured(normalized, inputs)).text
-    kept = re.findall(r"= torch.empty\(\((?:16, 1|16, 8).*?dtype=torch.(\w+)", text)
+    kept = re.findall(r"= torch.empty\((?:16, 1|16, 8).*?dtype=torch.(\w+)", text)
     assert set(kept) == {"float32"}
     assert wrong(normalized, inputs) == []
 
