@@ -31,6 +31,7 @@ from fx_lsp.codegen.schedule.estimate import COMPILED_CALL, LAUNCH, MIN_SLOWDOWN
 from fx_lsp.model import Node, Remark, Stage, TargetKind
 from fx_lsp.tracer.capture.aot import Captured, CaptureOptions, capture
 from fx_lsp.tracer.capture.graphs import Names, stage_of
+from fx_lsp.tracer.compat import without_cpu_libraries
 from fx_lsp.tracer.kernels.naming import naming_of
 from fx_lsp.tracer.kernels.open_sizes import with_open_sizes
 from fx_lsp.tracer.kernels.selftest import SelfTest, self_test
@@ -150,7 +151,8 @@ def kernels(traced: TracedCall) -> KernelFile:
             return None
         return None if (is_estimated and _is_slower(file, fixed)) or _loses_kernels(file, fixed) else file
 
-    return with_open_sizes(traced, accept) or fixed
+    with without_cpu_libraries():  # kernels are for a GPU
+        return with_open_sizes(traced, accept) or fixed
 
 
 def _is_guessed(traced: TracedCall) -> bool:

@@ -8,13 +8,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from fx_lsp.tracer.compat import (
-    FakeTensorMode,
-    ShapeEnv,
-    as_if_compiling,
-    enable_python_dispatcher,
-    without_cpu_libraries,
-)
+from fx_lsp.tracer.compat import FakeTensorMode, ShapeEnv, as_if_compiling, enable_python_dispatcher
 from fx_lsp.tracer.run.values.drawn import drawing
 from fx_lsp.tracer.run.values.symbols import Symbols
 
@@ -48,7 +42,7 @@ def under(mode: FakeTensorMode, conditions: Conditions) -> Generator[None, None,
 def with_shape_env(mode: FakeTensorMode, shape_env: ShapeEnv) -> Generator[None, None, None]:
     """Run fake tensors of `mode` whose sizes may be symbols of `shape_env`."""
     before = mode.shape_env, mode.cache_enabled
-    with enable_python_dispatcher(), without_cpu_libraries():
+    with enable_python_dispatcher():
         # The cache would return another trace's symbols, and omit its guards on them.
         mode.shape_env, mode.cache_enabled = shape_env, False
         try:
