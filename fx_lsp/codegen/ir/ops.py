@@ -45,7 +45,7 @@ ADD = Op("a + b", lambda a, b: a + b, folds=True, index=lambda a, b: a + b, iden
 SUB = Op("a - b", lambda a, b: a - b, folds=True, index=lambda a, b: a - b, identity=0)
 MUL = Op("a * b", lambda a, b: a * b, folds=True, index=lambda a, b: a * b, identity=1, commutes=True, of_bools=AND)
 DIV = Op("a / b", lambda a, b: a / b, folds=True, identity=1)
-DIV_RN = Op("tl.div_rn(a, b)", lambda a, b: a / b, folds=True, identity=1)
+DIV_RN = Op("tl.div_rn(a, b)")
 NEG = Op("-a", lambda a: -a, folds=True, index=lambda a: -a, is_exact=True)
 FMA = Op("a * b + c")
 SQUARE = Op("a * a", lambda a: a * a)
