@@ -116,7 +116,7 @@ def launch(kernel, grid, *args, **blocks):
     for arg in args:
         value = arg if type(arg) is int else arg.data_ptr()
         values.append(value)  # of a tensor, Triton looks at the alignment
-        key.append(value if value is arg else value % 16)
+        key.append(value if value is arg else (value % 16, arg.dtype))
     key = tuple(key)
     if key not in LAUNCHES:
         return first_launch(key, kernel, grid, args, blocks)
@@ -219,8 +219,8 @@ def checked(*tensors):
     accepted, sizes, device = [], {}, None
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
-            found = getattr(tensor, "dtype", type(tensor).__name__)
-            raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+            actual = getattr(tensor, "dtype", type(tensor).__name__)
+            raise TypeError(f"{name} must be a tensor of {dtype}, not {actual}")
         if tensor.shape != shape and not has_shape(tensor, shape, sizes):
             wanted = ", ".join("any" if size is None else str(sizes.get(size, size)) for size in shape)
             raise ValueError(f"{name} must have the shape ({wanted}), not {tuple(tensor.shape)}")
@@ -239,20 +239,20 @@ def checked(*tensors):
 
 
 def has_shape(tensor, shape, sizes):
-    """Whether a tensor has a shape. A name is any size, but the same everywhere."""
+    """Returns True if a tensor has a shape. A name is any size, but the same one."""
     return len(shape) == tensor.dim() and all(
-        size is None or found == (sizes.setdefault(size, found) if isinstance(size, str) else size)
-        for size, found in zip(shape, tensor.shape)
+        size is None or actual == (sizes.setdefault(size, actual) if isinstance(size, str) else size)
+        for size, actual in zip(shape, tensor.shape)
     )
 '''
 
 _HAS_STRIDES = '''
 
 def has_strides(tensor, strides):
-    """Whether a tensor has the strides; None means any."""
+    """Returns True if a tensor has the strides; None means any."""
     return all(
-        size == 1 or stride is None or stride == found
-        for size, stride, found in zip(tensor.shape, strides, tensor.stride())
+        size == 1 or stride is None or stride == actual
+        for size, stride, actual in zip(tensor.shape, strides, tensor.stride())
     )
 '''
 

@@ -115,7 +115,7 @@ def launch(kernel, grid, *args, **blocks):
     for arg in args:
         value = arg if type(arg) is int else arg.data_ptr()
         values.append(value)  # of a tensor, Triton looks at the alignment
-        key.append(value if value is arg else value % 16)
+        key.append(value if value is arg else (value % 16, arg.dtype))
     key = tuple(key)
     if key not in LAUNCHES:
         return first_launch(key, kernel, grid, args, blocks)
@@ -195,8 +195,8 @@ def checked(*tensors):
     accepted, sizes, device = [], {}, None
     for tensor, (name, dtype, shape, strides, gradient, copied) in zip(tensors, INPUTS):
         if getattr(tensor, "dtype", None) != dtype:
-            found = getattr(tensor, "dtype", type(tensor).__name__)
-            raise TypeError(f"{name} must be a tensor of {dtype}, not {found}")
+            actual = getattr(tensor, "dtype", type(tensor).__name__)
+            raise TypeError(f"{name} must be a tensor of {dtype}, not {actual}")
         if tensor.shape != shape and not has_shape(tensor, shape, sizes):
             wanted = ", ".join("any" if size is None else str(sizes.get(size, size))
                                for size in shape)
@@ -222,12 +222,12 @@ def checked(*tensors):
 
 
 def has_shape(tensor, shape, sizes):
-    """Whether a tensor has a shape. A name is any size, but the same everywhere."""
+    """Returns True if a tensor has a shape. A name is any size, but the same one."""
     return (len(shape) == tensor.dim()
             and all(size is None
-                    or found == (sizes.setdefault(size, found) if isinstance(size, str)
-                                 else size)
-                    for size, found in zip(shape, tensor.shape)))
+                    or actual == (sizes.setdefault(size, actual)
+                                  if isinstance(size, str) else size)
+                    for size, actual in zip(shape, tensor.shape)))
 
 
 def rms_norm(x, weight, eps=1e-06):
