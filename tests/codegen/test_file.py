@@ -274,7 +274,7 @@ def test_random_numbers_are_not_compared(files: dict[str, str], said: dict[str, 
 
 
 def test_text_is_executed_where_it_cannot_stand_in_a_function(files: dict[str, str]):
-    assert '"""Return what the kernels are from, as text: it assigns to global names."""' in files["counted"]
+    assert '"""Return the original, as text: it assigns to global names."""' in files["counted"]
     assert "exec(" not in files["relu"]
 
 

@@ -175,7 +175,7 @@ def _executed(text: str, reason: str, result: str) -> str:
     quotes = next((q for q in ('"""', "'''") if q not in text and not text.endswith(("\\", q[0]))), "")
     quoted = f"r{quotes}\n{text}\n{quotes}" if quotes else repr(text)
     return (
-        f'def original():\n    """Return what the kernels are from, as text: {reason}."""\n'
+        f'def original():\n    """Return the original, as text: {reason}."""\n'
         f"    source = {quoted}\n"
         '    names = {"__name__": "original"}\n'
         "    exec(source, names)\n"

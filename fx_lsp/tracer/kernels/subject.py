@@ -243,8 +243,8 @@ class _ResultWriter:
 
 
 def accepted_inputs(inputs: Sequence[GraphInput], refused: bool) -> tuple[list[AcceptedInput], list[str]]:
-    """Return what tensors the kernels support, and lines that reject sizes that do not follow from other sizes as they
-    should; `refused`: no tensor may require a gradient.
+    """Return the inputs that the kernels accept, and lines that reject a size that differs from its expression of
+    other sizes; `refused`: no tensor may require a gradient.
     """
     accepted: list[AcceptedInput] = []
     conditions: list[str] = []
