@@ -57,7 +57,7 @@ class Naming:
 class KernelParameter:
     """A parameter of a kernel. Triton compiles a kernel again for each value of a `constant` parameter.
 
-    One with a `default` is not among the arguments of its launches: Python's function that launches kernels adds it.
+    One with a `default` is not among the arguments of its launches: `launch` in the file adds it where it is needed.
     """
 
     name: str

@@ -64,8 +64,9 @@ def tile_of(domain: Domain, stores: Sequence[Store], hints: Mapping[str, int], i
     overs = list(dict.fromkeys(tuple(a for a in axes.sizes if a in over) for over in overs))
     weights = _contiguous_bytes(values, stores, axes, hints)
     if not overs:
-        total = size_hint(count(axes.sizes.values()), hints) if iterates else MAX_ELEMENTS * TARGET_PROGRAMS
-        return _pointwise_tile(axes, weights, hints, power_of_two(total // TARGET_PROGRAMS))
+        total = size_hint(count(axes.sizes.values()), hints)
+        elements = power_of_two(total // TARGET_PROGRAMS) if iterates else MAX_ELEMENTS
+        return _pointwise_tile(axes, weights, hints, elements)
     if len(overs) == 1:
         return _reduction_tile(axes, overs[0], weights, hints, indices)
     return _row_and_column_tile(axes, overs)

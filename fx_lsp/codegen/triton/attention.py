@@ -95,14 +95,14 @@ class ScoreTiling:
 
     def fitting(self) -> list[tuple[int, int, int, int]]:
         """Return configurations whose sums are in registers: with more warps, and then fewer rows or columns."""
-        kept = 0 if self.fixed == "m" else 1
+        side = 0 if self.fixed == "m" else 1
         configs: dict[tuple[int, int, int, int], None] = {}
         for *sizes, warps, stages in self.configs:
-            while sizes[kept] * self.depth > MAX_SUMS * 32 * warps and sizes[kept] > MIN_DOT:
+            while sizes[side] * self.depth > MAX_SUMS * 32 * warps and sizes[side] > MIN_DOT:
                 if warps < MAX_WARPS:
                     warps *= 2
                 else:
-                    sizes[kept] //= 2
+                    sizes[side] //= 2
             configs[sizes[0], sizes[1], warps, stages] = None
         return list(configs)
 
