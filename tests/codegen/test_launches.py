@@ -114,11 +114,13 @@ for x in (first[:-1].view(48, 500), first[1:].view(48, 500), first[:-1].view(48,
     grid, warps, values = launched[-1]
     assert values[:2] == [x.data_ptr(), out.data_ptr()]
     print(len(launched), len(scaled.LAUNCHES), grid, warps, values[2:])
+scaled.f_forward(first[:-1].view(48, 500).half())
+print(len(scaled.LAUNCHES))
 """
 
 
 def test_the_second_launch_does_what_the_first_did(tmp_path: Path) -> None:
-    """The first one may try configurations; it compiles anew for memory that is not aligned."""
+    """The first one may try configurations; it compiles anew for memory that is not aligned, and other dtypes."""
     text = generated(captured(lambda x: x.relu() * 2, [torch.empty(48, 500)])).text
     assert text.count("config(BLOCK=") > 1
     (tmp_path / "scaled.py").write_text(text)
@@ -132,5 +134,6 @@ def test_the_second_launch_does_what_the_first_did(tmp_path: Path) -> None:
             "1 2 (24, 1, 1) 4 [24000, 1024]",
             "1 2 (24, 1, 1) 4 [24000, 1024]",
             "1 2 (24, 1, 1) 4 [24000, 1024]",
+            "3",
         ]
     ), done.stderr
