@@ -32,6 +32,7 @@ from fx_lsp.server.requests import (
     actions,
     commands,
     completion,
+    diagnostics,
     hints,
     hover,
     kernel_files,
@@ -130,6 +131,9 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
         await tasks.cancel(CLOSE_SECONDS)
         await engines.end()
 
+    async def run(name: str, arguments: list[Any]) -> Any:
+        return await _COMMANDS[name](*_used(_COMMANDS[name], parts), arguments)
+
     server.protocol.on_shutdown, server.protocol.on_error = close, client.internal_error
     parts: dict[str, Any] = {
         "protocol": server.protocol,
@@ -144,6 +148,7 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
         "engines": engines,
     }
     parts["parts"] = parts  # for a command whose handler is imported at its first use
+    parts["run"] = run
     for method, handler in _HANDLERS.items():
         bound = _guard(session, client, method, handler, _used(handler, parts))
         server.feature(method, _OPTIONS.get(method))(bound)
@@ -227,11 +232,13 @@ _HANDLERS: dict[str, Handler] = {
     types.TEXT_DOCUMENT_DID_SAVE: text_sync.did_save,
     types.TEXT_DOCUMENT_DID_CLOSE: text_sync.did_close,
     types.WORKSPACE_DID_CHANGE_WATCHED_FILES: text_sync.did_change_watched_files,
+    types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.document_diagnostic,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
     types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: view_lines.document_highlight,
     types.TEXT_DOCUMENT_DEFINITION: view_lines.definition,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
+    types.INLAY_HINT_RESOLVE: hints.resolve,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
     types.TEXT_DOCUMENT_COMPLETION: completion.completion,
     types.WORKSPACE_TEXT_DOCUMENT_CONTENT: view_documents.text_document_content,
@@ -249,10 +256,14 @@ _HANDLERS: dict[str, Handler] = {
 _OPTIONS = {
     types.TEXT_DOCUMENT_CODE_ACTION: actions.OPTIONS,
     types.TEXT_DOCUMENT_COMPLETION: completion.OPTIONS,
+    types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.OPTIONS,
+    types.TEXT_DOCUMENT_INLAY_HINT: hints.OPTIONS,
 }
 
 _COMMANDS: dict[str, Handler] = {
     "fxLsp.showStage": commands.show_stage,
+    "fxLsp.menu": lenses.menu,
+    "fxLsp.commands": lenses.commands,
     "fxLsp.passes": commands.passes,
     "fxLsp.runPass": commands.run_pass,
     "fxLsp.showFailure": commands.show_failure,
@@ -328,12 +339,14 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
     formats = get_capability(capabilities, "text_document.hover.content_format") or ()
     content = get_capability(capabilities, "workspace.text_document_content")
     tags = get_capability(capabilities, "text_document.publish_diagnostics.tag_support.value_set") or ()
+    hint_properties = get_capability(capabilities, "text_document.inlay_hint.resolve_support.properties") or ()
     return Capabilities(
         markdown=not formats or types.MarkupKind.Markdown in formats,
         show_document=has("window.show_document.support"),
         text_document_content=content is not None,
         code_lens_refresh=has("workspace.code_lens.refresh_support"),
         inlay_hint_refresh=has("workspace.inlay_hint.refresh_support"),
+        resolves_tooltips="tooltip" in hint_properties,
         progress=has("window.work_done_progress"),
         configuration=has("workspace.configuration"),
         register_watchers=has("workspace.did_change_watched_files.dynamic_registration"),
@@ -352,6 +365,7 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
         document_changes=has("workspace.workspace_edit.document_changes"),
         apply_edit=has("workspace.apply_edit"),
         diagnostic_version=has("text_document.publish_diagnostics.version_support"),
+        pulls=has("text_document.diagnostic") and has("workspace.diagnostics.refresh_support"),
         faded=types.DiagnosticTag.Unnecessary in tags,
     )
 

@@ -177,7 +177,7 @@ def run_neovim(
     `start` is Lua in which `overrides` are fields of the client's configuration.
     """
     nvim = require(neovim(version), f"Neovim {version}")
-    options = {"interpreter": warm_python(), "cache": {"path": str(cache)}}
+    options = {"interpreter": warm_python(), "cache": {"path": str(cache)}, "codeLens": {"all": True}}
     init = folder / "init.lua"
     init.write_text(
         f"vim.opt.runtimepath:append({json.dumps(str(REPOSITORY / 'editors' / 'nvim'))})\n"
