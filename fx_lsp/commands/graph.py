@@ -82,14 +82,8 @@ async def _graph(arguments: argparse.Namespace) -> int:
     texts = {chosen.file: chosen.text}
     if arguments.html is not None and trace is not None and stages:
         target = next(t for t in (() if isinstance(targets, Failure) else targets) if t.name == chosen.name)
-        page = web_page(target, trace, stages, source_lines(texts), arguments.sizes)
-        try:
-            write_outputs({Path(arguments.html): page}, arguments.force)
-        except OSError as error:
-            return report_unwritten(error, arguments.html)
-        if isinstance(outcome, Failure):
-            print(failure_text(outcome, chosen), file=sys.stderr)
-    elif arguments.json:
+        return _write_page(arguments, web_page(target, trace, stages, source_lines(texts), arguments.sizes), outcome)
+    if arguments.json:
         print(json.dumps(in_characters(to_contract(arguments.target, outcome, stages)), indent=2))
     elif isinstance(outcome, Failure):
         print(failure_text(outcome, chosen), file=sys.stderr)
@@ -98,6 +92,16 @@ async def _graph(arguments: argparse.Namespace) -> int:
     else:
         name = arguments.stage or default_stage(outcome)
         return _print_stage(outcome, stages, name, arguments, texts)
+    return 1 if isinstance(outcome, Failure) else 0
+
+
+def _write_page(arguments: argparse.Namespace, page: str, outcome: Outcome) -> int:
+    try:
+        write_outputs({Path(arguments.html): page}, arguments.force)
+    except OSError as error:
+        return report_unwritten(error, arguments.html)
+    if isinstance(outcome, Failure):
+        print(failure_text(outcome, read_target(arguments.target)), file=sys.stderr)
     return 1 if isinstance(outcome, Failure) else 0
 
 

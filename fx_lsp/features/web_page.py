@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 
-from fx_lsp import __version__
+from fx_lsp import __version__, files
 from fx_lsp.features.costs import format_flops
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import Document, Line, render_stage
@@ -43,7 +43,7 @@ def web_page(
     rows = {(row.span.file, row.span.line): row for row in (summary_of(trace, costing).lines if costing else ())}
     numbers = {place: str(i) for i, place in enumerate(_places(documents.values()))}
     shares, measure = _shares(rows)
-    template = Template(files("fx_lsp.features").joinpath("web_page.html").read_text(encoding="utf-8"))
+    template = Template(files.read_text(Path(__file__).with_name("web_page.html")))
     return template.substitute(
         title=escape(f"{basename(target.file)}::{target.name}"),
         summary=escape(summarize(trace)),

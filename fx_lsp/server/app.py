@@ -33,6 +33,7 @@ from fx_lsp.server.requests import (
     commands,
     completion,
     diagnostics,
+    graph_values,
     hints,
     hover,
     kernel_files,
@@ -205,8 +206,10 @@ def _registrations(can: Capabilities) -> Iterator[types.Registration]:
             register_options=types.DidChangeConfigurationRegistrationOptions(section=SECTION),
         )
     selector = [types.TextDocumentFilterScheme(scheme=SCHEME)]
-    for method in can.register_links:
+    for method in can.register_in_views:
         options = types.TextDocumentRegistrationOptions(document_selector=selector)
+        if method == _SEMANTIC_TOKENS:
+            options = types.SemanticTokensRegistrationOptions(graph_values.LEGEND, selector, full=True)
         yield types.Registration(id=f"fx-lsp-{method}", method=method, register_options=options)
     if can.register_watchers:
         yield watching("fx-lsp-files", FIRST_GLOBS)
@@ -237,6 +240,13 @@ _HANDLERS: dict[str, Handler] = {
     types.TEXT_DOCUMENT_HOVER: hover.hover,
     types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: view_lines.document_highlight,
     types.TEXT_DOCUMENT_DEFINITION: view_lines.definition,
+    types.TEXT_DOCUMENT_REFERENCES: graph_values.references,
+    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: graph_values.document_symbol,
+    types.TEXT_DOCUMENT_FOLDING_RANGE: graph_values.folding_range,
+    types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL: graph_values.semantic_tokens,
+    types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY: graph_values.prepare_call_hierarchy,
+    types.CALL_HIERARCHY_INCOMING_CALLS: graph_values.incoming_calls,
+    types.CALL_HIERARCHY_OUTGOING_CALLS: graph_values.outgoing_calls,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
     types.INLAY_HINT_RESOLVE: hints.resolve,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
@@ -253,7 +263,20 @@ _HANDLERS: dict[str, Handler] = {
     panels.BENCHMARK: panels.benchmark,
 }
 
+_SEMANTIC_TOKENS = "textDocument/semanticTokens"
+_VIEW_METHODS = (
+    (types.TEXT_DOCUMENT_DEFINITION, "definition"),
+    (types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, "document_highlight"),
+    (types.TEXT_DOCUMENT_REFERENCES, "references"),
+    (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, "document_symbol"),
+    (types.TEXT_DOCUMENT_FOLDING_RANGE, "folding_range"),
+    (types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, "call_hierarchy"),
+    (_SEMANTIC_TOKENS, "semantic_tokens"),
+)
+"""Requests that only views support, with the client's capability: they are registered for the scheme of views alone."""
+
 _OPTIONS = {
+    types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL: graph_values.LEGEND,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.OPTIONS,
     types.TEXT_DOCUMENT_COMPLETION: completion.OPTIONS,
     types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.OPTIONS,
@@ -351,14 +374,7 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
         configuration=has("workspace.configuration"),
         register_watchers=has("workspace.did_change_watched_files.dynamic_registration"),
         register_configuration=has("workspace.did_change_configuration.dynamic_registration"),
-        register_links=tuple(
-            method
-            for method, path in (
-                (types.TEXT_DOCUMENT_DEFINITION, "definition"),
-                (types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, "document_highlight"),
-            )
-            if has(f"text_document.{path}.dynamic_registration")
-        ),
+        register_in_views=tuple(m for m, path in _VIEW_METHODS if has(f"text_document.{path}.dynamic_registration")),
         related_information=has("text_document.publish_diagnostics.related_information"),
         code_pages=has("text_document.publish_diagnostics.code_description_support"),
         code_actions=has("text_document.code_action.code_action_literal_support"),

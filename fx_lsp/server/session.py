@@ -41,7 +41,7 @@ class Capabilities:
     progress: bool = False
     configuration: bool = False
     register_configuration: bool = False
-    register_links: tuple[str, ...] = ()
+    register_in_views: tuple[str, ...] = ()
     register_watchers: bool = False
     related_information: bool = False
     code_pages: bool = False

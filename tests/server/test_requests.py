@@ -385,7 +385,9 @@ m.py:1
 
 ```python
 def f(x): return x + 1
-```\
+```
+
+- read by the results\
 """)
         assert await e.hover(shown["uri"], 0, 0) is None
         place = types.DefinitionParams(types.TextDocumentIdentifier(shown["uri"]), Position(line, 8))
