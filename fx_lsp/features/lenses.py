@@ -55,11 +55,14 @@ class Lens:
 
 
 def with_menu(lenses: Sequence[Lens]) -> tuple[Lens, ...]:
-    """Return the first lens of a target, and one that offers the others in a menu, if there are several."""
+    """Return the first lens of a target, one that offers the others in a menu, if there are several, and the one with
+    a measurement.
+    """
     if not in_menu(lenses):
         return tuple(lenses)
-    name = lenses[0].name
-    return lenses[0], Lens(lenses[0].span, MENU, "show menu", name, tooltip=f"The graphs and commands of {name}")
+    name, measured = lenses[0].name, (lens for lens in lenses if lens.stage == BENCHMARK)
+    menu = Lens(lenses[0].span, MENU, "show menu", name, tooltip=f"The graphs and commands of {name}")
+    return (lenses[0], menu, *measured)
 
 
 def in_menu(lenses: Sequence[Lens]) -> tuple[Lens, ...]:
