@@ -12,8 +12,8 @@ from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
+from checking import check, start_check
 from inline_snapshot import snapshot
-from interrupts import interruptible
 from warm import warm_python
 
 from fx_lsp.commands.sources import Source
@@ -76,11 +76,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (found / name).parent.mkdir(parents=True, exist_ok=True)
         (found / name).write_text(text, encoding="utf-8")
     return found
-
-
-def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", warm_python(), "--no-cache"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +187,7 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
             "notes": [],
             "remarks": [],
             "failure": None,
+            "accepted": False,
         }
     )
     assert (shifted["traced"], shifted["source"]) == (True, "search")
@@ -267,6 +263,7 @@ def test_sarif(project: Path):
     assert all("## Wrong" in rule["help"]["markdown"] for rule in rules)
     for result in run["results"]:
         del result["message"]
+        assert list(result.pop("partialFingerprints")) == ["fxLsp/v1"]
     assert run["results"] == snapshot(
         [
             {
@@ -504,14 +501,6 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
         "c.py": [],
     }
     assert engine.files == {}
-
-
-def start_check(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", warm_python(), "--no-cache"]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, cwd=folder, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", preexec_fn=interruptible
-    )
 
 
 ACCIDENT = """\

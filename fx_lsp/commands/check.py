@@ -1,35 +1,28 @@
 """`fx-lsp check PATH…`: traces every function and module that it finds, and reports the result of each.
 
 Exit codes: 0 clean, 1 problems (code that is wrong, files that do not parse; code that cannot be traced for another
-reason is not a problem), 2 usage, 130 interrupted.
+reason is not a problem, nor is what the baseline accepts), 2 usage, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from fx_lsp import __version__, wire
-from fx_lsp.commands.annotations import to_github, to_gitlab, to_junit
-from fx_lsp.commands.columns import in_characters
-from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
+from fx_lsp.commands.baseline import Baseline, new_baseline, read_baseline
 from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
-from fx_lsp.commands.results import CheckResult, results_of
-from fx_lsp.commands.sarif import to_sarif
+from fx_lsp.commands.reporting import FORMATS, CheckReporter, ReportOptions
 from fx_lsp.commands.sources import Source, find_sources
-from fx_lsp.commands.survey import FileReport, SurveyScope, summarize, survey, to_json
+from fx_lsp.commands.survey import SurveyScope, survey
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.capacity import parallel_traces
-from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
+from fx_lsp.tracing.workers.find_python import find_interpreter, probe
 
 KINDS: dict[str, TargetKind] = {
     "functions": "function",
@@ -41,14 +34,6 @@ KINDS: dict[str, TargetKind] = {
 }
 
 
-FORMATS: dict[str, Callable[[Sequence[FileReport], Sequence[CheckResult], Path], str]] = {
-    "sarif": lambda _, results, base: json.dumps(to_sarif(results, base), indent=1),
-    "github": lambda _, results, base: to_github(results, base),
-    "gitlab": lambda _, results, base: json.dumps(to_gitlab(results, base), indent=1),
-    "junit": to_junit,
-}
-"""The formats of code hosts and CI services."""
-
 SEVERITIES = """\
 severities:
   problem (error)  the code fails for all inputs, or for the inputs that the program passes
@@ -56,7 +41,12 @@ severities:
   information      worth a look, may be correct: a graph break, a value that the trace does not know
 
 A mistake that several targets reach is listed and counted once; the others show `as NAME`.
-The exit code is 0 without problems, 1 with some, 2 for wrong usage, 130 when interrupted.
+
+exit codes, in every format:
+  0    no problems, or none that the baseline does not accept; also after --write-baseline
+  1    problems
+  2    wrong usage, a file of an option that cannot be used, or no interpreter with torch
+  130  interrupted; the results so far are printed
 """
 
 
@@ -79,6 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option, action="append", default=[], choices=(*FINDINGS, "all"), metavar="CODE", help=f"{told} of: {codes}"
         )
+    baselines = parser.add_mutually_exclusive_group()
+    baselines.add_argument(
+        "--baseline", metavar="FILE", help="report only the mistakes that are not in this file; others are accepted"
+    )
+    baselines.add_argument(
+        "--write-baseline", metavar="FILE", help="write all mistakes to this file, for --baseline, and exit with 0"
+    )
     add_tracing_options(parser)
     parser.add_argument(
         "--jobs", type=_positive, metavar="N", help="traces at once (default: as many as cores and memory allow)"
@@ -86,8 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check the requested files and print the results. Raises TargetError and WorkerStartError for wrong usage."""
+    """Check the requested files and print the results. Raises UsageError and WorkerStartError for wrong usage."""
     started = time.perf_counter()
+    baseline = _baseline(arguments)
     sources = find_sources(arguments.paths)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
     interpreter = asyncio.run(probe(python))
@@ -102,60 +100,32 @@ def run(arguments: argparse.Namespace) -> int:
         trace_on_open=False,
     )
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
-    reports: list[FileReport] = []
-    progress, listing = Progress(sys.stderr, len(sources)), CheckListing(sys.stdout.isatty())
-    listed = arguments.format == "text"
-
-    def hear(report: FileReport) -> None:
-        reports.append(report)
-        if listed:
-            progress.clear()
-            print(listing.file(report), end="", flush=True)
-        progress.file()
-
+    scope = SurveyScope(sources, kinds, _codes(arguments))
+    options = ReportOptions(arguments.format, interpreter, baseline, writes=arguments.write_baseline is not None)
+    reporter = CheckReporter(options, scope, is_complete=arguments.only is None)
     interrupted = False
     try:
-        asyncio.run(_check(settings, SurveyScope(sources, kinds, _codes(arguments)), hear, progress))
+        asyncio.run(_check(settings, scope, reporter))
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        progress.clear()
-    seconds = time.perf_counter() - started
-    _print_end(arguments, reports, interpreter, seconds)
-    return 130 if interrupted else 1 if summarize(reports).problems else 0
+        reporter.progress.clear()
+    return reporter.end(time.perf_counter() - started, interrupted)
 
 
-async def _check(
-    settings: EngineSettings, scope: SurveyScope, hear: Callable[[FileReport], None], progress: Progress
-) -> None:
+async def _check(settings: EngineSettings, scope: SurveyScope, reporter: CheckReporter) -> None:
     engine = Engine(settings, lambda file: None, lambda status: None)
     try:
-        await survey(engine, scope, settings.workers, hear, progress.target)
+        await survey(engine, scope, settings.workers, reporter.hear, reporter.progress.target)
     finally:
         await engine.shutdown()
 
 
-def _print_end(
-    arguments: argparse.Namespace, reports: Sequence[FileReport], interpreter: Interpreter, seconds: float
-) -> None:
-    summary, format_ = summarize(reports), arguments.format
-    if format_ == "text":
-        print(list_summary(summary, seconds, sys.stdout.isatty()), end="")
-        return
-    if format_ == "json":
-        document = {
-            "version": __version__,
-            "torch": interpreter.torch,
-            "python": interpreter.path,
-            "seconds": round(seconds, 3),
-            "summary": wire.to_json(summary),
-            "files": [to_json(report) for report in reports],
-        }
-        print(json.dumps(in_characters(document), indent=1))
-    else:
-        print(FORMATS[format_](reports, results_of(reports), Path.cwd()).rstrip("\n"))
-    sys.stdout.flush()
-    print(one_line_summary(summary, seconds), file=sys.stderr)
+def _baseline(arguments: argparse.Namespace) -> Baseline | None:
+    """Return the baseline to apply or to write. Raises UsageError."""
+    if arguments.write_baseline is not None:
+        return new_baseline(arguments.write_baseline)
+    return None if arguments.baseline is None else read_baseline(arguments.baseline)
 
 
 def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:

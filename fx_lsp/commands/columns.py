@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, cast
 
+from fx_lsp import files
 from fx_lsp.commands.sources import read_source
 from fx_lsp.tracing.source.parsing import split_lines
 
@@ -28,15 +29,21 @@ def in_characters(data: Any) -> Any:
 
 def character_column(file: str, number: int, column: int) -> int:
     """Return a column in UTF-8 bytes of a line of a file as one in characters, both from 0."""
-    lines = _lines(file)
-    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    line = line_text(file, number)
     before = line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace")
     return len(before) if line else column
 
 
-@lru_cache(maxsize=16)
-def _lines(file: str) -> list[str]:
+def line_text(file: str, number: int) -> str:
+    """Return the text of a line of a file, from 1; "" if it cannot be read."""
     try:
-        return split_lines(read_source(file).removeprefix("\ufeff"))
+        status = files.status_of(file)
+        lines = _lines(file, status.st_mtime_ns, status.st_size) if status is not None else []
     except (OSError, SyntaxError, ValueError):
-        return []
+        return ""
+    return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+@lru_cache(maxsize=16)
+def _lines(file: str, mtime_ns: int, size: int) -> list[str]:
+    return split_lines(read_source(file).removeprefix("\ufeff"))

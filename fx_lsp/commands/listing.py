@@ -29,7 +29,7 @@ class CheckListing:
     def file(self, report: FileReport) -> str:
         """Return the lines for one file, each with its end; "" if it has no targets."""
         lines = [_paint(shown_path(report.file), _BOLD, self._colour)]
-        if report.failure is not None:
+        if report.failure is not None and not report.accepted:
             lines.append(f"  {self._why(report.failure, report.file, True)}")
         faults = faults_of([report])
         for cause, several in faults.items():
