@@ -363,7 +363,7 @@ def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
         (["model.py::missing"], "`model.py::missing` is not a function or module that can be traced"),
         (["model.py", "--jobs", "0"], "'0' is not a number from 1"),
         (["model.py", "--format", "html"], "invalid choice: 'html'"),
-        ([], "PATH"),
+        (["--since", "HEAD"], "--since needs a git repository, and "),
     ],
 )
 def test_usage_of_check(project: Path, arguments: list[str], said: str):

@@ -1,4 +1,4 @@
-"""`fx-lsp check PATH…`: traces every function and module that it finds, and reports the result of each.
+"""`fx-lsp check [PATH…]`: traces every function and module that it finds, and reports the result of each.
 
 Exit codes: 0 clean, 1 problems (code that is wrong, files that do not parse; code that cannot be traced for another
 reason is not a problem, nor is what the baseline accepts), 2 usage, 130 interrupted.
@@ -9,16 +9,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from fx_lsp.commands.baseline import Baseline, new_baseline, read_baseline
+from fx_lsp.commands.importers import affected_by
 from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
 from fx_lsp.commands.reporting import FORMATS, CheckReporter, ReportOptions
+from fx_lsp.commands.revisions import changed_since
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.commands.survey import SurveyScope, survey
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
+from fx_lsp.features.text import count
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.capacity import parallel_traces
@@ -54,7 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fx-lsp check`."""
     parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, SEVERITIES
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a file, a notebook, a directory, or path/to/file.py::name"
+        "paths",
+        nargs="*",
+        default=["."],
+        metavar="PATH",
+        help="a file, a notebook, a directory, or path/to/file.py::name (default: the working directory)",
     )
     parser.add_argument(
         "--format",
@@ -69,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option, action="append", default=[], choices=(*FINDINGS, "all"), metavar="CODE", help=f"{told} of: {codes}"
         )
+    parser.add_argument(
+        "--since",
+        metavar="REV",
+        help="check only files that differ from this git revision or are not tracked, and files that import such files",
+    )
     baselines = parser.add_mutually_exclusive_group()
     baselines.add_argument(
         "--baseline", metavar="FILE", help="report only the mistakes that are not in this file; others are accepted"
@@ -86,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Check the requested files and print the results. Raises UsageError and WorkerStartError for wrong usage."""
     started = time.perf_counter()
     baseline = _baseline(arguments)
-    sources = find_sources(arguments.paths)
+    sources = _sources(arguments)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
     interpreter = asyncio.run(probe(python))
     if interpreter.torch is None:
@@ -119,6 +133,20 @@ async def _check(settings: EngineSettings, scope: SurveyScope, reporter: CheckRe
         await survey(engine, scope, settings.workers, reporter.hear, reporter.progress.target)
     finally:
         await engine.shutdown()
+
+
+def _sources(arguments: argparse.Namespace) -> list[Source]:
+    """Return the files to check. Raises UsageError."""
+    sources = find_sources(arguments.paths)
+    if arguments.since is None:
+        return sources
+    affected = affected_by(changed_since(arguments.since, (_folder(source) for source in sources)), sources)
+    print(f"{len(affected):,} of {count('file', len(sources))} changed since {arguments.since}", file=sys.stderr)
+    return affected
+
+
+def _folder(source: Source) -> str:
+    return str(Path(source.file).parent)
 
 
 def _baseline(arguments: argparse.Namespace) -> Baseline | None:
