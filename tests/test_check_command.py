@@ -19,6 +19,7 @@ from warm import warm_python
 from fx_lsp.commands.sources import Source
 from fx_lsp.commands.survey import FileReport, SurveyScope, TargetReport, survey
 from fx_lsp.model import Failure, Target
+from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.source.targets import discover
 
@@ -363,6 +364,7 @@ def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
         (["model.py::missing"], "`model.py::missing` is not a function or module that can be traced"),
         (["model.py", "--jobs", "0"], "'0' is not a number from 1"),
         (["model.py", "--format", "html"], "invalid choice: 'html'"),
+        (["model.py", "--watch", "--format", "json"], "--watch prints text and writes no baseline"),
         (["--since", "HEAD"], "--since needs a git repository, and "),
     ],
 )
@@ -472,6 +474,9 @@ class NoTracer:
         del self.files[file]
 
     def state(self, file: str) -> None: ...
+
+    def dependencies(self, file: str, name: str, work: str) -> tuple[Dependency, ...]:
+        return ()
 
     async def targets(self, file: str) -> tuple[Target, ...]:
         return self.files[file]

@@ -21,13 +21,14 @@ from fx_lsp.commands.reporting import FORMATS, CheckReporter, ReportOptions
 from fx_lsp.commands.revisions import changed_since
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.commands.survey import SurveyScope, survey
-from fx_lsp.errors import WorkerStartError
+from fx_lsp.commands.watch import WatchedFiles, wait_for_change
+from fx_lsp.errors import UsageError, WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.features.text import count
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.capacity import parallel_traces
-from fx_lsp.tracing.workers.find_python import find_interpreter, probe
+from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 
 KINDS: dict[str, TargetKind] = {
     "functions": "function",
@@ -38,6 +39,9 @@ KINDS: dict[str, TargetKind] = {
     "scripts": "script",
 }
 
+
+_CLEAR = "\x1b[2J\x1b[3J\x1b[H"
+"""Clears a terminal and what it has scrolled away."""
 
 SEVERITIES = """\
 severities:
@@ -83,6 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REV",
         help="check only files that differ from this git revision or are not tracked, and files that import such files",
     )
+    parser.add_argument(
+        "--watch", action="store_true", help="check again whenever a file that matters changes, until Ctrl-C"
+    )
     baselines = parser.add_mutually_exclusive_group()
     baselines.add_argument(
         "--baseline", metavar="FILE", help="report only the mistakes that are not in this file; others are accepted"
@@ -99,54 +106,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the requested files and print the results. Raises UsageError and WorkerStartError for wrong usage."""
     started = time.perf_counter()
-    baseline = _baseline(arguments)
-    sources = _sources(arguments)
+    if arguments.watch and (arguments.format != "text" or arguments.write_baseline is not None):
+        raise UsageError("--watch prints text and writes no baseline: it excludes --format and --write-baseline")
+    sources = find_sources(arguments.paths)
+    scope, baseline = _scope(arguments, sources), _baseline(arguments)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
     interpreter = asyncio.run(probe(python))
     if interpreter.torch is None:
         raise WorkerStartError(f"{python} has no torch", "no-torch", "")
-    limits = limits_of(arguments)
-    settings = EngineSettings(
-        interpreter=python,
-        cache_path=cache_path(arguments),
-        workers=arguments.jobs or parallel_traces(limits.memory_bytes),
-        limits=limits,
-        trace_on_open=False,
-    )
-    kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
-    scope = SurveyScope(sources, kinds, _codes(arguments))
-    options = ReportOptions(arguments.format, interpreter, baseline, writes=arguments.write_baseline is not None)
-    reporter = CheckReporter(options, scope, is_complete=arguments.only is None)
-    interrupted = False
+    checks = _Checks(arguments, interpreter, python)
     try:
-        asyncio.run(_check(settings, scope, reporter))
+        return asyncio.run(checks.run(scope, baseline, started))
     except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        reporter.progress.clear()
-    return reporter.end(time.perf_counter() - started, interrupted)
+        return checks.interrupted()
 
 
-async def _check(settings: EngineSettings, scope: SurveyScope, reporter: CheckReporter) -> None:
-    engine = Engine(settings, lambda file: None, lambda status: None)
-    try:
-        await survey(engine, scope, settings.workers, reporter.hear, reporter.progress.target)
-    finally:
-        await engine.shutdown()
+class _Checks:
+    """Run one check, or with `--watch` another one after each change."""
+
+    def __init__(self, arguments: argparse.Namespace, interpreter: Interpreter, python: str) -> None:
+        self._arguments, self._interpreter = arguments, interpreter
+        limits = limits_of(arguments)
+        self._settings = EngineSettings(
+            interpreter=python,
+            cache_path=cache_path(arguments),
+            workers=arguments.jobs or parallel_traces(limits.memory_bytes),
+            limits=limits,
+            trace_on_open=False,
+        )
+        self._watched = WatchedFiles()
+        self._running: CheckReporter | None = None
+
+    async def run(self, scope: SurveyScope, baseline: Baseline | None, started: float) -> int:
+        """Check a scope, and return the exit code; with `--watch`, check again until an interrupt."""
+        arguments = self._arguments
+        engine = Engine(self._settings, lambda file: None, lambda status: None)
+        try:
+            code = await self._check(engine, scope, baseline, started)
+            while arguments.watch:
+                print("watching for changes; Ctrl-C ends", file=sys.stderr, flush=True)
+                await wait_for_change(self._watched, self._present)
+                started = time.perf_counter()
+                if sys.stdout.isatty():
+                    print(_CLEAR, end="", flush=True)
+                try:
+                    scope, baseline = _scope(arguments, find_sources(arguments.paths)), _baseline(arguments)
+                except UsageError as error:
+                    print(f"fx-lsp: {error}", file=sys.stderr)
+                    self._watched.begin(self._present(), _files_of_options(arguments))
+                else:
+                    code = await self._check(engine, scope, baseline, started)
+            return code
+        finally:
+            await engine.shutdown()
+
+    def interrupted(self) -> int:
+        """Print the results so far of a check that runs, and return the exit code."""
+        return 130 if self._running is None else self._running.end(interrupted=True)
+
+    async def _check(self, engine: Engine, scope: SurveyScope, baseline: Baseline | None, started: float) -> int:
+        arguments = self._arguments
+        self._watched.begin(self._present(), _files_of_options(arguments))
+        writes, is_complete = arguments.write_baseline is not None, arguments.only is None
+        options = ReportOptions(arguments.format, self._interpreter, baseline, writes, is_complete)
+        self._running = reporter = CheckReporter(options, scope, started)
+        await survey(engine, scope, self._settings.workers, reporter.hear, reporter.progress.target)
+        code = reporter.end()
+        self._watched.add(reporter.dependencies)
+        self._running = None
+        return code
+
+    def _present(self) -> list[Source]:
+        """Return the files to watch: all that may be checked, and none if a path is missing or not valid."""
+        try:
+            return find_sources(self._arguments.paths) if self._arguments.watch else []
+        except UsageError:
+            return []
 
 
-def _sources(arguments: argparse.Namespace) -> list[Source]:
-    """Return the files to check. Raises UsageError."""
-    sources = find_sources(arguments.paths)
-    if arguments.since is None:
-        return sources
-    affected = affected_by(changed_since(arguments.since, (_folder(source) for source in sources)), sources)
-    print(f"{len(affected):,} of {count('file', len(sources))} changed since {arguments.since}", file=sys.stderr)
-    return affected
-
-
-def _folder(source: Source) -> str:
-    return str(Path(source.file).parent)
+def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveyScope:
+    """Return what to check in these files. Raises UsageError."""
+    kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
+    if arguments.since is not None:
+        folders = (str(Path(source.file).parent) for source in sources)
+        affected = affected_by(changed_since(arguments.since, folders), sources)
+        print(f"{len(affected):,} of {count('file', len(sources))} changed since {arguments.since}", file=sys.stderr)
+        sources = affected
+    return SurveyScope(sources, kinds, _codes(arguments))
 
 
 def _baseline(arguments: argparse.Namespace) -> Baseline | None:
@@ -154,6 +200,10 @@ def _baseline(arguments: argparse.Namespace) -> Baseline | None:
     if arguments.write_baseline is not None:
         return new_baseline(arguments.write_baseline)
     return None if arguments.baseline is None else read_baseline(arguments.baseline)
+
+
+def _files_of_options(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.baseline is None else [str(Path(arguments.baseline).resolve())]
 
 
 def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from fx_lsp.commands.results import CheckResult, results_of
 from fx_lsp.commands.sarif import to_sarif
 from fx_lsp.commands.survey import FileReport, SurveyScope, summarize, to_json
 from fx_lsp.features.text import count
+from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.workers.find_python import Interpreter
 
 FORMATS: dict[str, Callable[[Sequence[FileReport], Sequence[CheckResult], Path], str]] = {
@@ -32,20 +34,21 @@ FORMATS: dict[str, Callable[[Sequence[FileReport], Sequence[CheckResult], Path],
 @dataclass(frozen=True)
 class ReportOptions:
     """Hold the format of a report, the interpreter that it names, and the baseline to apply or, if it `writes`, to
-    write.
+    write. A report is complete if it has all kinds of targets.
     """
 
     format: str
     interpreter: Interpreter
     baseline: Baseline | None = None
     writes: bool = False
+    is_complete: bool = True
 
 
 class CheckReporter:
-    """Report one check, whose files are `heard` one after another."""
+    """Report one check, which has `started` at a time of `time.perf_counter`: take its files one after another."""
 
-    def __init__(self, options: ReportOptions, scope: SurveyScope, is_complete: bool) -> None:
-        self._options, self._scope, self._is_complete = options, scope, is_complete
+    def __init__(self, options: ReportOptions, scope: SurveyScope, started: float) -> None:
+        self._options, self._scope, self._started = options, scope, started
         baseline = options.baseline
         self._fingerprints = Fingerprints(baseline.file.parent if baseline is not None else Path.cwd())
         self._listing = CheckListing(sys.stdout.isatty())
@@ -63,9 +66,11 @@ class CheckReporter:
             print(self._listing.file(report), end="", flush=True)
         self.progress.file()
 
-    def end(self, seconds: float, interrupted: bool) -> int:
+    def end(self, interrupted: bool = False) -> int:
         """Print the rest, write the baseline, and return the exit code. Raises UsageError if it cannot be written."""
+        self.progress.clear()
         options, summary = self._options, summarize(self._reports)
+        seconds = time.perf_counter() - self._started
         accepted, fixed = self._of_baseline(interrupted)
         said = [] if options.baseline is None or options.writes else [_baseline_text(accepted, fixed)]
         if options.format == "text":
@@ -81,6 +86,11 @@ class CheckReporter:
             print(f"wrote {count('mistake', number)} to {options.baseline.file}", file=sys.stderr)
             return 0
         return 1 if summary.problems else 0
+
+    @property
+    def dependencies(self) -> Iterator[Dependency]:
+        """Return what the results so far depend on."""
+        return (dependency for report in self._reports for dependency in report.dependencies)
 
     def _document(self, seconds: float, accepted: int, fixed: int) -> str:
         options, reports = self._options, self._reports
@@ -104,7 +114,7 @@ class CheckReporter:
         if baseline is None:
             return 0, 0
         whole = [source.file for source in self._scope.sources if source.names is None]
-        codes: Collection[str] = self._scope.all_codes if self._is_complete and not interrupted else ()
+        codes: Collection[str] = self._scope.all_codes if self._options.is_complete and not interrupted else ()
         return len(baseline.met), baseline.fixed(whole, codes)
 
 

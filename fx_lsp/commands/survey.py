@@ -27,6 +27,7 @@ from fx_lsp.model import (
     Target,
     TargetKind,
 )
+from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.open_file import FileState
 
@@ -73,7 +74,8 @@ class FileReport:
     """Hold the result of one file; `failure` is the reason if nothing in it could be checked, and is not reported if it
     is `accepted`: in the baseline.
 
-    `comments` are errors in its `# fx:` comments that did not prevent a trace.
+    `comments` are errors in its `# fx:` comments that did not prevent a trace. `dependencies` are what the results of
+    its targets depend on.
     """
 
     file: str
@@ -81,6 +83,7 @@ class FileReport:
     failure: Failure | None = None
     comments: tuple[Failure, ...] = ()
     accepted: bool = False
+    dependencies: tuple[Dependency, ...] = ()
 
     @property
     def failures(self) -> list[Failure]:
@@ -163,6 +166,7 @@ class _Work:
     failure: Failure | None = None
     targets: list[TargetReport] = field(default_factory=list[TargetReport])
     comments: list[Problem] = field(default_factory=list[Problem])
+    dependencies: dict[Dependency, None] = field(default_factory=dict[Dependency, None])
 
     def take_errors_of_scripts(self, state: FileState | None) -> None:
         """Replace the reports on traced steps in which a script turned out to fail."""
@@ -177,7 +181,8 @@ class _Work:
         failures = (t.failure for t in ordered if t.failure is not None and t.failure.kind == "comment")
         said = [failure.span for failure in failures if failure.span is not None]
         comments = (_failure_of(problem) for problem in elsewhere(self.comments, said))
-        return FileReport(self.source.file, tuple(ordered), self.failure, tuple(comments))
+        dependencies = tuple(self.dependencies)
+        return FileReport(self.source.file, tuple(ordered), self.failure, tuple(comments), dependencies=dependencies)
 
 
 def _failure_of(problem: Problem) -> Failure:
@@ -199,6 +204,7 @@ async def _look(
             started = time.perf_counter()
             outcome = await engine.outcome(file, target.name, final=True)
             waited = time.perf_counter() - started
+            work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
         outcome = told_outcome(outcome, scope.codes, text)
