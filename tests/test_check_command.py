@@ -375,18 +375,6 @@ def test_usage_of_check(project: Path, arguments: list[str], said: str):
     assert "Traceback" not in done.stderr
 
 
-def test_a_notebook_is_checked(tmp_path: Path):
-    cells = [["%%bash\n", "ls | wc"], ["!pip install x\n", "import torch"], CHECKED.splitlines(keepends=True)[3:10]]
-    code = [{"cell_type": "code", "source": cell, "metadata": {}, "outputs": []} for cell in cells]
-    (tmp_path / "book.ipynb").write_text(json.dumps({"cells": code, "metadata": {}, "nbformat": 4}))
-    (tmp_path / "none.ipynb").write_text("[]")
-    done = check(tmp_path, "book.ipynb", "none.ipynb")
-    lines = done.stdout.splitlines()
-    assert lines[1].startswith("  shifted  1 op forward")
-    assert lines[2].startswith("  wrong    book.ipynb:11: error (shape): ")
-    assert lines[5] == "  none.ipynb: error (syntax): the file cannot be read: it is not a notebook of format 4."
-
-
 def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
     texts = {
         "code/models/net.py": "import torch\nfrom utils.constants import WIDTH\n\n"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from fx_lsp import files
+from fx_lsp.commands.cells import cell_of
 from fx_lsp.commands.sources import read_source
 from fx_lsp.tracing.source.parsing import split_lines
 
@@ -15,7 +16,10 @@ _SPAN = {"file", "line", "col", "end_line", "end_col"}
 
 
 def in_characters(data: Any) -> Any:
-    """Return JSON data in which the columns of all spans, from 0, count characters."""
+    """Return JSON data in which the columns of all spans, from 0, count characters.
+
+    Spans in a notebook also get their `cell`, and count lines in it.
+    """
     if isinstance(data, list):
         return [in_characters(item) for item in cast("list[Any]", data)]
     if not isinstance(data, dict):
@@ -24,6 +28,9 @@ def in_characters(data: Any) -> Any:
     if fields.keys() >= _SPAN:
         fields["col"] = character_column(fields["file"], fields["line"], fields["col"])
         fields["end_col"] = character_column(fields["file"], fields["end_line"], fields["end_col"])
+        first, last = (cell_of(fields["file"], fields[name]) for name in ("line", "end_line"))
+        if first is not None and last is not None:
+            fields |= {"cell": first[0], "line": first[1], "end_line": last[1]}
     return fields
 
 

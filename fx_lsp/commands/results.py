@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fx_lsp.commands.cells import cell_of
 from fx_lsp.commands.fingerprints import Fingerprints, cause_of_comment, cause_of_file
+from fx_lsp.commands.places import line_name
 from fx_lsp.commands.survey import FileReport, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.text import sentence
@@ -48,7 +50,7 @@ def results_of(reports: Iterable[FileReport], fingerprints: Fingerprints) -> lis
             if comment.span is not None:
                 result = _failure(comment, sentence(comment.message), comment.span)
                 results.append(replace(result, fingerprint=fingerprints[cause_of_comment(comment)]))
-    return results
+    return [_in_document(result) for result in results]
 
 
 def _results_of_target(
@@ -66,6 +68,21 @@ def _results_of_target(
         also = (Related(other.name_span, f"also reached from {other.name}") for other in other_targets(several))
         related, fingerprint = (*there, *one.related, *also), fingerprints[one.cause]
         yield CheckResult(one.code, one.severity, message, here, one.target.name, related, fingerprint)
+
+
+def _in_document(result: CheckResult) -> CheckResult:
+    """Return a result in a notebook with the cell and line in its message, and with its place at the notebook's start:
+    code hosts show lines of a file's text.
+    """
+
+    def moved(span: Span, message: str) -> tuple[Span, str]:
+        if cell_of(span.file, span.line) is None:
+            return span, message
+        return Span(span.file, 1, 0, 1, 0), f"{line_name(span)}: {message}"
+
+    span, message = moved(result.span, result.message)
+    related = tuple(Related(*moved(other.span, other.message)) for other in result.related)
+    return replace(result, span=span, message=message, related=related)
 
 
 def _failure(failure: Failure, message: str, span: Span, whole_file: bool = False) -> CheckResult:
