@@ -12,6 +12,13 @@ from fx_lsp.tracing.source.parsing import parse, python_of, split_lines
 
 DOCUMENTS = (".ipynb", ".md", ".rst")
 """The suffixes of such documents."""
+_ELSEWHERE = frozenset(
+    {
+        *("bash", "cmd", "perl", "pypy", "python", "python2", "python3", "ruby", "script", "sh", "sx", "system"),
+        *("file", "html", "javascript", "js", "latex", "markdown", "svg", "writefile"),
+    }
+)
+"""The cell magics of IPython that pass a cell to another program, or write or show it."""
 _FENCE = re.compile(r"\s*(```+|~~~+)\s*(\w*)")
 _PYTHON = ("python", "py", "python3", "pycon")
 _IMPORT = re.compile(r"^\s*(import|from)\s+\w", re.MULTILINE)
@@ -40,20 +47,35 @@ def notebook_code(text: str) -> str:
 
     A cell in another language (`%%bash`) is left empty.
     """
-    return "\n".join(_blank(source) if _is_foreign(source) else source for source in _sources(text))
+    return "\n".join(source for _, source in notebook_cells(text))
+
+
+def notebook_cells(text: str) -> list[tuple[int, str]]:
+    """Return the code cells of a notebook, each with its number among all cells, from 1. Raises ValueError for a text
+    that is not a notebook. A notebook of another language has none.
+    """
+    return [(number, _blank(source) if _is_foreign(source) else source) for number, source in _numbered(text)]
 
 
 def _sources(text: str) -> list[str]:
     """Return the code cells of a notebook. Raises ValueError for a text that is not a notebook."""
+    return [source for _, source in _numbered(text)]
+
+
+def _numbered(text: str) -> list[tuple[int, str]]:
     try:
         notebook: Any = json.loads(text)
-        return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError) as error:
+        language = notebook.get("metadata", {}).get("language_info", {}).get("name", "python")
+        cells = enumerate(notebook["cells"] if language in ("python", "ipython") else [], 1)
+        return [(number, "".join(cell["source"])) for number, cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("it is not a notebook of format 4") from error
 
 
 def _is_foreign(cell: str) -> bool:
-    return cell.lstrip().startswith("%%") and isinstance(parse("<cell>", cell), Failure)
+    """Return True for a cell that does not run in the notebook's Python, or that has another language."""
+    name = re.match(r"\s*%%(\w+)", cell)
+    return name is not None and (name[1].lower() in _ELSEWHERE or isinstance(parse("<cell>", cell), Failure))
 
 
 def _blank(cell: str) -> str:

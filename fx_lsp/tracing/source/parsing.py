@@ -42,8 +42,10 @@ def parse(file: str, text: str) -> ast.Module | Failure:
         return SYNTAX_ERROR.failure(Span(file, line, 0, line, 0), error=error)
 
 
-_COMMAND = re.compile(r"([ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?)[%!].*")
-"""A line that is an IPython command (`%matplotlib inline`, `!pip install x`), or assigns the result of one."""
+_COMMAND = re.compile(r"([ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?)(?:[%!].*|\?\??[\w.%*]+[ \t]*|[\w.*]+\?\??[ \t]*)")
+"""A line that is an IPython command (`%matplotlib inline`, `!pip install x`, `torch.relu?`), or assigns the result of
+one.
+"""
 MAX_COMMANDS = 200
 
 
