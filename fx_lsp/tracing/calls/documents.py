@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fx_lsp.files import NOTEBOOK
 from fx_lsp.model import Failure
-from fx_lsp.tracing.source.parsing import parse, python_of, split_lines
+from fx_lsp.tracing.source.parsing import is_foreign, parse, python_of, split_lines
 
-DOCUMENTS = (".ipynb", ".md", ".rst")
+DOCUMENTS = (NOTEBOOK, ".md", ".rst")
 """The suffixes of such documents."""
 _FENCE = re.compile(r"\s*(```+|~~~+)\s*(\w*)")
 _PYTHON = ("python", "py", "python3", "pycon")
@@ -22,13 +23,13 @@ def code_in(path: str, text: str) -> Iterator[str]:
 
     A block that imports something begins a new piece; one that does not parse is left out.
     """
-    blocks = _cells(text) if path.endswith(".ipynb") else _fenced(text)
+    blocks = _cells(text) if path.endswith(NOTEBOOK) else _fenced(text)
     pieces: list[dict[int, str]] = []
     for line, block in blocks:
         lines = split_lines(block)
         if isinstance(parse(path, block), Failure):
             continue
-        if not pieces or (_IMPORT.search(block) and not path.endswith(".ipynb")):
+        if not pieces or (_IMPORT.search(block) and not path.endswith(NOTEBOOK)):
             pieces.append({})
         pieces[-1].update(enumerate(lines, line))
     for piece in pieces:
@@ -36,11 +37,16 @@ def code_in(path: str, text: str) -> Iterator[str]:
 
 
 def notebook_code(text: str) -> str:
-    """Return the code of a notebook, one cell below the other. Raises ValueError for a text that is not a notebook.
+    """Return the code of a notebook, one cell below the other. Raises ValueError for a text that is not a notebook."""
+    return module_of(_sources(text))
 
-    A cell in another language (`%%bash`) is left empty.
+
+def module_of(cells: Iterable[str]) -> str:
+    """Return the cells of a notebook as one text, in which each begins a line.
+
+    Each cell has as many lines as before. A cell in another language (`%%bash`) is left empty.
     """
-    return "\n".join(_blank(source) if _is_foreign(source) else source for source in _sources(text))
+    return "\n".join("\n".join(_blank(cell) if is_foreign(cell) else split_lines(cell)) for cell in cells)
 
 
 def _sources(text: str) -> list[str]:
@@ -52,12 +58,8 @@ def _sources(text: str) -> list[str]:
         raise ValueError("it is not a notebook of format 4") from error
 
 
-def _is_foreign(cell: str) -> bool:
-    return cell.lstrip().startswith("%%") and isinstance(parse("<cell>", cell), Failure)
-
-
-def _blank(cell: str) -> str:
-    return "\n" * (len(split_lines(cell)) - 1)
+def _blank(cell: str) -> list[str]:
+    return [""] * len(split_lines(cell))
 
 
 def _cells(text: str) -> Iterator[tuple[int, str]]:
