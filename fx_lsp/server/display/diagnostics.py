@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from lsprotocol import types
-
 from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.findings import told, unknown_codes
 from fx_lsp.features.kernels import kernel_problems, kernels_of
@@ -12,7 +10,7 @@ from fx_lsp.features.problems import Problem, problems, work_problems
 from fx_lsp.features.unreached import faded
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.features.written import KernelCheck, check_problems
-from fx_lsp.model import Span, Trace
+from fx_lsp.model import Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.session import Session
@@ -36,13 +34,7 @@ def publish(session: Session, client: Client, file: str) -> None:
     if not session.settings.diagnostics:
         shown = ()
 
-    def location(span: Span) -> types.Location:
-        other = session.documents.of_file(span.file)
-        lines = other.lines if other is not None else from_proto.split_lines(session.source(span.file) or "")
-        range_ = to_proto.range_(lines, span, session.encoding)
-        return types.Location(uri=session.uri_of_file(span.file), range=range_)
-
-    related = location if session.capabilities.related_information else None
+    related = session.location if session.capabilities.related_information else None
     explained = session.capabilities.code_pages
     diagnostics = [
         to_proto.diagnostic(
@@ -50,8 +42,8 @@ def publish(session: Session, client: Client, file: str) -> None:
         )
         for p in shown
     ]
-    version = document.version if session.capabilities.diagnostic_version else None
-    client.publish(document.uri, diagnostics, version)
+    for uri, version, own in document.diagnostics(diagnostics):
+        client.publish(uri, own, version if session.capabilities.diagnostic_version else None)
 
 
 def check_problems_below(check: KernelCheck | None, text: str) -> tuple[Problem, ...]:
