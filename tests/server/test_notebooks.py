@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lsprotocol import types
 from sessions import FULL, REAL, Editor, ask, editor
+from warm import warm_python
 
 CLIENT: dict[str, Any] = {
     **FULL,
@@ -236,3 +238,22 @@ async def test_a_name_of_one_cell_is_used_in_another(tmp_path: Path):
         functions = await ask(e, "fxLsp/functions", uri=second)
         places = {f["name"]: (f["uri"], f["range"]["start"]["line"]) for f in functions["functions"]}  # type: ignore
         assert places == {"Net": (second, 0), "f": (third, 1)}
+
+
+@pytest.mark.torch
+async def test_a_notebook_is_traced(tmp_path: Path):
+    """A function of the last cell calls a module of the first; a mistake there is related to the other cell."""
+    first = "%matplotlib inline\nimport torch\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+    first += "        return x @ x"
+    second = "# '🙂'\n# fx: x=f32[2, 3]\ndef f(x):\n    y = x.relu(); s = '🙂'; z = y + 1\n    return Net()(z)"
+    options = {"interpreter": warm_python(), "virtualDocuments": True}
+    async with editor(tmp_path, CLIENT, options, command=REAL, make=NotebookEditor) as e:
+        _, cells = e.open_notebook([first, "!echo 'it\nx?", second])
+        (problem, *_) = await e.until(lambda: e.client.diagnostics.get(cells[0]), 60)
+        assert (problem.code, problem.range) == ("shape", at(5, 15, 20))
+        related = {(one.location.uri, one.location.range.start.line) for one in problem.related_information or ()}
+        assert related == {(cells[2], 2)}
+        assert not e.client.diagnostics.get(cells[2])
+        hints = {(hint.position.line, hint.position.character): hint.label for hint in await e.hints(cells[2])}
+        assert hints[3, 5] == hints[3, len("    y = x.relu(); s = '🙂'; z") + 1] == ": f32[2, 3]"
+        assert "not traced: line" in " ".join(await e.titles(cells[2]))
