@@ -23,6 +23,7 @@ export interface Status {
 
 export interface FunctionData {
   name: string;
+  uri: string;
   kind: 'function' | 'module' | 'method' | 'graph' | 'step';
   range: Range;
   selectionRange: Range;
@@ -38,6 +39,7 @@ export interface FunctionData {
 
 export interface PassData {
   name: string;
+  uri: string;
   kind: string;
   range: Range;
   selectionRange: Range;
