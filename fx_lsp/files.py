@@ -20,6 +20,8 @@ from pathlib import Path
 
 MAX_BYTES = 16 << 20
 """The default limit on the size of a file that is read: of source, settings, documents."""
+NOTEBOOK = ".ipynb"
+"""The suffix of Jupyter notebooks."""
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NOT_SYNCHRONISED = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)

@@ -38,6 +38,7 @@ from fx_lsp.server.requests import (
     hover,
     kernel_files,
     lenses,
+    notebooks,
     panels,
     text_sync,
     trust,
@@ -104,7 +105,9 @@ class _Server(LanguageServer):
 
 def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = False) -> _Server:
     """Return a server with its handlers, not yet connected."""
-    server = _Server("fx-lsp", __version__, protocol_cls=cast("Any", Protocol))  # pyright: ignore[reportUnknownMemberType]
+    server = _Server(  # pyright: ignore[reportUnknownMemberType]
+        "fx-lsp", __version__, protocol_cls=cast("Any", Protocol), notebook_document_sync=notebooks.SYNC
+    )
     session = Session(settings=Settings(trust="always" if trust_always else "ask"))
     client = Client(server.protocol)
     tasks = Tasks(client.internal_error)
@@ -234,6 +237,10 @@ _HANDLERS: dict[str, Handler] = {
     types.TEXT_DOCUMENT_DID_CHANGE: text_sync.did_change,
     types.TEXT_DOCUMENT_DID_SAVE: text_sync.did_save,
     types.TEXT_DOCUMENT_DID_CLOSE: text_sync.did_close,
+    types.NOTEBOOK_DOCUMENT_DID_OPEN: notebooks.did_open,
+    types.NOTEBOOK_DOCUMENT_DID_CHANGE: notebooks.did_change,
+    types.NOTEBOOK_DOCUMENT_DID_SAVE: notebooks.did_save,
+    types.NOTEBOOK_DOCUMENT_DID_CLOSE: notebooks.did_close,
     types.WORKSPACE_DID_CHANGE_WATCHED_FILES: text_sync.did_change_watched_files,
     types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.document_diagnostic,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
@@ -307,7 +314,8 @@ _BEFORE_START = frozenset({types.INITIALIZED, types.WORKSPACE_DID_CHANGE_CONFIGU
 
 def _guard(session: Session, client: Client, what: str, handler: Handler, used: list[Any]) -> Callable[[Any], Any]:
     """Return the handler, bound to the parts that it uses. An exception that is a bug is reported, and the response is
-    null.
+    null. A request
+    about a cell is one about its notebook to the handler.
 
     Notifications that change documents stay plain functions: they run in order of arrival.
     """
@@ -317,7 +325,9 @@ def _guard(session: Session, client: Client, what: str, handler: Handler, used: 
             try:
                 if what not in _BEFORE_START:
                     await session.started.wait()
-                return await handler(*used, params)
+                params, cell = notebooks.from_cell(session.documents, params)
+                result = await handler(*used, params)
+                return result if cell is None else notebooks.to_cell(result, cell)
             except JsonRpcException:
                 raise
             except Exception as error:

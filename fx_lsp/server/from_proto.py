@@ -16,6 +16,10 @@ from pygls.uris import to_fs_path
 from fx_lsp import files
 
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
+_UNSAVED = ("untitled", "vscode-interactive")
+"""The schemes of documents without a file."""
+_UNSAVED_SUFFIXES = {".py": ".py", files.NOTEBOOK: files.NOTEBOOK, ".interactive": files.NOTEBOOK}
+"""The suffixes of their URIs, each with that of the path that the document is traced as."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -75,15 +79,18 @@ def file_of_uri(uri: str, roots: Sequence[str]) -> str | None:
     """Return the absolute path that a document is traced as. None if it must not be traced: `git:`, views of fx-lsp,
     and paths that are a folder, a FIFO or a device.
 
-    An unsaved `untitled:` document gets a path in the first root, where its imports resolve.
+    An unsaved document or notebook, or an interactive window, gets a path in the first root, where its imports resolve.
     """
-    scheme = uri.partition(":")[0].lower()
+    scheme, _, place = uri.partition(":")
+    scheme = scheme.lower()
     if scheme == "file":
         path = path_of_uri(uri)
         return path if path is not None and files.may_be_regular(path) else None
-    if scheme == "untitled":
-        name = re.sub(r"\W+", "_", uri.partition(":")[2]).strip("_") or "1"
-        return str(Path(roots[0] if roots else Path.cwd()) / f"untitled_{name.removesuffix('_py')}.py")
+    if scheme in _UNSAVED:
+        stem, dot, ending = place.rpartition(".")
+        suffix = _UNSAVED_SUFFIXES.get(dot + ending)
+        name = re.sub(r"\W+", "_", place if suffix is None else stem).strip("_") or "1"
+        return str(Path(roots[0] if roots else Path.cwd()) / f"untitled_{name}{suffix or '.py'}")
     return None
 
 

@@ -38,11 +38,14 @@ class Protocol(LanguageServerProtocol):
     on_shutdown: Callable[[], Awaitable[None]]
     on_error: Callable[[str, BaseException], None]
 
-    # `Documents` keeps the texts: pygls splits lines at form feeds, unlike LSP and Python, and clamps positions beyond
-    # the end of a line one character short.
+    # `Documents` keeps the texts and notebooks: pygls splits lines at form feeds, unlike LSP and Python, and clamps
+    # positions beyond the end of a line one character short.
     lsp_text_document__did_open = None  # type: ignore[assignment]
     lsp_text_document__did_change = None  # type: ignore[assignment]
     lsp_text_document__did_close = None  # type: ignore[assignment]
+    lsp_notebook_document__did_open = None  # type: ignore[assignment]
+    lsp_notebook_document__did_change = None  # type: ignore[assignment]
+    lsp_notebook_document__did_close = None  # type: ignore[assignment]
 
     def __init__(self, server: Any, converter: Any) -> None:
         super().__init__(server, converter)

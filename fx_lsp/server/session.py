@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from pygls.uris import from_fs_path
 from fx_lsp import files
 from fx_lsp.features.uris import SCHEME, View, format_uri
 from fx_lsp.features.written import KernelCheck
-from fx_lsp.server import from_proto
+from fx_lsp.model import Span
+from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import Documents
 from fx_lsp.server.open_views import OpenViews
 from fx_lsp.server.settings import Settings, engine_settings
@@ -148,6 +150,27 @@ class Session:
         """Return True if the client reads views by their URIs, and needs no files of them."""
         return self.capabilities.text_document_content or self.settings.virtual_documents
 
+    def location(self, span: Span, lines: Sequence[str] | None = None) -> types.Location:
+        """Return the place of a span in a document of the client: a file, or a cell of a notebook.
+
+        `lines` are those of the file, if they were read before. Only the client can name the cells of a notebook: the
+        place in one that is not open is the notebook.
+        """
+        document = self.documents.of_file(span.file)
+        if document is not None:
+            return document.location(to_proto.range_(document.lines, span, self.encoding))
+        if span.file.endswith(files.NOTEBOOK):
+            span = Span(span.file, 1, 0, 1, 0)
+        if lines is None:
+            lines = from_proto.split_lines(self.source(span.file) or "")
+        return types.Location(self.uri_of_file(span.file), to_proto.range_(lines, span, self.encoding))
+
+    def line_start(self, file: str, line: int) -> types.Location:
+        """Return the beginning of a line in a document of the client. Reads no file."""
+        at = types.Position(line - 1, 0)
+        document, range_ = self.documents.of_file(file), types.Range(at, at)
+        return types.Location(self.uri_of_file(file), range_) if document is None else document.location(range_)
+
     def uri_of_file(self, file: str) -> str:
         """Return the URI that the client uses for a file."""
         document = self.documents.of_file(file)
@@ -159,7 +182,11 @@ def _is_inside(file: str, folder: str) -> bool:
 
 
 def _read(file: str) -> str | None:
+    from fx_lsp.tracing.calls.documents import notebook_code
+
     try:
-        return files.read_python_leniently(file)
-    except OSError:
+        return (
+            notebook_code(files.read_text(file)) if file.endswith(files.NOTEBOOK) else files.read_python_leniently(file)
+        )
+    except (OSError, ValueError):
         return None

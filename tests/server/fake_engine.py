@@ -60,7 +60,9 @@ class FakeEngine:
     def open(self, file: str, text: str, roots: tuple[str, ...]) -> None:
         self.opened += 1
         print("printed by", "the engine", flush=True)
-        syntax = Failure("syntax", "invalid syntax", Span(file, 1, 0, 1, 1)) if "def def" in text else None
+        before, broken, _ = text.partition("def def")
+        line = before.count("\n") + 1
+        syntax = Failure("syntax", "invalid syntax", Span(file, line, 0, line, 1)) if broken else None
         self.states[file] = FileState(file, text, tuple(_states(file, text)), syntax)
         if self.timer is not None:
             self.timer.cancel()

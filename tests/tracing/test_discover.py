@@ -297,10 +297,22 @@ def test_text_that_does_not_parse_is_a_failure(text: str, message: str, position
         ('names = !ls\nt = """\n%no\n"""', 'names = None\nt = """\n%no\n"""'),
         ("a = (7\n% 4)", "a = (7\n% 4)"),
         ("%%time\nf(", "None\nf("),
+        ("!pip install a \\\n  b\nx = 1", "None\n\nx = 1"),
+        ("torch.stack?\n?x\nx??\ny = 1", "None\nNone\nNone\ny = 1"),
+        ("# %%\n%%bash\ngit pull\n# %%\nx = 1", "# %%\n\n\n# %%\nx = 1"),
+        ("# %%\n%%time\nx = 1", "# %%\nNone\nx = 1"),
     ],
 )
 def test_commands_of_ipython_are_skipped(text: str, python: str) -> None:
     assert python_of(text) == python
+
+
+def test_only_a_python_file_with_cells_has_commands_of_ipython() -> None:
+    text = "%matplotlib inline\nimport torch\ndef f(x: torch.Tensor): return x.relu()\n"
+    failure = discover("/m.py", text).failure
+    assert failure is not None and failure.span is not None and failure.span.line == 1
+    for file, with_commands in (("/m.py", f"#%%\n{text}"), ("/m.ipynb", text)):
+        assert [target.name for target in discover(file, with_commands).targets] == ["f"]
 
 
 def test_suggestions_for_a_name_that_is_none() -> None:

@@ -3,10 +3,10 @@
 import * as vscode from 'vscode';
 import { type ConfigurationParams, LanguageClient, type LanguageClientOptions } from 'vscode-languageclient/node';
 import type { Command, Status } from './data';
-import { openView } from './documents';
+import { openPlace, openView } from './documents';
 import type { Measuring } from './measured';
 import type { Pythons } from './python';
-import { SCHEME, SECTION, type Session } from './session';
+import { CELL, SCHEME, SECTION, type Session } from './session';
 import { parseView } from './views';
 
 const LINKS = ['fxLsp.showStage', 'fxLsp.pinInputs', 'fxLsp.showMemory'];
@@ -38,6 +38,7 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
     documentSelector: [
       { scheme: 'file', language: 'python' },
       { scheme: 'untitled', language: 'python' },
+      { scheme: CELL, language: 'python' }, // sent with its notebook
       { scheme: SCHEME },
     ],
     outputChannel: session.output,
@@ -45,9 +46,16 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
     markdown: { isTrusted: { enabledCommands: LINKS } },
     middleware: {
       didOpen: async (document, next) => {
-        if (isEnabled(document)) {
+        if (isEnabled(document.uri)) {
           await next(document);
         }
+      },
+      notebooks: {
+        didOpen: async (notebook, cells, next) => {
+          if (isEnabled(notebook.uri)) {
+            await next(notebook, cells);
+          }
+        },
       },
       handleWorkDoneProgress: (token, value, next) => {
         if (!session.tellProgress(token, value.kind, 'title' in value ? value.title : undefined)) {
@@ -80,6 +88,11 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
             await openView(uri);
             return { success: true };
           }
+          if (uri.scheme === CELL && params.selection) {
+            const { start, end } = params.selection;
+            await openPlace(uri, new vscode.Range(start.line, start.character, end.line, end.character));
+            return { success: true };
+          }
           const answer = await next(params, new vscode.CancellationTokenSource().token);
           return 'success' in answer ? answer : { success: false };
         },
@@ -109,6 +122,6 @@ async function withOurs(answer: unknown, pythons: Pythons): Promise<unknown> {
   };
 }
 
-function isEnabled(document: vscode.TextDocument): boolean {
-  return vscode.workspace.getConfiguration(SECTION, document.uri).get<boolean>('enable', true);
+function isEnabled(uri: vscode.Uri): boolean {
+  return vscode.workspace.getConfiguration(SECTION, uri).get<boolean>('enable', true);
 }

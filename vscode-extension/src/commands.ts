@@ -3,7 +3,7 @@
 import * as vscode from 'vscode';
 import { bench, benchWithOptions, checkHosts, editHosts, type Options, pickHost, stopBench } from './bench';
 import type { Documents } from './documents';
-import { openView } from './documents';
+import { openPlace, openView } from './documents';
 import type { Functions, Item, Target } from './functions';
 import { openPanel } from './panels';
 import { Passes } from './passes';
@@ -190,5 +190,5 @@ async function toggle(setting: string): Promise<void> {
 async function open(uri: vscode.Uri, range: vscode.Range): Promise<void> {
   const { start } = range;
   const place = new vscode.Range(start.line, start.character, start.line, start.character);
-  await vscode.window.showTextDocument(uri, { selection: place });
+  await openPlace(uri, place);
 }

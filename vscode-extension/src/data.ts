@@ -31,6 +31,7 @@ export interface Status {
 
 export interface FunctionData {
   name: string;
+  uri: string;
   kind: 'function' | 'module' | 'method' | 'graph' | 'step';
   range: Range;
   selectionRange: Range;
@@ -46,6 +47,7 @@ export interface FunctionData {
 
 export interface PassData {
   name: string;
+  uri: string;
   kind: string;
   range: Range;
   selectionRange: Range;

@@ -1,7 +1,7 @@
 // `fx-lsp:` documents: a read-only file system of views, so that they are restored with the window like any file.
 
 import * as vscode from 'vscode';
-import { SCHEME, type Session } from './session';
+import { CELL, SCHEME, type Session } from './session';
 import { Highlights } from './highlights';
 import { ViewLenses } from './lenses';
 
@@ -78,6 +78,15 @@ export async function openView(uri: vscode.Uri): Promise<vscode.TextEditor> {
   void vscode.commands.executeCommand('setContext', 'fxLsp.viewOpened', true);
   const document = await vscode.workspace.openTextDocument(uri);
   return vscode.window.showTextDocument(document, { viewColumn: columnOf(uri), preserveFocus: true, preview: false });
+}
+
+/** Shows a place in the code, a cell in its notebook, and returns the editor. */
+export async function openPlace(uri: vscode.Uri, selection: vscode.Range, viewColumn?: vscode.ViewColumn): Promise<vscode.TextEditor | undefined> {
+  if (uri.scheme !== CELL) {
+    return vscode.window.showTextDocument(uri, { selection, ...(viewColumn ? { viewColumn } : {}) });
+  }
+  await vscode.commands.executeCommand('vscode.open', uri, { selection });
+  return vscode.window.visibleTextEditors.find((editor) => editor.document.uri.toString() === uri.toString());
 }
 
 /** The column for a view: that of its own tab, of another view, or the one beside the active editor. */

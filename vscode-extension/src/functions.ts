@@ -1,7 +1,7 @@
 // What is known of the functions of each document: the tree view, the contexts of commands, and what is at the cursor.
 
 import * as vscode from 'vscode';
-import { formatBytes, type FunctionData, type FunctionsData, type PassData, type Range } from './data';
+import { formatBytes, type FunctionData, type FunctionsData, type PassData, type Place, type Range } from './data';
 import { SCHEME, type Session } from './session';
 
 const SETTLED_MS = 60;
@@ -54,11 +54,12 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
       return undefined;
     }
     const { line } = editor.selection.active;
-    const pass = this.data?.passes.find((known) => holds(known.range, line));
-    const around = (this.data?.functions ?? []).filter((known) => holds(known.range, line));
+    const { uri } = editor.document;
+    const pass = this.data?.passes.find((known) => holds(known, uri, line));
+    const around = (this.data?.functions ?? []).filter((known) => holds(known, uri, line));
     const inner = around.sort((a, b) => size(a.range) - size(b.range))[0];
     const found = pass ? { ...pass, kind: 'pass' } : inner;
-    return found && { uri: editor.document.uri, name: found.name, kind: found.kind };
+    return found && { uri, name: found.name, kind: found.kind };
   }
 
   /** Why nothing is known of the active document's functions, if that is so. */
@@ -68,8 +69,7 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
 
   /** All functions of the active document. */
   all(): Target[] {
-    const { uri } = this;
-    return uri === undefined ? [] : (this.data?.functions ?? []).map(({ name, kind }) => ({ uri, name, kind }));
+    return (this.data?.functions ?? []).map(({ uri, name, kind }) => ({ uri: vscode.Uri.parse(uri), name, kind }));
   }
 
   /** What is known of one function of the active document. */
@@ -87,8 +87,8 @@ export class Functions implements vscode.TreeDataProvider<Item>, vscode.Disposab
       return uri === undefined || data === undefined
         ? []
         : [
-            ...data.functions.map((found): Item => ({ kind: 'function', uri, data: found })),
-            ...data.passes.map((found): Item => ({ kind: 'pass', uri, data: found })),
+            ...data.functions.map((found): Item => ({ kind: 'function', uri: vscode.Uri.parse(found.uri), data: found })),
+            ...data.passes.map((found): Item => ({ kind: 'pass', uri: vscode.Uri.parse(found.uri), data: found })),
           ];
     }
     return item.kind === 'function' ? details(item.uri, item.data) : [];
@@ -197,8 +197,9 @@ function detailItem(item: Extract<Item, { kind: 'detail' }>): vscode.TreeItem {
   return made;
 }
 
-function holds(range: Range, line: number): boolean {
-  return range.start.line <= line && line <= range.end.line;
+function holds({ uri, range }: Place, document: vscode.Uri, line: number): boolean {
+  const isThere = range.start.line <= line && line <= range.end.line;
+  return isThere && vscode.Uri.parse(uri).toString() === document.toString(); // in a notebook, of the same cell
 }
 
 function size(range: Range): number {

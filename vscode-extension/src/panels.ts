@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import * as vscode from 'vscode';
 import type { FailureData, GraphData, MemoryData, Place } from './data';
-import { columnOf, openView } from './documents';
+import { columnOf, openPlace, openView } from './documents';
 import type { BenchmarkData } from './measured';
 import type { Session } from './session';
 import { parseView, viewUri } from './views';
@@ -120,7 +120,7 @@ class Panel {
     void this.panel.webview.postMessage({ type: 'loading', uri });
     try {
       if (this.file) {
-        await vscode.workspace.openTextDocument(this.file); // what the server traces are documents that are open
+        await (isNotebook(this.file) ? vscode.workspace.openNotebookDocument(this.file) : vscode.workspace.openTextDocument(this.file)); // what the server traces are documents that are open
       }
       const data = await this.session.request<GraphData | MemoryData | BenchmarkData | FailureData>(REQUESTS[this.kind], { uri }, asked.token);
       if (!asked.token.isCancellationRequested) {
@@ -141,6 +141,10 @@ class Panel {
 }
 
 /** Goes to a place in the code, in an editor that has it already where there is one. */
+function isNotebook(file: vscode.Uri): boolean {
+  return file.path.endsWith('.ipynb');
+}
+
 async function showPlace(place: Place): Promise<void> {
   const uri = vscode.Uri.parse(place.uri);
   const { start, end } = place.range;
@@ -148,10 +152,9 @@ async function showPlace(place: Place): Promise<void> {
   const shown = vscode.window.visibleTextEditors.find((editor) => editor.document.uri.toString() === uri.toString());
   const group = vscode.window.tabGroups.all.find((known) => known.tabs.some((tab) => tab.input instanceof vscode.TabInputText && tab.input.uri.toString() === uri.toString()));
   const viewColumn = shown?.viewColumn ?? group?.viewColumn ?? vscode.ViewColumn.One;
-  const editor = await vscode.window.showTextDocument(uri, { viewColumn, preserveFocus: false });
-  editor.selection = new vscode.Selection(selection.start, selection.end);
+  const editor = await openPlace(uri, selection, viewColumn);
   const line = new vscode.Range(start.line, 0, start.line, 0); // not the whole: that would scroll sideways
-  editor.revealRange(line, vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+  editor?.revealRange(line, vscode.TextEditorRevealType.InCenterIfOutsideViewport);
 }
 
 async function save(svg: string, name: string, file: vscode.Uri | undefined): Promise<void> {

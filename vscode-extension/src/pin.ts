@@ -1,21 +1,27 @@
 // Inputs of a function as a comment in the code.
 
 import * as vscode from 'vscode';
+import { openPlace } from './documents';
 import type { Functions } from './functions';
 
 const COMMENT = /^\s*# fx: ?/;
 
 /** Writes down what a function was traced with, and puts the cursor there; goes to the comment that there is already. */
 export async function pinInputs(functions: Functions, uri: vscode.Uri, name: string): Promise<void> {
-  const editor = await vscode.window.showTextDocument(uri);
   const known = functions.known(name);
   if (known === undefined) {
+    await vscode.window.showTextDocument(uri);
     return;
   }
+  const code = vscode.Uri.parse(known.uri); // a cell, if `uri` is its notebook
   const { start } = known.selectionRange;
   const place = new vscode.Range(start.line, start.character, start.line, start.character);
-  const actions = await vscode.commands.executeCommand<vscode.CodeAction[]>('vscode.executeCodeActionProvider', uri, place);
-  const pin = actions.find((action) => action.edit?.has(uri) && /inputs/i.test(action.title));
+  const editor = await openPlace(code, place);
+  if (editor === undefined) {
+    return;
+  }
+  const actions = await vscode.commands.executeCommand<vscode.CodeAction[]>('vscode.executeCodeActionProvider', code, place);
+  const pin = actions.find((action) => action.edit?.has(code) && /inputs/i.test(action.title));
   if (pin?.edit) {
     await vscode.workspace.applyEdit(pin.edit);
   }

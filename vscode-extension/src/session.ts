@@ -7,6 +7,8 @@ import type { Measuring } from './measured';
 import { findServerPython, NoPython, type Pythons } from './python';
 
 export const SCHEME = 'fx-lsp';
+/** The scheme of the cells of notebooks, which are documents of their own. */
+export const CELL = 'vscode-notebook-cell';
 export const SECTION = 'fx-lsp';
 
 /** The title of the progress of tracing; a benchmark's names what is measured. */

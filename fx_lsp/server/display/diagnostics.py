@@ -12,7 +12,7 @@ from fx_lsp.features.problems import Problem, problems, work_problems
 from fx_lsp.features.unreached import faded
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.features.written import KernelCheck, check_problems
-from fx_lsp.model import Span, Trace
+from fx_lsp.model import Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.documents import OpenText
@@ -20,16 +20,16 @@ from fx_lsp.server.session import Session
 
 
 def publish(session: Session, client: Client, file: str) -> None:
-    """Publish the problems of a file, or let the client pull them."""
+    """Publish the problems of a file, or let the client pull them. Those of a notebook's cells are published."""
     document = session.documents.of_file(file)
     diagnostics = None if document is None else diagnostics_of(session, document)
     if document is None or diagnostics is None:
         return
-    if session.capabilities.pulls:
+    if session.capabilities.pulls and not document.cells:
         client.offer(document.uri, diagnostics)
         return
-    version = document.version if session.capabilities.diagnostic_version else None
-    client.publish(document.uri, diagnostics, version)
+    for uri, version, own in document.diagnostics(diagnostics):
+        client.publish(uri, own, version if session.capabilities.diagnostic_version else None)
 
 
 def diagnostics_of(session: Session, document: OpenText) -> list[types.Diagnostic] | None:
@@ -49,13 +49,7 @@ def diagnostics_of(session: Session, document: OpenText) -> list[types.Diagnosti
     if not session.settings.diagnostics:
         shown = ()
 
-    def location(span: Span) -> types.Location:
-        other = session.documents.of_file(span.file)
-        lines = other.lines if other is not None else from_proto.split_lines(session.source(span.file) or "")
-        range_ = to_proto.range_(lines, span, session.encoding)
-        return types.Location(uri=session.uri_of_file(span.file), range=range_)
-
-    related = location if session.capabilities.related_information else None
+    related = session.location if session.capabilities.related_information else None
     explained = session.capabilities.code_pages
     return [
         to_proto.diagnostic(

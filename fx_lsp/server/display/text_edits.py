@@ -41,9 +41,12 @@ async def put_text(session: Session, client: Client, file: Path, text: str, labe
 
 
 def workspace_edit(session: Session, document: OpenText, changes: Sequence[TextChange]) -> types.WorkspaceEdit:
-    """Return an edit of one document, with its version if the client supports that."""
-    edits = [to_proto.text_edit(change, document.lines, session.encoding) for change in changes]
+    """Return an edit of one document, or of cells of a notebook, with versions if the client supports that."""
+    edits = document.edits(to_proto.text_edit(change, document.lines, session.encoding) for change in changes)
     if session.capabilities.document_changes:
-        versioned = types.OptionalVersionedTextDocumentIdentifier(uri=document.uri, version=document.version)
-        return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(text_document=versioned, edits=edits)])
-    return types.WorkspaceEdit(changes={document.uri: edits})
+        versioned = [
+            types.TextDocumentEdit(types.OptionalVersionedTextDocumentIdentifier(uri, version), own)
+            for uri, version, own in edits
+        ]
+        return types.WorkspaceEdit(document_changes=versioned)
+    return types.WorkspaceEdit(changes={uri: own for uri, _, own in edits})

@@ -19,7 +19,7 @@ from fx_lsp.features.passes import change_text, is_unchanged
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.model import Failure, Trace, Work, variant_of, variant_work, write_work
-from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server import from_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.views import Views
 from fx_lsp.server.engines import Engines
@@ -185,13 +185,10 @@ async def _show_failure(session: Session, client: Client, failure: Failure) -> N
     span = failure.span
     if span is None or not session.capabilities.show_document:
         return
-    source = session.source(span.file)
-    if source is not None:
-        selection = to_proto.range_(from_proto.split_lines(source), span, session.encoding)
-        uri = session.uri_of_file(span.file)
-        await client.ask(
-            types.WINDOW_SHOW_DOCUMENT, types.ShowDocumentParams(uri=uri, take_focus=True, selection=selection)
-        )
+    if session.source(span.file) is not None:
+        place = session.location(span)
+        shown = types.ShowDocumentParams(uri=place.uri, take_focus=True, selection=place.range)
+        await client.ask(types.WINDOW_SHOW_DOCUMENT, shown)
 
 
 def _target(session: Session, arguments: list[Any]) -> tuple[str, str, str, str, str]:

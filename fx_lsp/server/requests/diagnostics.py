@@ -17,10 +17,11 @@ async def document_diagnostic(
 ) -> types.DocumentDiagnosticReport:
     """Return the problems of a document at this moment; a refresh follows later traces.
 
-    They are empty for views, whose problems are published, and for clients that are not told of new problems.
+    They are empty for views and cells of notebooks, whose problems are published, and for clients that are not told of
+    new problems.
     """
     document = session.documents.get(params.text_document.uri) if session.capabilities.pulls else None
-    shown = (None if document is None else diagnostics_of(session, document)) or []
+    shown = (None if document is None or document.cells else diagnostics_of(session, document)) or []
     result_id = hashlib.sha256(repr(shown).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     if params.previous_result_id == result_id:
         return types.RelatedUnchangedDocumentDiagnosticReport(result_id=result_id)

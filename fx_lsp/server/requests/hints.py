@@ -25,10 +25,11 @@ OPTIONS = types.InlayHintOptions(resolve_provider=True)
 
 
 async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
-    """Return the hints in a range, from the traces so far; without tooltips, if the client resolves them."""
+    """Return the hints in a range, from the traces so far; without tooltips, if the client resolves them, except in notebooks."""
     uri = params.text_document.uri
     shown = await _hints(session, uri, params.range)
-    if shown is not None and session.capabilities.resolves_tooltips:
+    document = session.documents.get(uri)
+    if shown and session.capabilities.resolves_tooltips and document is not None and not document.cells:
         return [attrs.evolve(hint, tooltip=None, data=uri if hint.tooltip else None) for hint in shown]
     return shown
 

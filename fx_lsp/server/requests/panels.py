@@ -20,7 +20,7 @@ from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
 from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
-from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server import from_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.requests.view_documents import view_of
 from fx_lsp.server.requests.view_lines import kernels_behind
@@ -144,13 +144,10 @@ async def functions(session: Session, params: Any) -> Json | None:
     if document is None or state is None or session.engine is None:
         return None
 
-    def range_(span: Span) -> types.Range:
-        return to_proto.range_(document.lines, span, session.encoding)
-
     passes = session.engine.passes(document.file) if state.text == document.text else ()
     return {
-        "functions": [_function(t, range_, session.settings.sizes) for t in state.targets],
-        "passes": [_pass(p, range_) for p in passes],
+        "functions": [_function(t, session.location, session.settings.sizes) for t in state.targets],
+        "passes": [_pass(p, session.location) for p in passes],
         "failure": "" if state.syntax is None else describe(state.syntax),
     }
 
@@ -178,10 +175,8 @@ def _origins(session: Session, view: View, shown: RenderedView, kernels: Rendere
             spans = behind[at - 1].spans[:1] if 0 < at <= len(behind) else ()
         for span in spans:
             lines_by_origin.setdefault((span.file, span.line), []).append(number + above)
-    return [
-        {"uri": session.uri_of_file(file), "line": line - 1, "lines": lines}
-        for (file, line), lines in lines_by_origin.items()
-    ]
+    places = [(session.line_start(file, line), lines) for (file, line), lines in lines_by_origin.items()]
+    return [{"uri": place.uri, "line": place.range.start.line, "lines": lines} for place, lines in places]
 
 
 async def benchmark(benchmarks: Benchmarks, params: Any) -> Json:
@@ -189,13 +184,14 @@ async def benchmark(benchmarks: Benchmarks, params: Any) -> Json:
     return await benchmarks.data(view_of(params))
 
 
-def _function(state: TargetState, range_: Callable[[Span], types.Range], sizes: SizeStyle) -> Json:
-    target, outcome = state.target, state.outcome
+def _function(state: TargetState, location: Callable[[Span], types.Location], sizes: SizeStyle) -> Json:
+    target, outcome, place = state.target, state.outcome, location(state.target.span)
     data: Json = {
         "name": target.name,
         "kind": target.kind,
-        "range": range_(target.span),
-        "selectionRange": range_(target.name_span),
+        "uri": place.uri,
+        "range": place.range,
+        "selectionRange": location(target.name_span).range,
         "state": _state(outcome, state.pending),
         "stale": state.stale,
         "message": "" if outcome is None else describe(outcome) if isinstance(outcome, Failure) else summarize(outcome),
@@ -225,12 +221,14 @@ def _state(outcome: Outcome | None, pending: bool) -> str:
     return "failed" if isinstance(outcome, Failure) else "traced"
 
 
-def _pass(pass_: Pass, range_: Callable[[Span], types.Range]) -> Json:
+def _pass(pass_: Pass, location: Callable[[Span], types.Location]) -> Json:
+    place = location(pass_.span)
     return {
         "name": pass_.name,
         "kind": pass_.kind,
-        "range": range_(pass_.span),
-        "selectionRange": range_(pass_.name_span),
+        "uri": place.uri,
+        "range": place.range,
+        "selectionRange": location(pass_.name_span).range,
     }
 
 
@@ -277,9 +275,9 @@ class _Places:
         if span is None:
             return None
         if span not in self._locations:
-            range_ = to_proto.range_(self.lines(span.file), span, self._session.encoding)
-            ends = {"start": _position(range_.start), "end": _position(range_.end)}  # plain data, encoded quickly
-            self._locations[span] = {"uri": self._session.uri_of_file(span.file), "range": ends}
+            place = self._session.location(span, self.lines(span.file))
+            ends = {"start": _position(place.range.start), "end": _position(place.range.end)}  # encoded quickly
+            self._locations[span] = {"uri": place.uri, "range": ends}
         return self._locations[span]
 
 

@@ -26,7 +26,8 @@ def did_open(session: Session, views: Views, checks: KernelChecks, params: types
         return
     lines = from_proto.split_lines(from_proto.clean_text(item.text))
     document = OpenText(item.uri, file, item.version, tuple(lines))
-    _put(session, document)
+    session.documents.put(document)
+    trace(session, document)
     checks.opened(document)
 
 
@@ -39,7 +40,9 @@ def did_change(session: Session, refresh: RefreshTimer, params: types.DidChangeT
     for change in params.content_changes:
         lines = from_proto.apply_change(lines, change, session.encoding)
     refresh.typed()
-    _put(session, OpenText(document.uri, document.file, params.text_document.version, tuple(lines)))
+    document = OpenText(document.uri, document.file, params.text_document.version, tuple(lines))
+    session.documents.put(document)
+    trace(session, document)
 
 
 def did_save(session: Session, checks: KernelChecks, params: types.DidSaveTextDocumentParams) -> None:
@@ -72,18 +75,24 @@ def did_close(
     if uri.startswith(SCHEME + ":"):
         views.closed(uri)
         return
-    document = session.documents.remove(uri)
-    if document is None:
-        return
-    refresh.forget(document.file)
-    benchmarks.forget(document.file)
-    checks.stop(document.file)
-    if session.engine is not None:
-        session.engine.close(document.file)
-    client.clear(uri)
+    document = forget(session, benchmarks, refresh, uri)
+    if document is not None:
+        checks.stop(document.file)
+        client.clear(uri)
 
 
-def _put(session: Session, document: OpenText) -> None:
-    session.documents.put(document)
+def trace(session: Session, document: OpenText) -> None:
+    """Trace a new version of a text."""
     if session.engine is not None:
         session.engine.open(document.file, document.text, session.roots_of(document.file))
+
+
+def forget(session: Session, benchmarks: Benchmarks, refresh: RefreshTimer, uri: str) -> OpenText | None:
+    """Remove a closed text or notebook, and return it; None if it was not open."""
+    document = session.documents.remove(uri)
+    if document is not None:
+        refresh.forget(document.file)
+        benchmarks.forget(document.file)
+        if session.engine is not None:
+            session.engine.close(document.file)
+    return document

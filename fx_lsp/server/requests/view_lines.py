@@ -184,9 +184,9 @@ def _ranges(session: Session, view: View, thread: Thread) -> list[dict[str, Any]
             own, above = lines_on(thread, other, shown.document), session.views.above(other)
             ranges[uri] = [to_proto.below(_whole(lines, n, session), above) for n in own]
     for span in thread.spans:
-        source = session.documents.of_file(span.file)
-        if source is not None:
-            ranges.setdefault(source.uri, []).append(to_proto.range_(source.lines, span, session.encoding))
+        if session.documents.of_file(span.file) is not None:
+            place = session.location(span)
+            ranges.setdefault(place.uri, []).append(place.range)
     return [{"uri": uri, "ranges": of_document} for uri, of_document in ranges.items() if of_document]
 
 
@@ -229,10 +229,7 @@ def _location(session: Session, view: View, span: Span) -> types.Location | None
         range_ = types.Range(at, at) if lines is None else _whole(lines, span.line, session)
         return None if uri is None else types.Location(uri, to_proto.below(range_, session.views.above(kernels)))
     source = session.source(span.file) if Path(span.file).is_absolute() else None
-    if source is None:
-        return None
-    range_ = to_proto.range_(from_proto.split_lines(source), span, session.encoding)
-    return types.Location(session.uri_of_file(span.file), range_)
+    return None if source is None else session.location(span, from_proto.split_lines(source))
 
 
 def _whole(lines: list[str], number: int, session: Session) -> types.Range:

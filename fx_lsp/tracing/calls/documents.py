@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fx_lsp.files import NOTEBOOK
 from fx_lsp.model import Failure
-from fx_lsp.tracing.source.parsing import parse, python_of, split_lines
+from fx_lsp.tracing.source.parsing import is_foreign, parse, python_of, split_lines
 
-DOCUMENTS = (".ipynb", ".md", ".rst")
+DOCUMENTS = (NOTEBOOK, ".md", ".rst")
 """The suffixes of such documents."""
-_ELSEWHERE = frozenset(
-    {
-        *("bash", "cmd", "perl", "pypy", "python", "python2", "python3", "ruby", "script", "sh", "sx", "system"),
-        *("file", "html", "javascript", "js", "latex", "markdown", "svg", "writefile"),
-    }
-)
-"""The cell magics of IPython that pass a cell to another program, or write or show it."""
 _FENCE = re.compile(r"\s*(```+|~~~+)\s*(\w*)")
 _PYTHON = ("python", "py", "python3", "pycon")
 _IMPORT = re.compile(r"^\s*(import|from)\s+\w", re.MULTILINE)
@@ -29,13 +23,13 @@ def code_in(path: str, text: str) -> Iterator[str]:
 
     A block that imports something begins a new piece; one that does not parse is left out.
     """
-    blocks = _cells(text) if path.endswith(".ipynb") else _fenced(text)
+    blocks = _cells(text) if path.endswith(NOTEBOOK) else _fenced(text)
     pieces: list[dict[int, str]] = []
     for line, block in blocks:
         lines = split_lines(block)
         if isinstance(parse(path, block), Failure):
             continue
-        if not pieces or (_IMPORT.search(block) and not path.endswith(".ipynb")):
+        if not pieces or (_IMPORT.search(block) and not path.endswith(NOTEBOOK)):
             pieces.append({})
         pieces[-1].update(enumerate(lines, line))
     for piece in pieces:
@@ -43,26 +37,27 @@ def code_in(path: str, text: str) -> Iterator[str]:
 
 
 def notebook_code(text: str) -> str:
-    """Return the code of a notebook, one cell below the other. Raises ValueError for a text that is not a notebook.
+    """Return the code of a notebook, one cell below the other. Raises ValueError for a text that is not a notebook."""
+    return module_of(_sources(text))
 
-    A cell in another language (`%%bash`) is left empty.
+
+def module_of(cells: Iterable[str]) -> str:
+    """Return the cells of a notebook as one text, in which each begins a line.
+
+    Each cell has as many lines as before. A cell in another language (`%%bash`) is left empty.
     """
-    return "\n".join(source for _, source in notebook_cells(text))
+    return "\n".join("\n".join(_blank(cell) if is_foreign(cell) else split_lines(cell)) for cell in cells)
+
+
+def _sources(text: str) -> list[str]:
+    """Return the code cells of a notebook. Raises ValueError for a text that is not a notebook."""
+    return [source for _, source in notebook_cells(text)]
 
 
 def notebook_cells(text: str) -> list[tuple[int, str]]:
     """Return the code cells of a notebook, each with its number among all cells, from 1. Raises ValueError for a text
     that is not a notebook. A notebook of another language has none.
     """
-    return [(number, _blank(source) if _is_foreign(source) else source) for number, source in _numbered(text)]
-
-
-def _sources(text: str) -> list[str]:
-    """Return the code cells of a notebook. Raises ValueError for a text that is not a notebook."""
-    return [source for _, source in _numbered(text)]
-
-
-def _numbered(text: str) -> list[tuple[int, str]]:
     try:
         notebook: Any = json.loads(text)
         language = notebook.get("metadata", {}).get("language_info", {}).get("name", "python")
@@ -72,14 +67,8 @@ def _numbered(text: str) -> list[tuple[int, str]]:
         raise ValueError("it is not a notebook of format 4") from error
 
 
-def _is_foreign(cell: str) -> bool:
-    """Return True for a cell that does not run in the notebook's Python, or that has another language."""
-    name = re.match(r"\s*%%(\w+)", cell)
-    return name is not None and (name[1].lower() in _ELSEWHERE or isinstance(parse("<cell>", cell), Failure))
-
-
-def _blank(cell: str) -> str:
-    return "\n" * (len(split_lines(cell)) - 1)
+def _blank(cell: str) -> list[str]:
+    return [""] * len(split_lines(cell))
 
 
 def _cells(text: str) -> Iterator[tuple[int, str]]:

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from fx_lsp import files
@@ -22,14 +23,15 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 def parse(file: str, text: str) -> ast.Module | Failure:
     """Return the syntax tree of `text`, or a `Failure` of kind "syntax" at the place of the error.
 
-    IPython commands are skipped. A text longer than `MAX_TEXT` is not parsed.
+    IPython commands are skipped where there may be some. A text longer than `MAX_TEXT` is not parsed.
     """
     if len(text) > MAX_TEXT:
         return TOO_LONG.failure(Span(file, 1, 0, 1, 0), length=len(text), limit=MAX_TEXT)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return parse_python(python_of(text).removeprefix("\ufeff"), file)
+            python = python_of(text) if may_have_commands(file, text) else text
+            return parse_python(python.removeprefix("\ufeff"), file)
     except SyntaxError as error:
         return SYNTAX_ERROR.failure(_error_span(file, text, error), error=error.msg)
     except UnicodeEncodeError as error:
@@ -42,11 +44,25 @@ def parse(file: str, text: str) -> ast.Module | Failure:
         return SYNTAX_ERROR.failure(Span(file, line, 0, line, 0), error=error)
 
 
-_COMMAND = re.compile(r"([ \t]*(?:[A-Za-z_]\w*[ \t]*=[ \t]*)?)(?:[%!].*|\?\??[\w.%*]+[ \t]*|[\w.*]+\?\??[ \t]*)")
-"""A line that is an IPython command (`%matplotlib inline`, `!pip install x`, `torch.relu?`), or assigns the result of
+_COMMAND = re.compile(r"([ \t]*)(\w+[ \t]*=[ \t]*)?([%!].*|\?{1,2}[^?]+|[%\w.*]+\?{1,2}[ \t]*)")
+"""A line that is an IPython command (`%matplotlib inline`, `!pip install x`, `torch.stack?`), or assigns the result of
 one.
 """
+_CELL = re.compile(r"#[ \t]*%%")
+"""The beginning of a line that begins a cell of a Python file."""
+_ELSEWHERE = frozenset(
+    {
+        *("bash", "cmd", "perl", "pypy", "python", "python2", "python3", "ruby", "script", "sh", "sx", "system"),
+        *("file", "html", "javascript", "js", "latex", "markdown", "svg", "writefile"),
+    }
+)
+"""The cell magics of IPython that pass a cell to another program, or write or show it."""
 MAX_COMMANDS = 200
+
+
+def may_have_commands(file: str, text: str) -> bool:
+    """Return True if lines of a text may be IPython commands: in a document, and in a Python file with `# %%` cells."""
+    return not file.endswith(".py") or any(map(_CELL.match, split_lines(text)))
 
 
 @lru_cache(maxsize=8)
@@ -54,10 +70,12 @@ def python_of(text: str) -> str:
     """Return the text without its IPython commands, with line numbers kept; a text without any is unchanged.
 
     A line is a command only if Python's parser stops there: a line that begins with `%` may continue an expression.
+    `# %%` cells in other languages (`%%bash`) are left empty.
     """
     lines = split_lines(text)
-    if not any(_COMMAND.fullmatch(line) for line in lines):
+    if not any(map(_COMMAND.fullmatch, lines)):
         return text
+    lines = _without_foreign_cells(lines)
     for _ in range(MAX_COMMANDS):
         try:
             with warnings.catch_warnings():
@@ -69,10 +87,31 @@ def python_of(text: str) -> str:
             match = _COMMAND.fullmatch(lines[number]) if 0 <= number < len(lines) else None
             if match is None:
                 break
-            lines[number] = f"{match[1]}None"
+            last = number
+            while lines[last].endswith("\\") and last + 1 < len(lines):  # it continues on the next line
+                last += 1
+            lines[number : last + 1] = [f"{match[1]}{match[2] or ''}None", *[""] * (last - number)]
         except (ValueError, RecursionError, MemoryError):
             break
     return "\n".join(lines)
+
+
+def is_foreign(cell: str) -> bool:
+    """Return True if a cell begins with a command on the whole cell that does not run it in the notebook's Python
+    (`%%bash`), or if the rest is not Python.
+    """
+    name = re.match(r"\s*%%(\w+)", cell)
+    return name is not None and (name[1].lower() in _ELSEWHERE or isinstance(parse("<cell>", cell), Failure))
+
+
+def _without_foreign_cells(lines: list[str]) -> list[str]:
+    """Return the lines of a Python file with those of cells in other languages left empty."""
+    markers = [*(number for number, line in enumerate(lines) if _CELL.match(line)), len(lines)]
+    python = list(lines)
+    for before, end in pairwise(markers):
+        if is_foreign("\n".join(lines[before + 1 : end])):
+            python[before + 1 : end] = [""] * (end - before - 1)
+    return python
 
 
 def split_lines(text: str) -> list[str]:
