@@ -121,15 +121,16 @@ def test_it_has_a_version_and_serves(installed: Environment) -> None:
 
 
 def test_without_torch_it_says_what_to_install(installed: Environment) -> None:
-    checked = installed.fx_lsp("check", "user.py")
+    python = str(installed.scripts / "python")
+    checked = installed.fx_lsp("check", "user.py", "--python", python)
     assert (checked.returncode, checked.stdout) == (2, "")
     assert re.fullmatch(
         r"fx-lsp: \S+ has no torch; pass the interpreter that has torch with --python\n", checked.stderr
     )
-    examined = installed.fx_lsp("doctor")
+    examined = installed.fx_lsp("doctor", "--python", python)
     assert (examined.returncode, examined.stderr) == (1, "")
     assert re.search(r"✗ interpreter .* no torch\n +→ install torch into it, pass --python", examined.stdout)
-    assert f"✓ fx-lsp       {__version__}, on Python " in examined.stdout
+    assert re.search(rf"✓ fx-lsp +{__version__}, on Python ", examined.stdout)
 
 
 def test_the_source_distribution_installs_and_traces_with_torch(artefacts: Artefacts, tmp_path: Path) -> None:
