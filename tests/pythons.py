@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -25,3 +26,11 @@ def python_of(version: str) -> str | None:
 def starts(python: str) -> bool:
     """Return whether an interpreter runs a program."""
     return subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+
+
+@cache
+def has_package_index() -> bool:
+    """Return whether pip can install packages here."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "hatchling"]
+        return subprocess.run(command, capture_output=True).returncode == 0

@@ -108,9 +108,14 @@ def test_all_files_name_the_same_home() -> None:
     assert manifest["repository"]["url"] == f"{home[1]}.git"
     assert manifest["homepage"] == home[1]
     assert manifest["bugs"] == {"url": f"{home[1]}/issues"}
-    for name in ("pyproject.toml", "README.md", "docs/how-to/ci.md"):
-        owners = re.findall(r"(?:github|githubusercontent)\.com/([\w-]+/fx-lsp)\b", read(name))
-        assert {*owners} <= {home[1].removeprefix("https://github.com/")}, name
+    for name in ("pyproject.toml", "docs/how-to/ci.md"):
+        owners = re.findall(r"(?:github\.com/|githubusercontent\.com/|uses: )([\w-]+/fx-lsp)\b", read(name))
+        assert {*owners} == {home[1].removeprefix("https://github.com/")}
+
+
+def test_the_page_on_ci_names_this_version() -> None:
+    versions = re.findall(r"(?:/fx-lsp@|rev: )(\S+)", read("docs/how-to/ci.md"))
+    assert versions == [f"v{__version__}"] * 2
 
 
 def test_it_has_a_version_and_serves(installed: Environment) -> None:
