@@ -5,6 +5,7 @@ They are built once, the wheel from the source distribution. `FX_LSP_DIST` names
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -138,6 +139,7 @@ def test_without_torch_it_says_what_to_install(installed: Environment) -> None:
     assert re.search(rf"✓ fx-lsp +{__version__}, on Python ", examined.stdout)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
 def test_the_source_distribution_installs_and_traces_with_torch(artefacts: Artefacts, tmp_path: Path) -> None:
     """torch comes from the Python that runs the tests."""
     env = environment(sys.executable, artefacts.sdist, tmp_path)
@@ -148,6 +150,7 @@ def test_the_source_distribution_installs_and_traces_with_torch(artefacts: Artef
     checked = env.fx_lsp("check", "user.py")
     assert checked.returncode == 0, checked.stderr
     assert "1 traced · 0 not · 0 problems" in checked.stdout
+    assert "aten.relu.default" in env.fx_lsp("graph", "user.py::f").stdout
 
 
 def test_uvx_runs_the_wheel(artefacts: Artefacts, tmp_path: Path) -> None:
