@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.errors import ForeignFileError
 
 MAX_REMEMBERED = 1000
@@ -83,7 +83,7 @@ def _remember(path: Path, text: str) -> None:
 
 def _note_of(path: Path) -> Path:
     place = os.path.realpath(path).encode("utf-8", "surrogateescape")
-    return files.cache_folder() / "written" / _digest(place)[:32]
+    return folders.cache_folder() / "written" / _digest(place)[:32]
 
 
 def _digest(data: bytes) -> str:
