@@ -25,7 +25,9 @@ OPTIONS = types.InlayHintOptions(resolve_provider=True)
 
 
 async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
-    """Return the hints in a range, from the traces so far; without tooltips, if the client resolves them, except in notebooks."""
+    """Return the hints in a range, from the traces so far; outside of notebooks without tooltips, if the client
+    resolves them.
+    """
     uri = params.text_document.uri
     shown = await _hints(session, uri, params.range)
     document = session.documents.get(uri)
