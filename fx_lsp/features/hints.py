@@ -20,7 +20,8 @@ from fx_lsp.features.source import (
     operation_name,
     returns,
 )
-from fx_lsp.features.text import is_tensor_spec
+from fx_lsp.features.summary import row_costs, shares_of, summary_of
+from fx_lsp.features.text import format_bytes, is_tensor_spec
 from fx_lsp.features.variants import with_variant
 from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Saved, Span, Stage, Target, Trace
 
@@ -36,8 +37,12 @@ HintKind = Literal[
     "ints",
     "savedForBackward",
     "namedDimensions",
+    "costs",
 ]
 KINDS: tuple[HintKind, ...] = get_args(HintKind)
+SHOWN_KINDS = frozenset(KINDS) - {"costs"}
+"""The kinds that are shown by default."""
+_BARS = " ▁▂▃▄▅▆▇█"
 _KIND_OF: dict[str, HintKind] = {"assignment": "assignments", "loop": "loopVariables", "parameter": "parameters"}
 
 
@@ -46,7 +51,7 @@ class HintStyle:
     """Select the kinds of hints, and the style of their specs."""
 
     sizes: SizeStyle = "names"
-    kinds: frozenset[HintKind] = frozenset(KINDS)
+    kinds: frozenset[HintKind] = SHOWN_KINDS
     strides: bool = False
 
 
@@ -140,8 +145,8 @@ def _hints(view: _View, kinds: frozenset[HintKind]) -> Iterator[Hint]:
         yield from _of_attributes(view)
     if "namedDimensions" in kinds:
         yield from _of_dimensions(view)
-    if "savedForBackward" in kinds:
-        yield from _of_saved(view)
+    if kinds & {"savedForBackward", "costs"}:
+        yield from _of_lines(view, kinds)
 
 
 def _of_variables(
@@ -215,9 +220,38 @@ def _variable(view: _View, argument: DimensionArgument) -> ObservedValue | None:
     return max(bound, key=lambda v: (v.span.line, v.span.col), default=None)
 
 
-def _of_saved(view: _View) -> Iterator[Hint]:
-    """Yield at the end of a line the memory that it saves for backward, and the operations that read it there."""
+def _of_lines(view: _View, kinds: frozenset[HintKind]) -> Iterator[Hint]:
+    """Yield at the end of a line what it costs, and what it saves for backward."""
     lines = view.text.split("\n")
+    parts: dict[int, list[tuple[str, str]]] = {}
+    of_costs = _costs_by_line(view) if "costs" in kinds else ()
+    for line, label, tooltip in [*of_costs, *(_saved_by_line(view) if "savedForBackward" in kinds else ())]:
+        if line <= len(lines):
+            parts.setdefault(line, []).append((label, tooltip))
+    for line, told in parts.items():
+        label, tooltip = (" · ".join(filter(None, texts)) for texts in zip(*told, strict=True))
+        yield Hint(line, len(lines[line - 1].rstrip().encode()), label, tooltip, padded=True, ends_line=True)
+
+
+def _costs_by_line(view: _View) -> Iterator[tuple[int, str, str]]:
+    """Yield the lines of a target with their share of its cost as a bar, their costs, and the memory in use there."""
+    stages = [stage for stage in (view.stage, view.backward) if stage is not None]
+    if not stages or view.trace.info(stages[0].name) is None:
+        return
+    rows = summary_of(view.trace, stages).lines
+    shares, measure = shares_of(rows)
+    for row in rows:
+        if view.target.span.contains(row.span):
+            share = shares[row.span.file, row.span.line]
+            bar = f"{_BARS[round(share * (len(_BARS) - 1))]} {share:.0%}" if round(100 * share) else ""
+            peak = row.totals.peak_bytes
+            tooltip = f"{share:.1%} of {measure}" + (f", {format_bytes(peak)} of activations in use" if peak else "")
+            if label := " · ".join(filter(None, [bar, *row_costs(row)])):
+                yield row.span.end_line, label, tooltip
+
+
+def _saved_by_line(view: _View) -> Iterator[tuple[int, str, str]]:
+    """Yield the lines that save memory for backward, with the operations that read it there."""
     nodes = {node.name: node for node in (view.backward.nodes if view.backward is not None else ())}
     by_line: dict[int, list[Saved]] = {}
     for saved in view.trace.saved:
@@ -225,14 +259,13 @@ def _of_saved(view: _View) -> Iterator[Hint]:
             by_line.setdefault(saved.span.end_line, []).append(saved)
     for line, kept in by_line.items():
         size = sum(saved.bytes for saved in kept)
-        if size < LEAST_SHARE * view.trace.activation_bytes or line > len(lines):
+        if size < LEAST_SHARE * view.trace.activation_bytes:
             continue
         readers = [reader for saved in kept for name in saved.used_by for reader in _readers(nodes, name)]
         used = [operation_name(view.text, view.target.span, node.span) for node in readers if node.span is not None]
         of = ", ".join(dict.fromkeys(filter(None, used)))
         label = f"saves {view.guesses.marked_bytes(size)} for backward" + (f" of {of}" if of else "")
-        tooltip = " · ".join(f"{saved.name}: {saved.spec}" for saved in kept)
-        yield Hint(line, len(lines[line - 1].rstrip().encode()), label, tooltip, padded=True, ends_line=True)
+        yield line, label, " · ".join(f"{saved.name}: {saved.spec}" for saved in kept)
 
 
 def _readers(nodes: Mapping[str, Node], name: str) -> Iterator[Node]:

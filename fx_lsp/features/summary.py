@@ -13,6 +13,8 @@ from fx_lsp.features.memory import Memory, memory
 from fx_lsp.features.text import basename, format_bytes, one_line
 from fx_lsp.model import ModuleInfo, Node, Span, Stage, Trace
 
+Place = tuple[str, int]
+"""A line of the code: a file, and a number from 1."""
 SUMMARY = "summary"
 """The stage that is a summary."""
 _TEXT = 60
@@ -24,6 +26,11 @@ class Both:
 
     forward: int = 0
     backward: int = 0
+
+    @property
+    def sum(self) -> int:
+        """Return the number for both together."""
+        return self.forward + self.backward
 
     def __add__(self, other: Both) -> Both:
         return Both(self.forward + other.forward, self.backward + other.backward)
@@ -131,6 +138,22 @@ def summary_of(trace: Trace, stages: Sequence[Stage]) -> CostSummary:
     lines = sorted(costs.lines.values(), key=lambda row: (row.span.file != own, row.span.file, row.span.line))
     held = sum(m.parameters for m in trace.modules), sum(m.parameter_bytes for m in trace.modules)
     return CostSummary(costs.totals, *held, rows, tuple(row for row in lines if row.totals.ops != Both()), _peak(use))
+
+
+def shares_of(rows: Iterable[LineRow]) -> tuple[dict[Place, float], str]:
+    """Return the share of each line in the FLOPs of all, or in the moved bytes if no operation has FLOPs; and which."""
+    totals = {(row.span.file, row.span.line): row.totals for row in rows}
+    flops = {place: total.flops.sum for place, total in totals.items()}
+    moved = {place: total.moved_bytes.sum for place, total in totals.items()}
+    costs, measure = (flops, "the FLOPs") if any(flops.values()) else (moved, "the moved bytes")
+    whole = sum(costs.values()) or 1
+    return {place: cost / whole for place, cost in costs.items()}, measure
+
+
+def row_costs(row: LineRow) -> list[str]:
+    """Return what a line computes and moves, forward and backward together: `["1.2 GFLOP", "moves 3 MiB"]`."""
+    flops, moved = row.totals.flops.sum, row.totals.moved_bytes.sum
+    return [*([format_flops(flops)] if flops else []), *([f"moves {format_bytes(moved)}"] if moved else [])]
 
 
 def _of_backward(number: int) -> Both:

@@ -11,17 +11,14 @@ from pathlib import Path
 from string import Template
 
 from fx_lsp import __version__, files
-from fx_lsp.features.costs import format_flops
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import Document, Line, render_stage
 from fx_lsp.features.inputs import input_text, source_text
 from fx_lsp.features.lenses import default_stage, summarize
-from fx_lsp.features.summary import Both, LineRow, summary_of
+from fx_lsp.features.summary import LineRow, Place, row_costs, shares_of, summary_of
 from fx_lsp.features.text import basename, count, format_bytes
 from fx_lsp.model import Span, Stage, Target, Trace
 
-Place = tuple[str, int]
-"""A line of the code: a file, and a number from 1."""
 _NEARBY = 3
 """The most lines without operations between two lines of one excerpt."""
 _COSTING = ("forward", "backward", "inference")
@@ -42,7 +39,7 @@ def web_page(
     costing = [stage for stage in stages if stage.name in _COSTING]
     rows = {(row.span.file, row.span.line): row for row in (summary_of(trace, costing).lines if costing else ())}
     numbers = {place: str(i) for i, place in enumerate(_places(documents.values()))}
-    shares, measure = _shares(rows)
+    shares, measure = shares_of(rows.values())
     template = Template(files.read_text(Path(__file__).with_name("web_page.html")))
     return template.substitute(
         title=escape(f"{basename(target.file)}::{target.name}"),
@@ -67,19 +64,6 @@ def _places(documents: Iterable[Document]) -> dict[Place, None]:
     """Return the lines of the code that lines of the documents come from, in order."""
     spans = (span for document in documents for line in document.lines for span in line.spans)
     return dict.fromkeys((span.file, span.line) for span in spans)
-
-
-def _shares(rows: Mapping[Place, LineRow]) -> tuple[dict[Place, float], str]:
-    """Return the share of each line in the FLOPs of all, or in the moved bytes if no operation has FLOPs; and which."""
-    flops = {place: _sum(row.totals.flops) for place, row in rows.items()}
-    moved = {place: _sum(row.totals.moved_bytes) for place, row in rows.items()}
-    costs, measure = (flops, "the FLOPs") if any(flops.values()) else (moved, "the moved bytes")
-    total = sum(costs.values()) or 1
-    return {place: cost / total for place, cost in costs.items()}, measure
-
-
-def _sum(both: Both) -> int:
-    return both.forward + both.backward
 
 
 def _excerpts(
@@ -119,12 +103,8 @@ def _source_line(text: str, number: int, of: str | None, row: LineRow | None, sh
 
 
 def _cost(row: LineRow) -> str:
-    ops, flops, moved, saved = row.totals.ops, row.totals.flops, row.totals.moved_bytes, row.totals.saved_bytes
-    parts = [count("op", ops.forward), f"{ops.backward:,} backward" if ops.backward else ""]
-    parts += [
-        format_flops(_sum(flops)) if _sum(flops) else "",
-        f"moves {format_bytes(_sum(moved))}" if _sum(moved) else "",
-    ]
+    ops, saved = row.totals.ops, row.totals.saved_bytes
+    parts = [count("op", ops.forward), f"{ops.backward:,} backward" if ops.backward else "", *row_costs(row)]
     return " · ".join(filter(None, [*parts, f"saves {format_bytes(saved)}" if saved else ""]))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from fx_lsp.features.dimensions import STYLES, SizeStyle
 from fx_lsp.features.findings import FINDINGS, TOLD
-from fx_lsp.features.hints import KINDS, HintKind
+from fx_lsp.features.hints import KINDS, SHOWN_KINDS, HintKind
 from fx_lsp.features.kernels import CHIP
 from fx_lsp.model import FindingCode
 
@@ -48,7 +48,7 @@ class Settings:
 
     interpreter: str | None = None
     inlay_hints: bool = True
-    hint_kinds: frozenset[HintKind] = frozenset(KINDS)
+    hint_kinds: frozenset[HintKind] = SHOWN_KINDS
     strides: bool = False
     sizes: SizeStyle = "names"
     code_lens: bool = True

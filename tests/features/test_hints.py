@@ -193,7 +193,7 @@ def g(self, x«: f32[8, 16]», y: Tensor« f32[3]», *, n: int = 4, m«=5»=2):
 def test_each_kind_is_switched_on_its_own(kind: HintKind):
     alone, others = several(kind), several(*(k for k in KINDS if k != kind))
     assert alone.count("«") + others.count("«") == several(*KINDS).count("«")
-    assert (alone == SEVERAL) == (kind == "savedForBackward")
+    assert (alone == SEVERAL) == (kind in ("savedForBackward", "costs"))
 
 
 def test_strides_are_shown_where_they_are_asked_for():
@@ -225,3 +225,21 @@ def test_little_that_is_kept_is_not_told():
     assert [line for line in found if "saves" in line] == snapshot(
         ["    y«: ~f32[8, 4]» = x @ w« saves ~38.3 KiB for backward»"]
     )
+
+
+def test_costs_of_lines_are_shown_on_request():
+    traced = TracedTarget(F, TRACE, FORWARD, BACKWARD)
+    assert annotated(SOURCE, traced, style=HintStyle(kinds=frozenset({"costs"}))).splitlines()[3:8] == snapshot(
+        [
+            "def f(x, w, n=4):",
+            "    y = x @ w« █ 100% · 8.19 KFLOP · moves 6.1 KiB»",
+            "    for _ in range(n):",
+            "        y = y.relu() + 1« moves 256 B»",
+            "    return y.sum(dim=-1)",
+        ]
+    )
+    both = HintStyle(kinds=frozenset({"costs", "savedForBackward"}))
+    assert annotated(SOURCE, traced, style=both).splitlines()[6] == snapshot(
+        "        y = y.relu() + 1« moves 256 B · saves ~128 B for backward of relu»"
+    )
+    assert "FLOP" not in annotated(SOURCE, traced)

@@ -56,8 +56,8 @@ async def _hints(session: Session, uri: str, range_: types.Range) -> list[types.
         trace = None if target_state.outcome is None else known_trace(target_state.outcome)
         if trace is not None and target.span.line <= last and first <= target.span.end_line:
             stage = await _stage(engine, target_state, default_stage(trace))
-            reading = "savedForBackward" in settings.hint_kinds and isinstance(target_state.outcome, Trace)
-            backward = await _stage(engine, target_state, "backward") if reading and trace.activation_bytes else None
+            reading = settings.hint_kinds & {"savedForBackward", "costs"} and isinstance(target_state.outcome, Trace)
+            backward = await _stage(engine, target_state, "backward") if reading and trace.ops("backward") else None
             traced.append(TracedTarget(target, target_state.outcome, stage, backward))
     style = HintStyle(settings.sizes, settings.hint_kinds, settings.strides)
     shown = await asyncio.to_thread(hints, document.text, traced, first, last, style)
