@@ -19,8 +19,14 @@ RIGHT = "import torch\n\n\ndef f(x):\n    return x @ torch.ones(8, 4)\n\n\nf(tor
 WRONG = RIGHT.replace("x @ torch.ones(8, 4)", "x @ torch.ones(4, 8)")
 MESSAGE = "matrices of 4×8 and 4×8 cannot be multiplied"
 
-installs = pytest.mark.skipif(not has_package_index(), reason="pip has no package index here")
 pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="session")
+def package_index() -> None:
+    """Skip a test that installs packages if there is nowhere to get them from."""
+    if not has_package_index():
+        pytest.skip("pip has no package index here")
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runner")
 
 
-@installs
+@pytest.mark.usefixtures("package_index")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no git repository")
 @pytest.mark.skipif(os.name == "nt", reason="the project links to its environment")
 def test_pre_commit_traces_with_the_environment_of_the_project(project: Path, tmp_path: Path) -> None:
@@ -65,14 +71,14 @@ def test_the_action_reads_each_input() -> None:
     assert "${{" not in step["run"], "an input would be run as a part of the script"
 
 
-@installs
+@pytest.mark.usefixtures("package_index")
 def test_the_action_shows_a_mistake_at_its_line(project: Path, runner: Path) -> None:
     checked = run_action(project, runner)
     assert checked.returncode == 1, checked.stderr
     assert re.search(rf"^::error .*file=wrong\.py,line=5,.*{MESSAGE}", checked.stdout, re.MULTILINE)
 
 
-@installs
+@pytest.mark.usefixtures("package_index")
 def test_the_action_takes_paths_and_arguments(project: Path, runner: Path) -> None:
     checked = run_action(project, runner, paths="parts\nparts/right.py", args="--jobs 1\n", format="text")
     assert checked.returncode == 0, checked.stdout + checked.stderr
