@@ -716,7 +716,8 @@ class TraceReply:
     `stages` maps a stage's name to `wire.encode_stage` bytes. `dependencies` are absolute paths of other files whose
     text the answer depends on, `file::name` if it depends on the calls of the target in its own file, or strings from
     `ran`, `variable_asked` and `folder_listed`; `packages` are the dotted names of imported installed modules, which a
-    zygote may import beforehand. A reply that is not `final` is correct, and a more complete one follows.
+    zygote may import beforehand. A reply that is not `final` is correct, and a more complete one follows. `starved` are
+    the seconds in which its process waited for a processor, or None if the system does not tell.
     """
 
     outcome: Outcome
@@ -724,3 +725,4 @@ class TraceReply:
     dependencies: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     final: bool = True
+    starved: float | None = field(default=None, compare=False)

@@ -77,7 +77,8 @@ class CheckReporter:
             lines = [list_summary(summary, seconds, sys.stdout.isatty()).rstrip("\n"), *said]
             print("\n".join(lines), flush=True)
         else:
-            print(self._document(seconds, accepted, fixed).rstrip("\n"), flush=True)
+            document = self._document(seconds, accepted, fixed).rstrip("\n")
+            print(document, end="\n" if document else "", flush=True)
             print("\n".join([one_line_summary(summary, seconds), *said]), file=sys.stderr)
         if interrupted:
             return 130

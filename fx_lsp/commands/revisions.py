@@ -38,8 +38,9 @@ def _top(folder: str) -> Path:
 
 
 def _changed(top: Path, revision: str) -> list[str]:
-    commit = _git(str(top), "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    if commit.returncode or revision.startswith("-"):
+    is_option = revision.startswith("-")
+    commit = _git(str(top), "rev-parse", "--verify", "--quiet", f"{'' if is_option else revision}^{{commit}}")
+    if commit.returncode:
         raise UsageError(f"--since: `{revision}` is not a revision of the git repository {top}")
     differing = _git(str(top), "diff", "--name-only", "--no-renames", "-z", commit.stdout.strip(), "--")
     untracked = _git(str(top), "ls-files", "--others", "--exclude-standard", "-z")

@@ -94,4 +94,4 @@ async def ask(interpreter: TracingInterpreter, inquiry: Inquiry, early: EarlyRep
     except Exception as error:
         log.exception("tracing %s failed inside fx-lsp", f"{analysis.file}::{name}")
         return Asked(TraceReply(internal_error(name, error, span)), None, False, ())
-    return Asked(traced.reply, traced.seconds, traced.repeats(inquiry.search_seconds), dependencies)
+    return Asked(traced.reply, traced.seconds, traced.repeats(request), dependencies)

@@ -398,13 +398,14 @@ async def test_a_tracer_that_ends_is_a_failure_at_the_name(
 
 
 @pytest.mark.parametrize(("seconds", "asked"), [(60.0, 1), (0.0, 2)])
-async def test_a_search_that_ran_out_of_time_is_tried_again_in_the_next_session(
+async def test_a_program_that_ran_out_of_time_is_followed_again_in_the_next_session(
     bench: Bench, seconds: float, asked: int
 ) -> None:
+    text = f"{TEXT}\n\nf(torch.ones(2))\n"
     bench.tracers.answer = lambda request: TraceReply(Failure("inputs", "no inputs were found"))
     for _ in range(2):
         engine = bench.engine(search_seconds=seconds)
-        engine.open(bench.file, TEXT, ())
+        engine.open(bench.file, text, ())
         await engine.outcome(bench.file, "f")
         await bench.quiet(engine)
         await engine.shutdown()

@@ -731,5 +731,6 @@ async def test_a_process_that_waits_for_a_processor_keeps_its_time(
 
 
 def test_starved_seconds_are_those_that_the_system_counts() -> None:
-    assert starved_seconds(os.getpid()) >= 0.0
-    assert starved_seconds(-1) == 0.0
+    own = starved_seconds(os.getpid())
+    assert own is None or own >= 0.0
+    assert starved_seconds(-1) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections import deque
@@ -51,16 +52,33 @@ class Tracers(Protocol):
     async def close(self) -> None: ...
 
 
+QUIET, FAIR = 0.1, 0.5
+"""The most of a trace's time that its process may wait for a processor if a program was followed: for long, or for a
+part of the time that it has.
+"""
+
+
 @dataclass(frozen=True)
 class TracerAnswer:
-    """A tracer's answer, and the seconds that it took with torch warm."""
+    """A tracer's answer, the seconds that it took with torch warm, and the limit on these."""
 
     reply: TraceReply
     seconds: float
+    limit: float = math.inf
 
-    def repeats(self, search_seconds: float) -> bool:
-        """Return whether tracing again gives the same: a search without time may find more on a quiet machine."""
-        return isinstance(self.reply.outcome, Trace) or self.seconds < search_seconds / 2
+    def repeats(self, request: TraceRequest) -> bool:
+        """Return True if tracing again gives the same.
+
+        A search counts its work, but a program is followed by the clock of its process, and may be followed further on
+        a quiet machine.
+        """
+        if isinstance(self.reply.outcome, Trace) or self.seconds < request.seconds / 2:
+            return True
+        starved = self.reply.starved
+        if request.sites or request.programs or request.kind in ("step", "script"):
+            share = FAIR if self.seconds - (starved or 0.0) < request.seconds / 2 else QUIET
+            return starved is not None and starved < share * self.seconds and self.seconds < self.limit
+        return self.seconds < self.limit
 
 
 @dataclass(frozen=True)
@@ -166,7 +184,7 @@ class TracingInterpreter:
             graph = reply.stages.get("joint") or reply.stages.get("inference")
             if graph and not request.work:
                 await tracers.rehearse(graph)
-            return TracerAnswer(reply, self._clock() - started)
+            return TracerAnswer(reply, self._clock() - started, self._limits.seconds)
 
     @property
     def resting(self) -> bool:

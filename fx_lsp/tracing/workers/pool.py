@@ -136,6 +136,7 @@ class Workers:
         try:
             alone = replace(request, world=world) if self._mode == "spawn" else request
             reply = await _within(limit, child, child.answer(alone, self._limits.memory_bytes, note))
+            reply = replace(reply, starved=starved_seconds(child.pid))
         except asyncio.TimeoutError:
             if earlier:
                 await self._end(child)
@@ -310,7 +311,7 @@ async def _within(seconds: float, child: Child, answer: Coroutine[Any, Any, Trac
     started, task = time.monotonic(), asyncio.create_task(answer)
     try:
         while not task.done():
-            granted = seconds + min(starved_seconds(child.pid), MAX_STARVED * seconds)
+            granted = seconds + min(starved_seconds(child.pid) or 0.0, MAX_STARVED * seconds)
             left = granted - (time.monotonic() - started)
             if left <= 0:
                 raise asyncio.TimeoutError

@@ -21,12 +21,12 @@ SETTING_HINT = f"Set {_SETTING}"
 TORCH_HINT = f"Install torch into it, or set {_SETTING}"
 
 
-def starved_seconds(pid: int) -> float:
-    """Return how long a process has been ready to run and waited for a processor; 0.0 if the system does not tell."""
+def starved_seconds(pid: int) -> float | None:
+    """Return how long a process has been ready to run and waited for a processor; None if the system does not tell."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
-        return 0.0
+        return None
 
 
 @dataclass(frozen=True)
