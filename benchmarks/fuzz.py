@@ -1,4 +1,5 @@
-"""Inputs that nobody would send: frames, messages, positions, documents, Python, comments, settings, cache, wire.
+"""Inputs that nobody would send: frames, messages, positions, documents, notebooks, Python, comments, settings, cache,
+wire.
 
     python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--kinds frames,wire] [--only NUMBER]
 
@@ -31,6 +32,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,7 @@ from fx_lsp.features.parameters import signature_of
 from fx_lsp.features.uris import format_uri, parse_uri
 from fx_lsp.model import Failure, InputSpec, Node, Remark, Span, Stage, Trace, TraceReply, TraceRequest, WrittenInputs
 from fx_lsp.server import from_proto
+from fx_lsp.server.documents import OpenNotebook, OpenText
 from fx_lsp.server.frames import BrokenFrame, read_frames
 from fx_lsp.server.requests import text_sync
 from fx_lsp.server.session import Session
@@ -110,7 +113,8 @@ SHARES = {
     "frames": 15,
     "messages": 10,
     "positions": 15,
-    "documents": 15,
+    "documents": 10,
+    "notebooks": 5,
     "python": 5,
     "comments": 15,
     "settings": 10,
@@ -354,6 +358,90 @@ def positions() -> Iterator[Check]:
         return f"{uri} is {view}, which is {format_uri(view)}" if view and parse_uri(format_uri(view)) != view else ""
 
     yield check
+
+
+@contextmanager
+def notebooks() -> Iterator[Check]:
+    """The module of a notebook that an editor changes is the Python cells of a plain list that is changed alike, and a
+    position in a cell is that position in the module.
+    """
+    pieces = ("a", " ", "é", "😀", "\u2028", "\f", "\n", "\r", "\r\n", "x = 1", "%time", "%%bash\ngit pull", "(", "?")
+    kinds = (types.NotebookCellKind.Code, types.NotebookCellKind.Markup)
+
+    def check(rng: random.Random) -> str:
+        encoding, numbers = rng.choice([*UNITS]), count()
+        notebook, model = OpenNotebook("file:///b.ipynb", "/b.ipynb", 1), list[_Cell]()
+        for version in range(rng.randint(1, 8)):
+            step = rng.choice(("structure", "kinds", "text"))
+            if step == "structure":
+                opened = [
+                    _Cell(f"c{next(numbers)}", "".join(rng.choices(pieces, k=rng.randint(0, 6))), rng.choice(kinds))
+                    for _ in range(rng.randint(0, 2))
+                ]
+                notebook = notebook.with_structure(_restructured(rng, model, opened))
+            elif step == "kinds" and model:
+                cell = rng.choice(model)
+                cell.kind = rng.choice(kinds)
+                notebook = notebook.with_kinds([types.NotebookCell(cell.kind, cell.uri)])
+            elif model:
+                cell, (first, last) = (
+                    rng.choice(model),
+                    (types.Position(rng.randint(0, 3), rng.randint(0, 9)) for _ in "ab"),
+                )
+                new = "".join(rng.choices(pieces, k=rng.randint(0, 4)))
+                start = offset_of(cell.text, first, encoding)
+                cell.text = cell.text[:start] + new + cell.text[max(start, offset_of(cell.text, last, encoding)) :]
+                change = types.TextDocumentContentChangePartial(types.Range(first, last), new)
+                identifier = types.VersionedTextDocumentIdentifier(version, cell.uri)
+                notebook = notebook.with_text(types.NotebookDocumentCellContentChanges(identifier, [change]), encoding)
+        return _differing_cell(notebook.module(), [cell for cell in model if cell.is_python])
+
+    yield check
+
+
+@dataclass
+class _Cell:
+    """A cell of the plain list."""
+
+    uri: str
+    text: str
+    kind: types.NotebookCellKind
+    language: str = "python"
+
+    @property
+    def is_python(self) -> bool:
+        return self.kind == types.NotebookCellKind.Code and self.language == "python"
+
+
+def _restructured(
+    rng: random.Random, model: list[_Cell], opened: list[_Cell]
+) -> types.NotebookDocumentCellChangeStructure:
+    """Put new cells among others, which are removed or change places; return this change."""
+    start, number = rng.randint(0, len(model) + 1), rng.randint(0, 2)
+    for cell in opened:
+        cell.language = rng.choice(("python", "bash"))
+    cells = [*opened, *(model[start : start + number] if rng.random() < 0.5 else ())]
+    rng.shuffle(cells)
+    model[start : start + number] = cells
+    array = types.NotebookCellArrayChange(start, number, [types.NotebookCell(cell.kind, cell.uri) for cell in cells])
+    items = [types.TextDocumentItem(cell.uri, cell.language, 1, cell.text) for cell in opened]
+    return types.NotebookDocumentCellChangeStructure(array, items)
+
+
+def _differing_cell(module: OpenText, cells: list[_Cell]) -> str:
+    if [cell.uri for cell in module.cells] != [cell.uri for cell in cells]:
+        return f"{[cell.uri for cell in module.cells]} are the cells, not {[cell.uri for cell in cells]}"
+    for place, cell in zip(module.cells, cells, strict=True):
+        lines = [line.rstrip("\r\n") for line in from_proto.split_lines(cell.text)]
+        own = [line.rstrip("\n") for line in module.lines[place.above : place.above + place.lines]]
+        if own != lines and not (cell.text.lstrip().startswith("%%") and own == [""] * len(lines)):
+            return f"{own} are the lines of {cell.text!r}"
+        for line in range(len(lines)):
+            at = types.Position(line, 0)
+            there = module.location(types.Range(place.module_position(at), place.module_position(at)))
+            if there != types.Location(cell.uri, types.Range(at, at)):
+                return f"line {line} of {cell.uri} is {there}"
+    return ""
 
 
 UNITS: dict[str, Callable[[str], int]] = {
@@ -636,6 +724,7 @@ def wire() -> Iterator[Check]:
 CHECKS: dict[str, Callable[[], Any]] = {
     "frames": frames,
     "positions": positions,
+    "notebooks": notebooks,
     "python": python,
     "comments": comments,
     "settings": setting_values,
@@ -790,6 +879,7 @@ def known_messages(uri: str) -> list[dict[str, Any]]:
     range_ = {"start": {"line": 0, "character": 0}, "end": at}
     view = {"uri": f"fx-lsp:{uri.removeprefix('file://')}/f.inference.py"}
     item = {**document, "languageId": "python", "version": 1, "text": MODULE}
+    notebook, cell = {"uri": f"{uri}.ipynb", "version": 1}, {"kind": 2, "document": "cell:1"}
     params: dict[str, Any] = {
         "textDocument/didOpen": {"textDocument": item},
         "textDocument/didChange": {
@@ -798,6 +888,19 @@ def known_messages(uri: str) -> list[dict[str, Any]]:
         },
         "textDocument/didSave": {"textDocument": document},
         "textDocument/didClose": {"textDocument": {"uri": uri + "x"}},
+        "notebookDocument/didOpen": {
+            "notebookDocument": {**notebook, "notebookType": "jupyter-notebook", "cells": [cell]},
+            "cellTextDocuments": [{**item, "uri": "cell:1"}],
+        },
+        "notebookDocument/didChange": {
+            "notebookDocument": notebook,
+            "change": {
+                "cells": {
+                    "structure": {"array": {"start": 0, "deleteCount": 1, "cells": [cell]}},
+                    "textContent": [{"document": {"uri": "cell:1", "version": 2}, "changes": [{"text": MODULE}]}],
+                }
+            },
+        },
         "workspace/didChangeWatchedFiles": {"changes": [{"uri": uri, "type": 2}]},
         "workspace/didChangeConfiguration": {"settings": {"fx-lsp": {"sizes": "names"}}},
         "window/workDoneProgress/cancel": {"token": "a"},
@@ -809,13 +912,13 @@ def known_messages(uri: str) -> list[dict[str, Any]]:
         "textDocument/definition": {**place, "textDocument": view},
         "textDocument/inlayHint": {"textDocument": document, "range": range_},
         "textDocument/codeAction": {"textDocument": document, "range": range_, "context": {"diagnostics": []}},
-        "textDocument/completion": {"textDocument": document, "position": {"line": 4, "character": 8}},
+        "textDocument/completion": {"textDocument": {"uri": "cell:1"}, "position": {"line": 4, "character": 8}},
         "workspace/textDocumentContent": view,
         "fxLsp/document": view,
         "fxLsp/related": {**view, "line": 2},
         "fxLsp/graph": view,
         "fxLsp/memory": {"uri": uri, "name": "f"},
-        "fxLsp/functions": {"uri": uri},
+        "fxLsp/functions": {"uri": "cell:1"},
         "fxLsp/origins": view,
         "fxLsp/benchmark": view,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,9 @@ def other(x):
     return torch.relu(x)
 """
 
+
+NET = "class Net(torch.nn.Module):\n    def forward(self, x):\n        return x.relu()"
+USE = "# fx: x=f32[2, 3]\ndef use(x):\n    y = Net()(x)\n    return y + 1"
 
 PYTHON_EXTENSION = """\
 const uri = require("vscode").Uri.file("PYTHON");
@@ -235,6 +239,18 @@ def test_the_interpreter_is_the_one_of_the_python_extension(made: Tools, tmp_pat
     started = ran.read_text().splitlines()
     assert any(line.endswith(" serve") for line in started), "it runs the server"
     assert any("bootstrap.py" in line for line in started), "and traces"
+
+
+def test_the_cells_of_a_notebook(code: Code, tmp_path: Path) -> None:
+    sources = {"%matplotlib inline\nimport torch": "code", "# Title": "markdown", NET: "code", USE: "code"}
+    empty: dict[str, Any] = {"metadata": {}, "outputs": []}
+    cells = [{"cell_type": kind, "source": text, **empty} for text, kind in sources.items()]
+    about = {"metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 4}
+    (tmp_path / "book.ipynb").write_text(json.dumps({"cells": cells, **about}))
+    found = code.play("notebook.mjs", tmp_path)
+    assert "y: f32[2, 3] = Net()(x)\n    return y + 1-> f32[2, 3]" in found["use"]
+    assert any(lens.startswith("3 ops forward · 1 backward") for lens in found["lenses"])
+    assert "# book.ipynb::use · forward graph" in found["graph"]
 
 
 def test_there_is_a_picture_of_each_main_view(graphs: dict[str, Any], views: dict[str, Any]) -> None:

@@ -121,21 +121,25 @@ def to_cell(result: Any, cell: OpenCell) -> Any:
     if isinstance(result, list):
         items = (to_cell(item, cell) for item in cast("list[Any]", result))
         return [item for item in items if item is not None]
+    if result is None:
+        return None
+    changed = copy(result)
+    for name in _LISTS:
+        if getattr(result, name, None) is not None:
+            setattr(changed, name, to_cell(list(getattr(result, name)), cell))
+    if getattr(result, "text_edit", None) is not None:
+        changed.text_edit = to_cell(result.text_edit, cell)
     if isinstance(result, types.InlayHint):
-        hint = copy(result)
-        hint.position = cell.own_position(result.position)
-        return hint if cell.contains(result.position) else None
-    if isinstance(result, types.CompletionItem):
-        item = copy(result)
-        item.text_edit = None if result.text_edit is None else to_cell(result.text_edit, cell)
-        return item
-    if isinstance(result, types.CodeAction):
-        action = copy(result)
-        action.diagnostics = None if result.diagnostics is None else to_cell(list(result.diagnostics), cell)
-        return action
-    if result is None or result.range is None:
-        return result
-    return _with_range(result, cell.own_range(result.range)) if cell.contains(result.range.start) else None
+        changed.position = cell.own_position(result.position)
+        return changed if cell.contains(result.position) else None
+    range_ = getattr(result, "range", None)
+    if range_ is not None:
+        changed.range = cell.own_range(range_) if cell.contains(range_.start) else None
+    return changed if range_ is None or changed.range is not None else None
+
+
+_LISTS = ("items", "diagnostics")
+"""The attributes of results that are lists of places: of a report on a document, of an action."""
 
 
 def _of_notebook(documents: Documents, argument: Any) -> Any:
