@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "contributing" / "licenses.md"
 LOCK = ROOT / "vscode-extension" / "package-lock.json"
 BUNDLED = ("@observablehq/plot", "elkjs", "vscode-languageclient")
 """The npm packages that the extension's sources import."""
-OPTIONAL = ("torch", "triton", "matplotlib")
+OPTIONAL = ("torch", "triton", "matplotlib", "mcp")
 """What is used where it is installed, and is in no bundle. These have dependencies of their own."""
 ELSEWHERE = {"exceptiongroup": "MIT"}
 """The licenses of packages that only older versions of Python need."""

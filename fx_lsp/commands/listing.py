@@ -149,15 +149,18 @@ def _as(report: TargetReport, first: Target, colour: bool) -> str:
 
 
 def _traced(report: TargetReport, width: int, colour: bool) -> str:
+    name = _paint(report.target.name.ljust(width), _GREEN, colour)
+    return f"{name}  {target_cost(report)} · {report.seconds:.2f} s · inputs: {report.source}"
+
+
+def target_cost(report: TargetReport) -> str:
+    """Return the operations of a traced target, and the bytes that it saves for backward."""
     ops, saved = count("op", report.forward or 0), saved_text(report.activation_bytes or 0, Guesses(report.inputs))
     if report.target.kind == "graph":
-        graphs = f"{ops} · built by hand"
-    elif report.backward is None:
-        graphs = f"{ops} · {why_no_backward(report.refused)}"
-    else:
-        graphs = f"{ops} forward · {report.backward:,} backward · {saved}"
-    name = _paint(report.target.name.ljust(width), _GREEN, colour)
-    return f"{name}  {graphs} · {report.seconds:.2f} s · inputs: {report.source}"
+        return f"{ops} · built by hand"
+    if report.backward is None:
+        return f"{ops} · {why_no_backward(report.refused)}"
+    return f"{ops} forward · {report.backward:,} backward · {saved}"
 
 
 def _counts(numbers: Iterable[tuple[str, int]]) -> str:

@@ -25,12 +25,14 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 class Source:
     """Hold a file to check; `names` are the requested targets, or None for all.
 
-    `folder` is the requested directory that contains the file, or "".
+    `folder` is the requested directory that contains the file, or "". `text` replaces the text on disk, unless it is
+    None.
     """
 
     file: str
     names: frozenset[str] | None = None
     folder: str = ""
+    text: str | None = None
 
     @property
     def root(self) -> str:

@@ -212,7 +212,7 @@ async def _look(
         on_target(work.targets[-1])
 
     try:
-        text = read_source(file)
+        text = read_source(file) if work.source.text is None else work.source.text
     except (OSError, SyntaxError, ValueError) as error:
         work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
         return

@@ -261,19 +261,19 @@ def _saved_by_line(view: _View) -> Iterator[tuple[int, str, str]]:
         size = sum(saved.bytes for saved in kept)
         if size < LEAST_SHARE * view.trace.activation_bytes:
             continue
-        readers = [reader for saved in kept for name in saved.used_by for reader in _readers(nodes, name)]
+        readers = [reader for saved in kept for name in saved.used_by for reader in readers_of(nodes, name)]
         used = [operation_name(view.text, view.target.span, node.span) for node in readers if node.span is not None]
         of = ", ".join(dict.fromkeys(filter(None, used)))
         label = f"saves {view.guesses.marked_bytes(size)} for backward" + (f" of {of}" if of else "")
         yield line, label, " · ".join(f"{saved.name}: {saved.spec}" for saved in kept)
 
 
-def _readers(nodes: Mapping[str, Node], name: str) -> Iterator[Node]:
+def readers_of(nodes: Mapping[str, Node], name: str) -> Iterator[Node]:
     """Yield the operation `name` of backward, or its readers if it is only a view of saved memory."""
     node = nodes.get(name)
     if node is not None and shares_storage(node):
         for user in node.users:
-            yield from _readers(nodes, user)
+            yield from readers_of(nodes, user)
     elif node is not None:
         yield node
 

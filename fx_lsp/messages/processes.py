@@ -43,6 +43,14 @@ HOW_TO_TRUST = (
     "fx-lsp runs no code of {folder}, because you have not trusted it: "
     "run `fx-lsp trust {quoted}`, or the command fxLsp.trust in the editor."
 )
+HOW_TO_TRUST_IN_TERMINAL = (
+    "fx-lsp runs no code of {folder}, because the user has not trusted it: the user can run `fx-lsp trust {quoted}` in "
+    "a terminal."
+)
+HOW_TO_CONFIRM_HOST = (
+    "{place} ({reached}) is only used after the user has confirmed it: the user can run `fx-lsp bench {quoted} --host "
+    "{host}` in a terminal."
+)
 TRUST_IS_SET = {
     "client": "fx-lsp: the editor decides whether its workspace is trusted",
     "always": "fx-lsp: every folder is trusted: the server was started with --trust, or with the setting trust",
