@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from fx_lsp import __version__
-from fx_lsp.errors import TargetError, WorkerStartError
+from fx_lsp.errors import UsageError, WorkerStartError
 
 COMMANDS = {
     "graph": "trace a function or module and print a graph",
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = chosen.run(arguments)
         sys.stdout.flush()
         return code
-    except TargetError as error:
+    except UsageError as error:
         print(f"fx-lsp: {error}", file=sys.stderr)
         return 2
     except WorkerStartError as error:

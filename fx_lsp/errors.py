@@ -9,7 +9,8 @@
     │   └── WorkerStartError it could not be started (interpreter missing, no torch, wrong path)
     │       └── NotTrusted   it may not be started
     ├── ForeignFileError     fx-lsp did not write a file that is in the way; the file is left unchanged
-    └── TargetError          a target string that names nothing (command line)
+    └── UsageError           an option or a file of the command line that cannot be used
+        └── TargetError      a target string that names nothing
 An error in a user's code, or code that cannot be traced, is a value instead: a `fx_lsp.model.Failure`.
 """
 
@@ -81,5 +82,9 @@ class ForeignFileError(FxLspError, OSError):
     """fx-lsp would write or remove a file that it did not write."""
 
 
-class TargetError(FxLspError):
+class UsageError(FxLspError):
+    """An option of the command line, or a file that it names, cannot be used."""
+
+
+class TargetError(UsageError):
     """A target string that does not name a function or class of its file."""

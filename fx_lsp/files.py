@@ -12,7 +12,6 @@ import io
 import os
 import secrets
 import stat
-import sys
 import tokenize
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -25,31 +24,6 @@ NOTEBOOK = ".ipynb"
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NOT_SYNCHRONISED = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
-
-
-def cache_folder() -> Path:
-    """Return the folder of fx-lsp in the platform's cache directory. fx-lsp wrote all files directly in it."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "fx-lsp"
-
-
-def config_folder() -> Path:
-    """Return the folder of this user's settings of fx-lsp, by the platform's convention."""
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-        if not base.is_absolute():  # a relative one would be in the workspace, where others write
-            base = home / ".config"
-    return base / "fx-lsp"
 
 
 def status_of(path: str | Path) -> os.stat_result | None:

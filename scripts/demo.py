@@ -127,7 +127,11 @@ async def connect() -> Editor:
     environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
     await client.start_io(sys.executable, "-m", "fx_lsp", "serve", "--trust", env=environment)
     folder = types.WorkspaceFolder(uri=EXAMPLES.as_uri(), name=EXAMPLES.name)
-    await client.initialize_async(types.InitializeParams(capabilities=CAPABILITIES, workspace_folders=[folder]))
+    await client.initialize_async(
+        types.InitializeParams(
+            capabilities=CAPABILITIES, workspace_folders=[folder], initialization_options={"codeLens": {"all": True}}
+        )
+    )
     client.initialized(types.InitializedParams())
     return editor
 

@@ -12,13 +12,14 @@ from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
+from checking import check, start_check
 from inline_snapshot import snapshot
-from interrupts import interruptible
 from warm import warm_python
 
 from fx_lsp.commands.sources import Source
 from fx_lsp.commands.survey import FileReport, SurveyScope, TargetReport, survey
 from fx_lsp.model import Failure, Target
+from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.source.targets import discover
 
@@ -76,11 +77,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (found / name).parent.mkdir(parents=True, exist_ok=True)
         (found / name).write_text(text, encoding="utf-8")
     return found
-
-
-def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", warm_python(), "--no-cache"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +188,7 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
             "notes": [],
             "remarks": [],
             "failure": None,
+            "accepted": False,
         }
     )
     assert (shifted["traced"], shifted["source"]) == (True, "search")
@@ -267,6 +264,7 @@ def test_sarif(project: Path):
     assert all("## Wrong" in rule["help"]["markdown"] for rule in rules)
     for result in run["results"]:
         del result["message"]
+        assert list(result.pop("partialFingerprints")) == ["fxLsp/v1"]
     assert run["results"] == snapshot(
         [
             {
@@ -366,7 +364,8 @@ def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
         (["model.py::missing"], "`model.py::missing` is not a function or module that can be traced"),
         (["model.py", "--jobs", "0"], "'0' is not a number from 1"),
         (["model.py", "--format", "html"], "invalid choice: 'html'"),
-        ([], "PATH"),
+        (["model.py", "--watch", "--format", "json"], "--watch prints text and writes no baseline"),
+        (["--since", "HEAD"], "--since needs a git repository, and "),
     ],
 )
 def test_usage_of_check(project: Path, arguments: list[str], said: str):
@@ -374,18 +373,6 @@ def test_usage_of_check(project: Path, arguments: list[str], said: str):
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_notebook_is_checked(tmp_path: Path):
-    cells = [["%%bash\n", "ls | wc"], ["!pip install x\n", "import torch"], CHECKED.splitlines(keepends=True)[3:10]]
-    code = [{"cell_type": "code", "source": cell, "metadata": {}, "outputs": []} for cell in cells]
-    (tmp_path / "book.ipynb").write_text(json.dumps({"cells": code, "metadata": {}, "nbformat": 4}))
-    (tmp_path / "none.ipynb").write_text("[]")
-    done = check(tmp_path, "book.ipynb", "none.ipynb")
-    lines = done.stdout.splitlines()
-    assert lines[1].startswith("  shifted  1 op forward")
-    assert lines[2].startswith("  wrong    book.ipynb:11: error (shape): ")
-    assert lines[5] == "  none.ipynb: error (syntax): the file cannot be read: it is not a notebook of format 4."
 
 
 def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
@@ -476,6 +463,9 @@ class NoTracer:
 
     def state(self, file: str) -> None: ...
 
+    def dependencies(self, file: str, name: str, work: str) -> tuple[Dependency, ...]:
+        return ()
+
     async def targets(self, file: str) -> tuple[Target, ...]:
         return self.files[file]
 
@@ -504,14 +494,6 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
         "c.py": [],
     }
     assert engine.files == {}
-
-
-def start_check(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fx_lsp", "check", *arguments, "--python", warm_python(), "--no-cache"]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, cwd=folder, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", preexec_fn=interruptible
-    )
 
 
 ACCIDENT = """\

@@ -46,7 +46,8 @@ def test_every_theme_has_its_own_colors(theme: str):
 
 
 def test_the_version_is_ours():
-    assert manifest["version"] == __version__
+    lock = json.loads((EXTENSION / "package-lock.json").read_text(encoding="utf-8"))
+    assert manifest["version"] == lock["version"] == lock["packages"][""]["version"] == __version__
 
 
 def test_the_lock_names_no_registry():

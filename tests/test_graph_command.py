@@ -151,3 +151,27 @@ def test_usage(folder: Path, arguments: list[str], said: str):
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_html_has_all_graphs_in_one_file(folder: Path):
+    page = folder / "scaled.html"
+    done = graph(folder, "model.py::scaled", "--html", "scaled.html")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    text = page.read_text()
+    assert all(f">{stage}</label>" in text for stage in ("forward", "backward", "joint"))
+    assert "aten.tanh.default" in text and "y = x @ w" in text
+
+
+def test_html_of_a_target_that_fails_shows_what_ran(folder: Path):
+    done = graph(folder, "model.py::wrong", "--html", "wrong.html")
+    assert done.returncode == 1
+    assert "wrong was not traced" in done.stderr
+
+
+def test_html_does_not_replace_a_file_of_yours(folder: Path):
+    (folder / "mine.html").write_text("mine")
+    done = graph(folder, "model.py::scaled", "--html", "mine.html")
+    assert done.returncode == 2
+    assert "mine.html cannot be written" in done.stderr and "--force" in done.stderr
+    assert (folder / "mine.html").read_text() == "mine"
+    assert graph(folder, "model.py::scaled", "--html", "mine.html", "--force").returncode == 0

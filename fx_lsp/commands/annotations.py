@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import xml.etree.ElementTree as ET
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fx_lsp import files
 from fx_lsp.commands.columns import character_column
+from fx_lsp.commands.fingerprints import path_below
 from fx_lsp.commands.results import CheckResult
 from fx_lsp.commands.survey import FileReport
-from fx_lsp.model import Span
 
 _GITHUB = {"error": "error", "warning": "warning", "information": "notice"}
 _GITLAB = {"error": "major", "warning": "minor", "information": "info"}
@@ -26,7 +23,7 @@ def to_github(results: Iterable[CheckResult], base: Path) -> str:
 
 def _command(result: CheckResult, base: Path) -> str:
     span = result.span
-    properties = {"file": _path(span.file, base), "line": span.line, "title": f"fx-lsp: {result.code}"}
+    properties = {"file": path_below(span.file, base), "line": span.line, "title": f"fx-lsp: {result.code}"}
     if span.end_line == span.line:
         columns = (character_column(span.file, span.line, col) for col in (span.col, span.end_col))
         properties |= dict(zip(("col", "endColumn"), (column + 1 for column in columns), strict=True))
@@ -42,26 +39,17 @@ def _escaped(text: str, others: str = "") -> str:
 
 
 def to_gitlab(results: Iterable[CheckResult], base: Path) -> list[dict[str, Any]]:
-    """Return a report of GitLab's Code Quality.
-
-    A fingerprint depends on the text of the line, not on its number: a mistake that moves is not a new one.
-    """
-    seen = Counter[tuple[str, ...]]()
-    report: list[dict[str, Any]] = []
-    for result in results:
-        identity = (result.code, _path(result.span.file, base), result.message, _line(result.span))
-        seen[identity] += 1
-        fingerprint = hashlib.sha256("\0".join([*identity, str(seen[identity])]).encode("utf-8", "surrogateescape"))
-        report.append(
-            {
-                "description": result.message,
-                "check_name": f"fx-lsp/{result.code}",
-                "fingerprint": fingerprint.hexdigest()[:40],
-                "severity": _GITLAB[result.severity],
-                "location": {"path": _path(result.span.file, base), "lines": {"begin": result.span.line}},
-            }
-        )
-    return report
+    """Return a report of GitLab's Code Quality."""
+    return [
+        {
+            "description": result.message,
+            "check_name": f"fx-lsp/{result.code}",
+            "fingerprint": result.fingerprint,
+            "severity": _GITLAB[result.severity],
+            "location": {"path": path_below(result.span.file, base), "lines": {"begin": result.span.line}},
+        }
+        for result in results
+    ]
 
 
 def to_junit(reports: Sequence[FileReport], results: Sequence[CheckResult], base: Path) -> str:
@@ -71,7 +59,7 @@ def to_junit(reports: Sequence[FileReport], results: Sequence[CheckResult], base
     """
     suites = ET.Element("testsuites", name="fx-lsp")
     for report in reports:
-        name = _path(report.file, base)
+        name = path_below(report.file, base)
         seconds = {target.target.name: target.seconds for target in report.targets}
         cases = {case: _case(name, case, time) for case, time in {"": 0.0, **seconds}.items()}
         for result in (r for r in results if r.span.file == report.file):
@@ -92,18 +80,3 @@ def to_junit(reports: Sequence[FileReport], results: Sequence[CheckResult], base
 
 def _case(file: str, target: str, seconds: float) -> ET.Element:
     return ET.Element("testcase", classname=file, name=target or "the file", time=f"{seconds:.3f}")
-
-
-def _path(file: str, base: Path) -> str:
-    """Return the path of a file, relative to `base` if it is below."""
-    path = Path(file)
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
-
-
-def _line(span: Span) -> str:
-    """Return the text of the first line of a span without its indentation, "" if it cannot be read."""
-    try:
-        lines = files.read_text(span.file).split("\n")
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return lines[span.line - 1].strip() if span.line <= len(lines) else ""

@@ -1,31 +1,30 @@
-"""`fx-lsp check PATH…`: traces every function and module that it finds, and reports the result of each.
+"""`fx-lsp check [PATH…]`: traces every function and module that it finds, and reports the result of each.
 
 Exit codes: 0 clean, 1 problems (code that is wrong, files that do not parse; code that cannot be traced for another
-reason is not a problem), 2 usage, 130 interrupted.
+reason is not a problem, nor is what the baseline accepts), 2 usage, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from fx_lsp import __version__, wire
-from fx_lsp.commands.annotations import to_github, to_gitlab, to_junit
-from fx_lsp.commands.columns import in_characters
-from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
+from fx_lsp.commands.baseline import Baseline, new_baseline, read_baseline
+from fx_lsp.commands.importers import affected_by
 from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
-from fx_lsp.commands.results import CheckResult, results_of
-from fx_lsp.commands.sarif import to_sarif
+from fx_lsp.commands.reporting import FORMATS, CheckReporter, ReportOptions
+from fx_lsp.commands.revisions import changed_since
 from fx_lsp.commands.sources import Source, find_sources
-from fx_lsp.commands.survey import FileReport, SurveyScope, summarize, survey, to_json
-from fx_lsp.errors import WorkerStartError
+from fx_lsp.commands.survey import SurveyScope, survey
+from fx_lsp.commands.watch import WatchedFiles, wait_for_change
+from fx_lsp.errors import UsageError, WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
+from fx_lsp.features.text import count
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.capacity import parallel_traces
@@ -41,13 +40,8 @@ KINDS: dict[str, TargetKind] = {
 }
 
 
-FORMATS: dict[str, Callable[[Sequence[FileReport], Sequence[CheckResult], Path], str]] = {
-    "sarif": lambda _, results, base: json.dumps(to_sarif(results, base), indent=1),
-    "github": lambda _, results, base: to_github(results, base),
-    "gitlab": lambda _, results, base: json.dumps(to_gitlab(results, base), indent=1),
-    "junit": to_junit,
-}
-"""The formats of code hosts and CI services."""
+_CLEAR = "\x1b[2J\x1b[3J\x1b[H"
+"""Clears a terminal and what it has scrolled away."""
 
 SEVERITIES = """\
 severities:
@@ -56,7 +50,12 @@ severities:
   information      worth a look, may be correct: a graph break, a value that the trace does not know
 
 A mistake that several targets reach is listed and counted once; the others show `as NAME`.
-The exit code is 0 without problems, 1 with some, 2 for wrong usage, 130 when interrupted.
+
+exit codes, in every format:
+  0    no problems, or none that the baseline does not accept; also after --write-baseline
+  1    problems
+  2    wrong usage, a file of an option that cannot be used, or no interpreter with torch
+  130  interrupted; the results so far are printed
 """
 
 
@@ -64,7 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fx-lsp check`."""
     parser.formatter_class, parser.epilog = argparse.RawDescriptionHelpFormatter, SEVERITIES
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a file, a notebook, a directory, or path/to/file.py::name"
+        "paths",
+        nargs="*",
+        default=["."],
+        metavar="PATH",
+        help="a file, a notebook, a directory, or path/to/file.py::name (default: the working directory)",
     )
     parser.add_argument(
         "--format",
@@ -79,6 +82,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option, action="append", default=[], choices=(*FINDINGS, "all"), metavar="CODE", help=f"{told} of: {codes}"
         )
+    parser.add_argument(
+        "--since",
+        metavar="REV",
+        help="check only files that differ from this git revision or are not tracked, and files that import such files",
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="check again whenever a file that matters changes, until Ctrl-C"
+    )
+    baselines = parser.add_mutually_exclusive_group()
+    baselines.add_argument(
+        "--baseline", metavar="FILE", help="report only the mistakes that are not in this file; others are accepted"
+    )
+    baselines.add_argument(
+        "--write-baseline", metavar="FILE", help="write all mistakes to this file, for --baseline, and exit with 0"
+    )
     add_tracing_options(parser)
     parser.add_argument(
         "--jobs", type=_positive, metavar="N", help="traces at once (default: as many as cores and memory allow)"
@@ -86,76 +104,106 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check the requested files and print the results. Raises TargetError and WorkerStartError for wrong usage."""
+    """Check the requested files and print the results. Raises UsageError and WorkerStartError for wrong usage."""
     started = time.perf_counter()
+    if arguments.watch and (arguments.format != "text" or arguments.write_baseline is not None):
+        raise UsageError("--watch prints text and writes no baseline: it excludes --format and --write-baseline")
     sources = find_sources(arguments.paths)
+    scope, baseline = _scope(arguments, sources), _baseline(arguments)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
     interpreter = asyncio.run(probe(python))
     if interpreter.torch is None:
         raise WorkerStartError(f"{python} has no torch", "no-torch", "")
-    limits = limits_of(arguments)
-    settings = EngineSettings(
-        interpreter=python,
-        cache_path=cache_path(arguments),
-        workers=arguments.jobs or parallel_traces(limits.memory_bytes),
-        limits=limits,
-        trace_on_open=False,
-    )
-    kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
-    reports: list[FileReport] = []
-    progress, listing = Progress(sys.stderr, len(sources)), CheckListing(sys.stdout.isatty())
-    listed = arguments.format == "text"
-
-    def hear(report: FileReport) -> None:
-        reports.append(report)
-        if listed:
-            progress.clear()
-            print(listing.file(report), end="", flush=True)
-        progress.file()
-
-    interrupted = False
+    checks = _Checks(arguments, interpreter, python)
     try:
-        asyncio.run(_check(settings, SurveyScope(sources, kinds, _codes(arguments)), hear, progress))
+        return asyncio.run(checks.run(scope, baseline, started))
     except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        progress.clear()
-    seconds = time.perf_counter() - started
-    _print_end(arguments, reports, interpreter, seconds)
-    return 130 if interrupted else 1 if summarize(reports).problems else 0
+        return checks.interrupted()
 
 
-async def _check(
-    settings: EngineSettings, scope: SurveyScope, hear: Callable[[FileReport], None], progress: Progress
-) -> None:
-    engine = Engine(settings, lambda file: None, lambda status: None)
-    try:
-        await survey(engine, scope, settings.workers, hear, progress.target)
-    finally:
-        await engine.shutdown()
+class _Checks:
+    """Run one check, or with `--watch` another one after each change."""
+
+    def __init__(self, arguments: argparse.Namespace, interpreter: Interpreter, python: str) -> None:
+        self._arguments, self._interpreter = arguments, interpreter
+        limits = limits_of(arguments)
+        self._settings = EngineSettings(
+            interpreter=python,
+            cache_path=cache_path(arguments),
+            workers=arguments.jobs or parallel_traces(limits.memory_bytes),
+            limits=limits,
+            trace_on_open=False,
+        )
+        self._watched = WatchedFiles()
+        self._running: CheckReporter | None = None
+
+    async def run(self, scope: SurveyScope, baseline: Baseline | None, started: float) -> int:
+        """Check a scope, and return the exit code; with `--watch`, check again until an interrupt."""
+        arguments = self._arguments
+        engine = Engine(self._settings, lambda file: None, lambda status: None)
+        try:
+            code = await self._check(engine, scope, baseline, started)
+            while arguments.watch:
+                print("watching for changes; Ctrl-C ends", file=sys.stderr, flush=True)
+                await wait_for_change(self._watched, self._present)
+                started = time.perf_counter()
+                if sys.stdout.isatty():
+                    print(_CLEAR, end="", flush=True)
+                try:
+                    scope, baseline = _scope(arguments, find_sources(arguments.paths)), _baseline(arguments)
+                except UsageError as error:
+                    print(f"fx-lsp: {error}", file=sys.stderr)
+                    self._watched.begin(self._present(), _files_of_options(arguments))
+                else:
+                    code = await self._check(engine, scope, baseline, started)
+            return code
+        finally:
+            await engine.shutdown()
+
+    def interrupted(self) -> int:
+        """Print the results so far of a check that runs, and return the exit code."""
+        return 130 if self._running is None else self._running.end(interrupted=True)
+
+    async def _check(self, engine: Engine, scope: SurveyScope, baseline: Baseline | None, started: float) -> int:
+        arguments = self._arguments
+        self._watched.begin(self._present(), _files_of_options(arguments))
+        writes, is_complete = arguments.write_baseline is not None, arguments.only is None
+        options = ReportOptions(arguments.format, self._interpreter, baseline, writes, is_complete)
+        self._running = reporter = CheckReporter(options, scope, started)
+        await survey(engine, scope, self._settings.workers, reporter.hear, reporter.progress.target)
+        code = reporter.end()
+        self._watched.add(reporter.dependencies)
+        self._running = None
+        return code
+
+    def _present(self) -> list[Source]:
+        """Return the files to watch: all that may be checked, and none if a path is missing or not valid."""
+        try:
+            return find_sources(self._arguments.paths) if self._arguments.watch else []
+        except UsageError:
+            return []
 
 
-def _print_end(
-    arguments: argparse.Namespace, reports: Sequence[FileReport], interpreter: Interpreter, seconds: float
-) -> None:
-    summary, format_ = summarize(reports), arguments.format
-    if format_ == "text":
-        print(list_summary(summary, seconds, sys.stdout.isatty()), end="")
-        return
-    if format_ == "json":
-        document = {
-            "version": __version__,
-            "torch": interpreter.torch,
-            "python": interpreter.path,
-            "seconds": round(seconds, 3),
-            "summary": wire.to_json(summary),
-            "files": [to_json(report) for report in reports],
-        }
-        print(json.dumps(in_characters(document), indent=1))
-    else:
-        print(FORMATS[format_](reports, results_of(reports), Path.cwd()).rstrip("\n"))
-    sys.stdout.flush()
-    print(one_line_summary(summary, seconds), file=sys.stderr)
+def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveyScope:
+    """Return what to check in these files. Raises UsageError."""
+    kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
+    if arguments.since is not None:
+        folders = (str(Path(source.file).parent) for source in sources)
+        affected = affected_by(changed_since(arguments.since, folders), sources)
+        print(f"{len(affected):,} of {count('file', len(sources))} changed since {arguments.since}", file=sys.stderr)
+        sources = affected
+    return SurveyScope(sources, kinds, _codes(arguments))
+
+
+def _baseline(arguments: argparse.Namespace) -> Baseline | None:
+    """Return the baseline to apply or to write. Raises UsageError."""
+    if arguments.write_baseline is not None:
+        return new_baseline(arguments.write_baseline)
+    return None if arguments.baseline is None else read_baseline(arguments.baseline)
+
+
+def _files_of_options(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.baseline is None else [str(Path(arguments.baseline).resolve())]
 
 
 def _codes(arguments: argparse.Namespace) -> frozenset[FindingCode]:

@@ -11,17 +11,28 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fx_lsp import wire
 from fx_lsp.commands.columns import in_characters
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
+from fx_lsp.commands.outputs import report_unwritten, write_outputs
+from fx_lsp.commands.targets import (
+    failure_text,
+    opened,
+    print_document,
+    read_target,
+    source_line,
+    source_lines,
+    stages_of,
+)
 from fx_lsp.features.dimensions import STYLES
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.inputs import input_data
 from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
 from fx_lsp.features.partial import EXECUTED, shown_trace
+from fx_lsp.features.web_page import web_page
 from fx_lsp.model import Failure, Node, Outcome, Stage, Trace, variant_work
 from fx_lsp.tracing.source.targets import stages_like
 
@@ -40,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", metavar="NAME", help="trace with this optional tensor, or this flag: balance=True")
     parser.add_argument("--full", action="store_true", help="print every node, including repeated loops and layers")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write all graphs beside the source to one HTML file, to attach to an issue"
+    )
+    parser.add_argument("--force", action="store_true", help="let --html replace a file that fx-lsp did not write")
     parser.add_argument(
         "--sizes",
         choices=STYLES,
@@ -63,15 +78,30 @@ async def _graph(arguments: argparse.Namespace) -> int:
         if trace is not None:
             answer = await stages_of(engine, chosen, (info.name for info in trace.stages), work)
             outcome, stages = (answer, []) if isinstance(answer, Failure) else (outcome, answer)
+        targets = await engine.targets(chosen.file)
+    texts = {chosen.file: chosen.text}
+    if arguments.html is not None and trace is not None and stages:
+        target = next(t for t in (() if isinstance(targets, Failure) else targets) if t.name == chosen.name)
+        return _write_page(arguments, web_page(target, trace, stages, source_lines(texts), arguments.sizes), outcome)
     if arguments.json:
         print(json.dumps(in_characters(to_contract(arguments.target, outcome, stages)), indent=2))
     elif isinstance(outcome, Failure):
         print(failure_text(outcome, chosen), file=sys.stderr)
         if trace is not None and stages and arguments.stage in (None, EXECUTED):
-            _print_stage(trace, stages, EXECUTED, arguments, {chosen.file: chosen.text})
+            _print_stage(trace, stages, EXECUTED, arguments, texts)
     else:
         name = arguments.stage or default_stage(outcome)
-        return _print_stage(outcome, stages, name, arguments, {chosen.file: chosen.text})
+        return _print_stage(outcome, stages, name, arguments, texts)
+    return 1 if isinstance(outcome, Failure) else 0
+
+
+def _write_page(arguments: argparse.Namespace, page: str, outcome: Outcome) -> int:
+    try:
+        write_outputs({Path(arguments.html): page}, arguments.force)
+    except OSError as error:
+        return report_unwritten(error, arguments.html)
+    if isinstance(outcome, Failure):
+        print(failure_text(outcome, read_target(arguments.target)), file=sys.stderr)
     return 1 if isinstance(outcome, Failure) else 0
 
 

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, read_choices
 from fx_lsp.commands.options import add_choices, add_tracing_options
-from fx_lsp.commands.outputs import put, remove_output, write_outputs
+from fx_lsp.commands.outputs import put, remove_output, report_unwritten, write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
 from fx_lsp.commands.tune import TUNE_SECONDS, kept, tune
-from fx_lsp.errors import ForeignFileError
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
 from fx_lsp.features.passes import render_passes
@@ -85,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             failure = asyncio.run(_dump_passes(arguments, chosen))
         except OSError as error:
-            return _unwritten(error, str(arguments.dump_passes))
+            return report_unwritten(error, str(arguments.dump_passes))
         if failure is not None:
             print(failure_text(failure, chosen), file=sys.stderr)
             return 1
@@ -109,15 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             write_outputs({Path(arguments.output): text}, arguments.force)
     except OSError as error:
-        return _unwritten(error, str(arguments.output))
+        return report_unwritten(error, str(arguments.output))
     return code
-
-
-def _unwritten(error: OSError, path: str) -> int:
-    """Print why a file is not written; return the exit code."""
-    way_out = ": --force overwrites it" if isinstance(error, ForeignFileError) else ""
-    print(f"fx-lsp: {error.filename or path} cannot be written: {error.strerror}{way_out}", file=sys.stderr)
-    return 2
 
 
 def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, compiled: CompiledKernels) -> int:

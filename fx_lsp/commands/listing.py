@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
+from fx_lsp.commands.places import line_name, place_text
 from fx_lsp.commands.sources import shown_path
 from fx_lsp.commands.survey import FileReport, Summary, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.features.guesses import Guesses
@@ -29,7 +30,7 @@ class CheckListing:
     def file(self, report: FileReport) -> str:
         """Return the lines for one file, each with its end; "" if it has no targets."""
         lines = [_paint(shown_path(report.file), _BOLD, self._colour)]
-        if report.failure is not None:
+        if report.failure is not None and not report.accepted:
             lines.append(f"  {self._why(report.failure, report.file, True)}")
         faults = faults_of([report])
         for cause, several in faults.items():
@@ -66,7 +67,7 @@ class CheckListing:
         otherwise: str = "not traced",
     ) -> str:
         span = failure.span or name_span
-        where = f"{shown_path(span.file)}:{span.line}: " if span else f"{shown_path(file)}: "
+        where = f"{place_text(span) if span else shown_path(file)}: "
         kind = f" ({failure.kind})" if failure.kind != "error" else ""
         if is_problem(failure, whole_file):
             return f"{where}{_paint(f'error{kind}:', _RED, self._colour)} {one_line(describe(failure), 1000)}"
@@ -135,7 +136,7 @@ class Progress:
 
 
 def _remark(one: Occurrence, colour: bool) -> str:
-    place = f"line {one.span.line}: " if one.span is not None else ""
+    place = f"{line_name(one.span)}: " if one.span is not None else ""
     label = _paint(f"{one.severity}:", _COLOURS.get(one.severity, ""), colour)
     return f"{label} {one_line(place + one.message, 200)} [{one.code}]"
 

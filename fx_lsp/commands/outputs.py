@@ -9,11 +9,12 @@ import errno
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.errors import ForeignFileError
 
 MAX_REMEMBERED = 1000
@@ -30,6 +31,13 @@ def write_outputs(texts: Mapping[Path, str], force: bool = False) -> None:
     for path, text in texts.items():
         put(path, text)
         _remember(path, text)
+
+
+def report_unwritten(error: OSError, path: str) -> int:
+    """Print why a file is not written; return the exit code."""
+    way_out = ": --force overwrites it" if isinstance(error, ForeignFileError) else ""
+    print(f"fx-lsp: {error.filename or path} cannot be written: {error.strerror}{way_out}", file=sys.stderr)
+    return 2
 
 
 def put(path: Path, text: str) -> None:
@@ -75,7 +83,7 @@ def _remember(path: Path, text: str) -> None:
 
 def _note_of(path: Path) -> Path:
     place = os.path.realpath(path).encode("utf-8", "surrogateescape")
-    return files.cache_folder() / "written" / _digest(place)[:32]
+    return folders.cache_folder() / "written" / _digest(place)[:32]
 
 
 def _digest(data: bytes) -> str:

@@ -15,6 +15,8 @@ from fx_lsp.features.text import sentence
 from fx_lsp.model import Span
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_FINGERPRINT = "fxLsp/v1"
+"""The name of the fingerprint; its number changes with the way to compute it."""
 
 
 def to_sarif(results: Iterable[CheckResult], base: Path) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def _result(result: CheckResult, base: Path) -> dict[str, Any]:
         "level": "note" if result.severity == "information" else result.severity,
         "message": {"text": result.message},
         "locations": [location],
+        "partialFingerprints": {_FINGERPRINT: result.fingerprint},
     }
     if result.related:
         others = [(_location(other.span, base), sentence(other.message)) for other in result.related]

@@ -15,6 +15,8 @@ from fx_lsp.tracing.kernel_files.generated import is_known
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.source.targets import discover, names_like
 
+NOTEBOOK = ".ipynb"
+_NOTEBOOK_BYTES = 128 << 20
 _OUTPUT = frozenset({"build", "dist"})
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 
@@ -62,14 +64,14 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 
 def python_files(directory: Path) -> Iterator[Path]:
-    """Yield the `*.py` files below a directory, sorted; not those of hidden directories, environments and build output,
-    and not the files that `fx-lsp kernel` wrote.
+    """Yield the Python files and notebooks below a directory, sorted; not those of hidden directories, environments and
+    build output, and not the files that `fx-lsp kernel` wrote.
 
     `directory` itself is searched whatever its name is.
     """
     for parent, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if _is_source(Path(parent, name)))
-        python = (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
+        python = (Path(parent, name) for name in sorted(names) if name.endswith((".py", NOTEBOOK)))
         yield from (file for file in python if not is_known(file))
 
 
@@ -78,7 +80,12 @@ def read_source(file: str) -> str:
 
     Raises OSError, SyntaxError and ValueError (including UnicodeDecodeError) for an unreadable file.
     """
-    return notebook_code(files.read_text(file)) if file.endswith(".ipynb") else files.read_python(file)
+    return notebook_code(read_document(file)) if file.endswith(NOTEBOOK) else files.read_python(file)
+
+
+def read_document(file: str) -> str:
+    """Return the JSON text of a notebook, which contains its pictures. Raises OSError and UnicodeDecodeError."""
+    return files.read_text(file, limit=_NOTEBOOK_BYTES)
 
 
 def shown_path(file: str) -> str:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from fx_lsp import wire
 from fx_lsp.commands.sources import Source, read_source
@@ -27,6 +27,7 @@ from fx_lsp.model import (
     Target,
     TargetKind,
 )
+from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.open_file import FileState
 
@@ -50,7 +51,8 @@ class TargetReport:
     `source` is the weakest source of any input, "default" if no input was needed; None if no inputs were found.
     `forward` counts the operations of forward or inference, or of a hand-built graph; it, `backward` and
     `activation_bytes`, the memory saved for backward, are None if there is no such graph, because PyTorch has `refused`
-    it or it is empty. `seconds` are those of the trace with torch imported, or of the look-up of a stored answer.
+    it or it is empty. `seconds` are those of the trace with torch imported, or of the look-up of a stored answer. A
+    failure that is `accepted` is in the baseline, and is not reported.
     """
 
     target: Target
@@ -64,19 +66,24 @@ class TargetReport:
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     failure: Failure | None = None
+    accepted: bool = False
 
 
 @dataclass(frozen=True)
 class FileReport:
-    """Hold the result of one file; `failure` is the reason if nothing in it could be checked.
+    """Hold the result of one file; `failure` is the reason if nothing in it could be checked, and is not reported if it
+    is `accepted`: in the baseline.
 
-    `comments` are errors in its `# fx:` comments that did not prevent a trace.
+    `comments` are errors in its `# fx:` comments that did not prevent a trace. `dependencies` are what the results of
+    its targets depend on.
     """
 
     file: str
     targets: tuple[TargetReport, ...] = ()
     failure: Failure | None = None
     comments: tuple[Failure, ...] = ()
+    accepted: bool = False
+    dependencies: tuple[Dependency, ...] = ()
 
     @property
     def failures(self) -> list[Failure]:
@@ -109,6 +116,11 @@ class SurveyScope:
     sources: Sequence[Source]
     kinds: Collection[TargetKind]
     codes: Collection[FindingCode] = TOLD
+
+    @property
+    def all_codes(self) -> frozenset[str]:
+        """Return the codes of everything that is reported: these findings, failures and requirements of traces."""
+        return frozenset({*self.codes, *get_args(FailureKind), "dimension", "graph"})
 
 
 async def survey(
@@ -154,6 +166,7 @@ class _Work:
     failure: Failure | None = None
     targets: list[TargetReport] = field(default_factory=list[TargetReport])
     comments: list[Problem] = field(default_factory=list[Problem])
+    dependencies: dict[Dependency, None] = field(default_factory=dict[Dependency, None])
 
     def take_errors_of_scripts(self, state: FileState | None) -> None:
         """Replace the reports on traced steps in which a script turned out to fail."""
@@ -168,7 +181,8 @@ class _Work:
         failures = (t.failure for t in ordered if t.failure is not None and t.failure.kind == "comment")
         said = [failure.span for failure in failures if failure.span is not None]
         comments = (_failure_of(problem) for problem in elsewhere(self.comments, said))
-        return FileReport(self.source.file, tuple(ordered), self.failure, tuple(comments))
+        dependencies = tuple(self.dependencies)
+        return FileReport(self.source.file, tuple(ordered), self.failure, tuple(comments), dependencies=dependencies)
 
 
 def _failure_of(problem: Problem) -> Failure:
@@ -190,6 +204,7 @@ async def _look(
             started = time.perf_counter()
             outcome = await engine.outcome(file, target.name, final=True)
             waited = time.perf_counter() - started
+            work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
         outcome = told_outcome(outcome, scope.codes, text)
@@ -259,9 +274,9 @@ def is_problem(failure: Failure, whole_file: bool = False) -> bool:
 
 
 def reached_by(report: TargetReport) -> Iterator[Occurrence]:
-    """Yield the mistakes that a target reaches: its failure, or the remarks of its trace."""
+    """Yield the mistakes that a target reaches: its failure unless it is accepted, or the remarks of its trace."""
     failure = report.failure
-    if failure is not None:
+    if failure is not None and not report.accepted:
         severity = "error" if is_problem(failure) else failure.severity
         yield reached_failure(report.target, failure, severity)
     yield from (reached_remark(report.target, remark) for remark in report.remarks)
@@ -280,7 +295,7 @@ def summarize(reports: Iterable[FileReport]) -> Summary:
     failures = Counter[FailureKind](f.kind for report in surveyed for f in report.failures)
     listed = [several[0] for several in faults_of(surveyed).values()]
     severities = Counter(one.severity for one in listed)
-    whole = sum(report.failure is not None for report in surveyed)
+    whole = sum(report.failure is not None and not report.accepted for report in surveyed)
     comments = Counter(is_problem(comment) for report in surveyed for comment in report.comments)
     remarks = sum(not is_failure(one.code) for one in listed if one.severity not in ("error", "warning"))
     order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
@@ -301,7 +316,7 @@ def to_json(report: FileReport) -> dict[str, Any]:
     """Return the part of the JSON document for one file."""
     return {
         "file": report.file,
-        "failure": _failure(report.failure),
+        "failure": None if report.accepted else _failure(report.failure),
         "targets": [_target(target) for target in report.targets],
         "comments": [_failure(comment) for comment in report.comments],
     }
@@ -319,7 +334,8 @@ def _target(report: TargetReport) -> dict[str, Any]:
         "notes": list(report.notes),
         "remarks": wire.to_json(report.remarks),
         "seconds": round(report.seconds, 4),
-        "failure": _failure(report.failure),
+        "failure": None if report.accepted else _failure(report.failure),
+        "accepted": report.accepted,
     }
 
 

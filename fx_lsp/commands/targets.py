@@ -6,7 +6,7 @@ import argparse
 import io
 import sys
 import tokenize
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,13 +77,22 @@ def print_document(document: Document) -> None:
 
 def source_line(span: Span, texts: dict[str, str]) -> str | None:
     """Return the first line of a span; `texts` caches the files."""
-    if span.file not in texts:
-        try:
-            texts[span.file] = files.read_python_leniently(span.file)
-        except OSError:
-            texts[span.file] = ""
-    lines = texts[span.file].splitlines()
+    lines = source_lines(texts)(span.file)
     return lines[span.line - 1] if span.line <= len(lines) else None
+
+
+def source_lines(texts: dict[str, str]) -> Callable[[str], Sequence[str]]:
+    """Return a function that returns the lines of a file, none if it cannot be read; `texts` caches the files."""
+
+    def lines(file: str) -> Sequence[str]:
+        if file not in texts:
+            try:
+                texts[file] = files.read_python_leniently(file)
+            except OSError:
+                texts[file] = ""
+        return texts[file].splitlines()
+
+    return lines
 
 
 def failure_text(failure: Failure, chosen: Chosen, done: str = "traced") -> str:

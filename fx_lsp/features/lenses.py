@@ -8,7 +8,8 @@ from typing import Literal
 
 from fx_lsp.choices import TRITON
 from fx_lsp.features.benchmark import lens_title
-from fx_lsp.features.guesses import Guesses
+from fx_lsp.features.guesses import LEGEND, Guesses
+from fx_lsp.features.inputs import input_text
 from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
 from fx_lsp.measured import BenchmarkRun
@@ -22,7 +23,15 @@ OFFERED = 3
 """The number of targets that a pass offers to run on."""
 TORCHSCRIPT = "torchscript"
 """The stage of a graph as TorchScript, and the work that produces it."""
+MENU = "graphs"
+"""The title of the lens that offers the others."""
+PENDING = "tracing…"
+"""The title over a target until its first trace ends. Picking it shows the graph as soon as there is one."""
 _BUILT = ("graph", "table", "code")
+_WORKS = (
+    ("passes", PASSES, "What each compiler pass changes"),
+    ("generate Triton kernel", TRITON, "The graphs as Triton kernels, to read and to edit"),
+)
 _SHOWN = ("forward", "backward", "joint", "inference")
 
 
@@ -31,43 +40,61 @@ class Lens:
     """Hold a clickable title over `span`: shows `stage` of the target `name`, or its failure (`stage` is then "").
 
     Without a stage, it is forward or inference. The stage comes from `work`, as do the kernels to measure ("bench"). A
-    lens that runs the pass `name` has the `target` to run it on, or None to ask for one.
+    lens that runs the pass `name` has the `target` to run it on, or None to ask for one. "show menu" offers what
+    `in_menu` returns. `tooltip` says what the title leaves out.
     """
 
     span: Span
     title: str
-    action: Literal["show stage", "show failure", "run pass", "bench", "write kernel"]
+    action: Literal["show stage", "show failure", "run pass", "bench", "write kernel", "show menu"]
     name: str
     stage: str = ""
     work: Work = ""
     target: Target | None = None
+    tooltip: str = ""
 
 
-def lenses(target: Target, outcome: Outcome | None, stale: bool) -> tuple[Lens, ...]:
-    """Return the lenses of one target; empty if nothing is known of it, or it runs no operation."""
+def with_menu(lenses: Sequence[Lens]) -> tuple[Lens, ...]:
+    """Return the first lens of a target, one that offers the others in a menu, if there are several, and the one with
+    a measurement.
+    """
+    if not in_menu(lenses):
+        return tuple(lenses)
+    name, measured = lenses[0].name, (lens for lens in lenses if lens.stage == BENCHMARK)
+    menu = Lens(lenses[0].span, MENU, "show menu", name, tooltip=f"The graphs and commands of {name}")
+    return (lenses[0], menu, *measured)
+
+
+def in_menu(lenses: Sequence[Lens]) -> tuple[Lens, ...]:
+    """Return the lenses of a target that a menu replaces: all after the first, if they are several."""
+    return tuple(lenses[1:]) if len(lenses) > 2 else ()
+
+
+def lenses(target: Target, outcome: Outcome | None, stale: bool, pending: bool = False) -> tuple[Lens, ...]:
+    """Return the lenses of one target; empty if nothing is known of it and no trace is `pending`, or if it runs no
+    operation.
+    """
+    if outcome is None and pending:
+        return (Lens(target.name_span, PENDING, "show stage", target.name),)
     if outcome is None or is_empty(outcome):
         return ()
     prefix = "stale · " if stale else ""
     if isinstance(outcome, Failure):
-        here = outcome.span is not None and outcome.span.line == target.name_span.line
-        place = "" if here else place_text(target.file, outcome.span)
-        title = f"{prefix}not traced" + (f": {place}" if place else "")
-        ran = () if outcome.partial is None else outcome.partial.stages
-        shows = (Lens(target.name_span, "show partial graph", "show stage", target.name, stage.name) for stage in ran)
-        return (Lens(target.name_span, title, "show failure", target.name), *shows)
+        return _failure_lenses(target, outcome, prefix)
     if target.kind == "graph":
         return _graph_lenses(target, outcome, prefix)
     stages = [s.name for s in outcome.stages if s.name in _SHOWN]
     first = default_stage(outcome)
-    summary = Lens(target.name_span, prefix + summarize(outcome), "show stage", target.name, first)
+    inputs = ", ".join(input_text(item) for item in outcome.inputs)
+    told = f"for {inputs}{f' ({LEGEND})' if Guesses(outcome.inputs) else ''}" if inputs else ""
+    summary = Lens(target.name_span, prefix + summarize(outcome), "show stage", target.name, first, tooltip=told)
     shows = sorted(stages, key=_SHOWN.index)
     graphs = (Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows)
     variants = (
         Lens(target.name_span, f"with {v.name}", "show stage", target.name, "", variant_work(v.name))
         for v in outcome.variants
     )
-    works = (("passes", PASSES), ("generate Triton kernel", TRITON))
-    more = (Lens(target.name_span, title, "show stage", target.name, work, work) for title, work in works)
+    more = (Lens(target.name_span, t, "show stage", target.name, work, work, None, told) for t, work, told in _WORKS)
     return (summary, *graphs, *variants, *more)
 
 
@@ -81,6 +108,16 @@ def place_text(file: str, span: Span | None) -> str:
 def is_empty(outcome: Outcome) -> bool:
     """Return True if a target was traced and runs no operation."""
     return isinstance(outcome, Trace) and bool(outcome.stages) and not any(stage.ops for stage in outcome.stages)
+
+
+def _failure_lenses(target: Target, failure: Failure, prefix: str) -> tuple[Lens, ...]:
+    """Return the lenses of a target that was not traced: why, and the graph of what ran."""
+    here = failure.span is not None and failure.span.line == target.name_span.line
+    place = "" if here else place_text(target.file, failure.span)
+    title = f"{prefix}not traced" + (f": {place}" if place else "")
+    ran = () if failure.partial is None else failure.partial.stages
+    shows = (Lens(target.name_span, "show partial graph", "show stage", target.name, stage.name) for stage in ran)
+    return (Lens(target.name_span, title, "show failure", target.name), *shows)
 
 
 def _graph_lenses(target: Target, trace: Trace, prefix: str) -> tuple[Lens, ...]:
@@ -102,7 +139,7 @@ def pass_lenses(pass_: Pass, recent: Sequence[Target]) -> tuple[Lens, ...]:
 def benchmark_lens(span: Span, name: str, last: BenchmarkRun | None, work: Work = "") -> Lens:
     """Return a lens with the last measurement of a target, or else one that measures it, with kernels from `work`."""
     if last is None:
-        return Lens(span, "benchmark", "bench", name, work=work)
+        return Lens(span, "benchmark", "bench", name, work=work, tooltip="Measure against eager and torch.compile")
     return Lens(span, lens_title(last.report, last.stale), "show stage", name, BENCHMARK, BENCHMARK)
 
 

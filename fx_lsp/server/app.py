@@ -32,8 +32,11 @@ from fx_lsp.server.requests import (
     actions,
     commands,
     completion,
+    diagnostics,
+    graph_values,
     hints,
     hover,
+    inline_values,
     kernel_files,
     lenses,
     notebooks,
@@ -133,6 +136,9 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
         await tasks.cancel(CLOSE_SECONDS)
         await engines.end()
 
+    async def run(name: str, arguments: list[Any]) -> Any:
+        return await _COMMANDS[name](*_used(_COMMANDS[name], parts), arguments)
+
     server.protocol.on_shutdown, server.protocol.on_error = close, client.internal_error
     parts: dict[str, Any] = {
         "protocol": server.protocol,
@@ -147,6 +153,7 @@ def create_server(make_engine: MakeEngine = real_engine, trust_always: bool = Fa
         "engines": engines,
     }
     parts["parts"] = parts  # for a command whose handler is imported at its first use
+    parts["run"] = run
     for method, handler in _HANDLERS.items():
         bound = _guard(session, client, method, handler, _used(handler, parts))
         server.feature(method, _OPTIONS.get(method))(bound)
@@ -203,8 +210,10 @@ def _registrations(can: Capabilities) -> Iterator[types.Registration]:
             register_options=types.DidChangeConfigurationRegistrationOptions(section=SECTION),
         )
     selector = [types.TextDocumentFilterScheme(scheme=SCHEME)]
-    for method in can.register_links:
+    for method in can.register_in_views:
         options = types.TextDocumentRegistrationOptions(document_selector=selector)
+        if method == _SEMANTIC_TOKENS:
+            options = types.SemanticTokensRegistrationOptions(graph_values.LEGEND, selector, full=True)
         yield types.Registration(id=f"fx-lsp-{method}", method=method, register_options=options)
     if can.register_watchers:
         yield watching("fx-lsp-files", FIRST_GLOBS)
@@ -234,11 +243,21 @@ _HANDLERS: dict[str, Handler] = {
     types.NOTEBOOK_DOCUMENT_DID_SAVE: notebooks.did_save,
     types.NOTEBOOK_DOCUMENT_DID_CLOSE: notebooks.did_close,
     types.WORKSPACE_DID_CHANGE_WATCHED_FILES: text_sync.did_change_watched_files,
+    types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.document_diagnostic,
     types.TEXT_DOCUMENT_CODE_LENS: lenses.code_lens,
     types.TEXT_DOCUMENT_HOVER: hover.hover,
     types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT: view_lines.document_highlight,
     types.TEXT_DOCUMENT_DEFINITION: view_lines.definition,
+    types.TEXT_DOCUMENT_REFERENCES: graph_values.references,
+    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: graph_values.document_symbol,
+    types.TEXT_DOCUMENT_FOLDING_RANGE: graph_values.folding_range,
+    types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL: graph_values.semantic_tokens,
+    types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY: graph_values.prepare_call_hierarchy,
+    types.CALL_HIERARCHY_INCOMING_CALLS: graph_values.incoming_calls,
+    types.CALL_HIERARCHY_OUTGOING_CALLS: graph_values.outgoing_calls,
     types.TEXT_DOCUMENT_INLAY_HINT: hints.inlay_hint,
+    types.TEXT_DOCUMENT_INLINE_VALUE: inline_values.inline_value,
+    types.INLAY_HINT_RESOLVE: hints.resolve,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.code_action,
     types.TEXT_DOCUMENT_COMPLETION: completion.completion,
     types.WORKSPACE_TEXT_DOCUMENT_CONTENT: view_documents.text_document_content,
@@ -253,13 +272,30 @@ _HANDLERS: dict[str, Handler] = {
     panels.BENCHMARK: panels.benchmark,
 }
 
+_SEMANTIC_TOKENS = "textDocument/semanticTokens"
+_VIEW_METHODS = (
+    (types.TEXT_DOCUMENT_DEFINITION, "definition"),
+    (types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, "document_highlight"),
+    (types.TEXT_DOCUMENT_REFERENCES, "references"),
+    (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, "document_symbol"),
+    (types.TEXT_DOCUMENT_FOLDING_RANGE, "folding_range"),
+    (types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, "call_hierarchy"),
+    (_SEMANTIC_TOKENS, "semantic_tokens"),
+)
+"""Requests that only views support, with the client's capability: they are registered for the scheme of views alone."""
+
 _OPTIONS = {
+    types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL: graph_values.LEGEND,
     types.TEXT_DOCUMENT_CODE_ACTION: actions.OPTIONS,
     types.TEXT_DOCUMENT_COMPLETION: completion.OPTIONS,
+    types.TEXT_DOCUMENT_DIAGNOSTIC: diagnostics.OPTIONS,
+    types.TEXT_DOCUMENT_INLAY_HINT: hints.OPTIONS,
 }
 
 _COMMANDS: dict[str, Handler] = {
     "fxLsp.showStage": commands.show_stage,
+    "fxLsp.menu": lenses.menu,
+    "fxLsp.commands": lenses.commands,
     "fxLsp.passes": commands.passes,
     "fxLsp.runPass": commands.run_pass,
     "fxLsp.showFailure": commands.show_failure,
@@ -338,30 +374,26 @@ def _capabilities(capabilities: types.ClientCapabilities) -> Capabilities:
     formats = get_capability(capabilities, "text_document.hover.content_format") or ()
     content = get_capability(capabilities, "workspace.text_document_content")
     tags = get_capability(capabilities, "text_document.publish_diagnostics.tag_support.value_set") or ()
+    hint_properties = get_capability(capabilities, "text_document.inlay_hint.resolve_support.properties") or ()
     return Capabilities(
         markdown=not formats or types.MarkupKind.Markdown in formats,
         show_document=has("window.show_document.support"),
         text_document_content=content is not None,
         code_lens_refresh=has("workspace.code_lens.refresh_support"),
         inlay_hint_refresh=has("workspace.inlay_hint.refresh_support"),
+        resolves_tooltips="tooltip" in hint_properties,
         progress=has("window.work_done_progress"),
         configuration=has("workspace.configuration"),
         register_watchers=has("workspace.did_change_watched_files.dynamic_registration"),
         register_configuration=has("workspace.did_change_configuration.dynamic_registration"),
-        register_links=tuple(
-            method
-            for method, path in (
-                (types.TEXT_DOCUMENT_DEFINITION, "definition"),
-                (types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, "document_highlight"),
-            )
-            if has(f"text_document.{path}.dynamic_registration")
-        ),
+        register_in_views=tuple(m for m, path in _VIEW_METHODS if has(f"text_document.{path}.dynamic_registration")),
         related_information=has("text_document.publish_diagnostics.related_information"),
         code_pages=has("text_document.publish_diagnostics.code_description_support"),
         code_actions=has("text_document.code_action.code_action_literal_support"),
         document_changes=has("workspace.workspace_edit.document_changes"),
         apply_edit=has("workspace.apply_edit"),
         diagnostic_version=has("text_document.publish_diagnostics.version_support"),
+        pulls=has("text_document.diagnostic") and has("workspace.diagnostics.refresh_support"),
         faded=types.DiagnosticTag.Unnecessary in tags,
     )
 

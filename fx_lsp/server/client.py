@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ class Client:
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
         self._diagnostics: dict[str, list[types.Diagnostic]] = {}
+        self._offered: dict[str, list[types.Diagnostic]] = {}
+        self._pulls_due = False
         self._reported: set[tuple[str, str]] = set()
 
     async def ask(self, method: str, params: Any) -> Any:
@@ -51,19 +54,29 @@ class Client:
             self._diagnostics[uri] = diagnostics
             self._publish(uri, diagnostics, version)
 
+    def offer(self, uri: str, diagnostics: list[types.Diagnostic]) -> None:
+        """Ask the client to pull the diagnostics of a document again, unless they are the same as before."""
+        self.withdraw(uri)
+        if self._offered.get(uri, []) != diagnostics and not self._pulls_due:
+            self._pulls_due = True
+            asyncio.get_running_loop().call_soon(self._request_pulls)
+        self._offered[uri] = diagnostics
+
     def withdraw(self, uri: str) -> None:
-        """Clear the diagnostics of a document, if any are published."""
+        """Clear the published diagnostics of a document, if there are any."""
         if self._diagnostics.pop(uri, None):
             self._publish(uri, [], None)
 
     def clear(self, uri: str) -> None:
         """Publish an empty list of diagnostics, unconditionally."""
         self._diagnostics.pop(uri, None)
+        self._offered.pop(uri, None)
         self._publish(uri, [], None)
 
     def publish_all_again(self) -> None:
         """Forget the published diagnostics, so that the next list of each document is sent."""
         self._diagnostics.clear()
+        self._offered.clear()
 
     def internal_error(self, where: str, error: BaseException) -> None:
         """Log a bug of fx-lsp, and show it once for each place of origin."""
@@ -73,6 +86,10 @@ class Client:
         self._reported.add(key)
         log.error("internal error in %s", where, exc_info=error)
         self.tell(f"fx-lsp: internal error in {where}; see the log", types.MessageType.Error)
+
+    def _request_pulls(self) -> None:
+        self._pulls_due = False
+        self.request_soon(types.WORKSPACE_DIAGNOSTIC_REFRESH)
 
     def _publish(self, uri: str, diagnostics: list[types.Diagnostic], version: int | None) -> None:
         params = types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics, version=version)

@@ -60,7 +60,10 @@ class Protocol(LanguageServerProtocol):
         them alone.
         """
         result = yield from super().lsp_initialize(params)
-        result.capabilities.definition_provider = result.capabilities.document_highlight_provider = None
+        can = result.capabilities
+        can.definition_provider = can.document_highlight_provider = can.references_provider = None
+        can.document_symbol_provider = can.folding_range_provider = can.semantic_tokens_provider = None
+        can.call_hierarchy_provider = None
         if result.capabilities.workspace is not None:
             result.capabilities.workspace.text_document_content = types.TextDocumentContentOptions(schemes=[SCHEME])
         return result

@@ -30,21 +30,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Hold the client's capabilities that fx-lsp uses."""
+    """Hold the client's capabilities that fx-lsp uses. `pulls` means that it requests diagnostics, also when told that
+    there are new ones.
+    """
 
     markdown: bool = False
     show_document: bool = False
     text_document_content: bool = False
     code_lens_refresh: bool = False
     inlay_hint_refresh: bool = False
+    resolves_tooltips: bool = False
     progress: bool = False
     configuration: bool = False
     register_configuration: bool = False
-    register_links: tuple[str, ...] = ()
+    register_in_views: tuple[str, ...] = ()
     register_watchers: bool = False
     related_information: bool = False
     code_pages: bool = False
     diagnostic_version: bool = False
+    pulls: bool = False
     faded: bool = False
     code_actions: bool = False
     document_changes: bool = False

@@ -33,6 +33,7 @@ class Settings:
     it may do all that the user may. Tracers end after `idle_minutes` without
     use.
 
+    With `all_lenses`, a target has a lens for each graph and command, in place of one that opens a menu of them.
     `problems` are the findings to report, `hint_kinds` the hints to show. `sizes` is the style of sizes that have names
     in the code. `gpu` is the default chip to compile kernels for, `host` the host of benchmarks.
 
@@ -51,6 +52,7 @@ class Settings:
     strides: bool = False
     sizes: SizeStyle = "names"
     code_lens: bool = True
+    all_lenses: bool = False
     diagnostics: bool = True
     problems: frozenset[FindingCode] = TOLD
     trace_on_open: bool = True
@@ -88,6 +90,7 @@ _ROWS = (
     _Row("inlayHints.strides", "strides", bool, "true or false"),
     _Row("sizes", "sizes", str, "names, numbers or both", values=STYLES),
     _Row("codeLens.enabled", "code_lens", bool, "true or false"),
+    _Row("codeLens.all", "all_lenses", bool, "true or false"),
     _Row("diagnostics.enabled", "diagnostics", bool, "true or false"),
     *(_Row(f"problems.{code}", "problems", bool, "true or false") for code in FINDINGS),
     _Row("traceOnOpen", "trace_on_open", bool, "true or false"),

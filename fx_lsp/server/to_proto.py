@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from lsprotocol import types
 
@@ -16,10 +17,14 @@ from fx_lsp.features.problems import Problem
 from fx_lsp.model import Span
 
 SHOW_STAGE = "fxLsp.showStage"
-SHOW_FAILURE = "fxLsp.showFailure"
-RUN_PASS = "fxLsp.runPass"
-BENCH = "fxLsp.bench"
-WRITE_KERNEL = "fxLsp.writeKernel"
+_COMMANDS = {
+    "show stage": SHOW_STAGE,
+    "show failure": "fxLsp.showFailure",
+    "show menu": "fxLsp.menu",
+    "run pass": "fxLsp.runPass",
+    "bench": "fxLsp.bench",
+    "write kernel": "fxLsp.writeKernel",
+}
 
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
@@ -63,20 +68,20 @@ def code_lens(lens: Lens, uri: str, lines: Sequence[str], encoding: str, place: 
     Clients sort by the start of the range, some of them unstably, so each lens starts at another column.
     """
     span = replace(lens.span, col=min(place, lens.span.end_col))
+    return types.CodeLens(range=range_(lines, span, encoding), command=command(lens, uri))
+
+
+def command(lens: Lens, uri: str) -> types.Command:
+    """Return the command of a lens over a target of the document `uri`."""
+    words: list[Any] = []
     if lens.action == "show stage":
         words = [lens.stage, lens.work] if lens.work else [lens.stage]
-        command = types.Command(title=lens.title, command=SHOW_STAGE, arguments=[uri, lens.name, *words])
-    elif lens.action == "run pass":
-        target = [lens.target.file, lens.target.name] if lens.target else []
-        command = types.Command(title=lens.title, command=RUN_PASS, arguments=[uri, lens.name, *target])
-    elif lens.action == "bench":
-        options = [{"work": lens.work}] if lens.work else []
-        command = types.Command(title=lens.title, command=BENCH, arguments=[uri, lens.name, *options])
-    elif lens.action == "write kernel":
-        command = types.Command(title=lens.title, command=WRITE_KERNEL, arguments=[uri, lens.name])
-    else:
-        command = types.Command(title=lens.title, command=SHOW_FAILURE, arguments=[uri, lens.name])
-    return types.CodeLens(range=range_(lines, span, encoding), command=command)
+    elif lens.action == "run pass" and lens.target is not None:
+        words = [lens.target.file, lens.target.name]
+    elif lens.action == "bench" and lens.work:
+        words = [{"work": lens.work}]
+    name, tooltip = _COMMANDS[lens.action], lens.tooltip or None
+    return types.Command(title=lens.title, command=name, arguments=[uri, lens.name, *words], tooltip=tooltip)
 
 
 def hover(value: Hover, lines: Sequence[str], encoding: str, markdown: bool) -> types.Hover:

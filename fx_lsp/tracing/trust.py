@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from fx_lsp import files
+from fx_lsp import files, folders
 
 FolderTrust = Literal["trusted", "never"]
 Kind = Literal["folders", "hosts"]
@@ -19,7 +19,7 @@ Kind = Literal["folders", "hosts"]
 
 def trust_path() -> Path:
     """Return the path of that file."""
-    return files.config_folder() / "trusted.json"
+    return folders.config_folder() / "trusted.json"
 
 
 def stored(kind: Kind) -> dict[str, str]:

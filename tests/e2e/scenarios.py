@@ -170,14 +170,21 @@ def run(command: list[str], folder: Path, source: str, env: dict[str, str], seco
 
 
 def run_neovim(
-    version: str, start: str, script: str, file: Path, folder: Path, cache: Path, server: list[str] = SERVER
+    version: str,
+    start: str,
+    script: str,
+    file: Path,
+    folder: Path,
+    cache: Path,
+    server: list[str] = SERVER,
+    all_lenses: bool = True,
 ) -> Run:
     """Runs a script of `nvim/` in a Neovim of this version that `start` has told how to start the server.
 
     `start` is Lua in which `overrides` are fields of the client's configuration.
     """
     nvim = require(neovim(version), f"Neovim {version}")
-    options = {"interpreter": warm_python(), "cache": {"path": str(cache)}}
+    options = {"interpreter": warm_python(), "cache": {"path": str(cache)}, "codeLens": {"all": all_lenses}}
     init = folder / "init.lua"
     init.write_text(
         f"vim.opt.runtimepath:append({json.dumps(str(REPOSITORY / 'editors' / 'nvim'))})\n"

@@ -51,6 +51,15 @@ def drive(start: str, script: str, file: Path, folder: Path, cache: Path) -> Run
     return run_neovim(start.partition(",")[0], STARTS[start], script, file, folder, cache)
 
 
+def test_two_lenses_and_a_menu_by_default(start_once: str, tmp_path: Path) -> None:
+    (file := tmp_path / "small.py").write_text(SMALL)
+    version = start_once.partition(",")[0]
+    found = run_neovim(version, STARTS[start_once], "menu.lua", file, tmp_path, tmp_path / "cache.db", all_lenses=False)
+    assert found["lens"].startswith("6 ops forward · ")
+    assert found["lens"].endswith(" | graphs")
+    assert found["graph"]["name"].endswith("/gate.backward.py")
+
+
 def test_lenses_over_functions_and_modules(small: Run) -> None:
     shows = "show forward graph | show backward graph | show joint graph | passes | generate Triton kernel | benchmark"
     assert small.lens("def gate").startswith("6 ops forward · ")

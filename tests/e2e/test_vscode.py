@@ -197,7 +197,7 @@ def test_a_mistake_is_reported_while_it_is_typed(tour: dict[str, Any]) -> None:
 
 
 def test_the_moving_picture_of_the_readme_is_small(tour: dict[str, Any]) -> None:
-    assert len(tour["frames"]) == 4
+    assert len(tour["frames"]) == 5
     assert 50_000 < (SHOTS / "tour.gif").stat().st_size < 1_500_000
 
 

@@ -4,7 +4,8 @@ import pytest
 from inline_snapshot import snapshot
 from samples import BROKEN, FAILURE, TRACE, F
 
-from fx_lsp.features.lenses import lenses
+from fx_lsp.features.lenses import Lens, in_menu, lenses, with_menu
+from fx_lsp.features.uris import BENCHMARK
 from fx_lsp.model import Span, StageInfo
 
 
@@ -82,3 +83,19 @@ def test_a_graph_that_is_built_by_hand_is_there_to_be_read():
             ("TorchScript", "torchscript", "torchscript"),
         ]
     )
+
+
+def test_by_default_a_target_has_its_cost_and_a_menu_of_the_rest():
+    shown = lenses(F, TRACE, stale=False)
+    assert [lens.title for lens in with_menu(shown)] == ["3 ops forward · 2 backward · saves ~128 B", "graphs"]
+    assert [lens.title for lens in in_menu(shown)] == [lens.title for lens in shown[1:]]
+
+
+def test_a_measurement_stays_in_sight():
+    measured = Lens(F.name_span, "1.2× compile", "show stage", "f", BENCHMARK, BENCHMARK)
+    titles = [lens.title for lens in with_menu([*lenses(F, TRACE, stale=False), measured])]
+    assert titles == ["3 ops forward · 2 backward · saves ~128 B", "graphs", "1.2× compile"]
+
+
+def test_a_target_is_traced_for_the_first_time():
+    assert [lens.title for lens in lenses(F, None, stale=False, pending=True)] == ["tracing…"]

@@ -209,10 +209,11 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
 
 
 def _stage(trace: Trace, name: str) -> Stage:
+    place = (trace.values[0].span,)
     nodes = (
-        Node("x", "placeholder", "x", spec="f32[2, 3]"),
-        Node("y", "call_function", "aten.add.Tensor", ("x", "1"), spec="f32[2, 3]", spans=(trace.values[0].span,)),
-        Node("output", "output", "output", ("y",)),
+        Node("x", "placeholder", "x", users=("y",), spec="f32[2, 3]"),
+        Node("y", "call_function", "aten.add.Tensor", ("x", "1"), ("x",), ("output",), "f32[2, 3]", place),
+        Node("output", "output", "output", ("y",), ("y",)),
     )
     return Stage(name, nodes)
 

@@ -133,7 +133,7 @@ E = TypeVar("E", bound=Editor)
 async def editor(
     folder: Path,
     capabilities: dict[str, Any] | None = None,
-    options: Any = None,
+    options: Any = {},  # noqa: B006
     configuration: Any = None,
     command: list[str] = FAKE,
     env: dict[str, str] | None = None,
@@ -151,7 +151,7 @@ async def editor(
     params = types.InitializeParams(
         capabilities=structure(FULL if capabilities is None else capabilities, types.ClientCapabilities),
         workspace_folders=opened,
-        initialization_options=options,
+        initialization_options={"codeLens.all": True, **options} if isinstance(options, dict) else options,
     )
     try:
         found.result = await client.initialize_session(params)

@@ -27,9 +27,12 @@ async def test_capabilities():
     assert capabilities["textDocumentSync"]["openClose"]
     assert capabilities["hoverProvider"]
     assert capabilities["codeLensProvider"] == {"resolveProvider": False}
-    assert capabilities["inlayHintProvider"] == {"resolveProvider": False}
+    assert capabilities["inlayHintProvider"] == {"resolveProvider": True}
+    assert capabilities["diagnosticProvider"]["interFileDependencies"]
     assert set(capabilities["executeCommandProvider"]["commands"]) == {
         "fxLsp.showStage",
+        "fxLsp.menu",
+        "fxLsp.commands",
         "fxLsp.passes",
         "fxLsp.runPass",
         "fxLsp.showFailure",

@@ -72,6 +72,23 @@ aten.add.Tensor(x, 1) -> f32[2, 3]
         assert await e.hover(uri, 1, 0) is None
 
 
+async def test_a_client_that_resolves_tooltips_gets_them_on_request(tmp_path: Path):
+    resolving = {
+        **FULL,
+        "textDocument": {**FULL["textDocument"], "inlayHint": {"resolveSupport": {"properties": ["tooltip"]}}},
+    }
+    async with editor(tmp_path, resolving) as e:
+        uri = e.open("m.py", TEXT)
+        await e.until(lambda: types.WORKSPACE_INLAY_HINT_REFRESH in e.refreshed)
+        (hint,) = await e.hints(uri)
+        assert hint.tooltip is None
+        assert (await e.client.inlay_hint_resolve_async(hint)).tooltip == snapshot(
+            "from aten.add.Tensor · `~`: a guessed size; nothing in the code fixes it"
+        )
+        e.change(uri, 2, "\n" + TEXT)
+        assert (await e.client.inlay_hint_resolve_async(hint)).tooltip is None
+
+
 async def test_hints_refresh_and_switch_off(tmp_path: Path):
     async with editor(tmp_path, configuration={"inlayHints": {"enabled": True}}) as e:
         uri = e.open("m.py", TEXT)
@@ -368,7 +385,9 @@ m.py:1
 
 ```python
 def f(x): return x + 1
-```\
+```
+
+- read by the results\
 """)
         assert await e.hover(shown["uri"], 0, 0) is None
         place = types.DefinitionParams(types.TextDocumentIdentifier(shown["uri"]), Position(line, 8))

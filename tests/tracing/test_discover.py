@@ -291,6 +291,8 @@ def test_text_that_does_not_parse_is_a_failure(text: str, message: str, position
     ("text", "python"),
     [
         ("%matplotlib inline\nx = 1", "None\nx = 1"),
+        ("torch.relu?\n?torch\nx = y??\n", "None\nNone\nx = None\n"),
+        ('x = "what?\n', 'x = "what?\n'),
         ("if a:\n    !ls 'it\nb = (7\n% 4)", "if a:\n    None\nb = (7\n% 4)"),
         ('names = !ls\nt = """\n%no\n"""', 'names = None\nt = """\n%no\n"""'),
         ("a = (7\n% 4)", "a = (7\n% 4)"),

@@ -60,6 +60,21 @@ def test_this_python_comes_before_path_where_it_has_torch(tmp_path: Path, monkey
     assert find_interpreter(None, [], env) == sys.executable
 
 
+def test_an_environment_of_its_own_counts_only_with_torch(tmp_path: Path, monkeypatch) -> None:
+    """pre-commit activates the environment that it installs fx-lsp in."""
+    own, root = tmp_path / "own", tmp_path / "root"
+    ours = executable(own / "bin" / "python3")
+    on_path = executable(tmp_path / "bin" / "python3")
+    monkeypatch.setattr("sys.prefix", str(own))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    env = {"VIRTUAL_ENV": str(own), "PATH": os.pathsep.join([str(own / "bin"), str(tmp_path / "bin")])}
+    assert find_interpreter(None, [str(root)], env) == on_path
+    in_project = executable(root / ".venv" / "bin" / "python")
+    assert find_interpreter(None, [str(root)], env) == in_project
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert find_interpreter(None, [str(root)], env) == ours
+
+
 def test_second_root_and_empty_environments_are_looked_at(tmp_path: Path) -> None:
     python = executable(tmp_path / "b" / ".venv" / "bin" / "python")
     env = {"VIRTUAL_ENV": str(tmp_path / "deleted"), "PATH": ""}

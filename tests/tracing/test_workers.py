@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from pythons import VERSIONS, python_of
 
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
@@ -575,14 +575,14 @@ notes = [sys.path.index(p) - sys.path.index(site) for p in (inside, {str(tmp_pat
 
 
 def other_pythons() -> list[Any]:
-    found: list[Any] = []
-    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for version in ("3.10", "3.12", "3.13"):
-        candidates = [shutil.which(f"python{version}"), *map(str, home.glob(f"{version}.*/bin/python"))]
-        working = [p for p in candidates if p and not subprocess.run([p, "-c", ""], capture_output=True).returncode]
-        skip = pytest.mark.skipif(not working, reason=f"no Python {version} here")
-        found.append(pytest.param(version, working[0] if working else "", marks=skip, id=version))
-    return found
+    pythons = {version: python_of(version) or "" for version in VERSIONS}
+    other = {version: python for version, python in pythons.items() if python != sys.executable}
+    return [
+        pytest.param(
+            version, python, id=version, marks=pytest.mark.skipif(not python, reason=f"no Python {version} here")
+        )
+        for version, python in other.items()
+    ]
 
 
 @pytest.mark.parametrize(("wanted", "python"), other_pythons())

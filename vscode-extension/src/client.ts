@@ -2,7 +2,7 @@
 
 import * as vscode from 'vscode';
 import { type ConfigurationParams, LanguageClient, type LanguageClientOptions } from 'vscode-languageclient/node';
-import type { Status } from './data';
+import type { Command, Status } from './data';
 import { openPlace, openView } from './documents';
 import type { Measuring } from './measured';
 import type { Pythons } from './python';
@@ -11,6 +11,7 @@ import { parseView } from './views';
 
 const LINKS = ['fxLsp.showStage', 'fxLsp.pinInputs', 'fxLsp.showMemory'];
 const BENCH = 'fxLsp.bench';
+const MENU = 'fxLsp.menu';
 
 /** A client whose server answers. */
 export async function startClient(session: Session, pythons: Pythons): Promise<LanguageClient> {
@@ -61,8 +62,13 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
           next(token, value);
         }
       },
-      // A lens or a link that measures: where is asked for here.
-      executeCommand: (command, words: unknown[], next) => (command === BENCH ? vscode.commands.executeCommand('fx-lsp.bench', ...words) : next(command, words)),
+      // A lens or a link that measures, and the lens with a menu: both ask here.
+      executeCommand: (command, words: unknown[], next) =>
+        command === BENCH
+          ? vscode.commands.executeCommand('fx-lsp.bench', ...words)
+          : command === MENU
+            ? showMenu(words)
+            : next(command, words),
       workspace: {
         configuration: async (params: ConfigurationParams, token, next) => {
           const answers = await next(params, token);
@@ -93,6 +99,14 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
       },
     },
   };
+}
+
+/** Lets the user pick one of a function's commands, and runs it. */
+async function showMenu(words: unknown[]): Promise<unknown> {
+  const offered = await vscode.commands.executeCommand<Command[]>('fxLsp.commands', ...words);
+  const items = offered.map((command) => ({ label: command.title, detail: command.tooltip ?? '', command }));
+  const chosen = await vscode.window.showQuickPick(items, { placeHolder: `${String(words[1])}: show …`, matchOnDetail: true });
+  return chosen && vscode.commands.executeCommand(chosen.command.command, ...(chosen.command.arguments ?? []));
 }
 
 /** The user's settings, with what only the extension knows. */

@@ -15,6 +15,14 @@ export interface Place {
   range: Range;
 }
 
+/** A command of the server, as a lens or a menu offers it. */
+export interface Command {
+  title: string;
+  command: string;
+  arguments?: unknown[];
+  tooltip?: string;
+}
+
 export interface Status {
   health: 'ok' | 'warning' | 'error';
   quiescent: boolean;

@@ -3,7 +3,7 @@
 import * as vscode from 'vscode';
 import { CELL, SCHEME, type Session } from './session';
 import { Highlights } from './highlights';
-import { ViewFolding, ViewLenses } from './lenses';
+import { ViewLenses } from './lenses';
 
 export class Documents implements vscode.FileSystemProvider, vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<vscode.FileChangeEvent[]>();
@@ -16,7 +16,6 @@ export class Documents implements vscode.FileSystemProvider, vscode.Disposable {
     this.subscriptions = [
       vscode.workspace.registerFileSystemProvider(SCHEME, this, { isCaseSensitive: true, isReadonly: true }),
       vscode.languages.registerCodeLensProvider({ scheme: SCHEME }, new ViewLenses()),
-      vscode.languages.registerFoldingRangeProvider({ scheme: SCHEME }, new ViewFolding()),
       session.onView((uri) => this.refresh(uri)),
       new Highlights(session),
     ];

@@ -1,4 +1,4 @@
-// Inside views: lenses to what else there is of a target, and a fold for each source line.
+// Inside views: lenses to what else there is of a target.
 
 import * as vscode from 'vscode';
 import { parseView } from './views';
@@ -42,46 +42,4 @@ export class ViewLenses implements vscode.CodeLensProvider {
       }
     }
   }
-}
-
-export class ViewFolding implements vscode.FoldingRangeProvider {
-  provideFoldingRanges(document: vscode.TextDocument): vscode.FoldingRange[] {
-    const lines = Array.from({ length: document.lineCount }, (_, i) => document.lineAt(i).text);
-    return foldingRanges(lines).map(
-      ({ start, end, kind }) =>
-        new vscode.FoldingRange(start, end, kind === 'comment' ? vscode.FoldingRangeKind.Comment : undefined),
-    );
-  }
-}
-
-/** The heads of comments, the parameters, each `def`, and the statements of one source line. */
-export function foldingRanges(lines: string[]): { start: number; end: number; kind: 'comment' | 'code' }[] {
-  const found: { start: number; end: number; kind: 'comment' | 'code' }[] = [];
-  const add = (start: number, end: number, kind: 'comment' | 'code') => {
-    if (end > start) {
-      found.push({ start, end, kind });
-    }
-  };
-  const last = lines.findLastIndex((line) => line.trim() !== '');
-  for (let i = 0; i < lines.length; i += 1) {
-    const line = lines[i] ?? '';
-    if (line.startsWith('#') && !(lines[i - 1] ?? '').startsWith('#')) {
-      add(i, until(lines, i, (text) => !text.startsWith('#')), 'comment');
-    } else if (/^(def|class|@)/.test(line) && !(lines[i - 1] ?? '').startsWith('@')) {
-      const end = until(lines, i, (text, at) => at > i + 1 && /^(def|class|@|#|[A-Za-z])/.test(text));
-      add(i, Math.min(end, last), 'code');
-    } else if (/^ {4}# \S+:\d+/.test(line)) {
-      add(i, until(lines, i, (text) => text.trim() === '' || /^\S/.test(text)), 'code');
-    }
-  }
-  return found;
-}
-
-/** The last line with text before the first one after `start` that `stops`. */
-function until(lines: string[], start: number, stops: (text: string, at: number) => boolean): number {
-  let end = start;
-  for (let i = start + 1; i < lines.length && !stops(lines[i] ?? '', i); i += 1) {
-    end = (lines[i] ?? '').trim() === '' ? end : i;
-  }
-  return end;
 }

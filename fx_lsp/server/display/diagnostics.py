@@ -1,6 +1,8 @@
-"""Send `textDocument/publishDiagnostics`, whenever the engine has new results on a file."""
+"""Publish the problems of files, or offer them to clients that pull, whenever the engine has new results on a file."""
 
 from __future__ import annotations
+
+from lsprotocol import types
 
 from fx_lsp.features.comments import comment_problems, without_doubles
 from fx_lsp.features.findings import told, unknown_codes
@@ -13,15 +15,28 @@ from fx_lsp.features.written import KernelCheck, check_problems
 from fx_lsp.model import Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
+from fx_lsp.server.documents import OpenText
 from fx_lsp.server.session import Session
 
 
 def publish(session: Session, client: Client, file: str) -> None:
-    """Publish the problems of a file."""
+    """Publish the problems of a file, or let the client pull them. Those of a notebook's cells are published."""
     document = session.documents.of_file(file)
-    state = None if session.engine is None else session.engine.state(file)
-    if document is None or state is None:
+    diagnostics = None if document is None else diagnostics_of(session, document)
+    if document is None or diagnostics is None:
         return
+    if session.capabilities.pulls and not document.cells:
+        client.offer(document.uri, diagnostics)
+        return
+    for uri, version, own in document.diagnostics(diagnostics):
+        client.publish(uri, own, version if session.capabilities.diagnostic_version else None)
+
+
+def diagnostics_of(session: Session, document: OpenText) -> list[types.Diagnostic] | None:
+    """Return the problems of an open file at this moment; None before the engine has read it."""
+    file, state = document.file, session.state(document.uri)
+    if state is None:
+        return None
     traced = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
     traced = told(traced, session.settings.problems, state.text)
     written = comment_problems(file, state.text, [t.target for t in state.targets])
@@ -36,14 +51,12 @@ def publish(session: Session, client: Client, file: str) -> None:
 
     related = session.location if session.capabilities.related_information else None
     explained = session.capabilities.code_pages
-    diagnostics = [
+    return [
         to_proto.diagnostic(
             p, document.lines, session.encoding, related, (p.page or page_of(p.code)) if explained else None
         )
         for p in shown
     ]
-    for uri, version, own in document.diagnostics(diagnostics):
-        client.publish(uri, own, version if session.capabilities.diagnostic_version else None)
 
 
 def check_problems_below(check: KernelCheck | None, text: str) -> tuple[Problem, ...]:

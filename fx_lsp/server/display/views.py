@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
 from fx_lsp.features.uris import BENCHMARK, View, format_uri, parse_uri
 from fx_lsp.model import Failure, Outcome, Trace
@@ -209,7 +209,7 @@ def is_view_file(file: str) -> bool:
 
 def views_folder() -> Path:
     """Return the folder of views for clients that only open files."""
-    return files.cache_folder() / "views"
+    return folders.cache_folder() / "views"
 
 
 def _is_broken(state: FileState) -> bool:

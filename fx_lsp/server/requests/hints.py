@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import attrs
 from lsprotocol import types
 
 from fx_lsp.features.hints import HintStyle, TracedTarget, hints
@@ -20,14 +21,35 @@ MAX_READ_OPS = 2_000
 """The largest graph, in operations, that is decoded for hints."""
 
 
+OPTIONS = types.InlayHintOptions(resolve_provider=True)
+
+
 async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
-    """Return the hints in a range, from the traces so far."""
+    """Return the hints in a range, from the traces so far; outside of notebooks without tooltips, if the client
+    resolves them.
+    """
     uri = params.text_document.uri
+    shown = await _hints(session, uri, params.range)
+    document = session.documents.get(uri)
+    if shown and session.capabilities.resolves_tooltips and document is not None and not document.cells:
+        return [attrs.evolve(hint, tooltip=None, data=uri if hint.tooltip else None) for hint in shown]
+    return shown
+
+
+async def resolve(session: Session, hint: types.InlayHint) -> types.InlayHint:
+    """Return a hint of `inlay_hint` with its tooltip, if it is still shown at its place."""
+    at = hint.position
+    same = await _hints(session, hint.data, types.Range(at, at)) if isinstance(hint.data, str) else None
+    whole = next((other for other in same or () if (other.position, other.label) == (at, hint.label)), hint)
+    return attrs.evolve(hint, tooltip=whole.tooltip)
+
+
+async def _hints(session: Session, uri: str, range_: types.Range) -> list[types.InlayHint] | None:
     document, state, engine = session.documents.get(uri), session.state(uri), session.engine
     if document is None or state is None or engine is None or not session.settings.inlay_hints:
         return None
     settings = session.settings
-    first, last = from_proto.line_range(params.range)
+    first, last = from_proto.line_range(range_)
     traced: list[TracedTarget] = []
     for target_state in state.targets:
         target = target_state.target

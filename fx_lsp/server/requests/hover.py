@@ -34,7 +34,7 @@ async def hover(session: Session, benchmarks: Benchmarks, params: types.HoverPar
     document, state = session.documents.get(uri), session.state(uri)
     view = session.views.find(uri) if document is None else None
     if view is not None:
-        return await view_lines.hover(session, benchmarks, view, params.position)
+        return await view_lines.hover(session, benchmarks, view, params)
     if document is None or state is None or session.engine is None:
         return None
     line, col = from_proto.position(document.lines, params.position, session.encoding)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fx_lsp.features.lenses import Lens, benchmark_lens, is_empty, lenses, pass_lenses
+from fx_lsp.features.lenses import Lens, benchmark_lens, in_menu, is_empty, lenses, pass_lenses, with_menu
 from fx_lsp.model import Trace
 from fx_lsp.server import to_proto
+from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.requests import kernel_files, view_lines
+from fx_lsp.server.requests.commands import target_of
 from fx_lsp.server.session import Session
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import TargetState
+
+Run = Callable[[str, list[Any]], Awaitable[Any]]
+"""Run a command of the server by its name, with arguments."""
 
 
 async def code_lens(
@@ -31,9 +37,7 @@ async def code_lens(
     shown = [
         to_proto.code_lens(lens, uri, document.lines, session.encoding, place)
         for target in state.targets
-        for place, lens in enumerate(
-            [*lenses(target.target, target.outcome, target.stale), *_measured(benchmarks, target)]
-        )
+        for place, lens in enumerate(_shown(session, benchmarks, target))
     ]
     engine = session.engine
     passes = () if engine is None or state.text != document.text else engine.passes(document.file)
@@ -44,6 +48,39 @@ async def code_lens(
         for place, lens in enumerate(pass_lenses(pass_, recent))
     ]
     return [*await kernel_files.lenses(session, document), *shown]
+
+
+async def commands(session: Session, benchmarks: Benchmarks, arguments: list[Any]) -> list[types.Command]:
+    """Run `fxLsp.commands(uri, name)`: list the commands of a target that the lens "graphs" offers."""
+    file, name = target_of(session, arguments)
+    state = None if session.engine is None else session.engine.state(file)
+    targets = () if state is None else (target for target in state.targets if target.target.name == name)
+    return [
+        to_proto.command(lens, session.uri_of_file(file))
+        for target in targets
+        for lens in in_menu(_all(benchmarks, target))
+    ]
+
+
+async def menu(session: Session, client: Client, benchmarks: Benchmarks, run: Run, arguments: list[Any]) -> Any:
+    """Run `fxLsp.menu(uri, name)`: ask which command of a target to run, run it, and return its result."""
+    offered = {command.title: command for command in await commands(session, benchmarks, arguments)}
+    actions = [types.MessageActionItem(title=title) for title in offered]
+    if not actions:
+        return None
+    question = types.ShowMessageRequestParams(types.MessageType.Info, f"{arguments[1]}: show …", actions)
+    answer = await client.ask(types.WINDOW_SHOW_MESSAGE_REQUEST, question)
+    command = offered.get(getattr(answer, "title", ""))
+    return None if command is None else await run(command.command, list(command.arguments or []))
+
+
+def _shown(session: Session, benchmarks: Benchmarks, state: TargetState) -> Sequence[Lens]:
+    every = _all(benchmarks, state)
+    return every if session.settings.all_lenses else with_menu(every)
+
+
+def _all(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:
+    return [*lenses(state.target, state.outcome, state.stale, state.pending), *_measured(benchmarks, state)]
 
 
 def _measured(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,23 @@ from fx_lsp.features.kernels import (
 )
 from fx_lsp.features.lenses import again_lenses, benchmark_lens
 from fx_lsp.features.uris import BENCHMARK, View, format_uri
+from fx_lsp.features.values import definition_of, value_facts
 from fx_lsp.features.written import check_title, save_lens
 from fx_lsp.model import Span, Stage, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.rendering import rendered_at_once, source_lines
+from fx_lsp.server.requests import graph_values
 from fx_lsp.server.session import Session
 
 RELATED = "fxLsp/related"
 
 
-async def hover(session: Session, benchmarks: Benchmarks, view: View, position: types.Position) -> types.Hover | None:
-    """Return the hover with the origin of a view's line, and, for a kernel's line, the results of compiling it, if
-    known.
+async def hover(session: Session, benchmarks: Benchmarks, view: View, params: types.HoverParams) -> types.Hover | None:
+    """Return the hover with the origin of a view's line, or of the value that it names; for a kernel's line, also the
+    results of compiling it, if known.
     """
+    uri, position = params.text_document.uri, params.position
     shown, above = session.views.rendered(view), session.views.above(view)
     number = position.line + 1 - above
     if shown is None or not 0 < number <= len(shown.document.lines):
@@ -51,9 +55,16 @@ async def hover(session: Session, benchmarks: Benchmarks, view: View, position: 
         resources = await _resources(session, view)
         facts = facts_at(resources, number) if resources is not None else []
         facts += _measured(benchmarks, view, shown, number)
+    graph = graph_values.graph_of(session, uri)
+    mention = None if graph is None else graph.mention_at(position)
+    if mention is not None:
+        facts += value_facts(shown, mention.name)
+        place = definition_of(shown, mention.name)
+        number = number if place is None else place.line
     text = await asyncio.to_thread(hover_line, shown, number, source_lines(session), kernels, facts)
     if text is None:
         return None
+    text = text if mention is None else replace(text, span=mention.span)
     lines = await asyncio.to_thread(from_proto.split_lines, shown.document.text)
     shown_hover = to_proto.hover(text, lines, session.encoding, session.capabilities.markdown)
     if shown_hover.range is not None:
@@ -83,13 +94,16 @@ def _related_ranges(session: Session, shown: RenderedView, number: int) -> list[
 
 
 async def definition(session: Session, params: types.DefinitionParams) -> list[types.Location] | None:
-    """Answer `textDocument/definition` in a view: the kernel line of a listing's line, the user's expression of any
-    other.
+    """Answer `textDocument/definition` in a view: the line that computes a value which a graph's line reads, the kernel
+    line of a listing's line, the user's expression of any other.
     """
     view = session.views.find(params.text_document.uri)
     shown = session.views.rendered(view) if view is not None else None
     if view is None or shown is None:
         return None
+    computed = graph_values.definition_at(session, params.text_document.uri, params.position)
+    if computed is not None:
+        return [computed]
     number = params.position.line + 1 - session.views.above(view)
     if not 0 < number <= len(shown.document.lines):
         return None

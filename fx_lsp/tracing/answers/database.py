@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.errors import ForeignFileError
 
 _MAGIC = b"SQLite format 3\0"
@@ -146,7 +146,7 @@ _COLUMNS_OF = "SELECT name FROM pragma_table_info(?)"
 
 
 def _is_at_our_place(path: Path, form: DatabaseFormat) -> bool:
-    return path.name == form.name and path.parent.resolve() == files.cache_folder().resolve()
+    return path.name == form.name and path.parent.resolve() == folders.cache_folder().resolve()
 
 
 def _companion(path: Path, suffix: str) -> Path:

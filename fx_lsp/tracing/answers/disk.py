@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import (
     Compiled,
@@ -158,7 +158,7 @@ def _extent(span: Span | None) -> list[int] | None:
 
 def default_cache_path() -> str:
     """Return the path of this user's traces: `fx-lsp/traces.sqlite3` in the platform's cache directory."""
-    return str(files.cache_folder() / TRACES.name)
+    return str(folders.cache_folder() / TRACES.name)
 
 
 def read_dependencies(paths: Sequence[str], texts: UnsavedTexts, since: float = math.inf) -> tuple[Dependency, ...]:

@@ -51,10 +51,19 @@ def module_of(cells: Iterable[str]) -> str:
 
 def _sources(text: str) -> list[str]:
     """Return the code cells of a notebook. Raises ValueError for a text that is not a notebook."""
+    return [source for _, source in notebook_cells(text)]
+
+
+def notebook_cells(text: str) -> list[tuple[int, str]]:
+    """Return the code cells of a notebook, each with its number among all cells, from 1. Raises ValueError for a text
+    that is not a notebook. A notebook of another language has none.
+    """
     try:
         notebook: Any = json.loads(text)
-        return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError) as error:
+        language = notebook.get("metadata", {}).get("language_info", {}).get("name", "python")
+        cells = enumerate(notebook["cells"] if language in ("python", "ipython") else [], 1)
+        return [(number, "".join(cell["source"])) for number, cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("it is not a notebook of format 4") from error
 
 

@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import WrittenInputs
 from fx_lsp.wire import parse
@@ -82,7 +82,7 @@ def _recordings(
 
 def default_base() -> str:
     """Return the folder of this user's recordings: `fx-lsp/recorded` in the platform's cache directory."""
-    return str(files.cache_folder() / "recorded")
+    return str(folders.cache_folder() / "recorded")
 
 
 def store_of(root: str, base: str | None = None) -> Path:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.choices import TRITON
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import Failure, Work
@@ -236,7 +236,7 @@ def _hash(text: str) -> str:
 
 
 def _place(file: str | Path, base: Path | None) -> Path:
-    folder = base or files.cache_folder() / "generated"
+    folder = base or folders.cache_folder() / "generated"
     return folder / f"{_hash(str(Path(file).resolve()))[:32]}.json"
 
 

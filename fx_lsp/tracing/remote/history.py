@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fx_lsp import files
+from fx_lsp import folders
 from fx_lsp.errors import ForeignFileError, ProtocolError
 from fx_lsp.measured import BenchmarkRun, Report
 from fx_lsp.tracing.analysis import Plan
@@ -59,7 +59,7 @@ class StoredRun:
 
 def default_history_path() -> Path:
     """Return the path of this user's benchmarks: next to the cache of traces."""
-    return files.cache_folder() / RUNS.name
+    return folders.cache_folder() / RUNS.name
 
 
 def source_hash(plan: Plan) -> str:

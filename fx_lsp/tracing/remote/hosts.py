@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from fx_lsp import files
+from fx_lsp import files, folders
 from fx_lsp.measured import Rival
 
 if sys.version_info >= (3, 11):
@@ -114,7 +114,7 @@ class Hosts:
 
 def hosts_path() -> Path:
     """Return the path of the user's file of hosts."""
-    return files.config_folder() / "hosts.toml"
+    return folders.config_folder() / "hosts.toml"
 
 
 def read_hosts(workspace: str | None = None) -> Hosts:

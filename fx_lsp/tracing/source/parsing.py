@@ -50,6 +50,13 @@ one.
 """
 _CELL = re.compile(r"#[ \t]*%%")
 """The beginning of a line that begins a cell of a Python file."""
+_ELSEWHERE = frozenset(
+    {
+        *("bash", "cmd", "perl", "pypy", "python", "python2", "python3", "ruby", "script", "sh", "sx", "system"),
+        *("file", "html", "javascript", "js", "latex", "markdown", "svg", "writefile"),
+    }
+)
+"""The cell magics of IPython that pass a cell to another program, or write or show it."""
 MAX_COMMANDS = 200
 
 
@@ -90,8 +97,11 @@ def python_of(text: str) -> str:
 
 
 def is_foreign(cell: str) -> bool:
-    """Return True if a cell begins with a command on the whole cell (`%%bash`), and the rest is not Python."""
-    return cell.lstrip().startswith("%%") and isinstance(parse("<cell>", cell), Failure)
+    """Return True if a cell begins with a command on the whole cell that does not run it in the notebook's Python
+    (`%%bash`), or if the rest is not Python.
+    """
+    name = re.match(r"\s*%%(\w+)", cell)
+    return name is not None and (name[1].lower() in _ELSEWHERE or isinstance(parse("<cell>", cell), Failure))
 
 
 def _without_foreign_cells(lines: list[str]) -> list[str]:

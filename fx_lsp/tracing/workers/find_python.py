@@ -74,7 +74,8 @@ def find_interpreter(setting: str | None, roots: Sequence[str], env: Mapping[str
 
     First that answers: `setting` (a path, relative to the first root, of a Python or of an environment; or a
     command name), `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or `venv` in a root, this Python where it has torch, `PATH`,
-    this Python. A setting is taken even when nothing is there, so that `probe` can say so.
+    this Python. A virtual environment of this Python without torch is only the last. A setting is taken even when
+    nothing is there, so that `probe` can say so.
     """
     if setting and setting.strip():
         return _from_setting(setting.strip(), roots, env)
@@ -125,18 +126,31 @@ def _from_setting(setting: str, roots: Sequence[str], env: Mapping[str, str]) ->
 
 
 def candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the interpreters for a workspace without a setting, the first counts."""
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if home := env.get(name):
+    """Yield the interpreters for a workspace without a setting, the first counts.
+
+    An active environment does not count if fx-lsp alone is installed in it, without torch: tools such as pre-commit
+    make one and activate it.
+    """
+    has_torch = importlib.util.find_spec("torch") is not None
+    active = [env.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    for home in active:
+        if home and (has_torch or not _is_this(home)):
             yield from _pythons_of(Path(home))
     for root in roots:
         for name in (".venv", "venv"):
             yield from _pythons_of(Path(root) / name)
-    if importlib.util.find_spec("torch") is not None:
+    if has_torch:
         yield sys.executable
+    folders = env.get("PATH", "").split(os.pathsep)
+    path = os.pathsep.join(folder for folder in folders if not _is_this(str(Path(folder).parent)))
     for name in ("python3", "python"):
-        if path := shutil.which(name, path=env.get("PATH", "")):
-            yield path
+        if command := shutil.which(name, path=path):
+            yield command
+
+
+def _is_this(home: str) -> bool:
+    """Return whether a folder is the virtual environment of this Python."""
+    return bool(home) and sys.prefix != sys.base_prefix and os.path.realpath(home) == os.path.realpath(sys.prefix)
 
 
 def _pythons_of(home: Path) -> Iterator[str]:

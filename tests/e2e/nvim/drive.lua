@@ -57,7 +57,8 @@ function M.open(path)
   M.source = vim.api.nvim_get_current_buf()
 end
 
---- The titles shown on each line of the source, as the user sees them: `{ ['12'] = 'a | b' }`.
+--- The titles shown on each line of the source, as the user sees them: `{ ['12'] = 'a | b' }`. Not those of targets that
+--- are traced for the first time.
 function M.lenses()
   local shown = {}
   for name, space in pairs(vim.api.nvim_get_namespaces()) do
@@ -67,7 +68,7 @@ function M.lenses()
         for _, chunk in ipairs(mark[4].virt_text or {}) do
           text = text .. chunk[1]
         end
-        shown[tostring(mark[2] + 1)] = text
+        shown[tostring(mark[2] + 1)] = text ~= 'tracing…' and text or nil
       end
     end
   end
@@ -114,12 +115,13 @@ function M.hover(text, inner)
   return table.concat(lines, '\n')
 end
 
---- Clicks the lens with this title over the line that `text` is on.
-function M.click(text, title)
+--- Clicks the lens with this title over the line that `text` is on, and in its menu, if it opens one, `choice`.
+function M.click(text, title, choice)
   M.go(text)
   vim.ui.select = function(items, options, choose)
     for _, item in ipairs(items) do
-      if options.format_item(item) == title then
+      local shown = options.format_item(item)
+      if shown == title or shown == choice then
         return choose(item)
       end
     end

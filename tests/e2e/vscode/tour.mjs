@@ -21,7 +21,10 @@ await drive(async (w) => {
   await shot('hover');
 
   await rest(page);
-  await w.lens('show forward graph', code).click();
+  await w.lens('graphs', code).click();
+  await w.row('show forward graph').waitFor();
+  await shot('menu');
+  await w.row('show forward graph').click();
   const graph = w.editor('SelfAttention.forward.py');
   await w.shows(graph, 'aten.addmm');
   await page.mouse.move(1000, 400);

@@ -52,6 +52,25 @@ local function run_lens(command, ctx)
   execute(client, command.command, command.arguments, ctx.bufnr)
 end
 
+--- The lens that opens a menu.
+local function run_menu(command, ctx)
+  local client = vim.lsp.get_client_by_id(ctx.client_id) or M.client(ctx.bufnr)
+  local params = { command = 'fxLsp.commands', arguments = command.arguments }
+  compat.request(client, 'workspace/executeCommand', params, function(err, offered)
+    if err then
+      return warn(err.message)
+    end
+    local format = function(item)
+      return item.title
+    end
+    vim.ui.select(offered or {}, { prompt = command.arguments[2], kind = 'fx-lsp', format_item = format }, function(item)
+      if item then
+        execute(client, item.command, item.arguments, ctx.bufnr)
+      end
+    end)
+  end, ctx.bufnr)
+end
+
 local handlers = vim.tbl_extend('error', hints.handlers, {
   ['window/showDocument'] = views.show_document,
   ['workspace/textDocumentContent/refresh'] = views.refresh,
@@ -97,6 +116,7 @@ function M.config(overrides)
     commands = {
       ['fxLsp.showStage'] = run_lens,
       ['fxLsp.showFailure'] = run_lens,
+      ['fxLsp.menu'] = run_menu,
       ['fxLsp.runPass'] = run_lens,
       ['fxLsp.bench'] = run_lens,
       ['fxLsp.writeKernel'] = run_lens,

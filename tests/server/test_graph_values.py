@@ -1,0 +1,166 @@
+"""What an editor can ask about the values in a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from inline_snapshot import snapshot
+from lsprotocol import types
+from sessions import FULL, Editor, editor
+
+TEXT = "def f(x): return x + 1\n"
+METHODS = ("definition", "references", "documentSymbol", "foldingRange", "callHierarchy")
+TOKENS = {
+    "dynamicRegistration": True,
+    "requests": {"full": True},
+    "tokenTypes": [],
+    "tokenModifiers": [],
+    "formats": [],
+}
+DYNAMIC = {
+    **FULL,
+    "textDocument": {
+        **FULL["textDocument"],
+        **{name: {"dynamicRegistration": True} for name in METHODS},
+        "semanticTokens": TOKENS,
+    },
+}
+
+
+async def opened(e: Editor) -> tuple[str, list[str]]:
+    """The URI and the lines of the graph of f."""
+    uri = e.open("m.py", TEXT)
+    await e.problems(uri)
+    view = (await e.command("fxLsp.showStage", uri, "f", "inference"))["uri"]
+    return view, (await e.document(view)).splitlines()
+
+
+def place(lines: list[str], text: str, inner: str) -> types.Position:
+    line = next(n for n, row in enumerate(lines) if text in row)
+    return types.Position(line, lines[line].index(text) + text.index(inner))
+
+
+def shown(lines: list[str], range_: types.Range) -> str:
+    return lines[range_.start.line][range_.start.character : range_.end.character]
+
+
+async def test_a_value_leads_to_the_line_that_computes_it_and_to_its_readers(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri, lines = await opened(e)
+        document, at = types.TextDocumentIdentifier(uri), place(lines, "(x, 1)", "x")
+        (found,) = await e.client.text_document_definition_async(types.DefinitionParams(document, at))
+        assert (found.uri, shown(lines, found.range)) == (uri, "x")
+        assert lines[found.range.start.line].startswith("def inference(")
+        context = types.ReferenceContext(include_declaration=True)
+        places = await e.client.text_document_references_async(types.ReferenceParams(context, document, at))
+        assert [lines[place.range.start.line].strip() for place in places] == snapshot(
+            ["def inference(x: f32[2, 3]):", "y: f32[2, 3] = aten.add.Tensor(x, 1)"]
+        )
+
+
+async def test_the_definition_of_a_line_is_the_code_that_it_comes_from(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri, lines = await opened(e)
+        at = place(lines, "y: f32", "y")
+        (found,) = await e.client.text_document_definition_async(
+            types.DefinitionParams(types.TextDocumentIdentifier(uri), at)
+        )
+        assert found.uri == (tmp_path / "m.py").as_uri()
+
+
+async def test_outline_and_folds(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri, lines = await opened(e)
+        document = types.TextDocumentIdentifier(uri)
+        (graph,) = await e.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+        assert (graph.name, [(c.name, [v.name for v in c.children]) for c in graph.children]) == snapshot(
+            ("inference", [("inputs", ["x"]), ("m.py:1  def f(x): return x + 1", ["y"])])
+        )
+        folds = await e.client.text_document_folding_range_async(types.FoldingRangeParams(document))
+        assert [(lines[f.start_line], lines[f.end_line], f.kind) for f in folds] == snapshot(
+            [
+                ("# m.py::f · inference graph · 1 op", "#   x: ~f32[2, 3]   (search)", "comment"),
+                ("def inference(x: f32[2, 3]):", "    return y", None),
+                ("    # m.py:1  def f(x): return x + 1", "    return y", None),
+            ]
+        )
+
+
+async def test_who_reads_whom(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri, lines = await opened(e)
+        at = place(lines, "y: f32", "y")
+        (item,) = await e.client.text_document_prepare_call_hierarchy_async(
+            types.CallHierarchyPrepareParams(types.TextDocumentIdentifier(uri), at)
+        )
+        assert (item.name, item.detail) == snapshot(("y", "aten.add.Tensor · f32[2, 3]"))
+        sources = await e.client.call_hierarchy_outgoing_calls_async(types.CallHierarchyOutgoingCallsParams(item))
+        assert [call.to.name for call in sources] == snapshot(["x"])
+
+
+async def test_tokens_have_positions_relative_to_one_another(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri, lines = await opened(e)
+        found = await e.client.text_document_semantic_tokens_full_async(
+            types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
+        )
+        assert decoded(lines, list(found.data))[-6:] == snapshot(
+            [
+                ("# m.py:1  def f(x): return x + 1", 5),
+                ("y", 1),
+                ("f32[2, 3]", 4),
+                ("aten.add.Tensor", 3),
+                ("x", 0),
+                ("y", 1),
+            ]
+        )
+
+
+async def test_a_hover_says_who_reads_a_value(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri, lines = await opened(e)
+        at = place(lines, "(x, 1)", "x")
+        assert await e.hover(uri, at.line, at.character) == snapshot("""\
+```python
+x: f32[2, 3]
+```
+
+- read by y\
+""")
+
+
+async def test_python_files_have_none_of_these_from_us(tmp_path: Path):
+    registered: list[Any] = []
+    async with editor(tmp_path, DYNAMIC) as e:
+        e.client.protocol.fm.features[types.CLIENT_REGISTER_CAPABILITY] = lambda params: registered.extend(
+            params.registrations
+        )
+        capabilities = e.result.capabilities
+        assert not capabilities.references_provider and not capabilities.folding_range_provider
+        assert not capabilities.document_symbol_provider and not capabilities.semantic_tokens_provider
+        await e.until(lambda: registered)
+        assert sorted(r.method for r in registered if "textDocument" in r.method) == snapshot(
+            [
+                "textDocument/definition",
+                "textDocument/documentSymbol",
+                "textDocument/foldingRange",
+                "textDocument/prepareCallHierarchy",
+                "textDocument/references",
+                "textDocument/semanticTokens",
+            ]
+        )
+        uri = e.open("m.py", TEXT)
+        await e.problems(uri)
+        document = types.TextDocumentIdentifier(uri)
+        assert await e.client.text_document_document_symbol_async(types.DocumentSymbolParams(document)) is None
+
+
+def decoded(lines: list[str], data: list[int]) -> list[tuple[str, int]]:
+    """The texts of tokens, with the index of their kind."""
+    found, line, column = [], 0, 0
+    for i in range(0, len(data), 5):
+        delta, start, length, kind, _ = data[i : i + 5]
+        line, column = line + delta, start + (0 if delta else column)
+        found.append((lines[line][column : column + length], kind))
+    return found

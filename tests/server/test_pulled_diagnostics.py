@@ -1,0 +1,76 @@
+"""Clients that pull diagnostics: they are told when to pull, and nothing is published to them."""
+
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from sessions import FULL, Editor, editor
+
+TEXT = "def broken(x): return fail\n"
+PULLING: dict[str, Any] = {
+    **FULL,
+    "workspace": {**FULL["workspace"], "diagnostics": {"refreshSupport": True}},
+    "textDocument": {**FULL["textDocument"], "diagnostic": {}},
+}
+
+
+class Pulling(Editor):
+    def __init__(self, client, folder: Path) -> None:
+        super().__init__(client, folder)
+        refresh = types.WORKSPACE_DIAGNOSTIC_REFRESH
+        client.protocol.fm.features[refresh] = self._refreshed(refresh)
+
+    async def pull(self, uri: str, previous: str | None = None) -> Any:
+        document = types.TextDocumentIdentifier(uri=uri)
+        params = types.DocumentDiagnosticParams(text_document=document, previous_result_id=previous)
+        return await self.client.text_document_diagnostic_async(params)
+
+    async def told(self) -> None:
+        """Waits until the client is told to pull."""
+        await self.until(lambda: types.WORKSPACE_DIAGNOSTIC_REFRESH in self.refreshed)
+        self.refreshed.clear()
+
+
+def pulling(folder: Path, capabilities: dict[str, Any] = PULLING):
+    return editor(folder, capabilities, make=Pulling)
+
+
+async def test_a_client_is_told_to_pull_and_nothing_is_published(tmp_path: Path):
+    async with pulling(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.told()
+        report = await e.pull(uri)
+        assert [(d.code, d.source) for d in report.items] == [("shape", "fx-lsp")]
+        assert uri not in e.client.diagnostics
+
+
+async def test_a_list_that_the_client_has_is_not_sent_again(tmp_path: Path):
+    async with pulling(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.told()
+        first = await e.pull(uri)
+        again = await e.pull(uri, first.result_id)
+        assert (again.kind, again.result_id) == ("unchanged", first.result_id)
+
+
+async def test_an_edit_that_fixes_the_code_tells_the_client(tmp_path: Path):
+    async with pulling(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.told()
+        first = await e.pull(uri)
+        e.change(uri, 2, "def broken(x): return x + 1\n")
+        await e.told()
+        assert (await e.pull(uri, first.result_id)).items == ()
+
+
+async def test_a_client_that_cannot_be_told_gets_them_published_and_pulls_none(tmp_path: Path):
+    deaf = {**PULLING, "workspace": FULL["workspace"]}
+    async with pulling(tmp_path, deaf) as e:
+        uri = e.open("m.py", TEXT)
+        assert await e.problems(uri)
+        assert (await e.pull(uri)).items == ()
+
+
+async def test_a_document_that_is_not_open_has_none(tmp_path: Path):
+    async with pulling(tmp_path) as e:
+        assert (await e.pull((tmp_path / "other.py").as_uri())).items == ()
