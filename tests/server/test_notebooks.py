@@ -257,3 +257,20 @@ async def test_a_notebook_is_traced(tmp_path: Path):
         hints = {(hint.position.line, hint.position.character): hint.label for hint in await e.hints(cells[2])}
         assert hints[3, 5] == hints[3, len("    y = x.relu(); s = '🙂'; z") + 1] == ": f32[2, 3]"
         assert "not traced: line" in " ".join(await e.titles(cells[2]))
+
+
+async def test_a_client_that_pulls_gets_the_problems_of_cells_published(tmp_path: Path):
+    pulls: dict[str, Any] = {
+        **CLIENT,
+        "workspace": {**CLIENT["workspace"], "diagnostics": {"refreshSupport": True}},
+        "textDocument": {**CLIENT["textDocument"], "diagnostic": {}},
+    }
+    async with editor(tmp_path, pulls, make=NotebookEditor) as e:
+        _, (_, second) = e.open_notebook(["import torch\n", "def f(x): return fail(x)"])
+        (problem,) = await e.problems(second)
+        assert problem.range == at(0, 17, 24)
+        params = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(second))
+        report = await e.client.text_document_diagnostic_async(params)
+        assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
+        assert list(report.items) == []
+        assert not e.client.messages
