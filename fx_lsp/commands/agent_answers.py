@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from fx_lsp.commands.agents import AgentFile
+from fx_lsp.commands.fingerprints import Fingerprints
 from fx_lsp.commands.listing import target_cost
 from fx_lsp.commands.results import CheckResult, results_of
 from fx_lsp.commands.survey import FileReport, TargetReport
@@ -39,7 +41,9 @@ def cut(text: str, full: bool, limit: int = LINES) -> str:
 
 def check_text(file: AgentFile, report: FileReport, detail: bool) -> str:
     """Return the mistakes of a file, the targets that were not traced, and with `detail` the inputs of the others."""
-    results = results_of([report])
+    fingerprints = Fingerprints(Path(report.file).parent)
+    fingerprints.add(report)
+    results = results_of([report], fingerprints)
     mistakes = [result for result in results if result.severity in ("error", "warning")]
     others = [result for result in results if result not in mistakes]
     checked = count("function or module", len(report.targets), "functions and modules")
