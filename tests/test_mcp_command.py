@@ -138,6 +138,14 @@ async def test_a_wrong_edit_is_found_before_it_is_written(folder: Path):
         assert "x: f32[2, 32]" in await agent.call("check", detail=True)
 
 
+async def test_what_cannot_be_traced_is_no_mistake(folder: Path):
+    text = "import torch\nimport absent\n\n\ndef f(x: torch.Tensor):\n    return absent.g(torch.relu(x))\n"
+    async with trusting(folder) as agent:
+        first, second = (await agent.call("check", text=text)).splitlines()
+    assert first == "no mistakes in 1 function or module; 1 not traced"
+    assert second.startswith("not traced: 2:1 import: f was not traced: the package `absent` is not installed")
+
+
 async def test_other_files_see_what_is_on_disk(folder: Path):
     (folder / "helper.py").write_text("def twice(x, w):\n    return x @ w + x @ w\n")
     uses = "from helper import twice\n\n\n# fx: x=f32[4, 8], w=f32[8, 3]\ndef f(x, w):\n    return twice(x, w)\n"

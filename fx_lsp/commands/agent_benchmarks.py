@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 
 from fx_lsp.commands.agents import AgentFile, Agents
@@ -55,7 +55,7 @@ class AgentBenchmarks:
                 keep(BenchmarkRun(file.file, name, host_name, report), prepared.imports)
         wrong = [m for report in reports.values() for m in report.measured if m.variant == KERNELS and m.right is False]
         warning = ["The kernels give wrong results."] if wrong else []
-        return "\n".join([*warning, page(reports) if detail else across(reports).rstrip("\n")])
+        return "\n".join([*warning, page(reports) if detail else _times(reports)])
 
     async def _prepared(self, file: AgentFile, name: str) -> PreparedJob:
         """Return the job with its kernels."""
@@ -81,3 +81,13 @@ class AgentBenchmarks:
                 else:
                     raise TargetError(" ".join(filter(None, (f"{host}: {event.message}", event.hint))))
         raise TargetError(f"{place.name} reported nothing")
+
+
+def _times(reports: Mapping[str, Report]) -> str:
+    """Return the times of all variants, and the names of those without one."""
+    measured = [one for report in reports.values() for one in report.measured]
+    timed = {one.variant for one in measured if one.timings}
+    others = dict.fromkeys(one.variant for one in measured if one.variant not in timed)
+    untimed = [f"not timed: {', '.join(others)}; detail=true says why"] if others else []
+    machines = [report.machine.gpu or report.machine.cpu for report in reports.values()]
+    return "\n".join([*machines, across(reports).rstrip("\n"), *untimed])

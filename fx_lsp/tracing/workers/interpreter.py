@@ -15,6 +15,7 @@ from typing import Protocol
 from fx_lsp.errors import NotTrusted, TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.messages.processes import NOT_TRUSTED
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest, WorldRequest
+from fx_lsp.tracing.workers import pool
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
@@ -95,8 +96,8 @@ class Backend:
 
 
 def default_backend(mode: Mode | None = None) -> Backend:
-    """Return the real backend: unless the `mode` is given, it forks if the platform can, else it starts processes."""
-    mode = mode or ("fork" if hasattr(os, "fork") else "spawn")
+    """Return the real backend, with the `mode` of the platform unless one is passed."""
+    mode = mode or pool.default_mode()
 
     def workers(python: str, limits: Limits) -> Workers:
         return Workers(Launch(python, limits=limits), mode)

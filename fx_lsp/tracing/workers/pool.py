@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -53,11 +54,17 @@ class Warm(Protocol):
     async def end(self) -> None: ...
 
 
+def default_mode() -> Mode:
+    """Return "fork" where that is safe. On macOS, libraries that torch loads may crash in a fork."""
+    return "fork" if hasattr(os, "fork") and sys.platform != "darwin" else "spawn"
+
+
 class Workers:
     """Traces requests in processes of one interpreter, and keeps one warm for the next.
 
-    `mode` is "fork" where the platform has it (a warm zygote forks a child per request), else "spawn". `run` may be
-    called concurrently; the caller bounds how often. `launch` describes the processes.
+    With the `mode` "fork", a warm zygote forks a child for each request; with "spawn", each request has a new process;
+    None is the default of the platform. `run` may be called concurrently; the caller bounds how often. `launch`
+    describes the processes.
 
     A waiting process that somebody ends is replaced at once. All processes end when nobody has used them for the
     limit's `idle_seconds`; the next request or `touch` starts them again.
@@ -65,7 +72,7 @@ class Workers:
 
     def __init__(self, launch: Launch, mode: Mode | None = None) -> None:
         self._limits, self._launch = launch.limits, launch
-        self._mode: Mode = mode or ("fork" if hasattr(os, "fork") else "spawn")
+        self._mode = mode or default_mode()
         self._packages: dict[str, None] = {}
         self._warm: Warm | None = None
         self._starting: asyncio.Task[Warm] | None = None
