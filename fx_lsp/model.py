@@ -183,6 +183,13 @@ class StageInfo:
 SavedKind = Literal["input", "parameter", "buffer", "activation"]
 
 
+WhySaved = Literal["", "policy", "random", "product", "unlisted", "reduction", "cut"]
+"""Why the partitioner saves a value: a checkpoint's policy, or it does not recompute random values, matrix products and
+the like, operations outside of its list, or reductions; "cut": it may recompute the value, and saving costs less.
+"" for inputs, parameters and buffers.
+"""
+
+
 @dataclass(frozen=True)
 class Saved:
     """Describe a value saved for backward. `bytes` is its storage; `used_by` names its backward nodes.
@@ -196,6 +203,7 @@ class Saved:
     span: Span | None
     kind: SavedKind = "activation"
     used_by: tuple[str, ...] = ()
+    why: WhySaved = ""
 
 
 @dataclass(frozen=True)

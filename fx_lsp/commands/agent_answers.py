@@ -18,6 +18,7 @@ from fx_lsp.features.inputs import inputs_text
 from fx_lsp.features.lenses import place_text
 from fx_lsp.features.partial import shown_trace
 from fx_lsp.features.problems import describe
+from fx_lsp.features.saved import why_saved
 from fx_lsp.features.source import operation_name
 from fx_lsp.features.summary import CostSummary
 from fx_lsp.features.text import count, format_bytes, one_line
@@ -166,7 +167,8 @@ def _saved_row(file: AgentFile, target: Target, saved: Saved, guesses: Guesses, 
         source = operation_name(file.text, target.span, node.span) if node.span is not None else ""
         readers[f"{node.target} of `{source}`" if source else node.target] = None
     why = f", read in backward by {_few([*readers])}" if readers else ""
-    return f"{guesses.marked_bytes(saved.bytes)}  {saved.name}: {saved.spec}{kind}{place}{why}"
+    reason = f"; {text}" if (text := why_saved(saved, None, ())) else ""
+    return f"{guesses.marked_bytes(saved.bytes)}  {saved.name}: {saved.spec}{kind}{place}{why}{reason}"
 
 
 def _few(words: Sequence[str], limit: int = 3) -> str:

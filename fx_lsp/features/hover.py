@@ -16,6 +16,7 @@ from fx_lsp.features.lenses import default_stage, saved_text, summarize, why_no_
 from fx_lsp.features.parameters import parameter_at
 from fx_lsp.features.partial import executed, shown_trace, until
 from fx_lsp.features.problems import all_notes
+from fx_lsp.features.saved import why_saved
 from fx_lsp.features.signature import signature
 from fx_lsp.features.source import CursorContext, expression_at
 from fx_lsp.features.text import count, is_tensor_spec, one_line, plain, sentence
@@ -148,7 +149,7 @@ def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: H
         said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span and remark.code is None]
         if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
-            costs = [*_expression_costs(graphs, guesses, style.chip), *_kept(trace, graphs, guesses)]
+            costs = [*_expression_costs(graphs, guesses, style.chip), *_kept(trace, graphs, guesses, subject.stages)]
             return Hover(_join([source, *costs, *said, *(_ops(name, nodes) for name, nodes in graphs)]), span)
     return None
 
@@ -163,14 +164,19 @@ def _expression_costs(graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses
         yield mark + bound
 
 
-def _kept(trace: Trace, graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses) -> Iterator[str]:
-    """Yield the values of an expression that are saved for backward, and their readers there."""
+def _kept(
+    trace: Trace, graphs: Sequence[tuple[str, list[Node]]], guesses: Guesses, stages: Sequence[Stage]
+) -> Iterator[str]:
+    """Yield the values of an expression that are saved for backward, their readers there, and why they are saved."""
+    forward = next((stage for stage in stages if stage.name == "forward"), None)
     results = {node.name for name, nodes in graphs if name == "forward" for node in nodes}
     kept = [saved for saved in trace.saved if saved.name in results and saved.kind == "activation"]
     for saved in kept[:OPS_SHOWN]:
         readers = ", ".join(f"`{reader}`" for reader in saved.used_by[:READERS_SHOWN])
         more = ", …" if len(saved.used_by) > READERS_SHOWN else ""
         yield f"saves `{saved.name}`, {guesses.marked_bytes(saved.bytes)}, for {readers}{more} in backward"
+        if why := why_saved(saved, forward, trace.saved):
+            yield f"*{plain(why)}*"
 
 
 def failure_text(failure: Failure, said: bool = False) -> str:

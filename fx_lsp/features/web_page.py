@@ -15,6 +15,7 @@ from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.documents import Document, Line, render_stage
 from fx_lsp.features.inputs import input_text, source_text
 from fx_lsp.features.lenses import default_stage, summarize
+from fx_lsp.features.saved import why_saved
 from fx_lsp.features.summary import LineRow, Place, row_costs, shares_of, summary_of
 from fx_lsp.features.text import basename, count, format_bytes
 from fx_lsp.model import Span, Stage, Target, Trace
@@ -47,7 +48,8 @@ def web_page(
         inputs=_inputs(trace, SizeNames(trace, sizes)),
         rules="\n".join(_tab_rules(len(documents))),
         source="".join(_excerpts(target, numbers, rows, shares, read)),
-        graphs=_graphs(documents, numbers, default_stage(trace)) + _saved(trace),
+        graphs=_graphs(documents, numbers, default_stage(trace))
+        + _saved(trace, next((stage for stage in stages if stage.name == "forward"), None)),
         torch=escape(trace.torch),
         version=__version__,
         measure=measure,
@@ -134,10 +136,11 @@ def _graph_line(line: Line, numbers: Mapping[Place, str]) -> str:
     return f"<span{attributes}>{escape(line.text)}</span>"
 
 
-def _saved(trace: Trace) -> str:
+def _saved(trace: Trace, forward: Stage | None) -> str:
     rows = "".join(
         f'<tr><td class="number">{escape(value.name)}</td><td class="number">{escape(value.spec)}</td>'
-        f'<td class="number">{format_bytes(value.bytes)}</td><td>{escape(value.kind)}</td></tr>'
+        f'<td class="number">{format_bytes(value.bytes)}</td>'
+        f"<td>{escape(why_saved(value, forward, trace.saved) or value.kind)}</td></tr>"
         for value in trace.saved
     )
     return f"<h2>saved for backward</h2><table>{rows}</table>" if rows else ""

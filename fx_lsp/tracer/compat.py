@@ -20,7 +20,9 @@ from sympy.printing.str import StrPrinter  # pyright: ignore[reportMissingTypeSt
 from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
 from torch._dynamo.source import ConstantSource as ConstantSource
 from torch._functorch.aot_autograd import aot_function as aot_function
+from torch._functorch.partitioners import OpTypes as OpTypes
 from torch._functorch.partitioners import default_partition as default_partition
+from torch._functorch.partitioners import get_default_op_list as default_op_types
 from torch._functorch.partitioners import min_cut_rematerialization_partition as min_cut_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
@@ -55,6 +57,7 @@ __all__ = [
     "aot_function",
     "as_if_compiling",
     "both_graphs",
+    "default_op_types",
     "default_partition",
     "descriptor",
     "enable_python_dispatcher",

@@ -13,6 +13,7 @@ import torch
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
 from fx_lsp.tracer.capture.costs import flops_of, moved_bytes
 from fx_lsp.tracer.capture.node_values import is_view, stored_bytes, value_of
+from fx_lsp.tracer.capture.recomputation import why_saved
 from fx_lsp.tracer.capture.triton_launches import TritonLaunch, launch_of
 from fx_lsp.tracer.capture.triton_launches import name_of as name_of_launch
 from fx_lsp.tracer.compat import annotation, descriptor
@@ -247,6 +248,7 @@ def saved_values(nodes: Sequence[torch.fx.Node], backward: torch.fx.GraphModule,
                 span=chain[0] if chain else None,
                 kind=_kind(node, names),
                 used_by=readers.get(node.name, ()),
+                why=why_saved(node),
             )
         )
     return saved
