@@ -46,6 +46,18 @@ exports.activate = () => ({
 """
 """What of the Python extension is used, with one interpreter for all folders."""
 
+ENVIRONMENTS_EXTENSION = """\
+exports.activate = () => ({
+  getEnvironment: async (scope) => (scope.scheme === "file" ? { name: "selected" } : undefined),
+  resolveEnvironment: async (environment) => ({ ...environment, execInfo: { run: { executable: "PYTHON" } } }),
+  onDidChangeEnvironment: () => ({ dispose() {} }),
+});
+"""
+"""What of the Python Environments extension is used, with one interpreter for all folders."""
+
+NO_ANSWER = "exports.activate = () => undefined;\n"
+"""The Python Environments extension if it is turned off."""
+
 
 @pytest.fixture(scope="module")
 def made() -> Tools:
@@ -225,20 +237,37 @@ def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: 
     assert any("ops forward" in lens for lens in found["trusted"]) and ran.exists()
 
 
-def test_the_interpreter_is_the_one_of_the_python_extension(made: Tools, tmp_path: Path) -> None:
-    folder, python, ran = tmp_path / "project", tmp_path / "selected" / "python", tmp_path / "ran"
+ENVIRONMENTS = "ms-python.vscode-python-envs"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "selected"),
+    [
+        ({"ms-python.python": PYTHON_EXTENSION}, "ms-python.python"),
+        ({ENVIRONMENTS: ENVIRONMENTS_EXTENSION, "ms-python.python": PYTHON_EXTENSION}, ENVIRONMENTS),
+        ({ENVIRONMENTS: NO_ANSWER, "ms-python.python": PYTHON_EXTENSION}, "ms-python.python"),
+    ],
+)
+def test_the_interpreter_is_the_selected_one(
+    made: Tools, tmp_path: Path, scripts: dict[str, str], selected: str
+) -> None:
+    folder = tmp_path / "project"
     folder.mkdir()
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{warm_python()}" "$@"\n')
-    python.chmod(0o755)
     (folder / "planted.py").write_text(PLANTED)
+    packed: list[Path] = []
+    for name, script in scripts.items():
+        python = tmp_path / name / "python"
+        python.parent.mkdir()
+        python.write_text(f'#!/bin/sh\necho "$@" >> "{python}.started"\nexec "{warm_python()}" "$@"\n')
+        python.chmod(0o755)
+        packed.append(extension(tmp_path, *name.split("."), script.replace("PYTHON", str(python))))
     own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}
-    stand_in = extension(tmp_path, "ms-python", "python", PYTHON_EXTENSION.replace("PYTHON", str(python)))
-    with running(made, tmp_path / "code", own, (stand_in, made.vsix)) as code:
+    with running(made, tmp_path / "code", own, (*packed, made.vsix)) as code:
         assert any("ops forward" in lens for lens in code.play("python.mjs", folder, folder / "planted.py")["lenses"])
-    started = ran.read_text().splitlines()
+    started = (tmp_path / selected / "python.started").read_text().splitlines()
     assert any(line.endswith(" serve") for line in started), "it runs the server"
     assert any("bootstrap.py" in line for line in started), "and traces"
+    assert [file.parent.name for file in tmp_path.glob("*/python.started")] == [selected]
 
 
 def test_the_cells_of_a_notebook(code: Code, tmp_path: Path) -> None:
