@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from scenarios import REPOSITORY, llama, require
 from vscode.animation import animate
 from vscode.workbench import SHOTS, Code, Tools, extension, running, tools
 from warm import warm_python
+
+from fx_lsp import __version__
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
@@ -233,6 +236,7 @@ def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: 
     assert "this workspace is not trusted" in found["told"]
     assert [row.partition("Nothing")[0] for row in found["tree"]][:2] == ["planted", "other"]
     assert any("cannot parse the `# fx:` comment" in problem for problem in found["problems"])
+    assert "- the workspace is not trusted\n" in found["report"]
     assert (found["lenses"], found["ran"]) == (0, False)
     assert any("ops forward" in lens for lens in found["trusted"]) and ran.exists()
 
@@ -256,11 +260,12 @@ def test_the_interpreter_is_the_selected_one(
     (folder / "planted.py").write_text(PLANTED)
     packed: list[Path] = []
     for name, script in scripts.items():
+        publisher, _, short = name.partition(".")
         python = tmp_path / name / "python"
         python.parent.mkdir()
         python.write_text(f'#!/bin/sh\necho "$@" >> "{python}.started"\nexec "{warm_python()}" "$@"\n')
         python.chmod(0o755)
-        packed.append(extension(tmp_path, *name.split("."), script.replace("PYTHON", str(python))))
+        packed.append(extension(tmp_path, publisher, short, script.replace("PYTHON", str(python))))
     own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}
     with running(made, tmp_path / "code", own, (*packed, made.vsix)) as code:
         assert any("ops forward" in lens for lens in code.play("python.mjs", folder, folder / "planted.py")["lenses"])
@@ -268,6 +273,24 @@ def test_the_interpreter_is_the_selected_one(
     assert any(line.endswith(" serve") for line in started), "it runs the server"
     assert any("bootstrap.py" in line for line in started), "and traces"
     assert [file.parent.name for file in tmp_path.glob("*/python.started")] == [selected]
+
+
+def test_a_report_for_an_issue_has_versions_and_no_code(made: Tools, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "planted.py").write_text(PLANTED)
+    own = {**settings(tmp_path / "code" / "cache.db"), "fx-lsp.trace.server": "verbose", "fx-lsp.host": "gpu-box"}
+    with running(made, tmp_path / "code", own) as code:
+        code.hosts.parent.mkdir(parents=True, mode=0o700)
+        code.hosts.write_text('[hosts.gpu-box]\nssh = "me@there"\n')
+        code.hosts.chmod(0o600)
+        seen = code.play("report.mjs", folder, folder / "planted.py")
+    report = seen["report"]
+    assert "Open Issues" in seen["toast"]
+    assert f"- fx-lsp {__version__}\n" in report and re.search(r"- interpreter: Python \d.* torch \d", report)
+    assert '\n- fx-lsp.cache.path: "~/cache.db"\n' in report and "\n- fx-lsp.host: HOST\n" in report
+    assert "- problems: comment 1\n" in report and "\nRunning the server with " in report
+    assert [text for text in ("relu", "gpu-box", "there", "127.0.0.1", str(tmp_path / "code")) if text in report] == []
 
 
 def test_the_cells_of_a_notebook(code: Code, tmp_path: Path) -> None:

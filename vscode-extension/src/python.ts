@@ -69,7 +69,7 @@ export async function findServerPython(listeners: vscode.Disposable[], changed: 
   }
   throw new NoPython(
     `The server of fx-lsp needs Python ${OLDEST.join('.')} or newer, and there is none on the path. ` +
-      'Install one, select one in the Python extension, or set fx-lsp.server.python.',
+      'Install one, select one with Python: Select Interpreter, or set fx-lsp.server.python.',
   );
 }
 
