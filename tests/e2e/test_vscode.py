@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,23 @@ def test_a_report_for_an_issue_has_versions_and_no_code(made: Tools, tmp_path: P
     assert '\n- fx-lsp.cache.path: "~/cache.db"\n' in report and "\n- fx-lsp.host: HOST\n" in report
     assert "- problems: comment 1\n" in report and "\nRunning the server with " in report
     assert [text for text in ("relu", "gpu-box", "there", "127.0.0.1", str(tmp_path / "code")) if text in report] == []
+
+
+def test_the_vsix_has_what_runs_and_no_more(made: Tools) -> None:
+    with zipfile.ZipFile(made.vsix) as packed:
+        names = {name.removeprefix("extension/") for name in packed.namelist() if name.startswith("extension/")}
+    assert {"readme.md", "changelog.md", "package.json", "dist/main.js", "server/fx_lsp/cli.py"} <= names
+    assert {name.partition("/")[0] for name in names} == {
+        *("readme.md", "changelog.md", "LICENSE.txt", "package.json"),
+        *("dist", "media", "server"),
+    }
+    assert {name for name in names if name.startswith("media/") and name.count("/") == 1} == {
+        f"media/{name}" for name in ("icon.png", "view.svg", "view-dark.svg", "view-light.svg")
+    }
+    parts = {part for name in names for part in name.split("/")}
+    assert parts.isdisjoint({"src", "tests", "node_modules", "__pycache__"})
+    assert {Path(name).suffix for name in names}.isdisjoint({".ts", ".map", ".pyc", ".so", ".vsix"})
+    assert made.vsix.stat().st_size < 6 * 1024 * 1024
 
 
 def test_the_cells_of_a_notebook(code: Code, tmp_path: Path) -> None:
