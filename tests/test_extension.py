@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from fx_lsp import __version__
 from fx_lsp.server.settings import _ROWS as ROWS
 
 EXTENSION = Path(__file__).resolve().parent.parent / "vscode-extension"
+REPOSITORY = "https://github.com/fx-lsp/fx-lsp"
 OF_THE_EDITOR = {"enable", "server.python", "linkedLines.colors", "trace.server"}
 OF_THE_CLIENT = {"virtualDocuments", "commandLinks", "changes", "trust", "trusted", "interpreters"}
 RUNS_SOMETHING = {"fx-lsp.interpreter", "fx-lsp.server.python"}
@@ -59,3 +61,33 @@ def test_views_have_a_strict_content_security_policy():
     policy = re.search(r"const policy = \[(.*?)\]", source, re.DOTALL)
     assert policy is not None and "unsafe" not in policy[1]
     assert "default-src 'none'" in policy[1] and "script-src 'nonce-" in policy[1]
+
+
+def test_the_readme_is_complete_outside_of_the_repository():
+    """Galleries show it without the files beside it, and do not show pictures in SVG."""
+    readme = (EXTENSION / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "code", readme))
+    assert links[0][0], "it begins with a picture"
+    pages = [(picture, address.partition("#")[0].removeprefix(f"{REPOSITORY}/")) for picture, address in links]
+    for picture, page in pages:
+        path = page.removeprefix("raw/HEAD/" if picture else "blob/HEAD/")
+        assert page == "issues" or (path != page and (EXTENSION.parent / path).is_file()), page
+    assert {Path(page).suffix for picture, page in pages if picture} <= {".png", ".gif"}
+
+
+def test_galleries_take_the_manifest():
+    assert manifest["icon"] == "media/icon.png"
+    header = (EXTENSION / manifest["icon"]).read_bytes()[:24]
+    width, height = struct.unpack(">II", header[16:])
+    assert header.startswith(b"\x89PNG") and width == height >= 128
+    assert len(manifest["keywords"]) == len(set(manifest["keywords"])) <= 25, "30 with those that vsce adds"
+    assert manifest["bugs"]["url"] == manifest["qna"] == f"{REPOSITORY}/issues"
+    assert manifest["repository"]["url"] == f"{REPOSITORY}.git"
+    assert set(manifest["galleryBanner"]) == {"color", "theme"}
+
+
+def test_only_listed_files_are_packed():
+    first, *others = (EXTENSION / ".vscodeignore").read_text(encoding="utf-8").splitlines()
+    assert first == "**"
+    packed = {line.removeprefix("!").partition("/")[0] for line in others if line.startswith("!")}
+    assert packed == {"dist", "media", "server", "package.json", "README.md", "CHANGELOG.md", "LICENSE"}

@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fx-lsp doctor`."""
     parser.add_argument("--hosts", action="store_true", help="check every host, including new ones")
     parser.add_argument("--host", action="append", default=[], metavar="NAME", help="check this host")
+    parser.add_argument("--no-hosts", action="store_true", help="check this machine alone")
     parser.add_argument("--yes", action="store_true", help="use new hosts without asking")
     parser.add_argument(
         "--python", metavar="PATH", help="the interpreter that has torch (default: found as editors do)"
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run all checks. Raises TargetError for a host that is not configured, or that the user does not confirm."""
     hosts = read_hosts(str(Path.cwd()))
     places = named(hosts, arguments.host) if arguments.host else list(hosts.places.values())
-    wanted = reached(hosts, places)
+    wanted = () if arguments.no_hosts else reached(hosts, places)
     if arguments.hosts or arguments.host:
         allowed(wanted, arguments.yes)
     checks = asyncio.run(_checks(arguments, hosts, wanted))
@@ -87,6 +88,8 @@ async def _checks(arguments: argparse.Namespace, hosts: Hosts, wanted: Sequence[
     if not arguments.host:
         checks += await _interpreters(arguments.python)
         checks += [await _tracing(arguments.python), *_sandbox(), _cache(), *_extras(), *_editors()]
+    if arguments.no_hosts:
+        return checks
     checks.append(
         Check(
             "hosts", "note", f"named in {hosts.path}" + ("" if Path(hosts.path).exists() else ", which does not exist")
@@ -113,6 +116,7 @@ async def _interpreters(setting: str | None) -> list[Check]:
             )
             continue
         text = f"Python {it.version} at {path}, " + (f"torch {it.torch}" if it.torch else "no torch")
+        text += f", triton {it.triton}" if it.triton else ""
         if path == used and it.torch is None:
             mend = "install torch into it, pass --python, or set fx-lsp.interpreter in your editor"
             checks.append(Check(about, "wrong", text, mend))

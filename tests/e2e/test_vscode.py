@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from scenarios import REPOSITORY, llama, require
 from vscode.animation import animate
 from vscode.workbench import SHOTS, Code, Tools, extension, running, tools
 from warm import warm_python
+
+from fx_lsp import __version__
 
 pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
@@ -45,6 +49,18 @@ exports.activate = () => ({
 });
 """
 """What of the Python extension is used, with one interpreter for all folders."""
+
+ENVIRONMENTS_EXTENSION = """\
+exports.activate = () => ({
+  getEnvironment: async (scope) => (scope.scheme === "file" ? { name: "selected" } : undefined),
+  resolveEnvironment: async (environment) => ({ ...environment, execInfo: { run: { executable: "PYTHON" } } }),
+  onDidChangeEnvironment: () => ({ dispose() {} }),
+});
+"""
+"""What of the Python Environments extension is used, with one interpreter for all folders."""
+
+NO_ANSWER = "exports.activate = () => undefined;\n"
+"""The Python Environments extension if it is turned off."""
 
 
 @pytest.fixture(scope="module")
@@ -221,24 +237,78 @@ def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: 
     assert "this workspace is not trusted" in found["told"]
     assert [row.partition("Nothing")[0] for row in found["tree"]][:2] == ["planted", "other"]
     assert any("cannot parse the `# fx:` comment" in problem for problem in found["problems"])
+    assert "- the workspace is not trusted\n" in found["report"]
     assert (found["lenses"], found["ran"]) == (0, False)
     assert any("ops forward" in lens for lens in found["trusted"]) and ran.exists()
 
 
-def test_the_interpreter_is_the_one_of_the_python_extension(made: Tools, tmp_path: Path) -> None:
-    folder, python, ran = tmp_path / "project", tmp_path / "selected" / "python", tmp_path / "ran"
+ENVIRONMENTS = "ms-python.vscode-python-envs"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "selected"),
+    [
+        ({"ms-python.python": PYTHON_EXTENSION}, "ms-python.python"),
+        ({ENVIRONMENTS: ENVIRONMENTS_EXTENSION, "ms-python.python": PYTHON_EXTENSION}, ENVIRONMENTS),
+        ({ENVIRONMENTS: NO_ANSWER, "ms-python.python": PYTHON_EXTENSION}, "ms-python.python"),
+    ],
+)
+def test_the_interpreter_is_the_selected_one(
+    made: Tools, tmp_path: Path, scripts: dict[str, str], selected: str
+) -> None:
+    folder = tmp_path / "project"
     folder.mkdir()
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{warm_python()}" "$@"\n')
-    python.chmod(0o755)
     (folder / "planted.py").write_text(PLANTED)
+    packed: list[Path] = []
+    for name, script in scripts.items():
+        publisher, _, short = name.partition(".")
+        python = tmp_path / name / "python"
+        python.parent.mkdir()
+        python.write_text(f'#!/bin/sh\necho "$@" >> "{python}.started"\nexec "{warm_python()}" "$@"\n')
+        python.chmod(0o755)
+        packed.append(extension(tmp_path, publisher, short, script.replace("PYTHON", str(python))))
     own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}
-    stand_in = extension(tmp_path, "ms-python", "python", PYTHON_EXTENSION.replace("PYTHON", str(python)))
-    with running(made, tmp_path / "code", own, (stand_in, made.vsix)) as code:
+    with running(made, tmp_path / "code", own, (*packed, made.vsix)) as code:
         assert any("ops forward" in lens for lens in code.play("python.mjs", folder, folder / "planted.py")["lenses"])
-    started = ran.read_text().splitlines()
+    started = (tmp_path / selected / "python.started").read_text().splitlines()
     assert any(line.endswith(" serve") for line in started), "it runs the server"
     assert any("bootstrap.py" in line for line in started), "and traces"
+    assert [file.parent.name for file in tmp_path.glob("*/python.started")] == [selected]
+
+
+def test_a_report_for_an_issue_has_versions_and_no_code(made: Tools, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "planted.py").write_text(PLANTED)
+    own = {**settings(tmp_path / "code" / "cache.db"), "fx-lsp.trace.server": "verbose", "fx-lsp.host": "gpu-box"}
+    with running(made, tmp_path / "code", own) as code:
+        code.hosts.parent.mkdir(parents=True, mode=0o700)
+        code.hosts.write_text('[hosts.gpu-box]\nssh = "me@there"\n')
+        code.hosts.chmod(0o600)
+        seen = code.play("report.mjs", folder, folder / "planted.py")
+    report = seen["report"]
+    assert "Open Issues" in seen["toast"]
+    assert f"- fx-lsp {__version__}\n" in report and re.search(r"- interpreter: Python \d.* torch \d", report)
+    assert '\n- fx-lsp.cache.path: "~/cache.db"\n' in report and "\n- fx-lsp.host: HOST\n" in report
+    assert "- problems: comment 1\n" in report and "\nRunning the server with " in report
+    assert [text for text in ("relu", "gpu-box", "there", "127.0.0.1", str(tmp_path / "code")) if text in report] == []
+
+
+def test_the_vsix_has_what_runs_and_no_more(made: Tools) -> None:
+    with zipfile.ZipFile(made.vsix) as packed:
+        names = {name.removeprefix("extension/") for name in packed.namelist() if name.startswith("extension/")}
+    assert {"readme.md", "changelog.md", "package.json", "dist/main.js", "server/fx_lsp/cli.py"} <= names
+    assert {name.partition("/")[0] for name in names} == {
+        *("readme.md", "changelog.md", "LICENSE.txt", "package.json"),
+        *("dist", "media", "server"),
+    }
+    assert {name for name in names if name.startswith("media/") and name.count("/") == 1} == {
+        f"media/{name}" for name in ("icon.png", "view.svg", "view-dark.svg", "view-light.svg")
+    }
+    parts = {part for name in names for part in name.split("/")}
+    assert parts.isdisjoint({"src", "tests", "node_modules", "__pycache__"})
+    assert {Path(name).suffix for name in names}.isdisjoint({".ts", ".map", ".pyc", ".so", ".vsix"})
+    assert made.vsix.stat().st_size < 6 * 1024 * 1024
 
 
 def test_the_cells_of_a_notebook(code: Code, tmp_path: Path) -> None:

@@ -210,6 +210,13 @@ def test_a_workspace_that_sets_the_environment_names_no_hosts(project: Path):
     assert not pwned.exists()
 
 
+def test_the_doctor_checks_this_machine_alone(project: Path, own_settings: Path):
+    named(own_settings, '[hosts.a]\nssh = "no-such-host.invalid"\n[hosts.b]\nshh = "b"\n')
+    about = {check["about"] for check in json.loads(fx_lsp(project, "doctor", "--no-hosts", "--json").stdout)}
+    assert {"fx-lsp", "interpreter", "tracing"} <= about
+    assert [name for name in about if name.startswith("host")] == []
+
+
 def test_what_the_doctor_says(project: Path, own_settings: Path):
     named(own_settings, '[hosts.a]\nssh = "no-such-host.invalid"\n[hosts.b]\nshh = "b"\n')
     done = fx_lsp(project, "doctor", "--json")

@@ -112,6 +112,12 @@ async def test_torch_is_seen_without_importing_it_and_changes_the_identity(tmp_p
     assert (await probe(sys.executable, env)).identity != before.identity
 
 
+async def test_triton_is_seen_without_importing_it(tmp_path: Path) -> None:
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text("__version__ = '9.8.7'\nraise SystemExit('imported')\n")
+    assert (await probe(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})).triton == "9.8.7"
+
+
 async def test_files_named_like_the_standard_library_do_not_break_the_probe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

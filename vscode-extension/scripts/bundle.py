@@ -43,7 +43,8 @@ def main() -> int:
     shutil.copytree(REPOSITORY / "fx_lsp", TARGET / "fx_lsp", ignore=leave)
     shutil.copytree(REPOSITORY / "docs" / "problems", TARGET / "fx_lsp" / "problems")
     (TARGET / "__main__.py").write_text(MAIN, encoding="utf-8")
-    shutil.copy(REPOSITORY / "LICENSE", HERE / "LICENSE")
+    for page in ("LICENSE", "CHANGELOG.md"):
+        shutil.copy(REPOSITORY / page, HERE / page)
     return 0
 
 

@@ -42,6 +42,7 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
       { scheme: SCHEME },
     ],
     outputChannel: session.output,
+    traceOutputChannel: session.output.channel, // messages have the text of documents, which no report may have
     initializationOptions: { virtualDocuments: true, commandLinks: true, changes: true, trusted: vscode.workspace.isTrusted },
     markdown: { isTrusted: { enabledCommands: LINKS } },
     middleware: {

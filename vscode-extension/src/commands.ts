@@ -8,6 +8,7 @@ import type { Functions, Item, Target } from './functions';
 import { openPanel } from './panels';
 import { Passes } from './passes';
 import { pinInputs } from './pin';
+import { copyReport } from './report';
 import { SCHEME, SECTION, type Session } from './session';
 import { showMenu } from './status';
 import { runTask, wordsOf } from './tasks';
@@ -121,6 +122,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
     return folder && runTask(session, 'check', ['check', folder.uri.fsPath], folder);
   });
   register('fx-lsp.doctor', () => runTask(session, 'doctor', ['doctor']));
+  register('fx-lsp.copyReport', () => copyReport(session));
 
   register('fx-lsp.toggleShapes', () => toggle('inlayHints.enabled'));
   register('fx-lsp.toggleColors', () => toggle('linkedLines.colors'));

@@ -4,6 +4,7 @@ import * as vscode from 'vscode';
 import { registerCommands } from './commands';
 import { Documents } from './documents';
 import { Functions } from './functions';
+import { Log } from './log';
 import { registerPanels } from './panels';
 import { Session } from './session';
 import { StatusItem } from './status';
@@ -11,7 +12,7 @@ import { StatusItem } from './status';
 let session: Session | undefined;
 
 export function activate(context: vscode.ExtensionContext): void {
-  const output = vscode.window.createOutputChannel('fx-lsp');
+  const output = new Log(vscode.window.createOutputChannel('fx-lsp'));
   session = new Session(context, output);
   const documents = new Documents(session);
   const functions = new Functions(session);

@@ -11,32 +11,47 @@ const PROBE = 'import sys; print("%d.%d" % sys.version_info[:2])';
 /** There is no Python that can run the server; the message says what to do. */
 export class NoPython extends Error {}
 
-/** `server` runs the server; `ofFolders` are the interpreters that the Python extension has for the folders now. */
+/** `server` runs the server; `ofFolders` are the interpreters that other extensions have for the folders now. */
 export interface Pythons {
   server: string;
   ofFolders(): Promise<[string, string][]>;
 }
 
-/** The part of the Python extension's interface that is used here. */
-interface Environments {
-  getActiveEnvironmentPath(resource?: vscode.Uri): { path: string };
-  resolveEnvironment(
-    environment: { path: string } | string,
-  ): Promise<{ executable: { uri?: vscode.Uri }; version?: { major: number; minor: number } } | undefined>;
-  onDidChangeActiveEnvironmentPath: vscode.Event<unknown>;
+/** An extension in which the user selects interpreters. */
+interface Selection {
+  interpreterOf(folder: vscode.Uri): Promise<string | undefined>;
+  onDidChange: vscode.Event<unknown>;
+}
+
+/** The part of the interface of the Python Environments extension that is used here. */
+interface EnvironmentsApi {
+  getEnvironment(scope: vscode.Uri): Promise<PythonEnvironment | undefined>;
+  resolveEnvironment(environment: PythonEnvironment): Promise<PythonEnvironment | undefined>;
+  onDidChangeEnvironment: vscode.Event<unknown>;
+}
+
+interface PythonEnvironment {
+  execInfo?: { run: { executable: string } };
+}
+
+/** The part of the interface of the Python extension that is used here. */
+interface PythonApi {
+  environments?: {
+    getActiveEnvironmentPath(resource?: vscode.Uri): { path: string };
+    resolveEnvironment(environment: { path: string } | string): Promise<{ executable: { uri?: vscode.Uri } } | undefined>;
+    onDidChangeActiveEnvironmentPath: vscode.Event<unknown>;
+  };
 }
 
 /**
- * The Python for the server: the setting's, the Python extension's, else the first on the path that is new enough.
- * `changed` is called when the Python extension has another interpreter for a folder. Throws `NoPython`.
+ * The Python for the server: the setting's, the one that is selected, else the first on the path that is new enough.
+ * `changed` is called when another interpreter is selected for a folder. Throws `NoPython`.
  */
 export async function findServerPython(listeners: vscode.Disposable[], changed: () => void): Promise<Pythons> {
   const setting = vscode.workspace.getConfiguration('fx-lsp').get<string>('server.python', '').trim();
-  const environments = vscode.workspace.isTrusted ? await pythonExtension() : undefined;
-  if (environments !== undefined) {
-    listeners.push(environments.onDidChangeActiveEnvironmentPath(changed));
-  }
-  const ofFolders = () => interpreters(environments);
+  const selections = vscode.workspace.isTrusted ? await selectionsOfExtensions() : [];
+  listeners.push(...selections.map((selection) => selection.onDidChange(changed)));
+  const ofFolders = () => interpreters(selections);
   if (setting) {
     const version = await versionOf(setting);
     if (version === undefined || isOlder(version)) {
@@ -45,7 +60,7 @@ export async function findServerPython(listeners: vscode.Disposable[], changed: 
     }
     return { server: setting, ofFolders };
   }
-  const candidates = [...(await interpreters(environments)).map(([, path]) => path), ...onPath()];
+  const candidates = [...(await ofFolders()).map(([, path]) => path), ...onPath()];
   for (const candidate of new Set(candidates)) {
     const version = await versionOf(candidate);
     if (version !== undefined && !isOlder(version)) {
@@ -54,35 +69,63 @@ export async function findServerPython(listeners: vscode.Disposable[], changed: 
   }
   throw new NoPython(
     `The server of fx-lsp needs Python ${OLDEST.join('.')} or newer, and there is none on the path. ` +
-      'Install one, select one in the Python extension, or set fx-lsp.server.python.',
+      'Install one, select one with Python: Select Interpreter, or set fx-lsp.server.python.',
   );
 }
 
-async function pythonExtension(): Promise<Environments | undefined> {
-  const extension = vscode.extensions.getExtension<{ environments?: Environments }>('ms-python.python');
+/** The extensions that are installed and answer: the Python Environments extension, then the Python extension. */
+async function selectionsOfExtensions(): Promise<Selection[]> {
+  const [environments, python] = await Promise.all([
+    exportsOf<EnvironmentsApi>('ms-python.vscode-python-envs'),
+    exportsOf<PythonApi>('ms-python.python'),
+  ]);
+  return [
+    ...(environments === undefined ? [] : [selectionOfEnvironments(environments)]),
+    ...(python?.environments === undefined ? [] : [selectionOfPython(python.environments)]),
+  ];
+}
+
+/** What an extension exports, once it is active; undefined if it is not installed, is turned off or does not answer. */
+async function exportsOf<T>(id: string): Promise<T | undefined> {
+  const extension = vscode.extensions.getExtension<T | undefined>(id);
   if (extension === undefined) {
     return undefined;
   }
   const late = new Promise<undefined>((resolve) => setTimeout(resolve, EXTENSION_MS, undefined));
-  const found = await Promise.race([Promise.resolve(extension.activate()).catch(() => undefined), late]);
-  return found?.environments;
+  return Promise.race([Promise.resolve(extension.activate()).catch(() => undefined), late]);
 }
 
-/** The folders of the workspace with the interpreters that the Python extension has for them. */
-async function interpreters(environments: Environments | undefined): Promise<[string, string][]> {
-  const found: [string, string][] = [];
-  if (environments === undefined) {
-    return found;
-  }
+function selectionOfEnvironments(api: EnvironmentsApi): Selection {
+  return {
+    interpreterOf: async (folder) => {
+      const selected = await api.getEnvironment(folder);
+      const resolved = selected && (selected.execInfo ? selected : await api.resolveEnvironment(selected));
+      return resolved?.execInfo?.run.executable;
+    },
+    onDidChange: api.onDidChangeEnvironment,
+  };
+}
+
+function selectionOfPython(api: NonNullable<PythonApi['environments']>): Selection {
+  return {
+    interpreterOf: async (folder) => (await api.resolveEnvironment(api.getActiveEnvironmentPath(folder)))?.executable.uri?.fsPath,
+    onDidChange: api.onDidChangeActiveEnvironmentPath,
+  };
+}
+
+/** The folders of the workspace with the interpreters that are selected for them: the first extension with one counts. */
+async function interpreters(selections: Selection[]): Promise<[string, string][]> {
+  const selected: [string, string][] = [];
   for (const folder of vscode.workspace.workspaceFolders ?? []) {
-    const active = environments.getActiveEnvironmentPath(folder.uri);
-    const resolved = await environments.resolveEnvironment(active).catch(() => undefined);
-    const path = resolved?.executable.uri?.fsPath;
-    if (path !== undefined) {
-      found.push([folder.uri.fsPath, path]);
+    for (const selection of selections) {
+      const path = await selection.interpreterOf(folder.uri).catch(() => undefined);
+      if (path !== undefined) {
+        selected.push([folder.uri.fsPath, path]);
+        break;
+      }
     }
   }
-  return found;
+  return selected;
 }
 
 function onPath(): string[] {

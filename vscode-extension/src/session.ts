@@ -3,6 +3,7 @@
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import type { Status } from './data';
+import type { Log } from './log';
 import type { Measuring } from './measured';
 import { findServerPython, NoPython, type Pythons } from './python';
 
@@ -47,7 +48,7 @@ export class Session implements vscode.Disposable {
 
   constructor(
     readonly context: vscode.ExtensionContext,
-    readonly output: vscode.OutputChannel,
+    readonly output: Log,
   ) {
     this.listeners.push(
       vscode.workspace.onDidGrantWorkspaceTrust(() => void this.reconfigure()),
@@ -92,7 +93,7 @@ export class Session implements vscode.Disposable {
     this.starting = undefined;
   }
 
-  /** The interpreter that a folder is traced with, where the user or the Python extension has chosen one. */
+  /** The interpreter that a folder is traced with, if a setting names it, or it is selected in another extension. */
   async interpreterOf(folder: vscode.WorkspaceFolder | undefined): Promise<string | undefined> {
     const chosen = vscode.workspace.getConfiguration(SECTION, folder).get<string>('interpreter', '').trim();
     if (chosen) {

@@ -95,6 +95,7 @@ export async function showMenu(session: Session): Promise<void> {
     entry('$(refresh) Restart server', 'fx-lsp.restartServer'),
     entry('$(trash) Clear cache', 'fx-lsp.clearCache'),
     entry('$(pulse) Doctor', 'fx-lsp.doctor', 'interpreters, versions, what is missing'),
+    entry('$(copy) Copy report for an issue', 'fx-lsp.copyReport', 'versions, settings, the end of the log'),
     entry('$(settings-gear) Settings', 'workbench.action.openSettings', '', '@ext:fx-lsp.fx-lsp'),
     entry('$(book) Walkthrough', 'fx-lsp.walkthrough'),
     ...(vscode.workspace.isTrusted ? [] : [entry('$(shield) Manage workspace trust', 'workbench.trust.manage')]),

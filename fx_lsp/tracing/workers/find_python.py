@@ -20,7 +20,7 @@ from fx_lsp.tracing.workers.processes import SETTING_HINT, describe_status, gist
 PROBE_SECONDS = 10.0
 OLDEST = (3, 10)
 
-# Runs on any Python, 2.7 too; finds torch's version without importing torch.
+# Runs on any Python, 2.7 too; finds the versions of torch and triton without importing them.
 _PROBE = r"""
 import sys
 sys.path[:] = [p for p in sys.path if p]
@@ -33,14 +33,15 @@ if sys.version_info >= (3, 10):
         if p == sysconfig.get_path("stdlib"):
             at = i + 1
     sys.path[at:at] = [p for p in sys.argv[1].split(os.pathsep) if p]
+    def version_in(file):
+        with open(file, encoding="utf-8") as text:
+            return re.search(r"^__version__\s*(?::\s*\w+\s*)?=\s*['\"](.+?)['\"]", text.read(), re.M).group(1)
     spec = importlib.util.find_spec("torch")
     if spec is not None and spec.origin:
         home = os.path.dirname(spec.origin)
         file = os.path.join(home, "version.py")
         try:
-            with open(file, encoding="utf-8") as text:
-                match = re.search(r"^__version__\s*(?::\s*\w+\s*)?=\s*['\"](.+?)['\"]", text.read(), re.M)
-            found["torch"] = match.group(1)
+            found["torch"] = version_in(file)
         except (OSError, AttributeError):
             file = spec.origin
             try:
@@ -50,13 +51,19 @@ if sys.version_info >= (3, 10):
                 found["torch"] = "unknown"
         found["identity"] = [home, os.stat(file).st_mtime_ns]
         found["file"] = file
+    spec = importlib.util.find_spec("triton")
+    if spec is not None and spec.origin:
+        try:
+            found["triton"] = version_in(spec.origin)
+        except (OSError, ValueError, AttributeError):
+            found["triton"] = "unknown"
 sys.stdout.write("\nfx-lsp-probe " + json.dumps(found) + "\n")
 """
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that can be started. `path` is its own `sys.executable`, `torch` its torch's version or None.
+    """A Python that can be started. `path` is its own `sys.executable`, `torch` and `triton` are versions or None.
 
     `identity` changes whenever another Python or another torch would answer; caches are keyed by it. `file` is the
     file with torch's version.
@@ -67,6 +74,7 @@ class Interpreter:
     torch: str | None
     identity: str
     file: str = ""
+    triton: str | None = None
 
 
 def find_interpreter(setting: str | None, roots: Sequence[str], env: Mapping[str, str]) -> str:
@@ -114,7 +122,7 @@ async def probe(python: str, env: Mapping[str, str] | None = None) -> Interprete
     executable = answer["executable"] or python
     torch = answer.get("torch")
     identity = json.dumps([executable, version, torch, *answer.get("identity", [])])
-    return Interpreter(executable, version, torch, identity, answer.get("file", ""))
+    return Interpreter(executable, version, torch, identity, answer.get("file", ""), answer.get("triton"))
 
 
 def _from_setting(setting: str, roots: Sequence[str], env: Mapping[str, str]) -> str:

@@ -16,6 +16,10 @@ await drive(async (w) => {
   await page.keyboard.press('Control+Shift+M');
   await page.locator('.markers-panel .monaco-list-row').first().waitFor();
   found.problems = (await page.locator('.markers-panel .monaco-list-row').allTextContents()).map(plain);
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await w.command('FX: Copy Report for an Issue');
+  await page.locator('.notification-toast', { hasText: 'The report is on the clipboard' }).waitFor();
+  found.report = await page.evaluate(() => navigator.clipboard.readText());
   found.ran = existsSync(process.env.FX_RAN);
   found.lenses = await page.locator('.codelens-decoration a').count();
   await w.shot('untrusted');

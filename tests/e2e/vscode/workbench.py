@@ -143,7 +143,7 @@ def build_extension(npm: str, node: Path, vsix: Path) -> None:
 def _digest() -> str:
     """A hash of what the extension is made of."""
     found = hashlib.sha256()
-    made = {"node_modules", "dist", "server", "LICENSE", "__pycache__"}
+    made = {"node_modules", "dist", "server", "LICENSE", "CHANGELOG.md", "__pycache__"}
     roots = (EXTENSION, REPOSITORY / "fx_lsp", REPOSITORY / "pyproject.toml", REPOSITORY / "constraints.txt")
     for root in roots:
         for path in sorted([root, *root.rglob("*")]):
