@@ -28,13 +28,6 @@ local function current(buf)
   return (buf == nil or buf == 0) and vim.api.nvim_get_current_buf() or buf
 end
 
---- The Python files that are open.
-local function files()
-  return vim.tbl_filter(function(buf)
-    return vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].filetype == 'python' and vim.bo[buf].buftype == ''
-  end, vim.api.nvim_list_bufs())
-end
-
 local function execute(client, command, arguments, buf)
   compat.request(client, 'workspace/executeCommand', { command = command, arguments = arguments }, function(err)
     if err then
@@ -124,6 +117,12 @@ function M.config(overrides)
   }, overrides or {})
 end
 
+--- The configuration that the next client gets.
+---@return table
+function M.configured()
+  return vim.lsp.enable and vim.lsp.config[NAME] or M.config(settings)
+end
+
 --- Starts the server for every Python file. `overrides` are fields of the client's configuration:
 --- `cmd`, `init_options = { virtualDocuments = true, interpreter = '…' }`, `on_attach` and so on.
 ---@param overrides table|nil
@@ -142,7 +141,7 @@ function M.setup(overrides)
       M.start(args.buf)
     end,
   })
-  for _, buf in ipairs(files()) do
+  for _, buf in ipairs(compat.files()) do
     M.start(buf)
   end
 end
@@ -187,9 +186,10 @@ end
 
 --- The server's status for a statusline: '' without a server, `fx-lsp`, or `fx-lsp: tracing …`.
 --- The second value is the status itself: `{ health = 'ok', quiescent = false, message = '…' }`.
+---@param client table|nil by default that of the current buffer
 ---@return string, table|nil
-function M.status()
-  local client = M.client() or M.clients()[1]
+function M.status(client)
+  client = client or M.client() or M.clients()[1]
   local status = client and statuses[client.id]
   if not status then
     return '', nil
@@ -375,7 +375,7 @@ function M.restart()
   for _, client in ipairs(clients) do
     execute(client, 'fxLsp.restart', {}, vim.api.nvim_get_current_buf())
   end
-  for _, buf in ipairs(#clients == 0 and files() or {}) do
+  for _, buf in ipairs(#clients == 0 and compat.files() or {}) do
     -- What started the server when the file was opened starts it again.
     vim.api.nvim_buf_call(buf, function()
       vim.cmd('doautocmd <nomodeline> FileType python')
