@@ -56,7 +56,8 @@ local function run_menu(command, ctx)
     local format = function(item)
       return item.title
     end
-    vim.ui.select(offered or {}, { prompt = command.arguments[2], kind = 'fx-lsp', format_item = format }, function(item)
+    local options = { prompt = command.arguments[2], kind = 'fx-lsp', format_item = format }
+    vim.ui.select(offered or {}, options, function(item)
       if item then
         execute(client, item.command, item.arguments, ctx.bufnr)
       end
@@ -210,8 +211,8 @@ local function around(known, line)
   return best
 end
 
---- Calls `run` with the client, the document's URI, the name of the function or pass at the cursor, traced or not yet, and
---- whether it is a pass. The name is `otherwise`, where that is given, if the cursor is in neither.
+--- Calls `run` with the client, the document's URI, the name of the function or pass at the cursor, traced or not yet,
+--- and whether it is a pass. The name is `otherwise`, where that is given, if the cursor is in neither.
 local function at_cursor(buf, run, otherwise)
   local client = M.client(buf)
   if not client then
@@ -251,8 +252,8 @@ function M.graph(stage)
   end)
 end
 
---- Opens the Triton kernels of the function at the cursor, or what they are compiled to: `ttir`, `ttgir`, `llir`, `ptx`,
---- `sass`, `amdgcn`, `resources`, for `chip` (`cuda:90`). In any of these, goes to another of the same function.
+--- Opens the Triton kernels of the function at the cursor, or what they are compiled to: `ttir`, `ttgir`, `llir`,
+--- `ptx`, `sass`, `amdgcn`, `resources`, for `chip` (`cuda:90`). In any of these, goes to another of the same function.
 --- `choices` are how the kernels are made: `{ 'precision=tf32', 'fuse=no' }`.
 ---@param form string|nil
 ---@param chip string|nil
@@ -290,8 +291,8 @@ function M.save_kernel(path)
   end, '') -- a file of kernels says itself whose they are
 end
 
---- Measures the function at the cursor in the background, and opens the page about it, which follows. `text` names hosts
---- of your hosts.toml, and says how: `h200 what=forward sweep=N=1024..65536 inputs="x=f32[N, 64]"`.
+--- Measures the function at the cursor in the background, and opens the page about it, which follows. `text` names
+--- hosts of your hosts.toml, and says how: `h200 what=forward sweep=N=1024..65536 inputs="x=f32[N, 64]"`.
 ---@param text string|nil
 function M.bench(text)
   local options, problem = bench.options(bench.words(text or ''))

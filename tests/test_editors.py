@@ -1,0 +1,59 @@
+"""The plugins for other editors, and their entries for registries: clean, and in agreement with the package."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli
+import yaml
+
+from fx_lsp import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+REGISTRIES = ROOT / "editors" / "registries"
+project: dict[str, Any] = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def installed(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        pytest.skip(f"{program} is not installed")
+    return path
+
+
+def checked(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_lua_has_no_warnings() -> None:
+    options = ["--std", "luajit", "--globals", "vim", "--max-line-length", "120", "--no-color"]
+    checked(installed("luacheck"), *options, "editors", "tests/e2e/nvim")
+
+
+def test_the_mason_entry_is_that_of_the_package() -> None:
+    file = REGISTRIES / "mason" / "packages" / "fx-lsp" / "package.yaml"
+    entry = yaml.safe_load(file.read_text(encoding="utf-8"))
+    name = project["name"]
+    assert set(entry) == {
+        "name",
+        "description",
+        "homepage",
+        "licenses",
+        "languages",
+        "categories",
+        "source",
+        "bin",
+        "neovim",
+    }
+    assert entry["name"] == file.parent.name == name
+    assert entry["source"] == {"id": f"pkg:pypi/{name}@{__version__}"}
+    assert entry["homepage"] == project["urls"]["Homepage"]
+    assert entry["licenses"] == [project["license"]]
+    assert (entry["languages"], entry["categories"]) == (["Python"], ["LSP"])
+    assert entry["bin"] == {script: f"pypi:{script}" for script in project["scripts"] if script == name}
+    assert (REGISTRIES / "nvim-lspconfig" / "lsp" / f"{entry['neovim']['lspconfig']}.lua").is_file()
