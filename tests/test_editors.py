@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli
 import yaml
 
 from fx_lsp import __version__
 
+toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
 ROOT = Path(__file__).resolve().parent.parent
 REGISTRIES = ROOT / "editors" / "registries"
-project: dict[str, Any] = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EMACS = "editors/emacs/fx-lsp.el"
+project: dict[str, Any] = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def installed(program: str) -> str:
@@ -33,6 +37,27 @@ def checked(*command: str) -> None:
 def test_lua_has_no_warnings() -> None:
     options = ["--std", "luajit", "--globals", "vim", "--max-line-length", "120", "--no-color"]
     checked(installed("luacheck"), *options, "editors", "tests/e2e/nvim")
+
+
+def test_emacs_lisp_compiles_without_warnings(tmp_path: Path) -> None:
+    emacs = installed("emacs")
+    settings = f"""(progn
+        (package-initialize)
+        (setq byte-compile-error-on-warn t
+              byte-compile-dest-file-function (lambda (_) "{tmp_path}/fx-lsp.elc")))"""
+    checked(emacs, "-q", "--batch", "--eval", settings, "-f", "batch-byte-compile", EMACS)
+
+
+def test_docstrings_of_emacs_lisp_follow_its_conventions() -> None:
+    emacs = installed("emacs")
+    done = subprocess.run(
+        [emacs, "-Q", "--batch", "--eval", f'(checkdoc-file "{EMACS}")'], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_emacs_names_the_version_of_the_server() -> None:
+    assert f"\n;; Version: {__version__}\n" in (ROOT / EMACS).read_text(encoding="utf-8")
 
 
 def test_the_mason_entry_is_that_of_the_package() -> None:
