@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -82,3 +84,23 @@ def test_the_mason_entry_is_that_of_the_package() -> None:
     assert (entry["languages"], entry["categories"]) == (["Python"], ["LSP"])
     assert entry["bin"] == {script: f"pypi:{script}" for script in project["scripts"] if script == name}
     assert (REGISTRIES / "nvim-lspconfig" / "lsp" / f"{entry['neovim']['lspconfig']}.lua").is_file()
+
+
+def test_settings_in_the_documentation_are_valid_and_start_the_server() -> None:
+    page = (ROOT / "docs" / "how-to" / "editors.md").read_text(encoding="utf-8")
+    blocks = dict(
+        re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```((?:json|toml)\n.*?)^```", page, re.DOTALL | re.MULTILINE)
+    )
+    settings: dict[str, Any] = {}
+    for editor, block in blocks.items():
+        language, _, text = block.partition("\n")
+        settings[editor] = {"json": json.loads, "toml": toml.loads}[language](text)
+    helix = settings["Helix"]["language-server"]["fx-lsp"]
+    jupyter = settings["JupyterLab"]["LanguageServerManager"]["language_servers"]["fx-lsp"]
+    commands = {
+        "Helix": [helix["command"], *helix["args"]],
+        "JupyterLab": jupyter["argv"],
+        "Kate": settings["Kate"]["servers"]["python"]["command"],
+        "Sublime Text": settings["Sublime Text"]["clients"]["fx-lsp"]["command"],
+    }
+    assert commands == {editor: ["fx-lsp", "serve"] for editor in settings}
