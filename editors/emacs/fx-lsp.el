@@ -1,11 +1,15 @@
-;;; fx-lsp.el --- The graphs PyTorch really runs, through eglot -*- lexical-binding: t; -*-
+;;; fx-lsp.el --- The graphs PyTorch really runs -*- lexical-binding: t; -*-
 
+;; Version: 0.1.0
 ;; Package-Requires: ((emacs "28.1") (eglot "1.9"))
+;; Keywords: languages, tools
+;; URL: https://github.com/fx-lsp/fx-lsp
 ;; SPDX-License-Identifier: MIT
 
 ;;; Commentary:
 
-;; (require 'fx-lsp), then M-x eglot in a Python buffer.  M-x fx-lsp-show-graph
+;; (require 'fx-lsp), then M-x eglot in a Python buffer.  With lsp-mode instead,
+;; M-x lsp starts it next to your other Python server.  M-x fx-lsp-show-graph
 ;; shows the graph of the function at point.
 
 ;;; Code:
@@ -43,19 +47,92 @@ With nil, the server asks."
 
 (defvar fx-lsp-status "" "What the server was doing when it last told.")
 
+(defun fx-lsp--options ()
+  "Return the initial settings of the server."
+  (append (list :sizes fx-lsp-sizes)
+          (and fx-lsp-trust (list :trust fx-lsp-trust))
+          (and fx-lsp-interpreter (list :interpreter fx-lsp-interpreter))))
+
 (defun fx-lsp--contact (&optional _interactive)
   "The contact of the server, as `eglot-server-programs' wants it."
-  (append fx-lsp-command
-          (list :initializationOptions
-                (append (list :sizes fx-lsp-sizes)
-                        (and fx-lsp-trust (list :trust fx-lsp-trust))
-                        (and fx-lsp-interpreter (list :interpreter fx-lsp-interpreter))))))
+  (append fx-lsp-command (list :initializationOptions (fx-lsp--options))))
 
 (add-to-list 'eglot-server-programs '((python-mode python-ts-mode) . fx-lsp--contact))
 
 (cl-defmethod eglot-handle-notification (_server (_method (eql 'fxLsp/status)) &key message &allow-other-keys)
   "Note the server's status MESSAGE."
   (setq fx-lsp-status (or message "")))
+
+;; lsp-mode starts all add-on servers of a buffer next to its main one.
+(declare-function lsp-find-workspace "lsp-mode")
+(declare-function lsp-register-client "lsp-mode")
+(declare-function lsp-request "lsp-mode")
+(declare-function lsp-request-async "lsp-mode")
+(declare-function lsp-stdio-connection "lsp-mode")
+(declare-function lsp-text-document-identifier "lsp-mode")
+(declare-function make-lsp-client "lsp-mode")
+(defvar lsp--cur-workspace)
+(defvar lsp-managed-mode)
+(defvar lsp-response-timeout)
+
+(with-eval-after-load 'lsp-mode
+  (lsp-register-client
+   (make-lsp-client
+    :new-connection (lsp-stdio-connection (lambda () fx-lsp-command))
+    :major-modes '(python-mode python-ts-mode)
+    :add-on? t
+    :priority -3
+    :server-id 'fx-lsp
+    :initialization-options #'fx-lsp--options
+    :notification-handlers
+    (let ((handlers (make-hash-table :test 'equal)))
+      (puthash "fxLsp/status"
+               (lambda (_workspace status)
+                 (setq fx-lsp-status (or (plist-get (fx-lsp--plist status) :message) "")))
+               handlers)
+      handlers))))
+
+(defun fx-lsp--workspace ()
+  "Return the workspace of the server of this buffer in lsp-mode, or nil."
+  (and (bound-and-true-p lsp-managed-mode) (lsp-find-workspace 'fx-lsp (buffer-file-name))))
+
+(defun fx-lsp--plist (value)
+  "Return VALUE, an answer in lsp-mode, with plists in place of hash tables."
+  (cond ((hash-table-p value)
+         (let (plist)
+           (maphash (lambda (key item)
+                      (setq plist (append plist (list (intern (format ":%s" key)) (fx-lsp--plist item)))))
+                    value)
+           plist))
+        ((vectorp value) (vconcat (mapcar #'fx-lsp--plist value)))
+        ((consp value) (mapcar #'fx-lsp--plist value))
+        (t value)))
+
+(defun fx-lsp--uri ()
+  "Return the URI of this buffer."
+  (plist-get (if (fx-lsp--workspace) (lsp-text-document-identifier) (eglot--TextDocumentIdentifier)) :uri))
+
+(defun fx-lsp--request (method params)
+  "Return the answer of the server to METHOD, a keyword, with PARAMS."
+  (let ((workspace (fx-lsp--workspace)))
+    (if (not workspace)
+        (jsonrpc-request (eglot--current-server-or-lose) method params :timeout fx-lsp-trace-timeout)
+      (let ((lsp--cur-workspace workspace)
+            (lsp-response-timeout fx-lsp-trace-timeout))
+        (fx-lsp--plist (lsp-request (substring (symbol-name method) 1) params))))))
+
+(defun fx-lsp--request-async (method params success failure)
+  "Send METHOD, a keyword, with PARAMS.
+SUCCESS is called with the answer, or FAILURE with an error, both as plists."
+  (let ((workspace (fx-lsp--workspace)))
+    (if (not workspace)
+        (jsonrpc-async-request (eglot--current-server-or-lose) method params
+                               :timeout fx-lsp-trace-timeout :success-fn success :error-fn failure)
+      (let ((lsp--cur-workspace workspace))
+        (lsp-request-async (substring (symbol-name method) 1) params
+                           (lambda (answer) (funcall success (fx-lsp--plist answer)))
+                           :error-handler (lambda (answer) (funcall failure (fx-lsp--plist answer)))
+                           :mode 'detached)))))
 
 (defun fx-lsp--target-at-point (functions)
   "The name of the innermost of FUNCTIONS around point, or nil."
@@ -69,34 +146,33 @@ With nil, the server asks."
 (defun fx-lsp--target (&optional otherwise)
   "The URI of the buffer, and the name of the target at point, traced or not yet.
 The name is OTHERWISE, where that is given, if point is in no target."
-  (let* ((uri (plist-get (eglot--TextDocumentIdentifier) :uri))
-         (known (jsonrpc-request (eglot--current-server-or-lose) :fxLsp/functions (list :uri uri))))
+  (let* ((uri (fx-lsp--uri))
+         (known (fx-lsp--request :fxLsp/functions (list :uri uri))))
     (list uri (or (fx-lsp--target-at-point (append (plist-get known :functions) nil))
                   otherwise
                   (user-error "No traced function at point")))))
 
 (defun fx-lsp--execute (command &rest arguments)
   "What the server answers to COMMAND with ARGUMENTS."
-  (jsonrpc-request (eglot--current-server-or-lose) :workspace/executeCommand
-                   (list :command command :arguments (vconcat arguments))
-                   :timeout fx-lsp-trace-timeout))
+  (fx-lsp--request :workspace/executeCommand (list :command command :arguments (vconcat arguments))))
 
 (defun fx-lsp-trust ()
   "Ask whether the code of the project of this buffer may run."
   (interactive)
-  (fx-lsp--execute "fxLsp.trust" (plist-get (eglot--TextDocumentIdentifier) :uri)))
+  (fx-lsp--execute "fxLsp.trust" (fx-lsp--uri)))
 
 (defun fx-lsp-revoke-trust ()
-  "Trust the project of this buffer no longer: none of its code runs."
+  "Revoke trust in the project of this buffer: no more of its code is run."
   (interactive)
-  (fx-lsp--execute "fxLsp.revokeTrust" (plist-get (eglot--TextDocumentIdentifier) :uri)))
+  (fx-lsp--execute "fxLsp.revokeTrust" (fx-lsp--uri)))
 
 (defun fx-lsp-save-kernel (&optional file)
   "Save the Triton kernels of the function at point as a file, and visit it.
 With a prefix argument ask for the FILE, which is otherwise one beside the
 source.  Once more, there or in the source: bring it up to date; edits stay."
   (interactive (list (and current-prefix-arg (read-file-name "Kernels: "))))
-  (eglot--signal-textDocument/didChange) ; edits are refused for a text that the server has not seen
+  (unless (fx-lsp--workspace)
+    (eglot--signal-textDocument/didChange)) ; edits are refused for a text that the server has not seen
   (let* ((target (fx-lsp--target "")) ; a file of kernels says itself whose they are
          (eglot-confirm-server-initiated-edits nil)
          (eglot-confirm-server-edits nil)
@@ -111,7 +187,7 @@ source.  Once more, there or in the source: bring it up to date; edits stay."
 
 ;; The server writes the file of a view again with every new trace.
 (defun fx-lsp--show (&rest arguments)
-  "Show the view that fxLsp.showStage makes of ARGUMENTS, read-only and kept up to date."
+  "Show the view of ARGUMENTS for fxLsp.showStage, read-only and up to date."
   (let ((path (plist-get (apply #'fx-lsp--execute "fxLsp.showStage" arguments) :path)))
     (when path
       (pop-to-buffer (fx-lsp--view path)))))
@@ -140,12 +216,12 @@ With a prefix argument ask for the STAGE: forward, backward, joint, inference."
   (apply #'fx-lsp--show (append (fx-lsp--target) '("summary"))))
 
 (defun fx-lsp-show-breaks ()
-  "Show the graphs that torch.compile makes of the function at point, and breaks."
+  "Show the graphs and graph breaks of the function at point in torch.compile."
   (interactive)
   (apply #'fx-lsp--show (append (fx-lsp--target) '("breaks" "breaks"))))
 
 (defun fx-lsp-show-passes (&optional all)
-  "Show one of the stages that the compiler makes of the function at point.
+  "Show one of the compiler's stages of the function at point.
 That is what a pass changed, or the graph of a stage that is no pass.  ALL, the
 prefix argument, offers the passes that changed nothing as well."
   (interactive "P")
@@ -163,14 +239,13 @@ prefix argument, offers the passes that changed nothing as well."
   "Measure the function at point in the background, and display the page about it.
 With a prefix argument ask for OPTIONS: a plist of what `fxLsp.bench' takes."
   (interactive (list (and current-prefix-arg (fx-lsp--read-options))))
-  (jsonrpc-async-request
-   (eglot--current-server-or-lose) :workspace/executeCommand
+  (fx-lsp--request-async
+   :workspace/executeCommand
    (list :command "fxLsp.bench" :arguments (vconcat (fx-lsp--target) (and options (list options))))
-   :timeout fx-lsp-trace-timeout
-   :success-fn (lambda (shown)
-                 (when (plist-get shown :path)
-                   (display-buffer (fx-lsp--view (plist-get shown :path)))))
-   :error-fn (lambda (failure) (message "fx-lsp: %s" (plist-get failure :message)))))
+   (lambda (shown)
+     (when (plist-get shown :path)
+       (display-buffer (fx-lsp--view (plist-get shown :path)))))
+   (lambda (failure) (message "fx-lsp: %s" (plist-get failure :message)))))
 
 (defun fx-lsp-stop-bench ()
   "Stop what is being measured of the function at point."
@@ -202,7 +277,7 @@ With a prefix argument ask for OPTIONS: a plist of what `fxLsp.bench' takes."
             (if (equal note "") title note))))
 
 (defun fx-lsp--in-order (rows)
-  "A completion table of ROWS that keeps their order."
+  "Return a completion table of ROWS in their order."
   (lambda (text predicate action)
     (if (eq action 'metadata)
         '(metadata (display-sort-function . identity) (cycle-sort-function . identity))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from scenarios import ASKING, BLOCKED_SECONDS, GATE, HERE, REPOSITORY, SERVER, SMALL, Run, emacs, require, run
@@ -18,7 +22,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_emacs("drive.el", folder / "small.py", folder, SERVER)
 
 
-def run_emacs(script: str, file: Path, folder: Path, server: list[str]) -> Run:
+def run_emacs(
+    script: str, file: Path, folder: Path, server: list[str], variables: Mapping[str, str] = MappingProxyType({})
+) -> Run:
     """Runs a script of `emacs/` in Emacs, with this server."""
     program = require(emacs(), "Emacs with eglot")
     env = {
@@ -26,6 +32,7 @@ def run_emacs(script: str, file: Path, folder: Path, server: list[str]) -> Run:
         "FX_SERVER": "\n".join(server),
         "FX_PYTHON": sys.executable,
         "PYTHONPATH": str(REPOSITORY),
+        **variables,
     }
     load = ["-l", str(REPOSITORY / "editors" / "emacs" / "fx-lsp.el"), "-l", str(HERE / "emacs" / script)]
     return run([program, "-q", "--batch", *load], folder, file.read_text(), env, 480)
@@ -39,6 +46,26 @@ def test_the_user_is_asked_trusts_and_revokes(tmp_path: Path) -> None:
     assert len(shown["questions"]) >= 2 and not shown["traced"]
     assert f"Do you trust {folder}?" in shown["questions"][0]["prompt"]
     assert shown["questions"][0]["choices"] == ["Trust", "Not now", "Never"]
+
+
+def test_lsp_mode_starts_it_next_to_another_python_server(tmp_path: Path) -> None:
+    program = require(emacs(), "Emacs with eglot")
+    has_lsp_mode = subprocess.run([program, "-q", "--batch", "--eval", "(require 'lsp-mode)"], capture_output=True)
+    if has_lsp_mode.returncode:
+        pytest.skip("lsp-mode is not installed")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").touch()
+    (project / ".git").mkdir()
+    (file := project / "small.py").write_text(SMALL)
+    other = [shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff", "server"]
+    shown = run_emacs("lsp_mode.el", file, tmp_path, SERVER, {"FX_OTHER": "\n".join(other)})
+    assert sorted(shown["servers"]) == ["fx-lsp", "other"]
+    assert any("cannot be multiplied" in message for message in shown["problems"])
+    assert shown["graph"]["name"] == "small.gate.forward.py" and shown["graph"]["readonly"]
+    assert "aten.relu.default(" in shown["graph"]["text"]
+    assert [row.split()[0] for row in shown["rows"]][:3] == ["torch", "dynamo", "joint"]
+    assert shown["hosts"] == ["local"]
 
 
 def test_shape_error_on_the_expression(small: Run) -> None:

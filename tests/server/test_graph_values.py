@@ -11,6 +11,26 @@ from sessions import FULL, Editor, editor
 
 TEXT = "def f(x): return x + 1\n"
 METHODS = ("definition", "references", "documentSymbol", "foldingRange", "callHierarchy")
+OF_OTHER_SERVERS = (
+    "definition",
+    "declaration",
+    "type_definition",
+    "implementation",
+    "references",
+    "document_symbol",
+    "workspace_symbol",
+    "document_highlight",
+    "folding_range",
+    "selection_range",
+    "semantic_tokens",
+    "call_hierarchy",
+    "type_hierarchy",
+    "signature_help",
+    "rename",
+    "document_formatting",
+    "document_range_formatting",
+)
+"""What type checkers and linters answer for Python files."""
 TOKENS = {
     "dynamicRegistration": True,
     "requests": {"full": True},
@@ -137,9 +157,10 @@ async def test_python_files_have_none_of_these_from_us(tmp_path: Path):
             params.registrations
         )
         capabilities = e.result.capabilities
-        assert not capabilities.references_provider and not capabilities.folding_range_provider
-        assert not capabilities.document_symbol_provider and not capabilities.semantic_tokens_provider
+        assert [name for name in OF_OTHER_SERVERS if getattr(capabilities, f"{name}_provider")] == []
         await e.until(lambda: registered)
+        views = [r.register_options for r in registered if "textDocument" in r.method]
+        assert {selector["scheme"] for options in views for selector in options["documentSelector"]} == {"fx-lsp"}
         assert sorted(r.method for r in registered if "textDocument" in r.method) == snapshot(
             [
                 "textDocument/definition",

@@ -57,8 +57,8 @@ function M.open(path)
   M.source = vim.api.nvim_get_current_buf()
 end
 
---- The titles shown on each line of the source, as the user sees them: `{ ['12'] = 'a | b' }`. Not those of targets that
---- are traced for the first time.
+--- The titles shown on each line of the source, as the user sees them: `{ ['12'] = 'a | b' }`. Not those of targets
+--- that are traced for the first time.
 function M.lenses()
   local shown = {}
   for name, space in pairs(vim.api.nvim_get_namespaces()) do

@@ -23,7 +23,13 @@ drive.run(function()
   result.diff = shown('decomposed.diff', '+++ decomposed')
   result.filetype = vim.bo[view('decomposed.diff')].filetype
 
-  for command, title in pairs({ FxPartitions = 'gate.table', FxDebug = 'gate.aliasing', FxSummary = 'gate.summary', FxBreaks = 'gate.breaks' }) do
+  local pages = {
+    FxPartitions = 'gate.table',
+    FxDebug = 'gate.aliasing',
+    FxSummary = 'gate.summary',
+    FxBreaks = 'gate.breaks',
+  }
+  for command, title in pairs(pages) do
     vim.api.nvim_set_current_win(vim.fn.bufwinid(drive.source))
     drive.go('def gate', 'gate')
     vim.cmd(command)

@@ -20,12 +20,20 @@ function M.request_sync(client, method, params, ms)
   return client.request_sync(method, params, ms)
 end
 
---- The running clients of a name.
+--- The running clients of a name, or all.
+---@param name string|nil
 function M.clients(name)
   local all = (vim.lsp.get_clients or vim.lsp.get_active_clients)()
   return vim.tbl_filter(function(client)
-    return client.name == name
+    return name == nil or client.name == name
   end, all)
+end
+
+--- The Python files that are open.
+function M.files()
+  return vim.tbl_filter(function(buf)
+    return vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].filetype == 'python' and vim.bo[buf].buftype == ''
+  end, vim.api.nvim_list_bufs())
 end
 
 --- The closest folder above a path that holds one of `markers`, else the path's own folder.

@@ -28,13 +28,6 @@ local function current(buf)
   return (buf == nil or buf == 0) and vim.api.nvim_get_current_buf() or buf
 end
 
---- The Python files that are open.
-local function files()
-  return vim.tbl_filter(function(buf)
-    return vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].filetype == 'python' and vim.bo[buf].buftype == ''
-  end, vim.api.nvim_list_bufs())
-end
-
 local function execute(client, command, arguments, buf)
   compat.request(client, 'workspace/executeCommand', { command = command, arguments = arguments }, function(err)
     if err then
@@ -63,7 +56,8 @@ local function run_menu(command, ctx)
     local format = function(item)
       return item.title
     end
-    vim.ui.select(offered or {}, { prompt = command.arguments[2], kind = 'fx-lsp', format_item = format }, function(item)
+    local options = { prompt = command.arguments[2], kind = 'fx-lsp', format_item = format }
+    vim.ui.select(offered or {}, options, function(item)
       if item then
         execute(client, item.command, item.arguments, ctx.bufnr)
       end
@@ -124,6 +118,12 @@ function M.config(overrides)
   }, overrides or {})
 end
 
+--- The configuration that the next client gets.
+---@return table
+function M.configured()
+  return vim.lsp.enable and vim.lsp.config[NAME] or M.config(settings)
+end
+
 --- Starts the server for every Python file. `overrides` are fields of the client's configuration:
 --- `cmd`, `init_options = { virtualDocuments = true, interpreter = '…' }`, `on_attach` and so on.
 ---@param overrides table|nil
@@ -142,7 +142,7 @@ function M.setup(overrides)
       M.start(args.buf)
     end,
   })
-  for _, buf in ipairs(files()) do
+  for _, buf in ipairs(compat.files()) do
     M.start(buf)
   end
 end
@@ -187,9 +187,10 @@ end
 
 --- The server's status for a statusline: '' without a server, `fx-lsp`, or `fx-lsp: tracing …`.
 --- The second value is the status itself: `{ health = 'ok', quiescent = false, message = '…' }`.
+---@param client table|nil by default that of the current buffer
 ---@return string, table|nil
-function M.status()
-  local client = M.client() or M.clients()[1]
+function M.status(client)
+  client = client or M.client() or M.clients()[1]
   local status = client and statuses[client.id]
   if not status then
     return '', nil
@@ -210,8 +211,8 @@ local function around(known, line)
   return best
 end
 
---- Calls `run` with the client, the document's URI, the name of the function or pass at the cursor, traced or not yet, and
---- whether it is a pass. The name is `otherwise`, where that is given, if the cursor is in neither.
+--- Calls `run` with the client, the document's URI, the name of the function or pass at the cursor, traced or not yet,
+--- and whether it is a pass. The name is `otherwise`, where that is given, if the cursor is in neither.
 local function at_cursor(buf, run, otherwise)
   local client = M.client(buf)
   if not client then
@@ -251,8 +252,8 @@ function M.graph(stage)
   end)
 end
 
---- Opens the Triton kernels of the function at the cursor, or what they are compiled to: `ttir`, `ttgir`, `llir`, `ptx`,
---- `sass`, `amdgcn`, `resources`, for `chip` (`cuda:90`). In any of these, goes to another of the same function.
+--- Opens the Triton kernels of the function at the cursor, or what they are compiled to: `ttir`, `ttgir`, `llir`,
+--- `ptx`, `sass`, `amdgcn`, `resources`, for `chip` (`cuda:90`). In any of these, goes to another of the same function.
 --- `choices` are how the kernels are made: `{ 'precision=tf32', 'fuse=no' }`.
 ---@param form string|nil
 ---@param chip string|nil
@@ -290,8 +291,8 @@ function M.save_kernel(path)
   end, '') -- a file of kernels says itself whose they are
 end
 
---- Measures the function at the cursor in the background, and opens the page about it, which follows. `text` names hosts
---- of your hosts.toml, and says how: `h200 what=forward sweep=N=1024..65536 inputs="x=f32[N, 64]"`.
+--- Measures the function at the cursor in the background, and opens the page about it, which follows. `text` names
+--- hosts of your hosts.toml, and says how: `h200 what=forward sweep=N=1024..65536 inputs="x=f32[N, 64]"`.
 ---@param text string|nil
 function M.bench(text)
   local options, problem = bench.options(bench.words(text or ''))
@@ -375,7 +376,7 @@ function M.restart()
   for _, client in ipairs(clients) do
     execute(client, 'fxLsp.restart', {}, vim.api.nvim_get_current_buf())
   end
-  for _, buf in ipairs(#clients == 0 and files() or {}) do
+  for _, buf in ipairs(#clients == 0 and compat.files() or {}) do
     -- What started the server when the file was opened starts it again.
     vim.api.nvim_buf_call(buf, function()
       vim.cmd('doautocmd <nomodeline> FileType python')

@@ -1,4 +1,5 @@
---- Highlights what belongs to the line at the cursor: in the source, its graphs, its kernels, what they are compiled to.
+--- Highlights what belongs to the line at the cursor: in the source, its graphs, its kernels, and what they are
+--- compiled to.
 
 local compat = require('fx_lsp.compat')
 local views = require('fx_lsp.views')
