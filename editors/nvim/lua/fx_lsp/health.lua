@@ -211,7 +211,7 @@ end
 
 --- The interpreter that traces a folder. Only for a folder that is trusted: the interpreter may be in it.
 local function check_interpreter(config, folder)
-  local command = vim.list_extend(program(config), { 'doctor', '--json' })
+  local command = vim.list_extend(program(config), { 'doctor', '--json', '--no-hosts' })
   local interpreter = (config.init_options or {}).interpreter
   if interpreter then
     vim.list_extend(command, { '--python', interpreter })
