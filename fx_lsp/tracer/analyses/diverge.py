@@ -24,6 +24,7 @@ from fx_lsp.tracer.stages.node_values import (
     NodeRun,
     Relation,
     compare_nodes,
+    other_inputs,
     run_nodes,
 )
 
@@ -102,6 +103,9 @@ class ComparingLedger(Ledger):
 
     def _compare(self, stage: str, run: NodeRun, basis: Basis, relation: Relation) -> None:
         trouble = run.trouble or (basis.run.trouble and f"{basis.stage} was not run: {basis.run.trouble}")
+        others = other_inputs(run, basis.run) if relation == "recaptured" and not trouble else []
+        if others:
+            trouble = f"it names an input {others[0]}, which {basis.stage} does not"
         comparison = NodeComparison() if trouble else compare_nodes(run, basis.run, relation)
         self.rows.append(ComparedStage(stage, basis.stage, comparison, trouble))
 
@@ -116,10 +120,11 @@ def diverge(traced: TracedCall) -> Ledger:
         add_compiled_stages(ledger, traced)
     assert isinstance(ledger, ComparingLedger)
     data = [_data(ledger, row) for row in ledger.rows]
+    notes = [line for info in ledger.infos if info.note for line in ("", f"{info.name}: {info.note}")]
     for row in ledger.rows:
         marks = ((name, f"differs from {row.before}") for name in row.comparison.wrong)
         ledger.mark(row.stage, marks)
-    ledger.text(DIVERGE, "where numbers differ by more than rounding", page(_page(data)))
+    ledger.text(DIVERGE, "where numbers differ by more than rounding", page([*_page(data), *notes]))
     ledger.text(DATA, "the same as JSON", json.dumps(data))
     return ledger
 
@@ -134,10 +139,11 @@ def _data(ledger: ComparingLedger, row: ComparedStage) -> dict[str, Any]:
     """Return a row as data: JSON has no infinite numbers, so these are text."""
     comparison = row.comparison
     stage = next(s for s in ledger.stages if s.name == row.stage)
+    inputs = {n.name for n in stage.nodes if n.op == "placeholder"}
     data: dict[str, Any] = {
         "stage": row.stage,
         "before": row.before,
-        "compared": len(comparison.differences),
+        "compared": len(comparison.differences.keys() - inputs),
         "differ": len(comparison.wrong),
         "random": comparison.left_out,
         "trouble": row.trouble,
@@ -183,7 +189,7 @@ def _page(data: list[dict[str, Any]]) -> Iterator[str]:
     drawn = sum(row["random"] for row in data)
     if drawn:
         yield ""
-        yield f"Left out, {drawn} times: a value computed from random numbers that the graphs draw in other ways."
+        yield f"Left out, as they are computed from random numbers that the graphs draw in other ways: {drawn} values."
     for row in data:
         if row["trouble"]:
             yield ""

@@ -52,6 +52,7 @@ class NodeValue:
     exact: Tensors = ()
     drawn: bool = False
     is_named: bool = False
+    is_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,10 +156,17 @@ def run_nodes(graph: fx.Graph, names: Names, pool: InputPool, before: NodeRun | 
         if draws or (node not in run.replayed and not drawn.isdisjoint(node.all_input_nodes)):
             drawn.add(node)
         reads = tuple(names[n] for n in node.all_input_nodes)
-        values[names[node]] = NodeValue(tensors, reads, exact.get(node, ()), node in drawn, _is_named(node, names))
+        is_named, is_input = _is_named(node, names), node.op == "placeholder"
+        values[names[node]] = NodeValue(tensors, reads, exact.get(node, ()), node in drawn, is_named, is_input)
     last = next(n for n in reversed(graph.nodes) if n.op == "output")
     results = tuple(names[n] if isinstance(n, fx.Node) else "" for n in tree_leaves(last.args))
     return NodeRun(values, results)
+
+
+def other_inputs(run: NodeRun, before: NodeRun) -> list[str]:
+    """Return the inputs of a run under names that are no inputs of the run `before`."""
+    inputs = {name for name, value in before.values.items() if value.is_input}
+    return [name for name, value in run.values.items() if value.is_input and name not in inputs]
 
 
 def compare_nodes(run: NodeRun, before: NodeRun, relation: Relation) -> NodeComparison:
