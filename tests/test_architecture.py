@@ -53,7 +53,7 @@ def test_the_command_line_loads_no_language_server(target: str):
 @pytest.mark.parametrize("file", sorted((PACKAGE / "tracer").rglob("*.py")), ids=lambda f: f.stem)
 def test_the_tracer_needs_nothing_but_torch_and_what_torch_brings(file: Path):
     allowed = sys.stdlib_module_names | {"torch", "sympy", "fx_lsp.tracer"} | {f"fx_lsp.{name}" for name in SHARED}
-    allowed |= {"fx_lsp.codegen", "fx_lsp.messages", "fx_lsp.sandbox"}
+    allowed |= {"fx_lsp.codegen", "fx_lsp.messages", "fx_lsp.numerics", "fx_lsp.sandbox"}
     assert {name for name in imported(file) if not within(name, allowed)} <= {"fx_lsp"}
 
 

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from fx_lsp.bench.variant.calls import Calls, FillValues, bytes_of, leaves_of, scaled
-from fx_lsp.bench.variant.comparison import Function, exact_results, judged, results_of, tensors_in
+from fx_lsp.bench.variant.comparison import Function, exact_results, results_of, tensors_in
 from fx_lsp.bench.variant.devices import Device, event, now, record
 from fx_lsp.bench.variant.measuring import TimedResults
 from fx_lsp.bench.variant.subject import BenchmarkSubject
 from fx_lsp.measured import What
+from fx_lsp.numerics.rounding import judged
 
 _LARGE = 100.0
 """Inputs times this factor must not overflow unless the original does."""

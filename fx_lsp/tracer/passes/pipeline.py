@@ -39,7 +39,11 @@ def pipeline(traced: TracedCall) -> Ledger:
     If Dynamo would break the graph, AOTAutograd traces the Python code itself, with a note.
     """
     table = traced.options.get("table", "inductor")
-    return _compiled(traced) if table == "inductor" else _decomposed(traced, table)
+    if table != "inductor":
+        return _decomposed(traced, table)
+    ledger = Ledger("check" in traced.options)
+    add_compiled_stages(ledger, traced)
+    return ledger
 
 
 def add_traced_stages(ledger: Ledger, traced: TracedCall) -> None:
@@ -49,8 +53,8 @@ def add_traced_stages(ledger: Ledger, traced: TracedCall) -> None:
         ledger.add(stage, _TITLES[stage.name], before)
 
 
-def _compiled(traced: TracedCall) -> Ledger:
-    ledger = Ledger("check" in traced.options)
+def add_compiled_stages(ledger: Ledger, traced: TracedCall) -> None:
+    """Add every stage of `torch.compile`, and of the passes in the project's settings."""
     try:
         with forbid_effects():
             module = symbolic_graph(traced.call, traced.mode, traced.sources)
@@ -68,7 +72,6 @@ def _compiled(traced: TracedCall) -> Ledger:
         ledger.text("dynamo", "torch.compile: the graph that Dynamo captures", note=note)
         _without_dynamo(watch)
     apply_configured(traced, ledger)
-    return ledger
 
 
 def _without_dynamo(watch: InductorWatch) -> None:

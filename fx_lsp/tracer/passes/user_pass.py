@@ -131,9 +131,14 @@ def run_pass(traced: TracedCall) -> Ledger:
 
     `on` names the graph. Raises NoGraph if there is none.
     """
+    return run_pass_with(traced, lambda: Ledger("check" in traced.options))
+
+
+def run_pass_with(traced: TracedCall, new_ledger: Callable[[], Ledger]) -> Ledger:
+    """Return the stages of one pass like `run_pass`, in a new ledger for each graph that it runs on."""
     source = traced.request.passes[0]
     wanted = traced.options.get("on")
-    runs = [_run_on_graph(traced, source, name) for name in ((wanted,) if wanted else AUTOMATIC)]
+    runs = [_run_on_graph(traced, source, name, new_ledger()) for name in ((wanted,) if wanted else AUTOMATIC)]
     first, *others = runs
     if first.failed or first.useful:
         chosen = next((t for t in others if first.failed and t.useful and not t.failed), first)
@@ -158,8 +163,7 @@ class _PassRun:
     useful: bool
 
 
-def _run_on_graph(traced: TracedCall, source: PassSource, name: str) -> _PassRun:
-    ledger = Ledger("check" in traced.options)
+def _run_on_graph(traced: TracedCall, source: PassSource, name: str, ledger: Ledger) -> _PassRun:
     try:
         bench = _bench(traced, ledger, name)
     except NoGraph:

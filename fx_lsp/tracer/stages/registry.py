@@ -57,6 +57,7 @@ WORKS = {
     "checkpoint": "analyses.checkpoint.checkpoint_region",
     "torchscript": "analyses.torchscript.torchscript",
     "debug": "analyses.debug.debug",
+    "diverge": "analyses.diverge.diverge",
     "triton": "kernels.triton.triton",
     "lowered": "kernels.lowered.lowered",
     "rewrites": "kernels.rewrites.rewrites",

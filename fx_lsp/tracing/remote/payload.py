@@ -11,7 +11,7 @@ from pathlib import Path
 import fx_lsp
 
 MODULES = ("__init__", "errors", "measured", "model", "wire")
-PARTS = ("bench",)
+PARTS = ("bench", "numerics")
 """The modules and packages of fx_lsp that run on a host."""
 
 

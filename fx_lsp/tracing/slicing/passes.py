@@ -187,10 +187,10 @@ def with_passes(
     Returns a `Failure` for a missing one. `overlays` are unsaved texts by file.
     """
     work = read_work(request.work)
-    wanted = [work["pass"]] if "pass" in work else list(configured) if "passes" in work else []
+    wanted = [work["pass"]] if "pass" in work else list(configured) if work.keys() & {"passes", "diverge"} else []
     sources: list[PassSource] = []
     for identifier in wanted:
-        source = _source(identifier, overlays, request.roots, "passes" in work)
+        source = _source(identifier, overlays, request.roots, "pass" not in work)
         if isinstance(source, Failure):
             return source
         sources.append(source)

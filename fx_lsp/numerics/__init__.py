@@ -1,0 +1,1 @@
+"""Judge numbers: what the tracer and the benchmark share that needs torch."""
