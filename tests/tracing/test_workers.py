@@ -493,7 +493,7 @@ async def test_when_the_server_is_killed_everything_goes(mode: Mode, tmp_path: P
     source = telling_its_group(group, "while True: pass")
     script = f"""
 import asyncio, sys
-sys.path.insert(0, {HERE!r})
+sys.path[:0] = {[HERE, os.path.dirname(HERE)]!r}
 from test_workers import asking, started
 async def main():
     workers = started({mode!r})
