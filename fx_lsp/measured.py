@@ -73,8 +73,8 @@ class BenchmarkJob:
     available. `seconds` bounds the whole job, `sampling` each measurement of a variant. `modules` are the files of its
     project that the original imports, `paths` folders on the host to import rivals and other modules from. The report
     repeats `source_hash` and `choices`, the options of the kernels ("fuse=no"). `profile` also times each kernel
-    separately, of all variants or of those `profiled`. A `race` is for many variants: they are set up at the same time,
-    and measured less often.
+    separately, of all variants or of those `profiled`; `by_line` also times each line of the original. A `race` is for
+    many variants: they are set up at the same time, and measured less often.
     """
 
     name: str
@@ -91,6 +91,7 @@ class BenchmarkJob:
     choices: str = ""
     profile: bool = False
     profiled: tuple[str, ...] | None = None
+    by_line: bool = False
     race: bool = False
 
 
@@ -195,6 +196,21 @@ class KernelTime:
 
 
 @dataclass(frozen=True)
+class LineTime:
+    """Hold the time of a line of the original in one call of eager PyTorch, by torch.profiler: the microseconds of the
+    kernels that it launches, forward and backward; on a CPU, of its operators.
+
+    `file` is "" for the generated file, else the path of a `Module`. The rest of the time has line 0.
+    """
+
+    label: str
+    file: str
+    line: int
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True)
 class Report:
     """Hold the results of a job. `started` counts seconds since the epoch; `warnings` are about the whole run."""
 
@@ -209,6 +225,7 @@ class Report:
     source_hash: str = ""
     choices: str = ""
     kernels: tuple[KernelTime, ...] = ()
+    lines: tuple[LineTime, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,13 @@ from fx_lsp.choices import read_choices
 from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import write_outputs
 from fx_lsp.commands.progress import ProgressPrinter
-from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target
+from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line
 from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import TargetError
 from fx_lsp.features.history import history_text, page
+from fx_lsp.features.line_times import line_times_page
 from fx_lsp.measured import (
+    EAGER,
     INDUCTOR_KERNELS,
     KERNELS,
     VARIANTS,
@@ -42,6 +46,7 @@ from fx_lsp.model import Failure
 from fx_lsp.tracing.remote.cases import BenchRequest, analysed, job_of, read_sweep
 from fx_lsp.tracing.remote.history import StoredRun, keep, runs_of
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
+from fx_lsp.tracing.remote.line_times import with_own_lines
 from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.running import LocalPython, reached, run_on
 from fx_lsp.tracing.source.project import project_root
@@ -87,6 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_choices(parser, _CHOICES, "kernel option: ")
     parser.add_argument("--profile", action="store_true", help="also time each kernel separately")
+    parser.add_argument(
+        "--by-line",
+        action="store_true",
+        help="time each line of the code, forward and backward, in eager PyTorch (default variant: eager)",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--svg", metavar="FOLDER", help="the folder for plots of the times")
     parser.add_argument("--history", action="store_true", help="print earlier measurements; measure nothing")
@@ -132,7 +142,7 @@ async def _bench(
 
     ends = dict(await asyncio.gather(*map(measured, places)))
     shown.clear()
-    reports = {host: end for host, end in ends.items() if isinstance(end, Report)}
+    reports = {host: with_own_lines(end, asked, prepared) for host, end in ends.items() if isinstance(end, Report)}
     failed = {host: end for host, end in ends.items() if isinstance(end, Failed)}
     for host, report in reports.items():
         _keep(StoredRun(BenchmarkRun(chosen.file, chosen.name, host, report), prepared.imports))
@@ -140,6 +150,9 @@ async def _bench(
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
         print(page(reports), end="")
+        texts = {chosen.file: chosen.text}
+        for report in reports.values():
+            print(line_times_page(report, chosen.file, partial(source_line, texts=texts)), end="")
     for host, end in failed.items():
         print(f"fx-lsp: {host}: {end.message}" + (f"\n  {end.hint}" if end.hint else ""), file=sys.stderr)
     if arguments.svg:
@@ -160,8 +173,11 @@ def _job(arguments: argparse.Namespace) -> BenchmarkJob:
         if match is None or match[1] in VARIANTS:
             raise TargetError(f"`{text}` is not a rival: write it as name=package.module:function")
         rivals.append(Rival(match[1], match[2]))
-    variants = tuple(arguments.variant) if arguments.variant else None
-    return BenchmarkJob("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
+    variants = tuple(arguments.variant) if arguments.variant else (EAGER,) if arguments.by_line else None
+    if arguments.by_line and variants is not None and EAGER not in variants:
+        raise TargetError(f"--by-line times the lines of {EAGER}: add --variant {EAGER}")
+    job = BenchmarkJob("", (), variants, tuple(rivals), what, seconds=ONE_DAY, profile=arguments.profile)
+    return replace(job, by_line=arguments.by_line)
 
 
 def _require_variants(job: BenchmarkJob, places: Sequence[Host | Cluster]) -> None:

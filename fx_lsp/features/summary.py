@@ -234,11 +234,11 @@ def render_summary(trace: Trace, stages: Sequence[Stage], source_line: SourceLin
     if len(modules) > 1:
         cells = [_module_cells(row) for row in modules]
         head = ("module", "class", "parameters", *_COLUMNS)
-        lines += [Line("#"), *(Line(row) for row in _table(head, cells, left=2))]
+        lines += [Line("#"), *(Line(row) for row in table(head, cells, left=2))]
     if summary.lines:
         head = ("line", *_COLUMNS, "")
         cells = [_line_cells(row, trace, source_line) for row in summary.lines]
-        rows = _table(head, cells, left=1)
+        rows = table(head, cells, left=1)
         spans = [(), *((row.span,) for row in summary.lines)]
         lines += [Line("#"), *(Line(text, span) for text, span in zip(rows, spans, strict=True))]
     return Document(tuple(lines))
@@ -278,7 +278,7 @@ def _cells(totals: Totals) -> tuple[str, ...]:
     return (*ops, *flops, *(format_bytes(size) if size else "" for size in sizes))
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
     """Return a table as comment lines. The first `left` columns and a last column of text are left-aligned."""
     cells = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

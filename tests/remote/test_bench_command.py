@@ -120,6 +120,38 @@ def test_what_a_target_imports_of_its_project_goes_with_it(project: Path, own_se
     assert (row.right, row.error) == (True, "")
 
 
+MODEL = """\
+import torch
+from layers import scaled
+
+
+# fx: x=f32[64, 64]
+def model(x):
+    y = torch.relu(scaled(x))
+    unused = 3
+    return y.sum()
+"""
+LAYERS = "def scaled(x):\n    return x @ x\n"
+
+
+def test_times_by_line_are_those_of_your_files(project: Path):
+    (project / "model.py").write_text(MODEL)
+    (project / "layers.py").write_text(LAYERS)
+    done = fx_lsp(project, "bench", "model.py::model", "--by-line", "--json")
+    assert done.returncode == 0, done.stderr
+    report = from_json(Report, json.loads(done.stdout)["reports"]["local"])
+    assert {row.variant for row in report.measured} == {"eager"}
+    timed = {(Path(time.file).name, time.line): time for time in report.lines if time.line}
+    assert timed.keys() == {("model.py", 7), ("model.py", 9), ("layers.py", 2)}
+    assert all(time.forward > 0 and time.backward > 0 for time in timed.values())
+
+
+def test_times_by_line_are_those_of_eager(project: Path):
+    done = fx_lsp(project, "bench", "model.py::doubled", "--by-line", "--variant", "compile")
+    assert done.returncode == 2
+    assert "add --variant eager" in done.stderr
+
+
 def test_a_target_that_cannot_be_traced(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -21,6 +21,7 @@ from fx_lsp.measured import (
     Event,
     JobProgress,
     KernelTime,
+    LineTime,
     Machine,
     Measured,
     Timing,
@@ -51,6 +52,7 @@ class VariantRun:
         default_factory=dict[tuple[What, Clock], tuple[list[float], list[float]]]
     )
     kernels: list[KernelTime] = field(default_factory=list[KernelTime])
+    lines: list[LineTime] = field(default_factory=list[LineTime])
     free: int = 0
     doubts: list[str] = field(default_factory=list[str])
     said: float = 0.0

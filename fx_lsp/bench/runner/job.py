@@ -130,6 +130,7 @@ def _run(bench: RunningJob) -> Finished | Failed:
         job.source_hash,
         job.choices,
         kernels,
+        tuple(line for entry in entries for line in entry.lines),
     )
     return Finished(report)
 

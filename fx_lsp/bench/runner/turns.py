@@ -11,7 +11,7 @@ from typing import Any
 
 from fx_lsp.bench.runner.children import ChildError, VariantProcess
 from fx_lsp.bench.runner.entries import RunningJob, VariantRun
-from fx_lsp.measured import Clock, KernelTime, What
+from fx_lsp.measured import EAGER, Clock, KernelTime, LineTime, What
 
 _CLOCKS: tuple[Clock, ...] = ("events", "wall", "graph")
 """The order of clocks: a CUDA graph whose capture fails may spoil a process, so it is last."""
@@ -138,6 +138,8 @@ def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What
         is_profiled = bench.job.profile and entry.variant in (bench.job.profiled or (entry.variant,))
         if is_profiled and entry.child is not None and entry.right:
             _profile(bench, entry, entry.child, what)
+        if bench.job.by_line and entry.variant == EAGER and entry.child is not None and entry.right:
+            _profile_lines(bench, entry, entry.child, what)
         entry.end()
 
 
@@ -190,3 +192,16 @@ def _profile(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: 
             entry.warnings.append(f"not profiled: {answer['error']}")
             return
         entry.kernels += [KernelTime(entry.variant, label, of, **row) for row in answer["kernels"]]
+
+
+def _profile_lines(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
+    bench.say(f"{bench.title(entry)}: profile lines")
+    request = {"do": "lines", "what": "both" if {"backward", "both"} & {*what} else "forward"}
+    try:
+        answer: dict[str, Any] = child.ask(request, max(1.0, min(_MAX_TURN_SECONDS, bench.left())))
+    except ChildError as error:
+        answer = {"error": str(error)}
+    if "error" in answer:
+        entry.warnings.append(f"lines not profiled: {answer['error']}")
+        return
+    entry.lines += [LineTime(bench.job.cases[entry.case].label, **row) for row in answer["lines"]]
