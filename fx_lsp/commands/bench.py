@@ -43,10 +43,9 @@ from fx_lsp.measured import (
     What,
 )
 from fx_lsp.model import Failure
-from fx_lsp.tracing.remote.cases import BenchRequest, analysed, job_of, read_sweep
+from fx_lsp.tracing.remote.cases import BenchRequest, analysed, job_of, read_sweep, with_own_lines
 from fx_lsp.tracing.remote.history import StoredRun, keep, runs_of
 from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, Place, read_hosts
-from fx_lsp.tracing.remote.line_times import with_own_lines
 from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.running import LocalPython, reached, run_on
 from fx_lsp.tracing.source.project import project_root

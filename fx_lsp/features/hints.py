@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import LEGEND, MARK, Guesses
+from fx_lsp.features.line_times import times_by_line
 from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.sizes import shares_storage
 from fx_lsp.features.source import (
@@ -23,6 +24,7 @@ from fx_lsp.features.source import (
 from fx_lsp.features.summary import row_costs, shares_of, summary_of
 from fx_lsp.features.text import format_bytes, is_tensor_spec
 from fx_lsp.features.variants import with_variant
+from fx_lsp.measured import BenchmarkRun
 from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Saved, Span, Stage, Target, Trace
 
 _ALIASES = frozenset({"aten.detach.default", "aten.alias.default"})
@@ -72,13 +74,14 @@ class Hint:
 @dataclass(frozen=True)
 class TracedTarget:
     """Hold a target with its outcome. `stage` (forward, inference, or the partial graph of a failure) and `backward`
-    are present only if decoded already.
+    are present only if decoded already. `measured` is the last benchmark of its current code.
     """
 
     target: Target
     outcome: Outcome | None
     stage: Stage | None = None
     backward: Stage | None = None
+    measured: BenchmarkRun | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class _View:
     names: SizeNames
     guesses: Guesses
     values: tuple[ObservedValue, ...]
+    measured: BenchmarkRun | None = None
 
     def shown(self, value: ObservedValue) -> str:
         """Return a value in the form of a hint."""
@@ -122,7 +126,8 @@ def hints(
         for seen, stage, backward, note in views:
             values = tuple(value for value in seen.values if span.contains(value.span))
             names, guesses = SizeNames(seen, style.sizes, style.strides), Guesses(seen.inputs)
-            view = _View(text, item.target, seen, stage, backward, names, guesses, values)
+            measured = item.measured if seen is trace else None
+            view = _View(text, item.target, seen, stage, backward, names, guesses, values, measured)
             for hint in _hints(view, style.kinds):
                 if first_line <= hint.line <= last_line:
                     legend = LEGEND if guesses and MARK in hint.label else ""
@@ -234,20 +239,34 @@ def _of_lines(view: _View, kinds: frozenset[HintKind]) -> Iterator[Hint]:
 
 
 def _costs_by_line(view: _View) -> Iterator[tuple[int, str, str]]:
-    """Yield the lines of a target with their share of its cost as a bar, their costs, and the memory in use there."""
+    """Yield the lines of a target with their share of its cost as a bar, their costs, and the memory in use there; with
+    their measured times, if there are some.
+    """
     stages = [stage for stage in (view.stage, view.backward) if stage is not None]
     if not stages or view.trace.info(stages[0].name) is None:
         return
-    rows = summary_of(view.trace, stages).lines
-    shares, measure = shares_of(rows)
-    for row in rows:
-        if view.target.span.contains(row.span):
-            share = shares[row.span.file, row.span.line]
-            bar = f"{_BARS[round(share * (len(_BARS) - 1))]} {share:.0%}" if round(100 * share) else ""
-            peak = row.totals.peak_bytes
-            tooltip = f"{share:.1%} of {measure}" + (f", {format_bytes(peak)} of activations in use" if peak else "")
-            if label := " · ".join(filter(None, [bar, *row_costs(row)])):
-                yield row.span.end_line, label, tooltip
+    every = summary_of(view.trace, stages).lines
+    rows = {row.span.line: row for row in every if view.target.span.contains(row.span)}
+    times = {} if view.measured is None else times_by_line(view.measured.report)
+    if view.measured is not None and times:
+        whole, where = sum(map(sum, times.values())), view.measured.report.machine.gpu or view.measured.host
+        for (file, line), (forward, backward) in times.items():
+            if file == view.target.file and view.target.span.line <= line <= view.target.span.end_line:
+                costs = row_costs(rows[line]) if line in rows else []
+                label = [_bar((forward + backward) / whole), f"{forward + backward:,.0f} µs on {where}", *costs]
+                end = rows[line].span.end_line if line in rows else line
+                yield end, " · ".join(filter(None, label)), f"forward {forward:,.1f} µs, backward {backward:,.1f} µs"
+        return
+    shares, measure = shares_of(every)
+    for row in rows.values():
+        share, peak = shares[row.span.file, row.span.line], row.totals.peak_bytes
+        tooltip = f"{share:.1%} of {measure}" + (f", {format_bytes(peak)} of activations in use" if peak else "")
+        if label := " · ".join(filter(None, [_bar(share), *row_costs(row)])):
+            yield row.span.end_line, label, tooltip
+
+
+def _bar(share: float) -> str:
+    return f"{_BARS[round(share * (len(_BARS) - 1))]} {share:.0%}" if round(100 * share) else ""
 
 
 def _saved_by_line(view: _View) -> Iterator[tuple[int, str, str]]:

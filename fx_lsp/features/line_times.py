@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 from fx_lsp.features.documents import SourceLine
-from fx_lsp.features.summary import table
+from fx_lsp.features.summary import Place, table
 from fx_lsp.features.text import basename, one_line
-from fx_lsp.measured import LineTime, Report
+from fx_lsp.measured import Report
 from fx_lsp.model import Span
 
+ELSEWHERE: Place = ("", 0)
+"""The place of the time that no line of the user's code accounts for."""
 _HEAD = ("line", "forward µs", "backward µs", "share", "")
 _WIDTH = 60
 
@@ -20,25 +23,33 @@ def line_times_page(report: Report, file: str, source_line: SourceLine) -> str:
     """
     texts: list[str] = []
     for label in dict.fromkeys(time.label for time in report.lines):
-        times = [time for time in report.lines if time.label == label]
+        case = replace(report, lines=tuple(time for time in report.lines if time.label == label))
         where = report.machine.gpu or report.machine.cpu or "this machine"
         texts.append(f"# time by line, eager, on {where}" + (f", {label}" if label else ""))
-        texts += [*table(_HEAD, [*_rows(times, file, source_line)], left=1), ""]
+        texts += [*table(_HEAD, [*_rows(case, file, source_line)], left=1), ""]
     return "\n".join(texts)
 
 
-def _rows(times: Iterable[LineTime], file: str, source_line: SourceLine) -> Iterator[tuple[str, ...]]:
-    sums: dict[tuple[bool, str, int], tuple[float, float]] = {}
-    for time in times:
-        place = (time.line == 0 or time.file != file, time.file if time.line else "", time.line)
+def times_by_line(report: Report) -> dict[Place, tuple[float, float]]:
+    """Return the microseconds of forward and backward of each line, those of all cases together; of the rest at line 0
+    of no file.
+    """
+    sums: dict[Place, tuple[float, float]] = {}
+    for time in report.lines:
+        place = (time.file, time.line) if time.line else ELSEWHERE
         forward, backward = sums.get(place, (0.0, 0.0))
         sums[place] = forward + time.forward, backward + time.backward
-    whole = sum(map(sum, sums.values())) or 1.0
-    elsewhere = sums.pop((True, "", 0), (0.0, 0.0))
-    for (is_other, path, line), (forward, backward) in sorted(item for item in sums.items() if any(item[1])):
-        name = f"{basename(path)}:{line}" if is_other else str(line)
-        yield name, *_cells(forward, backward, whole), one_line(source_line(Span(path, line, 0, line, 0)) or "", _WIDTH)
-    if sum(elsewhere):
+    return {place: both for place, both in sums.items() if any(both)}
+
+
+def _rows(report: Report, file: str, source_line: SourceLine) -> Iterator[tuple[str, ...]]:
+    times = times_by_line(report)
+    whole = sum(map(sum, times.values()))
+    elsewhere = times.pop(ELSEWHERE, None)
+    for (path, line), both in sorted(times.items(), key=lambda item: (item[0][0] != file, item[0])):
+        name = str(line) if path == file else f"{basename(path)}:{line}"
+        yield name, *_cells(*both, whole), one_line(source_line(Span(path, line, 0, line, 0)) or "", _WIDTH)
+    if elsewhere is not None:
         yield "elsewhere", *_cells(*elsewhere, whole), ""
 
 

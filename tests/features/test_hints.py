@@ -5,6 +5,7 @@ from inline_snapshot import snapshot
 from samples import BACKWARD, FILE, FORWARD, SOURCE, TRACE, F, function, span
 
 from fx_lsp.features.hints import KINDS, HintKind, HintStyle, TracedTarget, hints
+from fx_lsp.measured import BenchmarkRun, LineTime, Machine, Report
 from fx_lsp.model import NamedSizes, Node, ObservedValue, Outcome, Saved, Span, Stage, Trace
 
 
@@ -243,3 +244,19 @@ def test_costs_of_lines_are_shown_on_request():
         "        y = y.relu() + 1« moves 256 B · saves ~128 B for backward of relu»"
     )
     assert "FLOP" not in annotated(SOURCE, traced)
+
+
+def test_measured_times_take_the_place_of_the_estimate():
+    lines = (LineTime("", FILE, 5, 10.0, 50.0), LineTime("", FILE, 8, 15.0, 0.0), LineTime("", "", 0, 25.0, 0.0))
+    report = Report("f", Machine(gpu="H200"), None, (), (), (), 0.0, 0.0, lines=lines)
+    traced = TracedTarget(F, TRACE, FORWARD, BACKWARD, BenchmarkRun(FILE, "f", "h200", report))
+    found = annotated(SOURCE, traced, style=HintStyle(kinds=frozenset({"costs"}))).splitlines()[3:8]
+    assert found == snapshot(
+        [
+            "def f(x, w, n=4):",
+            "    y = x @ w« ▅ 60% · 60 µs on H200 · 8.19 KFLOP · moves 6.1 KiB»",
+            "    for _ in range(n):",
+            "        y = y.relu() + 1",
+            "    return y.sum(dim=-1)« ▁ 15% · 15 µs on H200»",
+        ]
+    )

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def _run(bench: RunningJob) -> Finished | Failed:
             warnings += run_case(bench, own, what, coming)
     machine = _described(conditions.seen(before, bench.looks), facts)
     warnings += conditions.warnings(machine)
-    kernels = tuple(k for e in entries for k in e.kernels)
+    kernels = tuple(chain.from_iterable(entry.kernels for entry in entries))
     if job.profile and bench.kind == "cuda" and not job.race:
         kernels = nsight.with_metrics(bench, entries, kernels)
     report = Report(
@@ -130,7 +131,7 @@ def _run(bench: RunningJob) -> Finished | Failed:
         job.source_hash,
         job.choices,
         kernels,
-        tuple(line for entry in entries for line in entry.lines),
+        tuple(chain.from_iterable(entry.lines for entry in entries)),
     )
     return Finished(report)
 

@@ -135,11 +135,8 @@ def _measure(bench: RunningJob, group: Sequence[VariantRun], what: Sequence[What
             bench.look()
         _measure_in_turns(bench, group, measurement)
     for entry in group:
-        is_profiled = bench.job.profile and entry.variant in (bench.job.profiled or (entry.variant,))
-        if is_profiled and entry.child is not None and entry.right:
+        if entry.child is not None and entry.right:
             _profile(bench, entry, entry.child, what)
-        if bench.job.by_line and entry.variant == EAGER and entry.child is not None and entry.right:
-            _profile_lines(bench, entry, entry.child, what)
         entry.end()
 
 
@@ -179,6 +176,14 @@ def _turn(bench: RunningJob, entry: VariantRun, child: VariantProcess, measureme
 
 
 def _profile(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
+    """Time the kernels of a variant, and the lines of the original, if the job asks for them."""
+    if bench.job.profile and entry.variant in (bench.job.profiled or (entry.variant,)):
+        _profile_kernels(bench, entry, child, what)
+    if bench.job.by_line and entry.variant == EAGER:
+        _profile_lines(bench, entry, child, what)
+
+
+def _profile_kernels(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: Sequence[What]) -> None:
     label = bench.job.cases[entry.case].label
     for of in what:
         bench.say(f"{bench.title(entry)}: profile {of}")

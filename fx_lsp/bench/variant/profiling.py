@@ -1,19 +1,30 @@
-"""Profile the time of each kernel in a call, by torch.profiler."""
+"""Profile the time of each kernel in a call, and of each line of the original, by torch.profiler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
-from types import ModuleType
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 from torch.autograd import DeviceType
+from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from fx_lsp.bench.variant.calls import Calls
+from fx_lsp.bench.variant.comparison import tensors_in
 from fx_lsp.bench.variant.devices import Device
 from fx_lsp.measured import What
+
+MODULES = "modules"
+"""The folder beside those of the cases with the files of the user's project."""
+_PREFIX = "fx-lsp line "
+_FORWARD, _BACKWARD = "forward", "backward"
+Place = tuple[str, int]
 
 
 def kernels(where: Device, calls: Calls, what: What) -> list[dict[str, Any]]:
@@ -80,3 +91,99 @@ def _microseconds(event: Any, gpu: bool, regions: Collection[str]) -> float:
         return 0.0
     device_time = getattr(event, "self_device_time_total", None)
     return event.self_cuda_time_total if device_time is None else device_time
+
+
+def lines(where: Device, calls: Calls, what: What) -> list[dict[str, Any]]:
+    """Return the file, line, and microseconds of forward and backward of each line in one call; the file is "" for the
+    generated one, else its path below the folder of modules. The rest has line 0.
+
+    On a GPU, times are those of the kernels that a line launches; on the CPU, those of its operators.
+    """
+    gpu = where.kind == "cuda"
+    sets = range(len(calls.sets))
+    for at in sets:
+        calls.call(at, what, calls.prepare(at, what))
+    where.synchronize()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
+    with profile(activities=activities) as profiler, _Ranges(calls.subject.module.__file__ or ""):
+        for at in sets:
+            calls.call(at, what, [])
+        where.synchronize()
+    times: dict[Place, dict[str, float]] = defaultdict(lambda: {_FORWARD: 0.0, _BACKWARD: 0.0})
+    whole = 0.0
+    for event in profiler.key_averages():
+        on_device = event.device_type != DeviceType.CPU
+        if event.key.startswith(_PREFIX):
+            direction, line, file = event.key.removeprefix(_PREFIX).split(" ", 2)
+            if not on_device:
+                time = event.device_time_total if gpu else event.cpu_time_total
+                times[file, int(line)][direction] += time / len(sets)
+        elif on_device == gpu:
+            whole += (event.self_device_time_total if gpu else event.self_cpu_time_total) / len(sets)
+    rest = whole - sum(sum(both.values()) for both in times.values())
+    rows = [{"file": file, "line": line, **both} for (file, line), both in times.items()]
+    return [*rows, {"file": "", "line": 0, _FORWARD: max(rest, 0.0), _BACKWARD: 0.0}]
+
+
+class _Ranges(TorchFunctionMode):
+    """Record each call of PyTorch under the line of the original that makes it, and its backward likewise."""
+
+    def __init__(self, generated: str) -> None:
+        super().__init__()
+        self._generated = generated
+        self._modules = Path(generated).parent.parent / MODULES
+        self._seen: dict[int, Any] = {}  # by their ids, which are those of others once they are gone
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        place = self._place(sys._getframe(1))
+        if place is None:
+            return func(*args, **(kwargs or {}))
+        with _range(_FORWARD, place):
+            result = func(*args, **(kwargs or {}))
+        for _, tensor in tensors_in(result, ""):
+            self._follow(tensor.grad_fn, place)
+        return result
+
+    def _place(self, frame: FrameType | None) -> Place | None:
+        """Return the innermost line of the original that a frame is called from."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file == self._generated:
+                return "", frame.f_lineno
+            if Path(file).is_relative_to(self._modules):
+                return Path(file).relative_to(self._modules).as_posix(), frame.f_lineno
+            frame = frame.f_back
+        return None
+
+    def _follow(self, node: Any, place: Place) -> None:
+        """Record the nodes of autograd's graph that a call added."""
+        pending = [node]
+        while pending:
+            node = pending.pop()
+            if node is None or id(node) in self._seen or type(node).__name__ == "AccumulateGrad":
+                continue
+            self._seen[id(node)] = node
+            pending += [source for source, _ in node.next_functions]
+            _record_backward(node, place)
+
+
+def _record_backward(node: Any, place: Place) -> None:
+    """Record a node of autograd's graph under a place while it runs."""
+    running: list[AbstractContextManager[Any]] = []
+
+    def begin(gradients: Any) -> None:
+        running.append(_range(_BACKWARD, place))
+        running[-1].__enter__()
+
+    def end(inputs: Any, outputs: Any) -> None:
+        running.pop().__exit__(None, None, None)
+
+    node.register_prehook(begin)
+    node.register_hook(end)
+
+
+def _range(direction: str, place: Place) -> AbstractContextManager[Any]:
+    file, line = place
+    return record_function(f"{_PREFIX}{direction} {line} {file}")

@@ -60,10 +60,10 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
             if request["do"] == "forget":
                 tuning.forget(variants[-1].subject.module)
                 return {}
-            from fx_lsp.bench.variant import by_line, profiling
+            from fx_lsp.bench.variant import profiling
 
             if request["do"] == "lines":
-                return {"lines": by_line.lines(variants[-1].where, _calls(variants[-1], 1), request["what"])}
+                return {"lines": profiling.lines(variants[-1].where, _calls(variants[-1], 1), request["what"])}
             if request["do"] == "profile":
                 return {"kernels": profiling.kernels(variants[-1].where, _calls(variants[-1], 1), request["what"])}
             profiled = _setup(request, say)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.measured import WHATS, What
+from fx_lsp.measured import EAGER, WHATS, What
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class BenchOptions:
     sweep: str | None = None
     work: str = ""
     profile: bool = False
+    by_line: bool = False
     show: bool = True
 
 
@@ -36,6 +37,7 @@ def read_options(options: Any) -> BenchOptions:
         "sweep": _text,
         "work": _text,
         "profile": _flag,
+        "byLine": _flag,
         "show": _flag,
     }
     if strange := sorted(table.keys() - readers.keys()):
@@ -45,6 +47,8 @@ def read_options(options: Any) -> BenchOptions:
     if not whats or set(fields.get("what", ())) - set(WHATS):
         raise JsonRpcInvalidParams(f"`what` must be a list of {', '.join(WHATS)}")
     fields["what"] = whats
+    if fields.pop("byLine", False):
+        fields |= {"by_line": True, "variants": tuple(dict.fromkeys((EAGER, *(fields.get("variants") or ()))))}
     return BenchOptions(**fields)
 
 

@@ -29,8 +29,7 @@ from fx_lsp.server.requests.bench_options import BenchOptions, read_options
 from fx_lsp.server.requests.commands import open_view, target_of
 from fx_lsp.server.session import Session
 from fx_lsp.server.tasks import Tasks
-from fx_lsp.tracing.answers.disk import Dependency
-from fx_lsp.tracing.remote.cases import BenchRequest, PreparedJob, job_of, read_sweep
+from fx_lsp.tracing.remote.cases import BenchRequest, PreparedJob, job_of, read_sweep, with_own_lines
 from fx_lsp.tracing.remote.history import StoredRun, keep
 from fx_lsp.tracing.remote.hosts import LOCAL, Hosts, Place, Pool, read_hosts
 from fx_lsp.tracing.remote.running import LocalPython, reached, run_on, unknown
@@ -82,6 +81,7 @@ async def bench(
         return None
     else:
         job = BenchmarkJob("", (), options.variants, (), options.what, seconds=ONE_DAY, profile=options.profile)
+        job = replace(job, by_line=options.by_line)
         measuring = _Measuring(session, client, views, benchmarks, progresses, engines, page, request)
         tasks.spawn("benchmark", measuring.run(user_hosts, places, job))
     return await open_view(session, client, views, page) if options.show else {"uri": format_uri(page)}
@@ -202,7 +202,7 @@ class _Measuring:
                         said(place.name, event)
                     else:
                         end = event
-            await self._ended(host, end, prepared.imports)
+            await self._ended(host, end, prepared)
             said(place.name, None)
 
         task = asyncio.current_task()
@@ -257,14 +257,15 @@ class _Measuring:
         self.client.tell(text, types.MessageType.Warning)
         self.benchmarks.fail(self.page, host, failed)
 
-    async def _ended(self, host: str, end: Event, imports: Sequence[Dependency]) -> None:
+    async def _ended(self, host: str, end: Event, prepared: PreparedJob) -> None:
         if isinstance(end, Failed):
             self._failed(host, end)
         elif isinstance(end, Finished):
-            run = BenchmarkRun(self.request.file, self.request.name, host, end.report)
+            report, imports = with_own_lines(end.report, self.request, prepared), prepared.imports
+            run = BenchmarkRun(self.request.file, self.request.name, host, report)
             try:
                 await asyncio.to_thread(keep, run, imports)
             except (OSError, sqlite3.Error) as error:
                 self.client.tell(f"fx-lsp: this run cannot be saved in the history: {error}", types.MessageType.Warning)
-            self.benchmarks.add(StoredRun(run, tuple(imports)))
+            self.benchmarks.add(StoredRun(run, imports))
             self.client.tell(f"{self.request.name}: {lens_title(end.report)}")

@@ -12,6 +12,7 @@ from fx_lsp.features.hints import HintStyle, TracedTarget, hints
 from fx_lsp.features.lenses import default_stage
 from fx_lsp.model import Stage, Trace, known_trace
 from fx_lsp.server import from_proto, to_proto
+from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.session import Session
 
 if TYPE_CHECKING:
@@ -24,27 +25,31 @@ MAX_READ_OPS = 2_000
 OPTIONS = types.InlayHintOptions(resolve_provider=True)
 
 
-async def inlay_hint(session: Session, params: types.InlayHintParams) -> list[types.InlayHint] | None:
+async def inlay_hint(
+    session: Session, benchmarks: Benchmarks, params: types.InlayHintParams
+) -> list[types.InlayHint] | None:
     """Return the hints in a range, from the traces so far; outside of notebooks without tooltips, if the client
     resolves them.
     """
     uri = params.text_document.uri
-    shown = await _hints(session, uri, params.range)
+    shown = await _hints(session, benchmarks, uri, params.range)
     document = session.documents.get(uri)
     if shown and session.capabilities.resolves_tooltips and document is not None and not document.cells:
         return [attrs.evolve(hint, tooltip=None, data=uri if hint.tooltip else None) for hint in shown]
     return shown
 
 
-async def resolve(session: Session, hint: types.InlayHint) -> types.InlayHint:
+async def resolve(session: Session, benchmarks: Benchmarks, hint: types.InlayHint) -> types.InlayHint:
     """Return a hint of `inlay_hint` with its tooltip, if it is still shown at its place."""
     at = hint.position
-    same = await _hints(session, hint.data, types.Range(at, at)) if isinstance(hint.data, str) else None
+    same = await _hints(session, benchmarks, hint.data, types.Range(at, at)) if isinstance(hint.data, str) else None
     whole = next((other for other in same or () if (other.position, other.label) == (at, hint.label)), hint)
     return attrs.evolve(hint, tooltip=whole.tooltip)
 
 
-async def _hints(session: Session, uri: str, range_: types.Range) -> list[types.InlayHint] | None:
+async def _hints(
+    session: Session, benchmarks: Benchmarks, uri: str, range_: types.Range
+) -> list[types.InlayHint] | None:
     document, state, engine = session.documents.get(uri), session.state(uri), session.engine
     if document is None or state is None or engine is None or not session.settings.inlay_hints:
         return None
@@ -58,7 +63,9 @@ async def _hints(session: Session, uri: str, range_: types.Range) -> list[types.
             stage = await _stage(engine, target_state, default_stage(trace))
             reading = settings.hint_kinds & {"savedForBackward", "costs"} and isinstance(target_state.outcome, Trace)
             backward = await _stage(engine, target_state, "backward") if reading and trace.ops("backward") else None
-            traced.append(TracedTarget(target, target_state.outcome, stage, backward))
+            run = benchmarks.last(target.file, target.name) if "costs" in settings.hint_kinds else None
+            measured = None if run is None or run.stale else run
+            traced.append(TracedTarget(target, target_state.outcome, stage, backward, measured))
     style = HintStyle(settings.sizes, settings.hint_kinds, settings.strides)
     shown = await asyncio.to_thread(hints, document.text, traced, first, last, style)
     return [to_proto.inlay_hint(hint, document.lines, session.encoding) for hint in shown]

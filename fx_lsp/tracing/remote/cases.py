@@ -12,13 +12,14 @@ from fx_lsp import files
 from fx_lsp.choices import TRITON, Choices
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import TargetError
-from fx_lsp.measured import INDUCTOR_KERNELS, BenchmarkCase, BenchmarkJob, Module
+from fx_lsp.measured import INDUCTOR_KERNELS, BenchmarkCase, BenchmarkJob, LineTime, Module, Report
 from fx_lsp.model import Failure, Target, Work, write_work
 from fx_lsp.specs import CommentError, parse_comment
 from fx_lsp.tracing.analysis import Analysis, analyse
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.remote.history import source_hash
+from fx_lsp.tracing.source.copies import own_line
 from fx_lsp.tracing.source.parsing import module_name
 
 MAX_CASES = 24
@@ -207,3 +208,22 @@ def function_of(file: str) -> str:
 def _size(name: str) -> str:
     """Return a pattern that matches a name used as a size, and not as an input or in a text."""
     return rf"(?<![\w.'\"]){re.escape(name)}(?![\w'\"]|\s*=)"
+
+
+def with_own_lines(report: Report, asked: BenchRequest, prepared: PreparedJob) -> Report:
+    """Return a report whose times by line have the paths and lines of the user's files. A line that is not found counts
+    with the rest, at line 0.
+    """
+    generated = {case.label: case.file for case in prepared.job.cases}
+    return replace(
+        report,
+        lines=tuple(_own(time, generated[time.label], asked, prepared) for time in report.lines),
+    )
+
+
+def _own(time: LineTime, generated: str, asked: BenchRequest, prepared: PreparedJob) -> LineTime:
+    if time.file:
+        paths = [one.path for one in prepared.imports if Path(one.path).as_posix().endswith(f"/{time.file}")]
+        return replace(time, file=paths[0]) if len(paths) == 1 else replace(time, file="", line=0)
+    line = own_line(generated, time.line, asked.text) if time.line else 0
+    return replace(time, file=asked.file if line else "", line=line)

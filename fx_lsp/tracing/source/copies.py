@@ -1,38 +1,15 @@
-"""Find the lines of the user's files that the lines of a generated file were copied from."""
+"""Find the lines that the user's code in a generated file was copied from."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TypeGuard
 
-from fx_lsp.measured import LineTime, Report
-from fx_lsp.tracing.remote.cases import BenchRequest, PreparedJob
 from fx_lsp.tracing.source.parsing import walk
 
 _ORIGINAL = "original"
 """The function of a generated file that contains the user's code."""
-
-
-def with_own_lines(report: Report, asked: BenchRequest, prepared: PreparedJob) -> Report:
-    """Return a report whose times by line have the paths and lines of the user's files. A line that is not found counts
-    with the rest, at line 0.
-    """
-    generated = {case.label: case.file for case in prepared.job.cases}
-    return replace(
-        report,
-        lines=tuple(_own(time, generated[time.label], asked, prepared) for time in report.lines),
-    )
-
-
-def _own(time: LineTime, generated: str, asked: BenchRequest, prepared: PreparedJob) -> LineTime:
-    if time.file:
-        paths = [one.path for one in prepared.imports if Path(one.path).as_posix().endswith(f"/{time.file}")]
-        return replace(time, file=paths[0]) if len(paths) == 1 else replace(time, file="", line=0)
-    line = own_line(generated, time.line, asked.text) if time.line else 0
-    return replace(time, file=asked.file if line else "", line=line)
 
 
 def own_line(generated: str, line: int, source: str) -> int:
@@ -61,10 +38,9 @@ def _functions(text: str) -> list[tuple[tuple[str, ...], ast.FunctionDef | ast.A
     """Return the functions of a text with their qualified names, an outer one before those in it; without `original`
     around the user's code.
     """
-    found = [
-        (name[1:] if name[:1] == (_ORIGINAL,) else name, node) for name, node in _defined(ast.parse(text).body, ())
-    ]
-    return [(name, node) for name, node in found if name]
+    every = _defined(ast.parse(text).body, ())
+    inside = ((name[1:] if name[:1] == (_ORIGINAL,) else name, node) for name, node in every)
+    return [(name, node) for name, node in inside if name]
 
 
 def _defined(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fx_lsp.tracing.remote.line_times import own_line
+from fx_lsp.tracing.source.copies import own_line
 
 SOURCE = """\
 import torch
