@@ -134,7 +134,7 @@ class Engine:
         """Return the current state, or None for a file that is not open. Never waits."""
         open_file = self._files.get(file)
         if open_file is not None and open_file.state is None:
-            open_file.state = build_state(open_file, self._scheduler)
+            open_file.state = build_state(open_file, self._scheduler.coming)
         return None if open_file is None else open_file.state
 
     @property

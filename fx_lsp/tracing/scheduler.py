@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Set
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -92,6 +92,11 @@ class Scheduler:
 
     def __contains__(self, key: str) -> bool:
         return key in self._waiting or key in self._running
+
+    @property
+    def coming(self) -> Set[str]:
+        """Return the keys of the jobs that will end with a result: queued, or running and not stopped."""
+        return (self._waiting.keys() | self._running.keys()) - self._stopped
 
     @property
     def idle(self) -> bool:
