@@ -556,7 +556,8 @@ def comments() -> Iterator[Check]:
     yield check
 
 
-TYPES = {name: str if value is None else type(value) for name, value in vars(Settings()).items()}
+KINDS = {row.field: row.kind for row in _ROWS}
+TYPES = {name: KINDS[name] if value is None else type(value) for name, value in vars(Settings()).items()}
 """The type of each setting that is not None."""
 
 
@@ -594,9 +595,7 @@ def setting_values() -> Iterator[Check]:
         engine_settings(broken, lambda file: True)
         for one in dataclasses.fields(Settings):
             value = getattr(broken, one.name)
-            if value is not None and type(value) is not (
-                str if getattr(base, one.name) is None else type(getattr(base, one.name))
-            ):
+            if value is not None and type(value) is not TYPES[one.name]:
                 return f"{one.name} is {getattr(broken, one.name)!r}"
         return "" if all(isinstance(s, str) and s for s in sentences) else f"no sentences: {sentences}"
 

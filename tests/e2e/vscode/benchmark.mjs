@@ -26,7 +26,8 @@ await drive(async (w) => {
     await ok.click();
   };
 
-  await w.lens('benchmark', code).click();
+  await w.lens('graphs', code).click();
+  await w.row('benchmark').click();
   await body.locator('.now', { hasText: 'local' }).waitFor();
   await w.until(async () => /: |generating/.test(await body.locator('.now').innerText()), 'progress');
   found.tabs = await w.tabs();
