@@ -18,7 +18,7 @@ await drive(async (w) => {
   };
   const only = async (...names) => {
     for (const row of await page.locator('.quick-input-widget:visible .monaco-list-row').all()) {
-      const wanted = names.includes(plain(await row.locator('.label-name').textContent()));
+      const wanted = names.includes(plain(await row.locator('.label-name').first().textContent()));
       if (wanted !== ((await row.locator('.monaco-checkbox').getAttribute('aria-checked')) === 'true')) {
         await row.click();
       }
