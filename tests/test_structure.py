@@ -17,11 +17,7 @@ PACKAGE = ROOT / "fx_lsp"
 MAX_MODULES = 15
 """How many modules a folder may have."""
 
-FOLDERS_OF_A_KIND = {
-    "fx_lsp/features": "a feature each",
-    "fx_lsp/commands": "a command each",
-    "fx_lsp/server/requests": "a kind of requests each",
-}
+FOLDERS_OF_A_KIND = {"fx_lsp/features": "a feature each", "fx_lsp/commands": "a command each"}
 """Folders that may have more, as each of their modules is one of the same kind."""
 
 MAX_COMPLEXITY = 20

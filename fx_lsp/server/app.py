@@ -33,23 +33,20 @@ from fx_lsp.server.requests import (
     commands,
     completion,
     diagnostics,
-    graph_values,
     hints,
     hover,
     inline_values,
     kernel_files,
     lenses,
     notebooks,
-    panels,
     text_sync,
     trust,
-    view_documents,
-    view_lines,
 )
 from fx_lsp.server.session import Capabilities, Session
 from fx_lsp.server.settings import SECTION, Settings, read_settings
 from fx_lsp.server.status import StatusReporter
 from fx_lsp.server.tasks import QuietCollector, Tasks
+from fx_lsp.server.view_requests import graph_values, panels, view_documents, view_lines
 
 if TYPE_CHECKING:
     from fx_lsp.server.engines import MakeEngine

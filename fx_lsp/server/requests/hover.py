@@ -18,8 +18,8 @@ from fx_lsp.model import Span, Stage, Trace, known_trace, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.documents import OpenText
-from fx_lsp.server.requests import view_lines
 from fx_lsp.server.session import Session
+from fx_lsp.server.view_requests import view_lines
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import TargetState

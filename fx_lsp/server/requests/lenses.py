@@ -12,9 +12,10 @@ from fx_lsp.model import Trace
 from fx_lsp.server import to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
-from fx_lsp.server.requests import kernel_files, view_lines
+from fx_lsp.server.requests import kernel_files
 from fx_lsp.server.requests.commands import target_of
 from fx_lsp.server.session import Session
+from fx_lsp.server.view_requests import view_lines
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import TargetState

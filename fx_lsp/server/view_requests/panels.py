@@ -22,9 +22,9 @@ from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
-from fx_lsp.server.requests.view_documents import view_of
-from fx_lsp.server.requests.view_lines import kernels_behind
 from fx_lsp.server.session import Session
+from fx_lsp.server.view_requests.view_documents import view_of
+from fx_lsp.server.view_requests.view_lines import kernels_behind
 
 if TYPE_CHECKING:
     from fx_lsp.tracing.engine import TargetState

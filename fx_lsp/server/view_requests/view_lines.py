@@ -35,8 +35,8 @@ from fx_lsp.model import Span, Stage, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.rendering import rendered_at_once, source_lines
-from fx_lsp.server.requests import graph_values
 from fx_lsp.server.session import Session
+from fx_lsp.server.view_requests import graph_values
 
 RELATED = "fxLsp/related"
 

@@ -154,23 +154,25 @@ async def incoming_calls(
     session: Session, params: types.CallHierarchyIncomingCallsParams
 ) -> list[types.CallHierarchyIncomingCall] | None:
     """Answer `callHierarchy/incomingCalls` in a graph: the values that are computed from one."""
-    graph = graph_of(session, params.item.uri)
-    if graph is None:
-        return None
-    readers = _items(graph, readers_of(graph.shown, params.item.name))
-    return [types.CallHierarchyIncomingCall(from_=item, from_ranges=[item.selection_range]) for item in readers]
+    readers = _related(session, params.item, readers_of)
+    return (
+        None if readers is None else [types.CallHierarchyIncomingCall(item, [item.selection_range]) for item in readers]
+    )
 
 
 async def outgoing_calls(
     session: Session, params: types.CallHierarchyOutgoingCallsParams
 ) -> list[types.CallHierarchyOutgoingCall] | None:
     """Answer `callHierarchy/outgoingCalls` in a graph: the values that one is computed from."""
-    graph = graph_of(session, params.item.uri)
-    if graph is None:
-        return None
-    sources = _items(graph, sources_of(graph.shown, params.item.name))
-    here = [params.item.selection_range]
-    return [types.CallHierarchyOutgoingCall(to=item, from_ranges=here) for item in sources]
+    sources, here = _related(session, params.item, sources_of), [params.item.selection_range]
+    return None if sources is None else [types.CallHierarchyOutgoingCall(item, here) for item in sources]
+
+
+def _related(
+    session: Session, item: types.CallHierarchyItem, names_of: Callable[[RenderedView, str], list[str]]
+) -> list[types.CallHierarchyItem] | None:
+    graph = graph_of(session, item.uri)
+    return None if graph is None else _items(graph, names_of(graph.shown, item.name))
 
 
 def _items(graph: ShownGraph, names: Iterable[str]) -> list[types.CallHierarchyItem]:
