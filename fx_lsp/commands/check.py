@@ -185,7 +185,7 @@ class _Checks:
 
 
 def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveyScope:
-    """Return what to check in these files. Raises UsageError."""
+    """Return the targets to check in these files. Raises UsageError."""
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
     if arguments.since is not None:
         folders = (str(Path(source.file).parent) for source in sources)

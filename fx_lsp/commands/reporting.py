@@ -90,7 +90,7 @@ class CheckReporter:
 
     @property
     def dependencies(self) -> Iterator[Dependency]:
-        """Return what the results so far depend on."""
+        """Return the files that the results so far depend on."""
         return (dependency for report in self._reports for dependency in report.dependencies)
 
     def _document(self, seconds: float, accepted: int, fixed: int) -> str:

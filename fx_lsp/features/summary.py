@@ -151,7 +151,7 @@ def shares_of(rows: Iterable[LineRow]) -> tuple[dict[Place, float], str]:
 
 
 def row_costs(row: LineRow) -> list[str]:
-    """Return what a line computes and moves, forward and backward together: `["1.2 GFLOP", "moves 3 MiB"]`."""
+    """Return the FLOPs and moved bytes of a line, forward and backward together: `["1.2 GFLOP", "moves 3 MiB"]`."""
     flops, moved = row.totals.flops.sum, row.totals.moved_bytes.sum
     return [*([format_flops(flops)] if flops else []), *([f"moves {format_bytes(moved)}"] if moved else [])]
 

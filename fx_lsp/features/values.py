@@ -158,7 +158,7 @@ def _until(texts: Sequence[str], number: int, ends: Callable[[str], bool]) -> in
 
 
 def tokens(shown: RenderedView) -> Iterator[Token]:
-    """Yield what the parts of a graph's lines are: inputs, values, operations, specs and comments, in order."""
+    """Yield the kinds of the parts of a graph's lines in order: inputs, values, operations, specs and comments."""
     for number, line in enumerate(shown.document.lines, start=1):
         yield from sorted(_line_tokens(shown, line, number))
 
