@@ -57,6 +57,10 @@ class Rival:
     target: str
 
 
+MODULES_FOLDER = "modules"
+"""The folder of a job with its modules, beside the folders of its cases."""
+
+
 @dataclass(frozen=True)
 class Module:
     """Hold a file of the user's project, and its path below a folder to import it from: "package/layers.py"."""

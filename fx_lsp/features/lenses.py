@@ -98,7 +98,10 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool, pending: bool =
         Lens(target.name_span, f"with {v.name}", "show stage", target.name, "", variant_work(v.name))
         for v in outcome.variants
     )
-    more = (Lens(target.name_span, t, "show stage", target.name, work, work, None, told) for t, work, told in _WORKS)
+    more = (
+        Lens(target.name_span, title, "show stage", target.name, work, work, tooltip=tooltip)
+        for title, work, tooltip in _WORKS
+    )
     return (summary, *graphs, *variants, *more)
 
 

@@ -22,6 +22,7 @@ from fx_lsp.bench.runner.entries import RunningJob, VariantRun, file_of, rows, w
 from fx_lsp.bench.runner.turns import STEPS, run_case
 from fx_lsp.measured import (
     INDUCTOR_KERNELS,
+    MODULES_FOLDER,
     VARIANTS,
     WHATS,
     BenchmarkCase,
@@ -68,11 +69,11 @@ def _bench(job: BenchmarkJob, tell: Callable[[Event], None], folder: Path) -> Ru
         for place, text in enumerate((case.file, *case.others.values())):
             file_of(folder, number, place).write_text(text, encoding="utf-8")
     for module in job.modules:
-        place = folder / "modules" / module.path
+        place = folder / MODULES_FOLDER / module.path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(module.text, encoding="utf-8")
     if job.modules:
-        job = replace(job, paths=(str(folder / "modules"), *job.paths))
+        job = replace(job, paths=(str(folder / MODULES_FOLDER), *job.paths))
     return RunningJob(job, tell, folder, _environment(job, folder), time.monotonic() + job.seconds, 1)
 
 

@@ -18,10 +18,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from fx_lsp.bench.variant.calls import Calls
 from fx_lsp.bench.variant.comparison import tensors_in
 from fx_lsp.bench.variant.devices import Device
-from fx_lsp.measured import What
+from fx_lsp.measured import MODULES_FOLDER, What
 
-MODULES = "modules"
-"""The folder beside those of the cases with the files of the user's project."""
 _PREFIX = "fx-lsp line "
 _FORWARD, _BACKWARD = "forward", "backward"
 Place = tuple[str, int]
@@ -112,14 +110,11 @@ def lines(where: Device, calls: Calls, what: What) -> list[dict[str, Any]]:
     times: dict[Place, dict[str, float]] = defaultdict(lambda: {_FORWARD: 0.0, _BACKWARD: 0.0})
     whole = 0.0
     for event in profiler.key_averages():
-        on_device = event.device_type != DeviceType.CPU
-        if event.key.startswith(_PREFIX):
+        if not event.key.startswith(_PREFIX):
+            whole += _microseconds(event, gpu, ()) / len(sets)
+        else:
             direction, line, file = event.key.removeprefix(_PREFIX).split(" ", 2)
-            if not on_device:
-                time = event.device_time_total if gpu else event.cpu_time_total
-                times[file, int(line)][direction] += time / len(sets)
-        elif on_device == gpu:
-            whole += (event.self_device_time_total if gpu else event.self_cpu_time_total) / len(sets)
+            times[file, int(line)][direction] += _microseconds(event, gpu, (event.key,)) / len(sets)
     rest = whole - sum(sum(both.values()) for both in times.values())
     rows = [{"file": file, "line": line, **both} for (file, line), both in times.items()]
     return [*rows, {"file": "", "line": 0, _FORWARD: max(rest, 0.0), _BACKWARD: 0.0}]
@@ -131,7 +126,7 @@ class _Ranges(TorchFunctionMode):
     def __init__(self, generated: str) -> None:
         super().__init__()
         self._generated = generated
-        self._modules = Path(generated).parent.parent / MODULES
+        self._modules = Path(generated).parent.parent / MODULES_FOLDER
         self._seen: dict[int, Any] = {}  # by their ids, which are those of others once they are gone
 
     def __torch_function__(
