@@ -94,9 +94,10 @@ class TraceFixture(Protocol):
 def warm_torch() -> None:
     """torch and AOTAutograd, imported and used once, so that forked tests find them warm."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as in a zygote: CUDA does not survive a fork
-    from fx_lsp.tracer.process.warmup import warm
+    from fx_lsp.tracer.process.warmup import import_modules, warm
     from fx_lsp.tracer.run.lru_caches import remember_caches
 
+    import_modules()
     warm()
     remember_caches()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import atexit
 import functools
-import gc
 import json
 import os
 import runpy
@@ -68,13 +67,12 @@ def warm_python() -> str:
 
 def serve(path: str) -> None:
     """Fork for whoever connects to `path`, until the tests have gone."""
-    from fx_lsp.tracer.process.preload import import_torch
+    from fx_lsp.tracer.process.preload import import_torch, settle
 
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     sys.path.remove(os.environ["PYTHONPATH"])
     import_torch()
-    gc.collect()
-    gc.freeze()
+    settle()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)

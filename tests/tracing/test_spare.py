@@ -5,12 +5,13 @@ import os
 import re
 import signal
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
 from fx_lsp.model import Failure, Node, Stage, TraceRequest
-from fx_lsp.tracing.workers.launch import Launch
+from fx_lsp.tracing.workers.launch import Launch, compiled_modules
 from fx_lsp.tracing.workers.pool import Workers
 from fx_lsp.wire import encode_stage
 
@@ -20,6 +21,12 @@ pytestmark = [
 ]
 
 SOURCE = "import os, torch\ndef f(x):\n    raise ValueError(f'pid {os.getpid()}')\n"
+
+FIRST = """
+import os, sys
+def f(x):
+    raise ValueError(f'{os.getppid()} {"torch._inductor.compile_fx" in sys.modules}')
+"""
 
 
 @pytest.fixture
@@ -106,3 +113,35 @@ async def test_a_spare_knows_the_operations_of_the_last_graph(workers):
     outcome = (await workers.run(TraceRequest("k.py", "f", "function", KNOWN, KNOWN, "k", "", ()))).outcome
     assert isinstance(outcome, Failure)
     assert "tan: True, cos: False" in outcome.message
+
+
+async def test_the_first_request_does_not_wait_for_the_spare_or_the_compiler():
+    workers = Workers(Launch(sys.executable))
+    try:
+        request = TraceRequest("user.py", "f", "function", FIRST, FIRST, "user", "", ())
+        outcome = (await workers.run(request)).outcome
+        assert isinstance(outcome, Failure)
+        assert f"{workers.pid} False" in outcome.message
+    finally:
+        await workers.close()
+
+
+async def test_a_second_process_compiles_modules_while_a_worker_imports_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    (tmp_path / "tracer").mkdir()
+    module = tmp_path / "tracer" / "job.py"
+    module.write_text("x = 1\n")
+    bytecode = Path(cache_from_source(str(module)))
+    async with compiled_modules(sys.executable, tmp_path):
+        while not bytecode.exists():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_user_without_bytecode_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "job.py").write_text("x = 1\n")
+    async with compiled_modules(sys.executable, tmp_path):
+        await asyncio.sleep(1)
+    assert not list(tmp_path.rglob("*.pyc"))

@@ -27,7 +27,7 @@ from fx_lsp.sandbox import confinement
 from fx_lsp.sandbox.limits import die_with_parent, memory_limit
 from fx_lsp.sandbox.system_calls import prctl
 from fx_lsp.tracer.process import compilers
-from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch, read_states
+from fx_lsp.tracer.process.preload import Unusable, import_packages, import_torch, read_states, settle
 from fx_lsp.tracer.program.reads import state_of
 from fx_lsp.wire import frame, from_json, outcome_to_json, read_frame, to_json
 
@@ -121,6 +121,8 @@ def main(job: str, warm: bool) -> NoReturn:
     try:
         torch = import_torch() if warm else None
         find_job(job)
+        if warm:
+            settle()
     except Unusable as problem:
         channel.send({"failed": problem.kind, "message": str(problem)})
         os._exit(1)

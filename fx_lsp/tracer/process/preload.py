@@ -39,18 +39,18 @@ def _uncollected() -> Generator[None]:
 
 @_uncollected()
 def import_torch() -> str:
-    """Import torch and what tracing needs of it, trace once, and return torch's version. Raises Unusable.
+    """Import torch and the modules that every trace needs, and return torch's version. Raises Unusable.
 
-    What `functools.lru_cache` makes afterwards is known as the user's.
+    Functions that `functools.lru_cache` decorates afterwards are the user's.
     """
     if importlib.util.find_spec("torch") is None:
         raise Unusable(f"{sys.executable} has no torch", "no-torch")
     try:
         importlib.import_module("torch")
-        from fx_lsp.tracer.process.warmup import warm
+        from fx_lsp.tracer.process.warmup import import_modules
         from fx_lsp.tracer.run.lru_caches import remember_caches
 
-        warm()
+        import_modules()
         remember_caches()
         watch_reads()
     except Exception as error:
@@ -59,6 +59,20 @@ def import_torch() -> str:
         traceback.print_exc()
         raise Unusable(f"torch in {sys.executable} does not import: {_one_line(error)}", "no-torch") from error
     return str(getattr(sys.modules.get("torch"), "__version__", ""))
+
+
+def settle() -> None:
+    """Trace once, import the modules that some traces need, and exempt all objects from garbage collection.
+
+    A trace that cannot wait for this takes longer by what it needs of it.
+    """
+    from fx_lsp.tracer.process.warmup import warm
+    from fx_lsp.tracer.run.lru_caches import caches_of_torch
+
+    with _uncollected(), caches_of_torch():
+        warm()
+    gc.collect()
+    gc.freeze()
 
 
 @_uncollected()

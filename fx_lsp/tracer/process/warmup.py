@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,8 +13,10 @@ from fx_lsp.specs import parse_spec
 from fx_lsp.wire import decode_stage
 
 MODULES = ("torch.nn.functional", "torch._dynamo", "torch._functorch.aot_autograd", "fx_lsp.tracer.job")
-LAZY_MODULES = ("torch._functorch.compilers", "torch._inductor.compile_fx")
+PARTITIONER_MODULES = ("torch._inductor.pattern_matcher",)
 """Modules that the partitioner imports when it first runs; not every torch has them."""
+COMPILER_MODULES = ("torch._functorch.compilers", "torch._inductor.compile_fx")
+"""Modules that only the views of the compiler's passes need; not every torch has them."""
 _NAME = "fx_lsp_rehearsal"
 _SOURCE = """
 import torch
@@ -39,22 +42,30 @@ MAX_NODES = 1000
 """The number of nodes of a graph that are rehearsed: a spare should be ready soon."""
 
 
-def warm() -> None:
-    """Import torch and AOTAutograd and trace once, so that forked processes inherit both.
-
-    No backward is traced: fake tensors count as a device, for which autograd's engine may start threads. Raises
-    ImportError where there is no usable torch.
-    """
+def import_modules() -> None:
+    """Import torch, AOTAutograd and the rest that every trace needs. Raises ImportError without a usable torch."""
     _start_engine()
     for module in MODULES:
         importlib.import_module(module)
-    for module in LAZY_MODULES:
-        with suppress(ImportError):
-            importlib.import_module(module)
+    _import_present(PARTITIONER_MODULES)
     from fx_lsp.tracer.program.extensions import tolerate_unloaded_operators
 
     tolerate_unloaded_operators()
+
+
+def warm() -> None:
+    """Import the modules of the compiler and trace once, after `import_modules`, so that forked processes inherit both.
+
+    No backward is traced: fake tensors count as a device, for which autograd's engine may start threads.
+    """
+    _import_present(COMPILER_MODULES)
     _trace("Inference")
+
+
+def _import_present(modules: Sequence[str]) -> None:
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
 
 
 def _start_engine() -> None:

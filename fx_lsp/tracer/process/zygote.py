@@ -43,7 +43,14 @@ from fx_lsp.tracer.process.child import (
     kill_group,
     redirect_output,
 )
-from fx_lsp.tracer.process.preload import Unusable, count_threads, import_packages, import_torch, read_states
+from fx_lsp.tracer.process.preload import (
+    Unusable,
+    count_threads,
+    import_packages,
+    import_torch,
+    read_states,
+    settle,
+)
 from fx_lsp.wire import frame, read_frame
 
 
@@ -58,7 +65,6 @@ def main(control_fd: int, job: str, warm: bool) -> None:
     except Unusable as problem:
         control.sendall(frame({"failed": problem.kind, "message": str(problem)}))
         return
-    gc.collect()
     gc.freeze()
     control.sendall(frame({"ready": True, "torch": torch}))
     control.sendall(frame({"read": read_states()}))
@@ -70,7 +76,9 @@ def main(control_fd: int, job: str, warm: bool) -> None:
 
 
 SPARE_DELAY = 0.2
-"""Seconds after a request or preload until the next spare is forked: it must not compete with a running trace."""
+"""Seconds after the start, a request or a preload until the next spare is forked: it must not compete with a trace that
+runs, or with the first request, for which the server has waited.
+"""
 
 
 def _rehearsal() -> Callable[[bytes], None]:
@@ -93,7 +101,8 @@ class _Zygote:
         self._job = job
         self._rehearse = rehearse
         self._spare: _Spare | None = None
-        self._spare_due = time.monotonic()
+        self._spare_due = time.monotonic() + SPARE_DELAY
+        self._settled = rehearse is None
         self._pid = os.getpid()
         self._children: set[int] = set()
         self._helpers = children_of(self._pid)
@@ -123,6 +132,7 @@ class _Zygote:
             elif self._preloads:
                 self._preload(self._preloads.pop(0))
             elif self._wants_spare() and time.monotonic() >= self._spare_due:
+                self._settle()
                 self._fork_spare()
 
     def kill_children(self) -> None:
@@ -315,9 +325,20 @@ class _Zygote:
         self._spare_due = time.monotonic() + SPARE_DELAY
         import_packages([name])
         gc.freeze()
+        self._imported()
+        self._send({"preloaded": name, "threads": count_threads()})
+
+    def _settle(self) -> None:
+        """Do what the first request did not wait for."""
+        if not self._settled:
+            settle()
+            self._settled = True
+            self._imported()
+
+    def _imported(self) -> None:
+        """Take note of what imports have changed and started, and tell the server what they have read."""
         self._listen_for_children()
         self._helpers = children_of(self._pid) - self._children
-        self._send({"preloaded": name, "threads": count_threads()})
         self._send({"read": read_states()})
 
 

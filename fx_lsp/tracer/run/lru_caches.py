@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
@@ -16,6 +17,16 @@ def remember_caches() -> None:
     imported.
     """
     functools.lru_cache = _known_lru_cache
+
+
+@contextmanager
+def caches_of_torch() -> Generator[None]:
+    """Inside, decorated functions are not the user's, as before `remember_caches`."""
+    tracked, functools.lru_cache = functools.lru_cache, _lru_cache
+    try:
+        yield
+    finally:
+        functools.lru_cache = tracked
 
 
 def _known_lru_cache(maxsize: Any = 128, typed: bool = False) -> Any:

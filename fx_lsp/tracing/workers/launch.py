@@ -7,17 +7,18 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import fx_lsp
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.tracing.workers.channels import OutputTail, receive
-from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, Process, describe_status, gist
+from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, Process, describe_status, gist, start_process
 
 START_SECONDS = 180.0
+PACKAGE = Path(fx_lsp.__file__).parent
 
 _SET = {
     "PYTORCH_JIT": "0",  # a scripted function is traced as it is written
@@ -74,7 +75,7 @@ class Launch:
 
     def command(self, scratch: str, *role: str) -> list[str]:
         """Return the command line of a worker in the given role that writes to a scratch folder."""
-        bootstrap = Path(fx_lsp.__file__).parent / "tracer" / "process" / "bootstrap.py"
+        bootstrap = PACKAGE / "tracer" / "process" / "bootstrap.py"
         command = [self.python, "-X", "utf8", "-B", str(bootstrap), *role, f"--job={self.job}"]
         command += [f"--scratch={scratch}"] if self.limits.confined else []
         command += [f"--path={path}" for path in self.paths]
@@ -111,10 +112,31 @@ _SCRATCH = "fx-lsp-scratch-"
 _OLD_SECONDS = 86400.0
 
 
+@asynccontextmanager
+async def compiled_modules(python: str, package: Path) -> AsyncGenerator[None]:
+    """Inside, a second process compiles the modules of `package` to the bytecode of an interpreter.
+
+    A worker writes no bytecode. Without this, one whose Python has another version than the server's, or that runs an
+    editable installation, would compile these modules at every start. A folder that cannot be written to, and a user
+    with `PYTHONDONTWRITEBYTECODE`, remain without bytecode.
+    """
+    compiler = None
+    if not os.environ.get("PYTHONDONTWRITEBYTECODE") and os.access(package, os.W_OK):
+        command = [python, "-I", "-m", "compileall", "-q", str(package / "tracer"), str(package)]
+        with suppress(WorkerStartError):
+            compiler = await start_process(command, merge=True)
+    try:
+        yield
+    finally:
+        if compiler is not None:
+            await compiler.end()
+
+
 async def until_ready(python: str, process: Process, reader: asyncio.StreamReader, output: OutputTail) -> None:
     """Wait until a started worker says that it is ready. Raises WorkerStartError where it cannot be, ends, or hangs."""
     try:
-        hello = await asyncio.wait_for(receive(reader), START_SECONDS)
+        async with compiled_modules(python, PACKAGE):
+            hello = await asyncio.wait_for(receive(reader), START_SECONDS)
     except asyncio.TimeoutError:
         raise _start_failed(python, None, output.text()) from None
     if hello is not None and "failed" in hello[0]:

@@ -104,5 +104,6 @@ def _backward_specs(
     )
 
 
+_META = torch.library.Library("aten", "IMPL", "Meta")
 with suppress(RuntimeError):  # once torch has its own
-    torch.library.register_fake("aten::_cudnn_rnn_backward", _backward_specs)
+    _META.impl("_cudnn_rnn_backward", _backward_specs)
