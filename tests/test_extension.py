@@ -12,7 +12,7 @@ from fx_lsp.server.settings import _ROWS as ROWS
 
 EXTENSION = Path(__file__).resolve().parent.parent / "vscode-extension"
 REPOSITORY = "https://github.com/fx-lsp/fx-lsp"
-OF_THE_EDITOR = {"enable", "server.python", "linkedLines.colors", "trace.server"}
+OF_THE_EDITOR = {"enable", "server.python", "linkedLines.colors", "lineCosts.enabled", "lineCosts.of", "trace.server"}
 OF_THE_CLIENT = {"virtualDocuments", "commandLinks", "changes", "trust", "trusted", "interpreters"}
 RUNS_SOMETHING = {"fx-lsp.interpreter", "fx-lsp.server.python"}
 

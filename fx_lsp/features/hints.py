@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import LEGEND, MARK, Guesses
-from fx_lsp.features.line_times import times_by_line
+from fx_lsp.features.line_costs import line_costs
 from fx_lsp.features.partial import shown_trace, until
 from fx_lsp.features.sizes import shares_storage
 from fx_lsp.features.source import (
@@ -21,7 +21,7 @@ from fx_lsp.features.source import (
     operation_name,
     returns,
 )
-from fx_lsp.features.summary import row_costs, shares_of, summary_of
+from fx_lsp.features.summary import ESTIMATES, costs_text
 from fx_lsp.features.text import format_bytes, is_tensor_spec
 from fx_lsp.features.variants import with_variant
 from fx_lsp.measured import BenchmarkRun
@@ -243,26 +243,21 @@ def _costs_by_line(view: _View) -> Iterator[tuple[int, str, str]]:
     their measured times, if there are some.
     """
     stages = [stage for stage in (view.stage, view.backward) if stage is not None]
-    if not stages or view.trace.info(stages[0].name) is None:
+    costs = line_costs(view.target, view.trace, stages, view.measured)
+    if costs is None:
         return
-    every = summary_of(view.trace, stages).lines
-    rows = {row.span.line: row for row in every if view.target.span.contains(row.span)}
-    times = {} if view.measured is None else times_by_line(view.measured.report)
-    if view.measured is not None and times:
-        whole, where = sum(map(sum, times.values())), view.measured.report.machine.gpu or view.measured.host
-        for (file, line), (forward, backward) in times.items():
-            if file == view.target.file and view.target.span.line <= line <= view.target.span.end_line:
-                costs = row_costs(rows[line]) if line in rows else []
-                label = [_bar((forward + backward) / whole), f"{forward + backward:,.0f} µs on {where}", *costs]
-                end = rows[line].span.end_line if line in rows else line
-                yield end, " · ".join(filter(None, label)), f"forward {forward:,.1f} µs, backward {backward:,.1f} µs"
-        return
-    shares, measure = shares_of(every)
-    for row in rows.values():
-        share, peak = shares[row.span.file, row.span.line], row.totals.peak_bytes
-        tooltip = f"{share:.1%} of {measure}" + (f", {format_bytes(peak)} of activations in use" if peak else "")
-        if label := " · ".join(filter(None, [_bar(share), *row_costs(row)])):
-            yield row.span.end_line, label, tooltip
+    for cost in costs.lines:
+        texts, peak = costs_text(cost.totals), cost.totals.peak_bytes
+        if costs.measure != "time":
+            tooltip = f"{cost.share:.1%} of {ESTIMATES[costs.measure]}"
+            tooltip += f", {format_bytes(peak)} of activations in use" if peak else ""
+        elif cost.times is not None:
+            texts = [f"{cost.times.sum:,.0f} µs on {costs.where}", *texts]
+            tooltip = f"forward {cost.times.forward:,.1f} µs, backward {cost.times.backward:,.1f} µs"
+        else:
+            continue
+        if label := " · ".join(filter(None, [_bar(cost.share), *texts])):
+            yield cost.end_line, label, tooltip
 
 
 def _bar(share: float) -> str:

@@ -43,9 +43,9 @@ _SHOWN = ("forward", "backward", "joint", "inference")
 class Lens:
     """Hold a clickable title over `span`: shows `stage` of the target `name`, or its failure (`stage` is then "").
 
-    Without a stage, it is forward or inference. The stage comes from `work`, as do the kernels to measure ("bench"). A
-    lens that runs the pass `name` has the `target` to run it on, or None to ask for one. "show menu" offers what
-    `in_menu` returns. `tooltip` says what the title leaves out.
+    Without a stage, it is forward or inference. The stage comes from `work`, as do the kernels to measure ("bench");
+    with `by_line`, each line is measured. A lens that runs the pass `name` has the `target` to run it on, or None to
+    ask for one. "show menu" offers what `in_menu` returns. `tooltip` says what the title leaves out.
     """
 
     span: Span
@@ -56,6 +56,7 @@ class Lens:
     work: Work = ""
     target: Target | None = None
     tooltip: str = ""
+    by_line: bool = False
 
 
 def with_menu(lenses: Sequence[Lens]) -> tuple[Lens, ...]:
@@ -148,6 +149,11 @@ def benchmark_lens(span: Span, name: str, last: BenchmarkRun | None, work: Work 
     if last is None:
         return Lens(span, "benchmark", "bench", name, work=work, tooltip="Measure against eager and torch.compile")
     return Lens(span, lens_title(last.report, last.stale), "show stage", name, BENCHMARK, BENCHMARK)
+
+
+def by_line_lens(span: Span, name: str) -> Lens:
+    """Return a lens that measures each line of a target."""
+    return Lens(span, "benchmark by line", "bench", name, tooltip="Time each line in eager PyTorch", by_line=True)
 
 
 def again_lenses(name: str) -> tuple[Lens, ...]:

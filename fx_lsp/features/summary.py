@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from fx_lsp.features.costs import format_flops
 from fx_lsp.features.documents import Document, Line, SourceLine, title_lines
@@ -17,6 +17,9 @@ Place = tuple[str, int]
 """A line of the code: a file, and a number from 1."""
 SUMMARY = "summary"
 """The stage that is a summary."""
+Estimate = Literal["flops", "bytes"]
+ESTIMATES: Mapping[Estimate, str] = {"flops": "the FLOPs", "bytes": "the moved bytes"}
+"""The costs that lines are compared by without a measurement, as text."""
 _TEXT = 60
 
 
@@ -140,19 +143,19 @@ def summary_of(trace: Trace, stages: Sequence[Stage]) -> CostSummary:
     return CostSummary(costs.totals, *held, rows, tuple(row for row in lines if row.totals.ops != Both()), _peak(use))
 
 
-def shares_of(rows: Iterable[LineRow]) -> tuple[dict[Place, float], str]:
+def shares_of(rows: Iterable[LineRow]) -> tuple[dict[Place, float], Estimate]:
     """Return the share of each line in the FLOPs of all, or in the moved bytes if no operation has FLOPs; and which."""
     totals = {(row.span.file, row.span.line): row.totals for row in rows}
     flops = {place: total.flops.sum for place, total in totals.items()}
     moved = {place: total.moved_bytes.sum for place, total in totals.items()}
-    costs, measure = (flops, "the FLOPs") if any(flops.values()) else (moved, "the moved bytes")
+    costs, measure = (flops, "flops") if any(flops.values()) else (moved, "bytes")
     whole = sum(costs.values()) or 1
     return {place: cost / whole for place, cost in costs.items()}, measure
 
 
-def row_costs(row: LineRow) -> list[str]:
-    """Return the FLOPs and moved bytes of a line, forward and backward together: `["1.2 GFLOP", "moves 3 MiB"]`."""
-    flops, moved = row.totals.flops.sum, row.totals.moved_bytes.sum
+def costs_text(totals: Totals) -> list[str]:
+    """Return FLOPs and moved bytes, forward and backward together: `["1.2 GFLOP", "moves 3 MiB"]`."""
+    flops, moved = totals.flops.sum, totals.moved_bytes.sum
     return [*([format_flops(flops)] if flops else []), *([f"moves {format_bytes(moved)}"] if moved else [])]
 
 

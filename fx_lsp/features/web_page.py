@@ -16,7 +16,7 @@ from fx_lsp.features.documents import Document, Line, render_stage
 from fx_lsp.features.inputs import input_text, source_text
 from fx_lsp.features.lenses import default_stage, summarize
 from fx_lsp.features.saved import why_saved
-from fx_lsp.features.summary import LineRow, Place, row_costs, shares_of, summary_of
+from fx_lsp.features.summary import ESTIMATES, LineRow, Place, costs_text, shares_of, summary_of
 from fx_lsp.features.text import basename, count, format_bytes
 from fx_lsp.model import Span, Stage, Target, Trace
 
@@ -52,7 +52,7 @@ def web_page(
         + _saved(trace, next((stage for stage in stages if stage.name == "forward"), None)),
         torch=escape(trace.torch),
         version=__version__,
-        measure=measure,
+        measure=ESTIMATES[measure],
     )
 
 
@@ -106,7 +106,7 @@ def _source_line(text: str, number: int, of: str | None, row: LineRow | None, sh
 
 def _cost(row: LineRow) -> str:
     ops, saved = row.totals.ops, row.totals.saved_bytes
-    parts = [count("op", ops.forward), f"{ops.backward:,} backward" if ops.backward else "", *row_costs(row)]
+    parts = [count("op", ops.forward), f"{ops.backward:,} backward" if ops.backward else "", *costs_text(row.totals)]
     return " · ".join(filter(None, [*parts, f"saves {format_bytes(saved)}" if saved else ""]))
 
 

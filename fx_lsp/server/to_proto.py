@@ -78,8 +78,8 @@ def command(lens: Lens, uri: str) -> types.Command:
         words = [lens.stage, lens.work] if lens.work else [lens.stage]
     elif lens.action == "run pass" and lens.target is not None:
         words = [lens.target.file, lens.target.name]
-    elif lens.action == "bench" and lens.work:
-        words = [{"work": lens.work}]
+    elif lens.action == "bench" and (lens.work or lens.by_line):
+        words = [{"byLine": True} if lens.by_line else {"work": lens.work}]
     name, tooltip = _COMMANDS[lens.action], lens.tooltip or None
     return types.Command(title=lens.title, command=name, arguments=[uri, lens.name, *words], tooltip=tooltip)
 

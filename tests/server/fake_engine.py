@@ -212,7 +212,9 @@ def _stage(trace: Trace, name: str) -> Stage:
     place = (trace.values[0].span,)
     nodes = (
         Node("x", "placeholder", "x", users=("y",), spec="f32[2, 3]"),
-        Node("y", "call_function", "aten.add.Tensor", ("x", "1"), ("x",), ("output",), "f32[2, 3]", place),
+        Node(
+            "y", "call_function", "aten.add.Tensor", ("x", "1"), ("x",), ("output",), "f32[2, 3]", place, moved_bytes=48
+        ),
         Node("output", "output", "output", ("y",), ("y",)),
     )
     return Stage(name, nodes)

@@ -57,7 +57,15 @@ async def test_the_menu_runs_what_is_picked(tmp_path: Path):
         await e.problems(uri)
         e.choice = "show inference graph"
         answer = await e.command("fxLsp.menu", uri, "f")
-        assert e.offered == snapshot(("show inference graph", "passes", "generate Triton kernel", "benchmark"))
+        assert e.offered == snapshot(
+            (
+                "show inference graph",
+                "passes",
+                "generate Triton kernel",
+                "benchmark",
+                "benchmark by line",
+            )
+        )
         assert answer["uri"].endswith("/m.py/f.inference.py")
         assert e.shown == [answer["uri"]]
 
@@ -91,6 +99,7 @@ async def test_a_client_with_a_menu_of_its_own_gets_the_commands(tmp_path: Path)
                 ("passes", "fxLsp.showStage", ["passes", "passes"]),
                 ("generate Triton kernel", "fxLsp.showStage", ["triton", "triton"]),
                 ("benchmark", "fxLsp.bench", []),
+                ("benchmark by line", "fxLsp.bench", [{"byLine": True}]),
             ]
         )
 

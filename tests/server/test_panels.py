@@ -63,6 +63,35 @@ async def test_the_lines_that_each_source_line_became(tmp_path: Path):
         ]
 
 
+async def test_what_each_line_costs(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT)
+        await e.problems(uri)
+        assert await ask(e, "fxLsp/lineCosts", uri=uri) == [
+            {
+                "name": "f",
+                "measure": "bytes",
+                "where": "",
+                "guessed": True,
+                "lines": [
+                    {
+                        "uri": uri,
+                        "line": 0,
+                        "endLine": 0,
+                        "share": 1.0,
+                        "savedShare": 0.0,
+                        "flops": 0,
+                        "moved": 48,
+                        "saved": 0,
+                        "live": 24,
+                        "times": None,
+                    }
+                ],
+            }
+        ]
+        assert await ask(e, "fxLsp/lineCosts", uri="file:///not/open.py") is None
+
+
 async def test_changes_are_told_to_clients_that_want_to_know(tmp_path: Path):
     async with editor(tmp_path, options={"changes": True}) as e:
         told: list[object] = []

@@ -5,6 +5,7 @@ import type { Functions, Target } from './functions';
 import { type HostsData, VARIANTS, WHATS } from './measured';
 import { openPanel } from './panels';
 import { SECTION, type Session } from './session';
+import { setSwitch } from './switches';
 import { runTask } from './tasks';
 import { parseView } from './views';
 
@@ -47,6 +48,7 @@ export interface Options {
   sweep?: string;
   work?: string;
   profile?: boolean;
+  byLine?: boolean;
 }
 
 /** Asks where, has a target measured there, and shows what comes of it. */
@@ -57,7 +59,9 @@ export async function bench(session: Session, target: Target, options: Options =
   }
   const work = options.work ?? choicesOf(target.uri);
   const page = await session.execute<{ uri: string } | null>('fxLsp.bench', target.uri.toString(), target.name, { ...options, hosts, ...(work ? { work } : {}), show: false });
-  if (page) {
+  if (page && options.byLine) {
+    await setSwitch('lineCosts.enabled', true); // the column has the times as soon as they are there
+  } else if (page) {
     openPanel(session, 'benchmark', vscode.Uri.parse(page.uri), '');
   }
 }

@@ -11,6 +11,7 @@ import { pinInputs } from './pin';
 import { copyReport } from './report';
 import { SCHEME, SECTION, type Session } from './session';
 import { showMenu } from './status';
+import { toggle } from './switches';
 import { runTask, wordsOf } from './tasks';
 import { parseView } from './views';
 
@@ -101,6 +102,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
 
   on('fx-lsp.bench', (target, [, , options]) => bench(session, target, typeof options === 'object' ? options : {}));
   on('fx-lsp.benchWithOptions', (target) => benchWithOptions(session, functions, target));
+  on('fx-lsp.benchByLine', (target) => bench(session, target, { byLine: true }));
   on('fx-lsp.showBenchmark', ({ uri, name }) => openPanel(session, 'benchmark', uri, name));
   register('fx-lsp.stopBench', (page) => stopBench(session, page));
   register('fx-lsp.pickHost', () => pickHost(session));
@@ -126,6 +128,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
 
   register('fx-lsp.toggleShapes', () => toggle('inlayHints.enabled'));
   register('fx-lsp.toggleColors', () => toggle('linkedLines.colors'));
+  register('fx-lsp.toggleLineCosts', () => toggle('lineCosts.enabled'));
   register('fx-lsp.restartServer', async () => {
     await session.restart();
     vscode.window.visibleTextEditors.filter((editor) => editor.document.uri.scheme === SCHEME).forEach((editor) => documents.refresh(editor.document.uri));
@@ -180,13 +183,6 @@ function shownView([first]: Words): vscode.Uri | undefined {
 async function choose(rows: [string, string][], title: string): Promise<string | undefined> {
   const items = rows.map(([label, description]) => ({ label, description }));
   return (await vscode.window.showQuickPick(items, { title, matchOnDescription: true }))?.label;
-}
-
-async function toggle(setting: string): Promise<void> {
-  const settings = vscode.workspace.getConfiguration(SECTION);
-  const inspected = settings.inspect<boolean>(setting);
-  const target = inspected?.workspaceValue === undefined ? vscode.ConfigurationTarget.Global : vscode.ConfigurationTarget.Workspace;
-  await settings.update(setting, !settings.get<boolean>(setting, true), target);
 }
 
 async function open(uri: vscode.Uri, range: vscode.Range): Promise<void> {

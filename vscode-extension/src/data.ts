@@ -71,6 +71,28 @@ export interface PassStep {
   diff: string | null;
 }
 
+/** What the lines of a function cost; the units are those of the protocol. */
+export interface LineCostsData {
+  name: string;
+  measure: 'time' | 'flops' | 'bytes';
+  where: string;
+  guessed: boolean;
+  lines: LineCostData[];
+}
+
+export interface LineCostData {
+  uri: string;
+  line: number;
+  endLine: number;
+  share: number;
+  savedShare: number;
+  flops: number;
+  moved: number;
+  saved: number;
+  live: number;
+  times: { forward: number; backward: number } | null;
+}
+
 export interface NodeData {
   name: string;
   kind: string;
@@ -147,4 +169,16 @@ export function formatBytes(size: number): string {
     power += 1;
   }
   return `${power ? value.toFixed(1).replace(/\.0$/, '') : value} ${units[power]}`;
+}
+
+/** A number of floating-point operations in decimal units: `512 FLOP`, `1.2 GFLOP`. */
+export function formatFlops(flops: number): string {
+  const units = ['FLOP', 'KFLOP', 'MFLOP', 'GFLOP', 'TFLOP', 'PFLOP'];
+  let value = flops;
+  let power = 0;
+  while (value >= 999.5 && power < units.length - 1) {
+    value /= 1000;
+    power += 1;
+  }
+  return `${Number(value.toPrecision(3))} ${units[power]}`;
 }

@@ -4,6 +4,7 @@ import * as vscode from 'vscode';
 import { registerCommands } from './commands';
 import { Documents } from './documents';
 import { Functions } from './functions';
+import { Heat } from './heat';
 import { Log } from './log';
 import { registerPanels } from './panels';
 import { Session } from './session';
@@ -16,7 +17,7 @@ export function activate(context: vscode.ExtensionContext): void {
   session = new Session(context, output);
   const documents = new Documents(session);
   const functions = new Functions(session);
-  context.subscriptions.push(output, session, documents, functions, new StatusItem(session));
+  context.subscriptions.push(output, session, documents, functions, new StatusItem(session), new Heat(session));
   registerPanels(context, session);
   registerCommands(context, session, functions, documents);
   const started = session;

@@ -91,6 +91,7 @@ export async function showMenu(session: Session): Promise<void> {
     entry('$(type-hierarchy) Show graph at cursor', 'fx-lsp.showGraph'),
     entry('$(symbol-numeric) Show or hide shapes', 'fx-lsp.toggleShapes'),
     entry('$(symbol-color) Show or hide colors of linked lines', 'fx-lsp.toggleColors'),
+    entry('$(flame) Show or hide costs by line', 'fx-lsp.toggleLineCosts'),
     separator,
     entry('$(refresh) Restart server', 'fx-lsp.restartServer'),
     entry('$(trash) Clear cache', 'fx-lsp.clearCache'),

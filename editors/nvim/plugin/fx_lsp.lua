@@ -94,6 +94,18 @@ end, {
     return require('fx_lsp.bench').complete(lead, require('fx_lsp').client())
   end,
 })
+command('FxBenchByLine', function(args)
+  require('fx_lsp').bench_by_line(args.args)
+end, {
+  nargs = '*',
+  desc = 'Measure each line of the function at the cursor in eager PyTorch',
+  complete = function(lead)
+    return require('fx_lsp.bench').complete(lead, require('fx_lsp').client())
+  end,
+})
+command('FxHeat', function()
+  require('fx_lsp').toggle_heat()
+end, { desc = 'Show or hide what each line of this buffer costs' })
 command('FxRestart', function()
   require('fx_lsp').restart()
 end, { desc = 'Trace everything again in fresh processes' })

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import attrs
 from lsprotocol import types
 
 from fx_lsp.features.hints import HintStyle, TracedTarget, hints
 from fx_lsp.features.lenses import default_stage
-from fx_lsp.model import Stage, Trace, known_trace
+from fx_lsp.model import Trace, known_trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.display.stages import decoded_stage
 from fx_lsp.server.session import Session
-
-if TYPE_CHECKING:
-    from fx_lsp.tracing.engine import Engine, TargetState
-
-MAX_READ_OPS = 2_000
-"""The largest graph, in operations, that is decoded for hints."""
-
 
 OPTIONS = types.InlayHintOptions(resolve_provider=True)
 
@@ -60,25 +53,13 @@ async def _hints(
         target = target_state.target
         trace = None if target_state.outcome is None else known_trace(target_state.outcome)
         if trace is not None and target.span.line <= last and first <= target.span.end_line:
-            stage = await _stage(engine, target_state, default_stage(trace))
+            stage = await decoded_stage(engine, target_state, default_stage(trace))
             reading = settings.hint_kinds & {"savedForBackward", "costs"} and isinstance(target_state.outcome, Trace)
-            backward = await _stage(engine, target_state, "backward") if reading and trace.ops("backward") else None
+            reads_backward = reading and trace.ops("backward")
+            backward = await decoded_stage(engine, target_state, "backward") if reads_backward else None
             run = benchmarks.last(target.file, target.name) if "costs" in settings.hint_kinds else None
             measured = None if run is None or run.stale else run
             traced.append(TracedTarget(target, target_state.outcome, stage, backward, measured))
     style = HintStyle(settings.sizes, settings.hint_kinds, settings.strides)
     shown = await asyncio.to_thread(hints, document.text, traced, first, last, style)
     return [to_proto.inlay_hint(hint, document.lines, session.encoding) for hint in shown]
-
-
-async def _stage(engine: Engine, target_state: TargetState, name: str) -> Stage | None:
-    """Return a stage of a traced target; a large one only if it is decoded already."""
-    target, trace = target_state.target, target_state.outcome and known_trace(target_state.outcome)
-    ops = trace.ops(name) if trace is not None else None
-    if ops is None:
-        return None
-    decoded = engine.stage_now(target.file, target.name, name)
-    if decoded is not None or target_state.pending or target_state.stale or ops > MAX_READ_OPS:
-        return decoded
-    stage = await engine.stage(target.file, target.name, name)
-    return stage if isinstance(stage, Stage) else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fx_lsp.features.lenses import Lens, benchmark_lens, in_menu, is_empty, lenses, pass_lenses, with_menu
+from fx_lsp.features.lenses import Lens, benchmark_lens, by_line_lens, in_menu, is_empty, lenses, pass_lenses, with_menu
 from fx_lsp.model import Trace
 from fx_lsp.server import to_proto
 from fx_lsp.server.client import Client
@@ -57,9 +57,7 @@ async def commands(session: Session, benchmarks: Benchmarks, arguments: list[Any
     state = None if session.engine is None else session.engine.state(file)
     targets = () if state is None else (target for target in state.targets if target.target.name == name)
     return [
-        to_proto.command(lens, session.uri_of_file(file))
-        for target in targets
-        for lens in in_menu(_all(benchmarks, target))
+        to_proto.command(lens, session.uri_of_file(file)) for target in targets for lens in _in_menu(benchmarks, target)
     ]
 
 
@@ -78,6 +76,13 @@ async def menu(session: Session, client: Client, benchmarks: Benchmarks, run: Ru
 def _shown(session: Session, benchmarks: Benchmarks, state: TargetState) -> Sequence[Lens]:
     every = _all(benchmarks, state)
     return every if session.settings.all_lenses else with_menu(every)
+
+
+def _in_menu(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:
+    """Return what the menu of a target offers: its lenses, and a benchmark by line of what can be measured."""
+    measured = _measured(benchmarks, state)
+    by_line = [by_line_lens(state.target.name_span, state.target.name)] if measured else []
+    return [*in_menu(_all(benchmarks, state)), *by_line]
 
 
 def _all(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:

@@ -27,7 +27,7 @@ await drive(async (w) => {
   };
 
   await w.lens('graphs', code).click();
-  await w.row('benchmark').click();
+  await w.choose('benchmark');
   await body.locator('.now', { hasText: 'local' }).waitFor();
   await w.until(async () => /: |generating/.test(await body.locator('.now').innerText()), 'progress');
   found.tabs = await w.tabs();

@@ -3,6 +3,7 @@
 
 local bench = require('fx_lsp.bench')
 local compat = require('fx_lsp.compat')
+local heat = require('fx_lsp.heat')
 local hints = require('fx_lsp.hints')
 local views = require('fx_lsp.views')
 
@@ -72,6 +73,7 @@ local handlers = vim.tbl_extend('error', hints.handlers, {
     for _, buf in ipairs(vim.api.nvim_list_bufs()) do
       if vim.api.nvim_buf_is_loaded(buf) and vim.lsp.buf_is_attached(buf, ctx.client_id) then
         M.refresh_lenses(buf)
+        heat.refresh(buf)
       end
     end
     return vim.NIL
@@ -305,6 +307,22 @@ function M.bench(text)
   end)
 end
 
+--- Measures each line of the function at the cursor in eager PyTorch, in the background, and shows the costs of lines.
+--- `text` names hosts, as for `bench`.
+---@param text string|nil
+function M.bench_by_line(text)
+  local options, problem = bench.options(bench.words(text or ''))
+  if not options then
+    return warn(problem)
+  end
+  at_cursor(vim.api.nvim_get_current_buf(), function(client, uri, name)
+    local buf = vim.uri_to_bufnr(uri)
+    local asked = vim.tbl_extend('force', options, { byLine = true, show = false })
+    execute(client, 'fxLsp.bench', { uri, name, asked }, buf)
+    heat.show(buf, true)
+  end)
+end
+
 --- Stops what is being measured of the function at the cursor, or of that of the page.
 function M.stop_bench()
   M._on_target(function(uri, name, buf, client)
@@ -407,6 +425,12 @@ end
 ---@param buf integer|nil
 function M.toggle_hints(buf)
   hints.toggle(current(buf))
+end
+
+--- Shows or hides the costs of the lines of a buffer.
+---@param buf integer|nil
+function M.toggle_heat(buf)
+  heat.toggle(current(buf))
 end
 
 --- Asks for the lenses of a buffer again.
