@@ -200,7 +200,55 @@ source.  Once more, there or in the source: bring it up to date; edits stay."
     (with-current-buffer buffer
       (setq buffer-read-only t)
       (auto-revert-mode 1))
+    (fx-lsp--link buffer)
     buffer))
+
+;; The lines of the code and of views that belong to the one at point.
+(defface fx-lsp-related '((t :inherit highlight)) "Lines that belong to the one at point.")
+
+(defvar-local fx-lsp--source nil "The buffer that this view was shown from.")
+(defvar fx-lsp--timer nil "The timer that follows point while views are shown.")
+(defvar fx-lsp--place nil "The place that `fx-lsp--follow' asked about last.")
+(defvar fx-lsp--marks nil "The overlays on related lines.")
+
+(defun fx-lsp--link (view)
+  "Follow point in the buffers of the server, while VIEW is a buffer."
+  (let ((source (or fx-lsp--source (current-buffer))))
+    (with-current-buffer view
+      (setq fx-lsp--source source)))
+  (unless fx-lsp--timer
+    (setq fx-lsp--timer (run-with-idle-timer 0.1 t #'fx-lsp--follow))))
+
+(defun fx-lsp--asker ()
+  "Return the buffer whose server knows the lines of this buffer, or nil."
+  (cond ((buffer-live-p fx-lsp--source) fx-lsp--source)
+        ((or (fx-lsp--workspace) (bound-and-true-p eglot--managed-mode)) (current-buffer))))
+
+(defun fx-lsp--unmark ()
+  "Remove the marks of related lines."
+  (mapc #'delete-overlay fx-lsp--marks)
+  (setq fx-lsp--marks nil))
+
+(defun fx-lsp--follow ()
+  "Mark what belongs to point in all windows, if one of them shows a view."
+  (let ((asker (fx-lsp--asker))
+        (place (list (current-buffer) (point) (mapcar #'window-buffer (window-list)) (buffer-modified-tick))))
+    (cond
+     ((cl-notany (lambda (buffer) (buffer-local-value 'fx-lsp--source buffer)) (buffer-list))
+      (fx-lsp--unmark)
+      (cancel-timer fx-lsp--timer)
+      (setq fx-lsp--timer nil))
+     ((not (and asker (cl-some (lambda (buffer) (buffer-local-value 'fx-lsp--source buffer)) (nth 2 place))))
+      (fx-lsp--unmark)
+      (setq fx-lsp--place nil))
+     ((not (equal place fx-lsp--place))
+      (setq fx-lsp--place place)
+      (let ((params (list :textDocument nil :uri (fx-lsp--own-uri) :position (fx-lsp--position))))
+        (with-current-buffer asker
+          (fx-lsp--request-async
+           :fxLsp/related (cddr params)
+           (lambda (answer) (when (eq place fx-lsp--place) (fx-lsp--mark answer)))
+           #'ignore)))))))
 
 (defun fx-lsp-show-graph (&optional stage)
   "Show a graph of the function at point, read-only and kept up to date.
