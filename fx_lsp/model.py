@@ -102,8 +102,9 @@ class Node:
     `args` are the rendered arguments, keyword arguments as `dim=-1`; `inputs` and `users` are names of nodes in the
     same stage; `spec` is None for results that are not tensors, and `(f32[2], i64[2])` for several. `spans` are the
     source expressions that the node came from, innermost first, followed by their call sites. `flops` are its
-    floating-point operations as PyTorch counts them, `moved_bytes` the bytes that it reads and writes. `module` is the
-    path of the submodule that it runs in, or that owns it ("layers.0.attn"), "" for the target itself.
+    floating-point operations as PyTorch counts them, `moved_bytes` the bytes that it reads and writes, `sent_bytes`
+    those that a process of a group sends in a collective. `module` is the path of the submodule that it runs in, or
+    that owns it ("layers.0.attn"), "" for the target itself.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Node:
     flops: int = 0
     moved_bytes: int = 0
     module: str = ""
+    sent_bytes: int = 0
 
     @property
     def span(self) -> Span | None:

@@ -263,6 +263,7 @@ def _tables(words: Any, groups: Any, chains: Any, counts: Any) -> list[Any]:
         "spans": chains,
         "flops": counts,
         "moved_bytes": counts,
+        "sent_bytes": counts,
     }
     return [tables.get(name, words) for name in _field_names(Node)]
 

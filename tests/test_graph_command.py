@@ -61,7 +61,7 @@ def test_json_of_a_traced_target(traced: dict[str, Any]):
     assert [i["name"] for i in traced["inputs"]] == ["x", "w"]
     assert {s["name"] for s in traced["stages"]} == {"forward", "backward", "joint"}
     assert all(list(s) == ["name", "nodes"] for s in traced["stages"])
-    keys = ["name", "op", "target", "args", "spec", "span", "users", "flops", "moved_bytes", "module"]
+    keys = ["name", "op", "target", "args", "spec", "span", "users", "flops", "moved_bytes", "sent_bytes", "module"]
     assert all(list(n) == keys for s in traced["stages"] for n in s["nodes"])
     assert all(list(s) == ["name", "spec", "bytes", "span"] for s in traced["saved"])
     assert traced["seconds"] > 0
@@ -83,6 +83,7 @@ def test_json_of_a_node(traced: dict[str, Any], folder: Path):
             "users": ["tanh"],
             "flops": 16384,
             "moved_bytes": 9728,
+            "sent_bytes": 0,
             "module": "",
         }
     )

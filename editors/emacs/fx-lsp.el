@@ -17,6 +17,8 @@
 (require 'cl-lib)
 (require 'eglot)
 (require 'python)
+(require 'subr-x)
+(require 'url-util)
 
 (defgroup fx-lsp nil "Graphs of PyTorch code." :group 'tools)
 
@@ -64,6 +66,7 @@ With nil, the server asks."
   (setq fx-lsp-status (or message "")))
 
 ;; lsp-mode starts all add-on servers of a buffer next to its main one.
+(declare-function lsp--cur-position "lsp-mode")
 (declare-function lsp-find-workspace "lsp-mode")
 (declare-function lsp-register-client "lsp-mode")
 (declare-function lsp-request "lsp-mode")
@@ -190,17 +193,104 @@ source.  Once more, there or in the source: bring it up to date; edits stay."
   "Show the view of ARGUMENTS for fxLsp.showStage, read-only and up to date."
   (let ((path (plist-get (apply #'fx-lsp--execute "fxLsp.showStage" arguments) :path)))
     (when path
-      (pop-to-buffer (fx-lsp--view path)))))
+      (pop-to-buffer (fx-lsp--view path (current-buffer))))))
 
-(defun fx-lsp--view (path)
-  "A buffer with the view at PATH."
+(defun fx-lsp--view (path source)
+  "A buffer with the view at PATH, shown from the buffer SOURCE."
   (let ((buffer (let ((python-mode-hook nil) (python-ts-mode-hook nil)
                       (revert-without-query '("")))
                   (find-file-noselect path))))
     (with-current-buffer buffer
       (setq buffer-read-only t)
       (auto-revert-mode 1))
+    (fx-lsp--link buffer source)
     buffer))
+
+;; The lines of the code and of views that belong to the one at point.
+(defface fx-lsp-related '((t :inherit highlight)) "Lines that belong to the one at point.")
+
+(defvar-local fx-lsp--source nil "The buffer that this view was shown from.")
+(defvar fx-lsp--timer nil "The timer that follows point while views are shown.")
+(defvar fx-lsp--place nil "The place that `fx-lsp--follow' asked about last.")
+(defvar fx-lsp--marks nil "The overlays on related lines.")
+
+(defun fx-lsp--link (view source)
+  "Follow point while VIEW, shown from the buffer SOURCE, is a buffer."
+  (with-current-buffer view
+    (setq fx-lsp--source (or (buffer-local-value 'fx-lsp--source source) source)))
+  (unless fx-lsp--timer
+    (setq fx-lsp--timer (run-with-idle-timer 0.1 t #'fx-lsp--follow))))
+
+(defun fx-lsp--is-view (buffer)
+  "Return non-nil if BUFFER is a view."
+  (buffer-local-value 'fx-lsp--source buffer))
+
+(defun fx-lsp--position ()
+  "Return the position of point, in a view of its line."
+  (cond (fx-lsp--source (list :line (1- (line-number-at-pos nil t)) :character 0))
+        ((fx-lsp--workspace) (lsp--cur-position))
+        (t (eglot--pos-to-lsp-position))))
+
+(defun fx-lsp--unmark ()
+  "Delete the overlays on related lines."
+  (mapc #'delete-overlay fx-lsp--marks)
+  (setq fx-lsp--marks nil))
+
+(defun fx-lsp--follow ()
+  "Mark the lines in all windows that belong to point, beside a view."
+  (let* ((shown (mapcar #'window-buffer (window-list)))
+         (place (list (current-buffer) (point) (buffer-modified-tick) shown))
+         (source (or fx-lsp--source
+                     (and (or (fx-lsp--workspace) (bound-and-true-p eglot--managed-mode)) (current-buffer)))))
+    (cond
+     ((cl-notany #'fx-lsp--is-view (buffer-list))
+      (fx-lsp--unmark)
+      (when fx-lsp--timer (cancel-timer fx-lsp--timer))
+      (setq fx-lsp--timer nil))
+     ((not (and (buffer-live-p source) (cl-some #'fx-lsp--is-view shown)))
+      (fx-lsp--unmark)
+      (setq fx-lsp--place nil))
+     ((not (equal place fx-lsp--place))
+      (setq fx-lsp--place place)
+      (let ((params (list :uri (if fx-lsp--source (fx-lsp--file-uri (buffer-file-name)) (fx-lsp--uri))
+                          :position (fx-lsp--position))))
+        (with-current-buffer source
+          (fx-lsp--request-async :fxLsp/related params
+                                 (lambda (answer) (when (eq place fx-lsp--place) (fx-lsp--mark answer)))
+                                 #'ignore)))))))
+
+(defun fx-lsp--file-uri (path)
+  "Return PATH as a URI."
+  (concat "file://" (url-hexify-string (file-truename path) url-path-allowed-chars)))
+
+(defun fx-lsp--mark (related)
+  "Mark the lines of RELATED, the answer about a place.
+Other windows with a view scroll to its first line, if they show none."
+  (fx-lsp--unmark)
+  (dolist (item (append related nil))
+    (let* ((path (url-unhex-string (string-remove-prefix "file://" (plist-get item :uri))))
+           (buffer (find-buffer-visiting path))
+           (starts (and buffer (fx-lsp--mark-in buffer (plist-get item :ranges)))))
+      (dolist (window (and starts (fx-lsp--is-view buffer) (get-buffer-window-list buffer)))
+        (unless (or (eq window (selected-window))
+                    (cl-some (lambda (start) (pos-visible-in-window-p start window)) starts))
+          (set-window-point window (car starts)))))))
+
+(defun fx-lsp--mark-in (buffer ranges)
+  "Mark the lines of RANGES in BUFFER, and return where they begin."
+  (with-current-buffer buffer
+    (save-excursion
+      (save-restriction
+        (widen)
+        (mapcar (lambda (range)
+                  (let* ((first (plist-get (plist-get range :start) :line))
+                         (last (plist-get (plist-get range :end) :line)))
+                    (goto-char (point-min))
+                    (forward-line first)
+                    (push (make-overlay (point) (line-beginning-position (+ 2 (- last first)))) fx-lsp--marks)
+                    (overlay-put (car fx-lsp--marks) 'face 'fx-lsp-related)
+                    (point)))
+                ranges)))))
 
 (defun fx-lsp-show-graph (&optional stage)
   "Show a graph of the function at point, read-only and kept up to date.
@@ -239,13 +329,14 @@ prefix argument, offers the passes that changed nothing as well."
   "Measure the function at point in the background, and display the page about it.
 With a prefix argument ask for OPTIONS: a plist of what `fxLsp.bench' takes."
   (interactive (list (and current-prefix-arg (fx-lsp--read-options))))
-  (fx-lsp--request-async
-   :workspace/executeCommand
-   (list :command "fxLsp.bench" :arguments (vconcat (fx-lsp--target) (and options (list options))))
-   (lambda (shown)
-     (when (plist-get shown :path)
-       (display-buffer (fx-lsp--view (plist-get shown :path)))))
-   (lambda (failure) (message "fx-lsp: %s" (plist-get failure :message)))))
+  (let ((source (current-buffer)))
+    (fx-lsp--request-async
+     :workspace/executeCommand
+     (list :command "fxLsp.bench" :arguments (vconcat (fx-lsp--target) (and options (list options))))
+     (lambda (shown)
+       (when (plist-get shown :path)
+         (display-buffer (fx-lsp--view (plist-get shown :path) source))))
+     (lambda (failure) (message "fx-lsp: %s" (plist-get failure :message))))))
 
 (defun fx-lsp-stop-bench ()
   "Stop what is being measured of the function at point."

@@ -142,5 +142,5 @@ def stage_to_json(stage: Stage) -> dict[str, Any]:
 
 def to_json(node: Node) -> dict[str, Any]:
     """Return a node in the contract's form."""
-    fields = ("name", "op", "target", "args", "spec", "span", "users", "flops", "moved_bytes", "module")
+    fields = ("name", "op", "target", "args", "spec", "span", "users", "flops", "moved_bytes", "sent_bytes", "module")
     return {k: wire.to_json(getattr(node, k)) for k in fields}

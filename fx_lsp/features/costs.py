@@ -38,23 +38,27 @@ sheets.
 
 @dataclass(frozen=True)
 class GraphCost:
-    """Hold floating-point operations, and the bytes that operations read and write, as if none were fused."""
+    """Hold floating-point operations, the bytes that operations read and write, as if none were fused, and those that a
+    process sends in collectives.
+    """
 
     flops: int
     moved_bytes: int
+    sent_bytes: int = 0
 
 
 def cost_of(nodes: Iterable[Node]) -> GraphCost:
     """Return the total cost of nodes."""
-    costs = [(node.flops, node.moved_bytes) for node in nodes]
-    return GraphCost(sum(flops for flops, _ in costs), sum(moved for _, moved in costs))
+    costs = [(node.flops, node.moved_bytes, node.sent_bytes) for node in nodes]
+    return GraphCost(*(sum(column) for column in zip(*costs, strict=True))) if costs else GraphCost(0, 0)
 
 
 def cost_text(cost: GraphCost) -> str:
-    """Return a cost as text: `1.2 GFLOP, 36 KiB read and written`; "" for views alone."""
+    """Return a cost as text: `1.2 GFLOP, 36 KiB read and written, 6 KiB sent by each process`; "" for views alone."""
     parts = [format_flops(cost.flops)] if cost.flops else []
     moved = [f"{format_bytes(cost.moved_bytes)} read and written"] if cost.moved_bytes else []
-    return ", ".join([*parts, *moved])
+    sent = [f"{format_bytes(cost.sent_bytes)} sent by each process"] if cost.sent_bytes else []
+    return ", ".join([*parts, *moved, *sent])
 
 
 def bound_text(nodes: Iterable[Node], chip: str) -> str:

@@ -7,7 +7,7 @@ code.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fx_lsp.choices import TRITON
@@ -140,31 +140,41 @@ def thread_of_line(view: View, document: Document, number: int, kernels: Documen
     return Thread(frozenset({at} - {0}), frozenset(spans))
 
 
-def thread_of_source(file: str, line: int, col: int, documents: Iterable[Document], kernels: Document | None) -> Thread:
-    """Return the lines and expressions for a place in the user's code: the innermost expressions around it, or else
-    those on its line.
+def spans_at(file: str, line: int, col: int, documents: Iterable[Document]) -> frozenset[Span]:
+    """Return the expressions that a place in the user's code belongs to, of all that lines of `documents` came from or
+    were called by: the innermost around the place, or else those on its line.
     """
-    spans = {s for document in documents for row in document.lines for s in row.spans[:1] if s.file == file}
+    spans = {s for document in documents for chain in _chains(document) for s in chain if s.file == file}
     around = [s for s in spans if s.contains(Span(file, line, col, line, col))]
     innermost = [s for s in around if not any(s != other and s.contains(other) for other in around)]
-    return thread_of_spans(innermost or [s for s in spans if s.line <= line <= s.end_line], kernels)
+    return frozenset(innermost or [s for s in spans if s.line <= line <= s.end_line])
 
 
 def thread_of_spans(spans: Iterable[Span], kernels: Document | None) -> Thread:
-    """Return the kernels' lines that come from `spans`, with these."""
+    """Return the kernels' lines that come from `spans` or that they called, with these."""
     wanted = frozenset(spans)
-    rows = enumerate(kernels.lines if kernels is not None else (), start=1)
-    return Thread(frozenset(n for n, row in rows if not wanted.isdisjoint(row.spans[:1])), wanted)
+    return Thread(frozenset(_lines_from(wanted, kernels) if kernels is not None else ()), wanted)
 
 
 def lines_on(thread: Thread, view: View, document: Document) -> list[int]:
     """Return the lines (from 1) of a view that belong to a thread."""
-    rows = enumerate(document.lines, start=1)
     if view == kernels_of(view):
         return sorted(n for n in thread.lines if n <= len(document.lines))
     if chip_of(view.work):
+        rows = enumerate(document.lines, start=1)
         return [n for n, row in rows if row.spans and row.spans[0].line in thread.lines]
-    return [n for n, row in rows if not thread.spans.isdisjoint(row.spans[:1])]
+    return _lines_from(thread.spans, document)
+
+
+def _lines_from(wanted: frozenset[Span], document: Document) -> list[int]:
+    """Return the lines (from 1) that came from one of the expressions, or were called by it."""
+    ids = {id(chain) for chain in _chains(document) if not wanted.isdisjoint(chain)}
+    return [n for n, row in enumerate(document.lines, start=1) if id(row.spans) in ids]
+
+
+def _chains(document: Document) -> Collection[tuple[Span, ...]]:
+    """Return the expressions behind the lines, innermost first. Lines share tuples, and each is returned once."""
+    return {id(row.spans): row.spans for row in document.lines}.values()
 
 
 def facts_at(resources: Stage, line: int) -> list[str]:

@@ -42,7 +42,7 @@ class Both:
 @dataclass(frozen=True)
 class Totals:
     """Hold the total cost of some operations. `saved` are bytes of activations saved for backward, `peak` the most
-    bytes of live activations while one of them runs.
+    bytes of live activations while one of them runs, `sent` those that each process sends in collectives.
     """
 
     ops: Both = Both()
@@ -50,6 +50,7 @@ class Totals:
     moved_bytes: Both = Both()
     saved_bytes: int = 0
     peak_bytes: int = 0
+    sent_bytes: Both = Both()
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(
@@ -58,6 +59,7 @@ class Totals:
             self.moved_bytes + other.moved_bytes,
             self.saved_bytes + other.saved_bytes,
             max(self.peak_bytes, other.peak_bytes),
+            self.sent_bytes + other.sent_bytes,
         )
 
 
@@ -135,7 +137,8 @@ def summary_of(trace: Trace, stages: Sequence[Stage]) -> CostSummary:
         for node in stage.nodes:
             ops, flops, moved = side(int(node.computes)), side(node.flops), side(node.moved_bytes)
             kept = saved.get(node.name, 0) if stage is forward else 0
-            costs.add(node, Totals(ops, flops, moved, kept, alive.get((stage.name, node.name), 0)))
+            live, sent = alive.get((stage.name, node.name), 0), side(node.sent_bytes)
+            costs.add(node, Totals(ops, flops, moved, kept, live, sent))
     rows = tuple(_module_rows(trace.modules, costs.modules))
     own = trace.target.rpartition("::")[0]
     lines = sorted(costs.lines.values(), key=lambda row: (row.span.file != own, row.span.file, row.span.line))
@@ -154,9 +157,12 @@ def shares_of(rows: Iterable[LineRow]) -> tuple[dict[Place, float], Estimate]:
 
 
 def costs_text(totals: Totals) -> list[str]:
-    """Return FLOPs and moved bytes, forward and backward together: `["1.2 GFLOP", "moves 3 MiB"]`."""
-    flops, moved = totals.flops.sum, totals.moved_bytes.sum
-    return [*([format_flops(flops)] if flops else []), *([f"moves {format_bytes(moved)}"] if moved else [])]
+    """Return the FLOPs, moved bytes and sent bytes, forward and backward together:
+    `["1.2 GFLOP", "moves 3 MiB", "sends 2 MiB"]`.
+    """
+    flops, moved, sent = totals.flops.sum, totals.moved_bytes.sum, totals.sent_bytes.sum
+    texts = {format_flops(flops): flops, f"moves {format_bytes(moved)}": moved, f"sends {format_bytes(sent)}": sent}
+    return [text for text, number in texts.items() if number]
 
 
 def _of_backward(number: int) -> Both:
@@ -253,6 +259,8 @@ _COLUMNS = ("ops", "backward", "FLOP", "backward", "moved", "backward", "saved",
 def _head(summary: CostSummary) -> Iterator[str]:
     if summary.parameters:
         yield f"parameters  {summary.parameters:,}, {format_bytes(summary.parameter_bytes)}"
+    if sent := summary.totals.sent_bytes.sum:
+        yield f"sent        {format_bytes(sent)} by each process in collectives"
     peak = summary.peak
     if peak is not None:
         place = f", {basename(peak.span.file)}:{peak.span.line}" if peak.span is not None else ""
@@ -321,7 +329,12 @@ def summary_to_json(summary: CostSummary, source_line: SourceLine) -> dict[str, 
 
 
 def _totals_to_json(totals: Totals) -> dict[str, Any]:
-    both = {"ops": totals.ops, "flops": totals.flops, "moved_bytes": totals.moved_bytes}
+    both = {
+        "ops": totals.ops,
+        "flops": totals.flops,
+        "moved_bytes": totals.moved_bytes,
+        "sent_bytes": totals.sent_bytes,
+    }
     pairs = {name: {"forward": value.forward, "backward": value.backward} for name, value in both.items()}
     return {**pairs, "saved_bytes": totals.saved_bytes, "peak_bytes": totals.peak_bytes}
 

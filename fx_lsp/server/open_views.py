@@ -85,11 +85,6 @@ class OpenViews:
         shown = self._open.get(view)
         return 0 if shown is None else shown.head.count("\n")
 
-    def of_target(self, file: str, name: str) -> dict[View, RenderedView]:
-        """Return the views of a target that the client shows, in the client's version."""
-        rendered = ((v, s.rendered) for v, s in self._open.items() if (v.file, v.name) == (file, name))
-        return {view: shown for view, shown in rendered if shown is not None}
-
     def of_kernels(self, file: str) -> list[View]:
         """Return the open views of kernels' files of a file's targets."""
         return [view for view in self._open if view.file == file and view == kernels_of(view)]

@@ -85,6 +85,13 @@ def test_graph_of_the_function_at_point(small: Run) -> None:
     assert "aten.relu.default(" in small["graph"]["text"]
 
 
+def test_lines_that_belong_together_are_marked(small: Run) -> None:
+    marked = "\n".join(small["related"])
+    assert "aten.mm.default(x, w)" in marked
+    assert "aten.mul" not in marked
+    assert small["source"] == "return h * x.sum()"
+
+
 def test_graph_of_the_module_around_point(small: Run) -> None:
     assert small["backward"]["name"] == "small.Block.backward.py"
     assert "def backward(" in small["backward"]["text"]

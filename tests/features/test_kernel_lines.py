@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from inline_snapshot import snapshot
 
-from fx_lsp.features.documents import Document, render_stage
+from fx_lsp.features.documents import Document, Line, render_stage
 from fx_lsp.features.kernels import (
     RenderedView,
+    Thread,
     facts_at,
     hover_line,
     kernel_lenses,
@@ -15,9 +16,10 @@ from fx_lsp.features.kernels import (
     related_lines,
     render_listing,
     said_of_code,
+    spans_at,
     stages_of_listing,
     thread_of_line,
-    thread_of_source,
+    thread_of_spans,
     work_of,
 )
 from fx_lsp.features.uris import View
@@ -120,12 +122,23 @@ def test_lines_from_the_same_belong_together():
     known = kernels().document
     from_listing = thread_of_line(PTX_VIEW, listing(), 6, known)
     from_kernels = thread_of_line(KERNELS_VIEW, known, 4, known)
-    from_source = thread_of_source(FILE, 3, 12, [known], known)
+    from_source = thread_of_spans(spans_at(FILE, 3, 12, [known]), known)
     for thread in (from_listing, from_kernels, from_source):
         assert thread.spans == {ADD}
         assert lines_on(thread, PTX_VIEW, listing()) == [5, 6]
         assert lines_on(thread, KERNELS_VIEW, known) == [4]
-    assert lines_on(thread_of_source(FILE, 1, 0, [known], known), PTX_VIEW, listing()) == []
+    assert spans_at(FILE, 1, 0, [known]) == frozenset()
+
+
+def test_a_place_belongs_to_what_it_called():
+    """`call` on line 9 runs the addition: the addition belongs to both places, and another operation to its own."""
+    call, outer = Span("other.py", 9, 8, 9, 20), Span("other.py", 9, 4, 9, 24)
+    graph = Document((Line("# f"), Line("add", (ADD, call)), Line("mul", (outer,))))
+    view = View(FILE, "f", "inference")
+    assert lines_on(Thread(spans=spans_at(FILE, 3, 12, [graph])), view, graph) == [2]
+    assert lines_on(Thread(spans=spans_at("other.py", 9, 10, [graph])), view, graph) == [2]
+    assert lines_on(Thread(spans=spans_at("other.py", 9, 5, [graph])), view, graph) == [3]
+    assert lines_on(Thread(spans=spans_at("other.py", 9, 0, [graph])), view, graph) == [2, 3]
 
 
 def test_a_kernel_that_is_launched_has_lenses():

@@ -24,8 +24,9 @@ from fx_lsp.features.kernels import (
     kernels_of,
     lines_on,
     related_lines,
+    spans_at,
     thread_of_line,
-    thread_of_source,
+    thread_of_spans,
 )
 from fx_lsp.features.lenses import again_lenses, benchmark_lens
 from fx_lsp.features.uris import BENCHMARK, View, format_uri
@@ -113,27 +114,19 @@ async def definition(session: Session, params: types.DefinitionParams) -> list[t
 
 
 async def related(session: Session, params: Any) -> list[dict[str, Any]] | None:
-    """Answer `fxLsp/related`: the ranges in source and views of a target that are related to a place in one of them."""
+    """Answer `fxLsp/related`: the ranges in the open source and views that are related to a place in one of them."""
     uri, line, character = _place(params)
     view, document = session.views.find(uri), session.documents.get(uri)
     if view is not None:
         thread = await _thread_of_view(session, view, line + 1 - session.views.above(view))
-        return None if thread is None else await asyncio.to_thread(_ranges, session, view, thread)
-    if document is None:
+        return None if thread is None else await _ranges(session, thread, kernels_of(view))
+    shown = [rendered for open_view in session.views if (rendered := session.views.rendered(open_view)) is not None]
+    if document is None or not shown:
         return None
     at, col = from_proto.position(document.lines, types.Position(line, character), session.encoding)
-    state = session.state(uri)
-    around = [t.target for t in state.targets if t.target.span.line <= at <= t.target.span.end_line] if state else []
-    for target in around:
-        views = session.views.of_target(document.file, target.name)
-        if views:
-            kernels = await kernels_behind(session, next(iter(views)), True)
-            shown = [*views.values(), *([kernels] if kernels is not None else [])]
-            behind = kernels.document if kernels is not None else None
-            documents = [one.document for one in shown]
-            thread = await asyncio.to_thread(thread_of_source, document.file, at, col, documents, behind)
-            return await asyncio.to_thread(_ranges, session, next(iter(views)), thread)
-    return None
+    documents = [rendered.document for rendered in shown]
+    spans = await asyncio.to_thread(spans_at, document.file, at, col, documents)
+    return await _ranges(session, Thread(spans=spans))
 
 
 async def code_lens(session: Session, benchmarks: Benchmarks, view: View, uri: str) -> list[types.CodeLens] | None:
@@ -175,19 +168,30 @@ async def _thread_of_view(session: Session, view: View, number: int) -> Thread |
     return await asyncio.to_thread(thread_of_line, view, shown.document, number, behind)
 
 
-def _ranges(session: Session, view: View, thread: Thread) -> list[dict[str, Any]]:
-    """Return the ranges of a thread in the views of a target, and in the client's open files."""
+async def _ranges(session: Session, thread: Thread, kernels: View | None = None) -> list[dict[str, Any]]:
+    """Return the ranges of a thread in the open views, and in the client's open files. Its lines, if it has any, are
+    those of `kernels`.
+    """
     ranges: dict[str, list[types.Range]] = {}
-    for other, shown in session.views.of_target(view.file, view.name).items():
-        lines, uri = from_proto.split_lines(shown.document.text), session.uri_of_view(other)
-        if uri is not None:
-            own, above = lines_on(thread, other, shown.document), session.views.above(other)
-            ranges[uri] = [to_proto.below(_whole(lines, n, session), above) for n in own]
+    for view in session.views:
+        shown, uri = session.views.rendered(view), session.uri_of_view(view)
+        if shown is None or uri is None:
+            continue
+        own = thread
+        if kernels_of(view) != kernels:
+            behind = await kernels_behind(session, view, view == kernels_of(view))
+            own = thread_of_spans(thread.spans, behind.document if behind is not None else None)
+        ranges[uri] = await asyncio.to_thread(_ranges_in, session, view, shown, own)
     for span in thread.spans:
         if session.documents.of_file(span.file) is not None:
             place = session.location(span)
             ranges.setdefault(place.uri, []).append(place.range)
     return [{"uri": uri, "ranges": of_document} for uri, of_document in ranges.items() if of_document]
+
+
+def _ranges_in(session: Session, view: View, shown: RenderedView, thread: Thread) -> list[types.Range]:
+    lines, above = from_proto.split_lines(shown.document.text), session.views.above(view)
+    return [to_proto.below(_whole(lines, n, session), above) for n in lines_on(thread, view, shown.document)]
 
 
 async def kernels_behind(session: Session, view: View, always: bool = False) -> RenderedView | None:

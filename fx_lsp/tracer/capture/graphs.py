@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fx_lsp.model import Node, Saved, SavedKind, Span, Stage
-from fx_lsp.tracer.capture.costs import flops_of, moved_bytes
+from fx_lsp.tracer.capture.costs import flops_of, is_collective, moved_bytes, sent_bytes
 from fx_lsp.tracer.capture.node_values import is_view, stored_bytes, value_of
 from fx_lsp.tracer.capture.recomputation import why_saved
 from fx_lsp.tracer.capture.triton_launches import TritonLaunch, launch_of
@@ -175,6 +175,7 @@ def stage_of(name: str, graph: torch.fx.Graph, names: Names, forward_ops: set[st
                 flops=flops_of(node),
                 moved_bytes=moved_bytes(node),
                 module=module,
+                sent_bytes=sent_bytes(node),
             )
         )
     return Stage(name, tuple(nodes))
@@ -270,17 +271,10 @@ def _role(node: torch.fx.Node, names: Names) -> str:
 
 def _collective(node: torch.fx.Node) -> str:
     """Return how many bytes a collective communicates in this process, as text; "" for any other node."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _COLLECTIVES:
+    if not is_collective(node.target):
         return ""
     operands = [value for n in node.all_input_nodes if isinstance(value := value_of(n), torch.Tensor)]
-    if "wait" in target._schema.name or not operands:
-        return ""
-    return f"communicates {sum(map(stored_bytes, operands)):,} bytes"
-
-
-_COLLECTIVES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
-"""The namespaces of operators that all processes of a group run together."""
+    return f"communicates {sum(map(stored_bytes, operands)):,} bytes" if operands else ""
 
 
 def _input_index(node: torch.fx.Node, position: int) -> int | None:

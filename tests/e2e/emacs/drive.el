@@ -42,6 +42,15 @@
   (let ((answer (jsonrpc-request (eglot-current-server) :textDocument/hover (eglot--TextDocumentPositionParams))))
     (plist-get (plist-get answer :contents) :value)))
 
+(defun marked (buffer)
+  "The marked lines of BUFFER."
+  (with-current-buffer buffer
+    (save-excursion
+      (mapcar (lambda (mark)
+                (goto-char (overlay-start mark))
+                (string-trim (buffer-substring-no-properties (point) (line-end-position))))
+              (seq-filter (lambda (mark) (eq (overlay-buffer mark) buffer)) (reverse fx-lsp--marks))))))
+
 (defun graph ()
   (list (cons 'name (buffer-name)) (cons 'text (buffer-string)) (cons 'mode (symbol-name major-mode))
         (cons 'readonly (and buffer-read-only t))))
@@ -71,6 +80,14 @@
       (fx-lsp-show-graph)
       (setq shown (current-buffer))
       (note 'graph (graph))
+      (go "x @ w")
+      (fx-lsp--follow)
+      (note 'related (vconcat (wait "lines that belong together" (lambda () (marked shown)))))
+      (set-buffer shown)
+      (goto-char (point-min))
+      (search-forward "aten.mul")
+      (fx-lsp--follow)
+      (note 'source (wait "a line of the code" (lambda () (car (marked source)))))
       (go "class Block")
       (forward-line 7)
       (fx-lsp-show-graph "backward")

@@ -152,6 +152,7 @@ def test_data_for_scripts_has_every_module(trace: TraceFixture) -> None:
             "ops": {"forward": 0, "backward": 0},
             "flops": {"forward": 0, "backward": 0},
             "moved_bytes": {"forward": 0, "backward": 0},
+            "sent_bytes": {"forward": 0, "backward": 0},
             "saved_bytes": 0,
             "peak_bytes": 0,
         }

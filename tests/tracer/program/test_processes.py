@@ -35,6 +35,48 @@ def f(x, w):
     assert collectives(traced, "backward") == snapshot(["all_reduce: f32[4, 8], communicates 128 bytes"])
 
 
+def test_each_process_sends_its_part_on_a_ring(trace):
+    """128 bytes of `x` in 4 processes: to reduce them for all takes two rounds of 3/4 of them, others one round."""
+    source = """
+from torch.distributed import _functional_collectives as functional
+
+# fx: x=f32[4, 8]
+def f(x):
+    dist.init_process_group("nccl", rank=0, world_size=4)
+    group = dist.group.WORLD
+    x = functional.all_reduce(x, "sum", group)
+    whole = functional.all_gather_tensor(x, 0, group)
+    part = functional.reduce_scatter_tensor(whole, "sum", 0, group)
+    other = functional.all_to_all_single(part, None, None, group)
+    return functional.broadcast(other, 0, group)
+"""
+    traced = trace(HEAD + source, "f")
+    nodes = [node for stage in traced.trace.stages[:1] for node in traced.stage(stage.name).nodes]
+    sent = {node.target.split(".")[1]: node.sent_bytes for node in nodes if "c10d" in node.target}
+    assert sent == snapshot(
+        {
+            "all_reduce": 192,
+            "wait_tensor": 0,
+            "all_gather_into_tensor": 384,
+            "reduce_scatter_tensor": 384,
+            "all_to_all_single": 96,
+            "broadcast": 128,
+        }
+    )
+
+
+def test_a_single_process_sends_nothing(trace):
+    source = """
+# fx: x=f32[4, 8]
+def f(x):
+    y = x * 2
+    dist.all_reduce(y)
+    return y
+"""
+    nodes = trace(HEAD + source, "f").stage("forward").nodes
+    assert {node.sent_bytes for node in nodes if "c10d" in node.target} == {0}
+
+
 def test_a_collective_takes_the_reduction_that_it_is_given(trace):
     source = """
 # fx: x=f32[4, 8]
