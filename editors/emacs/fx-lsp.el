@@ -159,6 +159,12 @@ The name is OTHERWISE, where that is given, if point is in no target."
   "What the server answers to COMMAND with ARGUMENTS."
   (fx-lsp--request :workspace/executeCommand (list :command command :arguments (vconcat arguments))))
 
+(defun fx-lsp-pick-interpreter ()
+  "Pick the interpreter that traces the project of this buffer.
+It counts until the server ends."
+  (interactive)
+  (fx-lsp--execute "fxLsp.pickInterpreter" (fx-lsp--uri)))
+
 (defun fx-lsp-trust ()
   "Ask whether the code of the project of this buffer may run."
   (interactive)

@@ -33,7 +33,7 @@ from fx_lsp.tracing.remote.hosts import Cluster, Host, Hosts, read_hosts
 from fx_lsp.tracing.remote.jobs import probe_host
 from fx_lsp.tracing.remote.running import reached
 from fx_lsp.tracing.remote.trust import is_trusted
-from fx_lsp.tracing.workers.find_python import candidates, find_interpreter, probe
+from fx_lsp.tracing.workers.find_python import candidates, choose, find_interpreter, probe, why
 
 State = Literal["right", "note", "wrong"]
 
@@ -101,27 +101,28 @@ async def _checks(arguments: argparse.Namespace, hosts: Hosts, wanted: Sequence[
 
 
 async def _interpreters(setting: str | None) -> list[Check]:
-    """Return checks of the Pythons that could trace this folder, the one in use first."""
-    used = find_interpreter(setting, (str(Path.cwd()),), os.environ)
-    others = {str(Path(path).parent): path for path in candidates((str(Path.cwd()),), os.environ)}
-    others.pop(str(Path(used).parent), None)
+    """Return checks of the Pythons that could trace this folder, the one in use first, each with the reason."""
+    roots = (str(Path.cwd()),)
+    used = choose(setting, roots, os.environ)
+    others = {str(Path(other.path).parent): other for other in candidates(roots, os.environ)}
+    others.pop(str(Path(used.path).parent), None)
     checks: list[Check] = []
-    for path in [used, *others.values()]:
-        about = "interpreter" if path == used else "another interpreter"
+    for one in [used, *others.values()]:
+        about = "interpreter" if one == used else "another interpreter"
         try:
-            it = await probe(path)
+            it = await probe(one.path)
         except WorkerStartError as error:
-            checks.append(
-                Check(about, "wrong" if path == used else "note", str(error), error.hint if path == used else "")
-            )
+            text = f"{error} ({why(one)})"
+            checks.append(Check(about, "wrong" if one == used else "note", text, error.hint if one == used else ""))
             continue
-        text = f"Python {it.version} at {path}, " + (f"torch {it.torch}" if it.torch else "no torch")
+        text = f"Python {it.version} at {one.path}, " + (f"torch {it.torch}" if it.torch else "no torch")
         text += f", triton {it.triton}" if it.triton else ""
-        if path == used and it.torch is None:
+        text += f" ({why(one)})"
+        if one == used and it.torch is None:
             mend = "install torch into it, pass --python, or set fx-lsp.interpreter in your editor"
             checks.append(Check(about, "wrong", text, mend))
         else:
-            checks.append(Check(about, "right" if path == used else "note", text))
+            checks.append(Check(about, "right" if one == used else "note", text))
     return checks
 
 

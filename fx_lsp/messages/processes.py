@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fx_lsp.messages.template import FailureTemplate
 
 _SMALLER = "write smaller inputs in a `# fx:` comment"
@@ -62,6 +64,32 @@ UNSTORED_TRUST = "fx-lsp: your answer about {folder} cannot be stored, and is va
 TRUST_OF_WORKSPACE = (
     "fx-lsp: `trust`, `trusted` and what `limits` allow only count in initializationOptions, because a workspace may "
     "bring its own settings"
+)
+
+INTERPRETER_REASONS: Mapping[str, str] = {
+    "setting": "set as `interpreter`",
+    "editor": "selected in the editor",
+    "picked": "picked in this session",
+    "active": "active: {name}",
+    "variable": "named by {name}",
+    "folder": "`{name}` of the folder",
+    "pdm": "PDM's environment, named in `{name}`",
+    "poetry": "Poetry's environment `{name}`",
+    "hatch": "Hatch's environment `{name}`",
+    "virtualenv": "virtual environment `{name}`, made for the folder",
+    "pixi": "pixi's environment `{name}`",
+    "conda": "conda environment `{name}`, named in {file}",
+    "pyenv": "pyenv's `{name}`, named by {file}",
+    "other-conda": "conda environment `{name}`, which the folder does not name",
+    "other-pyenv": "pyenv's `{name}`, which the folder does not name",
+    "server": "runs fx-lsp, and has torch",
+    "path": "`{name}` on the PATH",
+    "last": "runs fx-lsp; no other Python is on this machine",
+}
+"""Why an interpreter is used, or offered."""
+PICK_INTERPRETER = "Trace {folder} with which Python?"
+INTERPRETER_PICKED = (
+    "fx-lsp: {path} is used until the server ends; set `fx-lsp.interpreter` to this path to use it from now on"
 )
 
 INTERNAL_ERROR = FailureTemplate(

@@ -49,6 +49,13 @@ class Engines:
                 await self.trust_changed()
             self._show_again()
 
+    async def pick_interpreter(self, path: str) -> None:
+        """Trace with an interpreter from now on, whatever the settings say."""
+        self._session.picked = path
+        if self._session.engine is not None:
+            await self._session.engine.configure(self._session.engine_settings())
+            self._show_again()
+
     async def trust_changed(self) -> None:
         """End all tracing processes, and trace the files that the user trusts now."""
         engine = self._session.engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from fx_lsp.tracing.engine import Engine, EngineSettings, FileState
     from fx_lsp.tracing.trust import FolderTrust
+    from fx_lsp.tracing.workers.find_python import PythonChoice
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Session:
 
     `first_settings` came with `initialize`; later settings of the client extend them. `asked_about` are the folders
     that the user was asked about, and `unstored_trust` the answers that could not be stored. `checks` are the checks of
-    kernels, by the path of their file or the URI of their view.
+    kernels, by the path of their file or the URI of their view. `picked` is the interpreter that the user has picked
+    for this connection.
     """
 
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -77,6 +79,7 @@ class Session:
     asked_about: set[str] = field(default_factory=set[str])
     checks: dict[str, KernelCheck] = field(default_factory=dict[str, KernelCheck])
     unstored_trust: dict[str, FolderTrust] = field(default_factory=dict[str, "FolderTrust"])
+    picked: str | None = None
 
     def roots(self) -> list[str]:
         """Return the paths of the workspace folders on this machine."""
@@ -117,7 +120,18 @@ class Session:
 
     def engine_settings(self) -> EngineSettings:
         """Return the part of the settings for an engine."""
-        return engine_settings(self.settings, self.trusts)
+        settings = self.settings if self.picked is None else replace(self.settings, interpreter=self.picked)
+        return engine_settings(settings, self.trusts)
+
+    def interpreter(self, folder: str) -> PythonChoice:
+        """Return the interpreter for the files of a folder, with the reason for it. Starts none."""
+        from fx_lsp.tracing.workers.find_python import choose
+
+        roots = self.roots_of(str(Path(folder) / "file.py"))
+        choice = choose(self.engine_settings().interpreter_of(roots), roots, os.environ)
+        if choice.reason.kind != "setting" or (self.picked is None and self.settings.interpreter):
+            return choice
+        return replace(choice, reason=replace(choice.reason, kind="editor" if self.picked is None else "picked"))
 
     def _nested(self, file: str) -> list[str]:
         """Return the workspace folders, the innermost folder of `file` first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fx_lsp.server.client import Client
 from fx_lsp.server.progress import Progresses
@@ -26,19 +26,36 @@ class StatusReporter:
         self._tasks = tasks
         self._progresses = progresses
         self._status: EngineStatus | None = None
+        self._sent: dict[str, Any] | None = None
+        self._choices: list[dict[str, str]] = []
         self._changed = asyncio.Event()
         self._showing = False
 
     def update(self, status: EngineStatus) -> None:
         """Report a new status of the engine."""
-        if status == self._status:
+        if status.quiescent or self._sent is None:  # not while somebody types
+            self._choices = self._interpreters()
+        message: dict[str, Any] = {
+            "health": status.health,
+            "quiescent": status.quiescent,
+            "message": status.message,
+            "interpreters": self._choices,
+        }
+        if message == self._sent:
             return
-        self._status = status
+        self._status, self._sent = status, message
         self._changed.set()
-        self._client.notify(STATUS, {"health": status.health, "quiescent": status.quiescent, "message": status.message})
+        self._client.notify(STATUS, message)
         if not status.quiescent and not self._showing and self._session.capabilities.progress:
             self._showing = True
             self._tasks.spawn("progress", self._show())
+
+    def _interpreters(self) -> list[dict[str, str]]:
+        """Return the interpreter of each workspace folder, with the reason for it."""
+        from fx_lsp.tracing.workers.find_python import why
+
+        choices = [(folder, self._session.interpreter(folder)) for folder in self._session.roots()]
+        return [{"folder": folder, "path": one.path, "reason": why(one)} for folder, one in choices]
 
     async def _show(self) -> None:
         try:

@@ -326,7 +326,8 @@ class Engine:
             if not self._settings.may_run(open_file.file):
                 open_file.interpreter = None
             if not isinstance(open_file.interpreter, TracingInterpreter):
-                open_file.interpreter = self._interpreters.find(self._settings, open_file.file, open_file.workspace)
+                settings, workspace = self._settings, open_file.workspace
+                open_file.interpreter = await self._interpreters.find(settings, open_file.file, workspace)
             identity = await open_file.interpreter.identity()
         except WorkerStartError as error:
             open_file.interpreter = open_file.interpreter or error

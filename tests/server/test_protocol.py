@@ -40,6 +40,8 @@ async def test_capabilities():
         "fxLsp.bench",
         "fxLsp.stopBench",
         "fxLsp.hosts",
+        "fxLsp.interpreters",
+        "fxLsp.pickInterpreter",
         "fxLsp.restart",
         "fxLsp.clearCache",
         "fxLsp.trust",

@@ -5,6 +5,7 @@ import { bench, benchWithOptions, checkHosts, editHosts, type Options, pickHost,
 import type { Documents } from './documents';
 import { openPlace, openView } from './documents';
 import type { Functions, Item, Target } from './functions';
+import { pickInterpreter } from './interpreter';
 import { openPanel } from './panels';
 import { Passes } from './passes';
 import { pinInputs } from './pin';
@@ -123,6 +124,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
     const folder = folders.length > 1 ? await vscode.window.showWorkspaceFolderPick() : folders[0];
     return folder && runTask(session, 'check', ['check', folder.uri.fsPath], folder);
   });
+  register('fx-lsp.pickInterpreter', () => pickInterpreter(session, vscode.window.activeTextEditor?.document.uri));
   register('fx-lsp.doctor', () => runTask(session, 'doctor', ['doctor']));
   register('fx-lsp.copyReport', () => copyReport(session));
 

@@ -27,6 +27,18 @@ export interface Status {
   health: 'ok' | 'warning' | 'error';
   quiescent: boolean;
   message: string;
+  /** The Python of each workspace folder, and why it is used. */
+  interpreters?: { folder: string; path: string; reason: string }[];
+}
+
+/** An interpreter that may trace a folder; in a folder that is not trusted, nothing is known of it but its place. */
+export interface Interpreter {
+  path: string;
+  reason: string;
+  used: boolean;
+  version: string | null;
+  torch: string | null;
+  problem: string | null;
 }
 
 export interface FunctionData {

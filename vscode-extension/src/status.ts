@@ -6,6 +6,8 @@ import { SCHEME, type Session } from './session';
 /** A trace that is over sooner is not shown: the item would flicker with every key. */
 const BUSY_MS = 800;
 
+const PICK = 'fx-lsp.pickInterpreter';
+
 export class StatusItem implements vscode.Disposable {
   private readonly item = vscode.window.createStatusBarItem('fx-lsp.status', vscode.StatusBarAlignment.Left, 5);
   private readonly subscriptions: vscode.Disposable[];
@@ -93,6 +95,7 @@ export async function showMenu(session: Session): Promise<void> {
     entry('$(symbol-color) Show or hide colors of linked lines', 'fx-lsp.toggleColors'),
     entry('$(flame) Show or hide costs by line', 'fx-lsp.toggleLineCosts'),
     separator,
+    entry('$(snake) Pick interpreter', PICK, interpretersOf(session)),
     entry('$(refresh) Restart server', 'fx-lsp.restartServer'),
     entry('$(trash) Clear cache', 'fx-lsp.clearCache'),
     entry('$(pulse) Doctor', 'fx-lsp.doctor', 'interpreters, versions, what is missing'),
@@ -125,11 +128,19 @@ function tooltip(session: Session, trusted: boolean): vscode.MarkdownString {
     trusted ? '' : 'Not trusted: no code of this workspace runs.',
     message || (session.ready ? (quiescent ? 'Everything is traced.' : 'Tracing …') : 'Starting …'),
     health === 'ok' ? '' : 'Click for the log and more.',
+    interpretersOf(session),
     session.python ? `Server: ${session.python}` : '',
   ];
   const text = new vscode.MarkdownString();
+  text.isTrusted = { enabledCommands: [PICK] };
   lines.filter(Boolean).forEach((line) => text.appendText(`${line}\n\n`));
-  return text;
+  return session.ready ? text.appendMarkdown(`[Pick interpreter](command:${PICK})`) : text;
+}
+
+/** Which Python traces each folder, and why. */
+function interpretersOf(session: Session): string {
+  const { interpreters = [] } = session.status;
+  return interpreters.map(({ folder, path, reason }) => `${interpreters.length > 1 ? `${folder}: ` : ''}${path} (${reason})`).join(', ');
 }
 
 function short(message: string): string {

@@ -6,10 +6,8 @@ Nothing of a folder runs before the answer: no code, no interpreter, not even to
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -110,10 +108,7 @@ async def _ask(session: Session, client: Client, engines: Engines, folder: str, 
 
 
 def _question(session: Session, folder: str, unconfined: Sequence[str]) -> str:
-    from fx_lsp.tracing.workers.find_python import find_interpreter
-
-    roots = session.roots_of(str(Path(folder) / "file.py"))
-    python = find_interpreter(session.engine_settings().interpreter_of(roots), roots, os.environ)
+    python = session.interpreter(folder).path
     limits = " ".join(unconfined) or CONFINED
     shown = [_printable(path) for path in (folder, python)]
     return TRUST_QUESTION.format(folder=shown[0], python=shown[1], protection=limits)

@@ -14,11 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from fx_lsp.errors import WorkerStartError
+from fx_lsp.messages.processes import INTERPRETER_REASONS
+from fx_lsp.tracing.environments import (
+    PythonChoice,
+    Reason,
+    is_conda_base,
+    is_virtual,
+    other_environments,
+    project_environments,
+    pyenv_versions,
+)
 from fx_lsp.tracing.workers.channels import OutputTail
 from fx_lsp.tracing.workers.processes import SETTING_HINT, describe_status, gist, start_process
 
 PROBE_SECONDS = 10.0
 OLDEST = (3, 10)
+_ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 # Runs on any Python, 2.7 too; finds the versions of torch and triton without importing them.
 _PROBE = r"""
@@ -78,16 +89,20 @@ class Interpreter:
 
 
 def find_interpreter(setting: str | None, roots: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return the interpreter for a workspace, as editors find it.
+    """Return the path of the interpreter for a workspace, as `choose`."""
+    return choose(setting, roots, env).path
 
-    First that answers: `setting` (a path, relative to the first root, of a Python or of an environment; or a
-    command name), `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv` or `venv` in a root, this Python where it has torch, `PATH`,
-    this Python. A virtual environment of this Python without torch is only the last. A setting is taken even when
-    nothing is there, so that `probe` can say so.
+
+def choose(setting: str | None, roots: Sequence[str], env: Mapping[str, str]) -> PythonChoice:
+    """Return the interpreter for a workspace, as editors find it: `setting`, or the first candidate, else this Python.
+
+    A setting is a path, relative to the first root, of a Python or of an environment, or a command name. It is taken
+    even when nothing is there, so that `probe` can say so. A candidate is not passed over for one with torch: which
+    packages an environment has is the user's decision, and the reason for the choice is shown.
     """
     if setting and setting.strip():
-        return _from_setting(setting.strip(), roots, env)
-    return next(candidates(roots, env), sys.executable)
+        return PythonChoice(_from_setting(setting.strip(), roots, env), Reason("setting"))
+    return next(candidates(roots, env), PythonChoice(sys.executable, Reason("last")))
 
 
 async def probe(python: str, env: Mapping[str, str] | None = None) -> Interpreter:
@@ -133,32 +148,67 @@ def _from_setting(setting: str, roots: Sequence[str], env: Mapping[str, str]) ->
     return next(_pythons_of(path), None) or str(path)
 
 
-def candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
+def candidates(roots: Sequence[str], env: Mapping[str, str]) -> Iterator[PythonChoice]:
     """Yield the interpreters for a workspace without a setting, the first counts.
 
+    They are an active environment, the environments of the folders' projects, this Python where it has torch, the
+    Python that pyenv names, an active installation of conda, the Pythons on `PATH`.
+
     An active environment does not count if fx-lsp alone is installed in it, without torch: tools such as pre-commit
-    make one and activate it.
+    make one and activate it. Every terminal activates conda's own installation, which says nothing about a project.
     """
     has_torch = importlib.util.find_spec("torch") is not None
-    active = [env.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    for home in active:
-        if home and (has_torch or not _is_this(home)):
-            yield from _pythons_of(Path(home))
+    active = [PythonChoice(env[name], Reason("active", name)) for name in _ACTIVE if env.get(name)]
+    bases = [home for home in active if is_conda_base(Path(home.path))]
+    pyenv = [home for root in roots for home in pyenv_versions(root, env)]
+    homes = [home for home in active if home not in bases and (has_torch or not _is_this(home.path))]
     for root in roots:
-        for name in (".venv", "venv"):
-            yield from _pythons_of(Path(root) / name)
+        homes += project_environments(root, env)
+    homes += [home for home in pyenv if is_virtual(Path(home.path))]
+    for home in homes:
+        yield from _pythons_in(home)
     if has_torch:
-        yield sys.executable
+        yield PythonChoice(sys.executable, Reason("server"))
+    for home in [*pyenv, *bases]:
+        yield from _pythons_in(home)
+    yield from _on_path(env)
+
+
+def _on_path(env: Mapping[str, str]) -> Iterator[PythonChoice]:
     folders = env.get("PATH", "").split(os.pathsep)
     path = os.pathsep.join(folder for folder in folders if not _is_this(str(Path(folder).parent)))
     for name in ("python3", "python"):
         if command := shutil.which(name, path=path):
-            yield command
+            yield PythonChoice(command, Reason("path", name))
+
+
+def why(candidate: PythonChoice) -> str:
+    """Return the reason for a candidate as text."""
+    reason = candidate.reason
+    return INTERPRETER_REASONS[reason.kind].format(name=reason.name, file=reason.file)
+
+
+def offered(roots: Sequence[str], env: Mapping[str, str]) -> list[PythonChoice]:
+    """Return the interpreters that a user may choose from: the candidates, then those that no project has named. Each
+    environment is listed once.
+    """
+    others = [python for home in other_environments(env) for python in _pythons_in(home)]
+    once: dict[str, PythonChoice] = {}
+    for candidate in (*candidates(roots, env), *others):
+        once.setdefault(os.path.realpath(Path(candidate.path).parent), candidate)
+    return list(once.values())
 
 
 def _is_this(home: str) -> bool:
     """Return whether a folder is the virtual environment of this Python."""
     return bool(home) and sys.prefix != sys.base_prefix and os.path.realpath(home) == os.path.realpath(sys.prefix)
+
+
+def _pythons_in(home: PythonChoice) -> Iterator[PythonChoice]:
+    """Yield the interpreters of an environment, for the same reason. A path may also be that of an interpreter."""
+    path = Path(home.path)
+    for python in [home.path] if path.is_file() else _pythons_of(path):
+        yield PythonChoice(python, home.reason)
 
 
 def _pythons_of(home: Path) -> Iterator[str]:

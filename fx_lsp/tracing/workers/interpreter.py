@@ -15,6 +15,7 @@ from typing import Protocol
 from fx_lsp.errors import NotTrusted, TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.messages.processes import NOT_TRUSTED
 from fx_lsp.model import Span, Trace, TraceReply, TraceRequest, WorldRequest
+from fx_lsp.tracing.environments import may_have_scripts, script_environment
 from fx_lsp.tracing.workers import pool
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.failures import died, gave_up, internal_error, timed_out
@@ -263,11 +264,16 @@ class TracingInterpreters:
         """Return those that there are."""
         return list(self._interpreters.values())
 
-    def find(self, settings: EngineSettings, file: str, workspace: Sequence[str]) -> TracingInterpreter:
-        """Return the interpreter for a file of a workspace. Raises WorkerStartError where none may be started."""
+    async def find(self, settings: EngineSettings, file: str, workspace: Sequence[str]) -> TracingInterpreter:
+        """Return the interpreter for a file of a workspace: without a setting, a script with inline metadata has its
+        own. Raises WorkerStartError where none may be started.
+        """
         if not settings.may_run(file):
             raise NotTrusted(NOT_TRUSTED.message(), hint=NOT_TRUSTED.hint)
-        python = self._backend.find(settings.interpreter_of(workspace), workspace, os.environ)
+        setting = settings.interpreter_of(workspace)
+        if setting is None and may_have_scripts(os.environ):
+            setting = await asyncio.to_thread(script_environment, file, os.environ)
+        python = self._backend.find(setting, workspace, os.environ)
         if python not in self._interpreters:
             self._interpreters[python] = TracingInterpreter(python, settings.limits, self._backend, self._on_change)
         return self._interpreters[python]

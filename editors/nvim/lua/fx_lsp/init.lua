@@ -412,6 +412,37 @@ function M.revoke_trust()
   M._on_workspace('fxLsp.revokeTrust')
 end
 
+--- Lets the user pick the interpreter that traces the workspace of this buffer, until the server ends.
+function M.python()
+  local buf = vim.api.nvim_get_current_buf()
+  local client = M.client(buf)
+  if not client then
+    return warn('no server is running for this buffer')
+  end
+  local uri = vim.uri_from_bufnr(buf)
+  local params = { command = 'fxLsp.interpreters', arguments = { uri } }
+  compat.request(client, 'workspace/executeCommand', params, function(err, offered)
+    if err then
+      return warn(err.message)
+    end
+    vim.ui.select(offered, { prompt = 'Python', kind = 'fx-lsp', format_item = M._interpreter }, function(one)
+      if one then
+        execute(client, 'fxLsp.pickInterpreter', { uri, one.path }, buf)
+      end
+    end)
+  end, buf)
+end
+
+--- One row of the list of interpreters.
+function M._interpreter(one)
+  local is = function(value)
+    return value ~= nil and value ~= vim.NIL
+  end
+  local versions = is(one.version) and ('Python %s, torch %s'):format(one.version, is(one.torch) and one.torch or 'missing')
+  local said = is(one.problem) and one.problem or versions
+  return (one.used and '* ' or '  ') .. one.path .. ' · ' .. one.reason .. (said and ' · ' .. said or '')
+end
+
 function M._on_workspace(command)
   local buf = vim.api.nvim_get_current_buf()
   local client = M.client(buf)
