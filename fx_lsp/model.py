@@ -322,6 +322,7 @@ FindingCode = Literal[
     "no-gradient",  # a parameter that no loss can train
     "one-element",  # a reduction over a single element
     "pytorch-warning",  # a warning of PyTorch itself
+    "recompile",  # calls that `torch.compile` compiles again
     "unregistered",  # a parameter that is not registered with its module
     "upcast",  # operands of several precisions, computed in the widest
     "wrong-gradient",  # `backward` raises, or returns a gradient that does not fit its argument

@@ -316,6 +316,11 @@ With a prefix argument ask for the STAGE: forward, backward, joint, inference."
   (interactive)
   (apply #'fx-lsp--show (append (fx-lsp--target) '("breaks" "breaks"))))
 
+(defun fx-lsp-show-recompiles ()
+  "Show the calls of the function at point that torch.compile compiles again."
+  (interactive)
+  (apply #'fx-lsp--show (append (fx-lsp--target) '("recompiles" "recompiles"))))
+
 (defun fx-lsp-show-passes (&optional all)
   "Show one of the compiler's stages of the function at point.
 That is what a pass changed, or the graph of a stage that is no pass.  ALL, the

@@ -27,6 +27,10 @@ DIVERGE = "diverge"
 """The stage of a page on the first node whose numbers differ, and the work that produces it."""
 DIVERGE_DATA = "diverge:json"
 """The stage of the same as JSON."""
+RECOMPILES = "recompiles"
+"""The stage of a page on the calls that are compiled again, and the work that produces it."""
+RECOMPILES_DATA = "recompiles:json"
+"""The stage of the same as JSON."""
 MENU = "graphs"
 """The title of the lens that offers the others."""
 PENDING = "tracing…"
@@ -35,6 +39,9 @@ _BUILT = ("graph", "table", "code")
 _WORKS = (
     ("passes", PASSES, "What each compiler pass changes"),
     ("generate Triton kernel", TRITON, "The graphs as Triton kernels, to read and to edit"),
+)
+_OF_COMPILED = (
+    ("recompilations", RECOMPILES, "The calls that torch.compile compiles again, and the guards that fail"),
 )
 _SHOWN = ("forward", "backward", "joint", "inference")
 
@@ -101,7 +108,7 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool, pending: bool =
     )
     more = (
         Lens(target.name_span, title, "show stage", target.name, work, work, tooltip=tooltip)
-        for title, work, tooltip in _WORKS
+        for title, work, tooltip in (*_WORKS, *(_OF_COMPILED if target.compiled else ()))
     )
     return (summary, *graphs, *variants, *more)
 

@@ -26,6 +26,10 @@ UPCASTS = RemarkTemplate(
 GRAPH_BREAK = RemarkTemplate("graph-break", "torch.compile breaks the graph here{number}: {reason}")
 FULL_GRAPH_RAISES = RemarkTemplate("graph-break", "torch.compile(fullgraph=True) raises here{number}: {reason}")
 
+RECOMPILES = RemarkTemplate(
+    "recompile", "torch.compile compiles the code again for another `{parameter}`: {reason} ({place}){times}"
+)
+
 _WAITS = "the host waits for the device here"
 WAITS_FOR_COPY = RemarkTemplate("host-sync", f"{_WAITS}: the tensor is copied to the host", "hint")
 WAITS_FOR_SIZE = RemarkTemplate("host-sync", f"{_WAITS}: the size of the result depends on values", "hint")

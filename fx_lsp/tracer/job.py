@@ -38,6 +38,7 @@ from fx_lsp.tracer.analyses.breaks import graph_breaks
 from fx_lsp.tracer.analyses.cross_reference import disagreements
 from fx_lsp.tracer.analyses.hand_built import graph_reply
 from fx_lsp.tracer.analyses.node_origins import marked
+from fx_lsp.tracer.analyses.recompilations import recompilations
 from fx_lsp.tracer.analyses.unregistered import unregistered
 from fx_lsp.tracer.analyses.untrained import untrained_layers
 from fx_lsp.tracer.capture.aot import Captured, capture_what_is_possible, stages
@@ -299,6 +300,7 @@ def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
         prepared.run.result,
         request.source if loaded.whole else request.sliced,
         constructor=prepared.constructor,
+        program_calls=prepared.program_calls,
     )
     if traced.request.work:
         try:
@@ -387,9 +389,10 @@ def _naming(loaded: Loaded, prepared: Prepared, tree: ast.Module, traced: Traced
 
 
 def _breaking(traced: TracedCall) -> Iterator[Completion]:
-    """Yield what adds the graph breaks of a target that is compiled."""
+    """Yield what adds the graph breaks of a target that is compiled, and what is compiled again."""
     if traced.request.compiled and not traced.request.work:
         yield lambda trace: replace(trace, remarks=(*trace.remarks, *graph_breaks(traced)))
+        yield lambda trace: replace(trace, remarks=(*trace.remarks, *recompilations(traced)))
 
 
 def _recorded(

@@ -43,6 +43,7 @@ def test_passes_are_listed_run_and_run_again(tmp_path: Path) -> None:
     assert "# duplicated inputs" in shown["FxDebug"]
     assert "line  ops  backward" in shown["FxSummary"]
     assert "torch.compile captures the whole target" in shown["FxBreaks"]
+    assert "# calls: 1, compiled again: 0" in shown["FxRecompiles"]
     assert "-    y: f32[2, 3] = aten.relu.default(x)\n+    y: f32[2, 3] = aten.gelu.default(x)\n" in shown["run"]
     assert "+    y: f32[2, 3] = aten.tanh.default(x)" in shown["again"]
     (problem,) = shown["problems"]

@@ -99,3 +99,8 @@ def test_a_measurement_stays_in_sight():
 
 def test_a_target_is_traced_for_the_first_time():
     assert [lens.title for lens in lenses(F, None, stale=False, pending=True)] == ["tracing…"]
+
+
+def test_compiled_code_offers_what_is_compiled_again():
+    offered = titles(replace(F, compiled="parts"), TRACE)
+    assert offered == [*titles(F, TRACE), "recompilations"]

@@ -29,6 +29,7 @@ def test_kinds_that_nobody_asked_for_are_not_told() -> None:
             "no-gradient",
             "one-element",
             "pytorch-warning",
+            "recompile",
             "unregistered",
             "upcast",
             "wrong-gradient",

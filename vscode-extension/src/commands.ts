@@ -67,6 +67,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
   stage('fx-lsp.showJoint', 'joint');
   stage('fx-lsp.showSummary', 'summary');
   stage('fx-lsp.showBreaks', 'breaks', 'breaks');
+  stage('fx-lsp.showRecompiles', 'recompiles', 'recompiles');
   stage('fx-lsp.showPasses', 'passes', 'passes');
   stage('fx-lsp.comparePartitioners', 'table', 'partitions');
   stage('fx-lsp.showTorchScript', 'torchscript', 'torchscript');

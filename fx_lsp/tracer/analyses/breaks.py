@@ -137,14 +137,19 @@ def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
 
 def _inputs(traced: TracedCall) -> list[torch.Tensor]:
     """Return the inputs to run a target with: random real tensors if that is cheap, or else fake ones."""
-    inputs = flat_inputs(traced.call)
+    inputs, runs = flat_inputs(traced.call), runs_for_real(traced)
+    return [real_input(item) if runs else item.tensor for item in inputs]
+
+
+def runs_for_real(traced: TracedCall) -> bool:
+    """Return True if it is cheap to run a target on real tensors."""
     nodes = [node for stage in traced.stages for node in stage.nodes]
     takes_little = sum(n.flops for n in nodes) <= MAX_FLOPS and sum(n.moved_bytes for n in nodes) <= MAX_BYTES
-    on_cpu = all(item.tensor.device.type == "cpu" for item in inputs)
-    return [_real(item) if takes_little and on_cpu else item.tensor for item in inputs]
+    return takes_little and all(item.tensor.device.type == "cpu" for item in flat_inputs(traced.call))
 
 
-def _real(item: FlatInput) -> torch.Tensor:
+def real_input(item: FlatInput) -> torch.Tensor:
+    """Return a random real tensor like an input."""
     tensor = real_like(item.tensor, RANDOM).requires_grad_(item.tensor.requires_grad)
     return nn.Parameter(tensor, tensor.requires_grad) if item.kind == "parameter" else tensor
 
@@ -215,7 +220,7 @@ def _page(compilation: Compilation, graphs: Mapping[str, Stage], file: str) -> s
         rows.append(("not further", [f"{_place_of(compilation.error, file)}{sentence(compilation.error)}"]))
     elif not items:
         rows.append(("", ["torch.compile captures the whole target: fullgraph=True works."]))
-    return page(line for label, texts in rows for line in _laid_out(label, texts))
+    return page(line for label, texts in rows for line in laid_out(label, texts))
 
 
 def _place_of(error: BaseException, file: str) -> str:
@@ -224,7 +229,7 @@ def _place_of(error: BaseException, file: str) -> str:
     return f"line {lines[-1]}: " if lines else ""
 
 
-def _laid_out(label: str, texts: Iterable[str]) -> Iterator[str]:
+def laid_out(label: str, texts: Iterable[str]) -> Iterator[str]:
     """Yield labelled paragraphs, each followed by an empty line; a URL is never broken."""
     width = _INDENT if label else 0
     paragraphs = (textwrap.wrap(t, _WIDTH - width, break_long_words=False, break_on_hyphens=False) for t in texts)

@@ -41,6 +41,18 @@ from fx_lsp.tracer.run.observation import Run, Stopped
 from fx_lsp.tracer.source.expressions import expression
 
 
+@dataclass(frozen=True)
+class ProgramCall:
+    """Hold a call of the target that its project makes, and its inputs for the user.
+
+    `training` is the mode of the module that is called, None for a function.
+    """
+
+    call: Call
+    inputs: tuple[InputSpec, ...]
+    training: bool | None = None
+
+
 @dataclass
 class Prepared:
     """Hold a call with fake arguments that ran once under `conditions`, with its inputs for the user, and its
@@ -48,7 +60,7 @@ class Prepared:
 
     `otherwise` is the fallback if it cannot be captured; `unreached` and `variants` are as in `Trace`; `constructor`
     are the plans for the constructor of the method's object, None if they are unknown. `guessed` are inputs that
-    remarks may depend on and without a given value.
+    remarks may depend on and without a given value. `program_calls` returns the calls that the project makes.
     """
 
     call: Call
@@ -62,6 +74,7 @@ class Prepared:
     variants: tuple[TargetVariant, ...] = ()
     constructor: Plans | None = None
     guessed: frozenset[str] = frozenset()
+    program_calls: Callable[[], Iterable[ProgramCall]] = tuple
 
     def reported(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
         """Return remarks; those that depend on a guess have the severity "information"."""

@@ -1,4 +1,6 @@
-"""Find a call that runs from one source's inputs, also after constructing the target's object differently."""
+"""Find a call that runs from one source's inputs, also after constructing the target's object differently; and the
+further calls that a program makes.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,32 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Any
 
 import torch
+from torch import nn
 
 from fx_lsp.model import Failure, variant_of
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.no_tensor_code import nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
+from fx_lsp.tracer.inputs.construct import shown_init
 from fx_lsp.tracer.inputs.evidence.body import find_class, methods_that_set
-from fx_lsp.tracer.inputs.outcome import Prepared, note_stopped, prepared_call, search_candidate, severity_of
+from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
+from fx_lsp.tracer.inputs.outcome import (
+    Prepared,
+    ProgramCall,
+    note_stopped,
+    prepared_call,
+    search_candidate,
+    severity_of,
+)
 from fx_lsp.tracer.inputs.plan.offer import Offer, Written
 from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
+from fx_lsp.tracer.inputs.plan.signatures import hints_of
 from fx_lsp.tracer.inputs.plan.start import resumed
 from fx_lsp.tracer.inputs.remarks import demands_of, remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
@@ -29,9 +43,13 @@ from fx_lsp.tracer.inputs.solve.operands import runs_without_gradient
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.inputs.variants import prepared_variant, with_variants
+from fx_lsp.tracer.run.call import Call, children
 from fx_lsp.tracer.run.conditions import under
+from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import tensors_among
 
+MAX_CALLS = 12
+"""The most calls of a target that are looked at."""
 NO_GRADIENT = "traced with parameters that do not require grad: the code does what PyTorch cannot differentiate"
 SEARCH_SHARE = 0.75
 """The share of its time that a search may use if callers can be observed afterwards."""
@@ -139,3 +157,70 @@ def _asks_for_no_gradient(attempts: Iterable[Attempt], candidate: Candidate) -> 
         return False
     calls = (attempt.run.failed for attempt in attempts if isinstance(attempt.run.error, RuntimeError))
     return any(call is not None and runs_without_gradient(call) for call in calls)
+
+
+def program_calls(
+    task: Task, subject: Subject, signature: inspect.Signature, offers: Iterable[Offer], traced: Call
+) -> Iterator[ProgramCall]:
+    """Yield the calls of a target that its project makes on the object of the `traced` call, each once, in their order.
+
+    `offers` are those of the sources of inputs, up to an empty one. Calls with guesses are left out, and calls that
+    raise; run it inside the fake mode.
+    """
+    receiver, keys, init = _receiver(traced), set[tuple[Any, ...]](), None
+    for offer in islice(_with_call_sites(task, subject, signature, offers), MAX_CALLS):
+        shown = shown_init(offer.init or {})
+        init = shown if init is None else init
+        if offer.guessed or offer.unset or shown != init:
+            continue
+        call = _call_of(
+            task, subject, signature, dataclasses.replace(offer, instance=receiver, init=None, is_copy=True)
+        )
+        key = () if call is None else (call.training, _structure([call.call.args, call.call.kwargs]))
+        if call is not None and key not in keys:
+            keys.add(key)
+            yield call
+
+
+def _with_call_sites(
+    task: Task, subject: Subject, signature: inspect.Signature, offers: Iterable[Offer]
+) -> Iterator[Offer]:
+    """Yield offers up to the empty one, and those of call sites if the program of this process has shown only one."""
+    yield from takewhile(lambda offer: not offer.is_empty, offers)
+    if task.seen:
+        alone = dataclasses.replace(task, seen=())
+        yield from seen_at_call_sites(alone, signature, hints_of(subject.described, task.module))
+
+
+def _structure(value: Any) -> object:
+    """Return a key that is equal for arguments with the same containers, values and specs of tensors."""
+    if isinstance(value, torch.Tensor):
+        return str(spec_of(value))
+    parts = tuple((name, _structure(part)) for name, part in children(value))
+    return (type(value).__name__, parts or repr(value))
+
+
+def _receiver(call: Call) -> Any:
+    """Return the object whose method is called; None for a function."""
+    function = call.function
+    return function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+
+
+def _call_of(task: Task, subject: Subject, signature: inspect.Signature, offer: Offer) -> ProgramCall | None:
+    """Return the call of an offer; None if it raises, or if a part of it is a guess."""
+    module = offer.instance if isinstance(offer.instance, nn.Module) else None
+    before = module.training if module is not None else None
+    try:
+        candidate = candidate_of(task, subject, signature, offer, Written(Offer({})))
+        if isinstance(candidate, Failure):
+            return None
+        inputs = input_specs(candidate.start)
+        if any(item.guessed or item.is_guess for item in inputs):
+            return None
+        training = module.training if module is not None else None
+        if candidate.evaluate(candidate.start).run.error is not None:
+            return None
+        return ProgramCall(candidate.call_of(candidate.start, {})[0], inputs, training)
+    finally:
+        if module is not None and before is not None and module.training != before:
+            module.train(before)

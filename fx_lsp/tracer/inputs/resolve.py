@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain as concat
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -31,7 +32,7 @@ from fx_lsp.tracer.inputs.plan.offer import Offer, Written
 from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import lent_annotations, needs_objects, says_little
 from fx_lsp.tracer.inputs.plan.values import Context
-from fx_lsp.tracer.inputs.prepare import prepare_with
+from fx_lsp.tracer.inputs.prepare import prepare_with, program_calls
 from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import LoadedRequest, Task
@@ -109,11 +110,14 @@ def _prepare_subject(task: Task, subject: Subject, written: Written, observe: Ob
         return unknown
     failure: Failure | None = None
     wrong = wrong_batch(subject.function, task)
-    for offer in _offers(task, subject, signature, written, observe):
+    offers = _offers(task, subject, signature, written, observe)
+    for offer in offers:
         if wrong is not None and (offer.is_empty or offer.guessed):
             return wrong
         prepared = prepare_with(task, subject, signature, written.author.over(offer), written)
         if isinstance(prepared, Prepared):
+            calls = partial(program_calls, task, subject, signature, concat((offer,), offers), prepared.call)
+            prepared = dataclasses.replace(prepared, program_calls=calls)
             return _as_guessed(prepared) if offer.guessed else prepared
         if offer.final:
             return prepared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -11,6 +11,7 @@ from fx_lsp.model import InputSpec, Stage, TraceRequest, read_work
 from fx_lsp.tracer.capture.aot import Captured
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.inputs.outcome import ProgramCall
 from fx_lsp.tracer.inputs.plan.plans import Plans
 from fx_lsp.tracer.program.devices import OnCpu
 from fx_lsp.tracer.run.call import Call
@@ -25,7 +26,7 @@ class TracedCall:
 
     `conditions` are those of the capture; `inputs` are its arguments for the user, `result` is the call's result, `ran`
     the executed part of the file; `options` are those of the work, `constructor` the plans for the constructor of the
-    method's object, None if they are unknown.
+    method's object, None if they are unknown; `program_calls` returns the calls that the project makes.
     """
 
     request: TraceRequest
@@ -42,6 +43,7 @@ class TracedCall:
     ran: str = ""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     constructor: Plans | None = None
+    program_calls: Callable[[], Iterable[ProgramCall]] = tuple
 
     @property
     def symbolic(self) -> bool:
@@ -53,6 +55,7 @@ WORKS = {
     "passes": "passes.pipeline.pipeline",
     "pass": "passes.user_pass.run_pass",
     "breaks": "analyses.breaks.breaks",
+    "recompiles": "analyses.recompilations.recompiles",
     "partitions": "analyses.partitions.partitions",
     "checkpoint": "analyses.checkpoint.checkpoint_region",
     "torchscript": "analyses.torchscript.torchscript",

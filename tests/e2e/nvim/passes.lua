@@ -28,6 +28,7 @@ drive.run(function()
     FxDebug = 'gate.aliasing',
     FxSummary = 'gate.summary',
     FxBreaks = 'gate.breaks',
+    FxRecompiles = 'gate.recompiles',
   }
   for command, title in pairs(pages) do
     vim.api.nvim_set_current_win(vim.fn.bufwinid(drive.source))
