@@ -456,7 +456,7 @@ class Failure:
     any inputs, or with the inputs of its program; "warning" if no tried inputs work and the cause does not depend on
     them. `raised` is the place of the exception, if that is in another file than `span`. `output` is the tail of the
     output of the user's code. `partial` is the part that ran before the failure, if any: its values, and its operations
-    as the stage `torch`.
+    as the stage `torch`. `missing_module` is the dotted name of the module that no folder has, if that is the cause.
     """
 
     kind: FailureKind
@@ -468,6 +468,7 @@ class Failure:
     inputs: tuple[InputSpec, ...] = ()
     partial: Trace | None = None
     raised: Span | None = None
+    missing_module: str = ""
 
 
 Outcome: TypeAlias = Trace | Failure

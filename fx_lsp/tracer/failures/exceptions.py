@@ -10,7 +10,6 @@ import re
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 import torch.overrides
@@ -86,7 +85,7 @@ def failure_of(
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
             message, hint = NEEDS_VALUE_FOR.message(need=need.message), need.hint
-    return Failure(kind, message, span, hint, severity, raised=raised)
+    return Failure(kind, message, span, hint, severity, raised=raised, missing_module=_missing_module(error))
 
 
 def showing_inputs(failure: Failure, inputs: tuple[InputSpec, ...]) -> Failure:
@@ -128,6 +127,12 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         if (failed is not None or not isinstance(error, TypeError)) and _SHAPE.search(text):
             return "shape"
     return "error"
+
+
+def _missing_module(error: BaseException) -> str:
+    """Return the name of the module whose absence is the cause of an exception, or ""."""
+    cause = error.__cause__ if isinstance(error, AbsentError) else error
+    return (isinstance(cause, ModuleNotFoundError) and cause.name) or ""
 
 
 def _is_of_import(error: BaseException) -> bool:
@@ -332,12 +337,13 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
         span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
     if isinstance(error, PackageRaised):
         return PACKAGE_RAISES.failure(span, error=error)
-    missing: Any = getattr(error, "name", None)
-    if isinstance(error, ModuleNotFoundError) and missing:
+    if missing := _missing_module(error):
         package = missing.partition(".")[0]
         if package != missing and (package in sys.modules or find_spec(package) is not None):
-            return SUBMODULE_MISSING.failure(span, package=package, module=missing)
-        return PACKAGE_MISSING.failure(span, package=missing)
+            failure = SUBMODULE_MISSING.failure(span, package=package, module=missing)
+        else:
+            failure = PACKAGE_MISSING.failure(span, package=missing)
+        return replace(failure, missing_module=missing)
     kind = kind_of(error)
     kind = kind if kind in ("memory", "exit", "effect") else "import"
     failure = WHILE_IMPORTED.failure(span, hint=FIXES.get(kind, ""), error=sentence(error))
