@@ -32,8 +32,9 @@ from fx_lsp.messages.exceptions import (
     STARTS_PROGRAM,
     WHILE_IMPORTED,
 )
+from fx_lsp.messages.places import line_of, mention
 from fx_lsp.messages.targets import PACKAGE_MISSING, PACKAGE_RAISES, SUBMODULE_MISSING
-from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
+from fx_lsp.model import Failure, FailureKind, InputSpec, NamedPlace, Severity, Span
 from fx_lsp.sandbox.limits import is_out_of_memory
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
@@ -85,7 +86,8 @@ def failure_of(
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
             message, hint = NEEDS_VALUE_FOR.message(need=need.message), need.hint
-    return Failure(kind, message, span, hint, severity, raised=raised, missing_module=_missing_module(error))
+    failure = Failure(kind, message, span, hint, severity, raised=raised, missing_module=_missing_module(error))
+    return replace(failure, mentions=_mentions(failed, message))
 
 
 def showing_inputs(failure: Failure, inputs: tuple[InputSpec, ...]) -> Failure:
@@ -237,12 +239,20 @@ _PLAINER = (
 """Patterns of fake tensors' messages, and clearer sentences."""
 
 
+def _mentions(failed: FailedCall | None, message: str) -> tuple[NamedPlace, ...]:
+    """Return the places that a message on a call mentions."""
+    if failed is None or failed.pairing is None:
+        return ()
+    paired = mention(failed.pairing.span)
+    return (paired,) if paired.text in message else ()
+
+
 def _about_operands(failed: FailedCall, span: Span | None, lines: list[str], kind: FailureKind) -> str:
     """Return the end of a message on the operands of a call: their specs, and the place where two of them were
     paired.
     """
     operands = _operands(failed, span, lines) if kind in ("shape", "dtype", "device", "error") else ""
-    paired = f"; line {failed.pairing.span.line}: {failed.pairing.message}" if failed.pairing is not None else ""
+    paired = f"; {line_of(failed.pairing.span)}: {failed.pairing.message}" if failed.pairing is not None else ""
     return (f" ({operands})" if operands else "") + paired
 
 
