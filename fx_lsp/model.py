@@ -452,6 +452,14 @@ FailureKind = Literal[
 
 
 @dataclass(frozen=True)
+class NamedPlace:
+    """Hold a place that a message names, with the `text` that names it in the message: "line 12"."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True)
 class Failure:
     """Explain why a target cannot be traced: a value, shown at `span` in the user's file.
 
@@ -459,7 +467,8 @@ class Failure:
     any inputs, or with the inputs of its program; "warning" if no tried inputs work and the cause does not depend on
     them. `raised` is the place of the exception, if that is in another file than `span`. `output` is the tail of the
     output of the user's code. `partial` is the part that ran before the failure, if any: its values, and its operations
-    as the stage `torch`.
+    as the stage `torch`. `missing_module` is the dotted name of the module that no folder has, if that is the cause.
+    `mentions` are the places that the message names.
     """
 
     kind: FailureKind
@@ -471,6 +480,8 @@ class Failure:
     inputs: tuple[InputSpec, ...] = ()
     partial: Trace | None = None
     raised: Span | None = None
+    missing_module: str = ""
+    mentions: tuple[NamedPlace, ...] = ()
 
 
 Outcome: TypeAlias = Trace | Failure

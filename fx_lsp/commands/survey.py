@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from fx_lsp import wire
+from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.features.comments import comment_problems, elsewhere
 from fx_lsp.features.findings import TOLD, told_outcome, unknown_codes
 from fx_lsp.features.problems import Cause, Occurrence, Problem, by_cause, is_failure, reached_failure, reached_remark
+from fx_lsp.messages.places import with_places
 from fx_lsp.messages.texts import UNREADABLE_FILE
 from fx_lsp.model import (
     Failure,
@@ -207,7 +209,7 @@ async def _look(
             work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
-        outcome = told_outcome(outcome, scope.codes, text)
+        outcome = told_outcome(with_places(outcome, file, line_name), scope.codes, text)
         work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
         on_target(work.targets[-1])
 

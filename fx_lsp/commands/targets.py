@@ -13,9 +13,11 @@ from pathlib import Path
 
 from fx_lsp import files
 from fx_lsp.commands.options import cache_path, limits_of
+from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import read_source
 from fx_lsp.errors import TargetError
 from fx_lsp.features.documents import Document
+from fx_lsp.messages.places import with_places
 from fx_lsp.model import Failure, Span, Stage, Work
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.source.project import project_root
@@ -97,7 +99,7 @@ def source_lines(texts: dict[str, str]) -> Callable[[str], Sequence[str]]:
 
 def failure_text(failure: Failure, chosen: Chosen, done: str = "traced") -> str:
     """Return why the target was not traced, or not `done`, with the place and the remedy."""
-    lines = chosen.text.splitlines()
+    lines, failure = chosen.text.splitlines(), with_places(failure, chosen.file, line_name)
     parts = [f"{chosen.name} was not {done}: {failure.message}"]
     if failure.span is not None:
         parts.append(f"  {failure.span.file}:{failure.span.line}")

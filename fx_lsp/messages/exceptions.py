@@ -41,7 +41,7 @@ NO_FAKE_KERNEL = FailureTemplate(
 RAISED_ELSEWHERE = FailureTemplate("error", "{error}, raised in {file}:{line}")
 OVERWRITTEN = FailureTemplate(
     "error",
-    "backward needs {value} as the forward pass read it, but `{change}` in line {line} has changed it in place since",
+    "backward needs {value} as the forward pass read it, but `{change}` in {place} has changed it in place since",
     "Call `backward()` before what changes the value, or compute the forward pass again.",
 )
 WHILE_IMPORTED = FailureTemplate("import", "{error} (while importing the file)")

@@ -12,7 +12,7 @@ TIMED_OUT = FailureTemplate(
     "{work} took more than {seconds:g} s and was stopped",
     f"Check whether this code ends; if it does, {_SMALLER}, or raise `fx-lsp.limits.seconds`.",
 )
-TIMED_OUT_AT_LINE = FailureTemplate("timeout", f"{TIMED_OUT.text} while it was at line {{line}}", TIMED_OUT.hint)
+TIMED_OUT_AT_LINE = FailureTemplate("timeout", f"{TIMED_OUT.text} while it was at {{place}}", TIMED_OUT.hint)
 OUT_OF_MEMORY_KILLED = FailureTemplate(
     "memory",
     "the process that traced {name} was killed (SIGKILL), most likely because memory ran out",
@@ -28,7 +28,7 @@ CRASHED = FailureTemplate(
     "{work} crashed the process with {crash} ({signal})",
     "Native code failed there; it cannot run on fake tensors, because they have no memory.",
 )
-CRASHED_AT_LINE = FailureTemplate("crash", f"{CRASHED.text} at line {{line}}", CRASHED.hint)
+CRASHED_AT_LINE = FailureTemplate("crash", f"{CRASHED.text} at {{place}}", CRASHED.hint)
 
 NOT_TRUSTED = FailureTemplate(
     "interpreter",

@@ -12,6 +12,8 @@ from functools import cached_property
 
 from lsprotocol import types
 
+from fx_lsp.messages.places import line_of
+from fx_lsp.model import Span
 from fx_lsp.server import from_proto
 
 _END = 2**31 - 1
@@ -70,6 +72,13 @@ class OpenText:
     def cell_at(self, at: types.Position) -> OpenCell | None:
         """Return the cell of a position; None outside of notebooks."""
         return next((cell for cell in reversed(self.cells) if cell.above <= at.line), None)
+
+    def place_name(self, span: Span) -> str:
+        """Return a place in the text as people name it: by its line, or by its code cell and the line in that."""
+        cell = self.cell_at(types.Position(span.line - 1, 0))
+        if cell is None:
+            return line_of(span)
+        return f"code cell {self.cells.index(cell) + 1}, line {span.line - cell.above}"
 
     def location(self, range_: types.Range) -> types.Location:
         """Return a range of the text with the URI of the document that the client shows it in."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lsprotocol import types
 from pygls.uris import from_fs_path
@@ -15,7 +15,8 @@ from pygls.uris import from_fs_path
 from fx_lsp import files
 from fx_lsp.features.uris import SCHEME, View, format_uri
 from fx_lsp.features.written import KernelCheck
-from fx_lsp.model import Span
+from fx_lsp.messages.places import with_places
+from fx_lsp.model import Outcome, Span
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.documents import Documents
 from fx_lsp.server.open_views import OpenViews
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from fx_lsp.tracing.engine import Engine, EngineSettings, FileState
     from fx_lsp.tracing.trust import FolderTrust
     from fx_lsp.tracing.workers.find_python import PythonChoice
+
+
+T = TypeVar("T", bound=Outcome | None)
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,20 @@ class Session:
         return [*inside, *(folder for folder in self.roots() if folder not in inside)]
 
     def state(self, uri: str) -> FileState | None:
-        """Return the engine's state of an open document, or None. Never waits."""
+        """Return the engine's state of an open document, or None. Never waits. Outcomes in a notebook name cells."""
         document = self.documents.get(uri)
-        return None if document is None or self.engine is None else self.engine.state(document.file)
+        state = None if document is None or self.engine is None else self.engine.state(document.file)
+        if document is None or state is None or not document.cells:
+            return state
+        targets = (replace(each, outcome=self.with_cells(document.file, each.outcome)) for each in state.targets)
+        return replace(state, targets=tuple(targets))
+
+    def with_cells(self, file: str, outcome: T) -> T:
+        """Return an outcome in a file with the names of cells for the places in it, if the file is a notebook."""
+        document = self.documents.of_file(file)
+        if outcome is None or document is None or not document.cells:
+            return outcome
+        return with_places(outcome, file, document.place_name)
 
     def source(self, file: str) -> str | None:
         """Return the text of a file in the client, else on disk; None if the file does not exist."""

@@ -245,7 +245,10 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))
     files = (*files, *(file for file in callers if file != request.file))
-    files = tuple(dict.fromkeys((*files, *reads().dependencies(), *foreign_modules(request.roots), *package_files())))
+    files = (*files, *reads().dependencies(), *foreign_modules(request.roots), *package_files())
+    if isinstance(reply.outcome, Failure) and reply.outcome.missing_module:
+        files = (*files, *reads().dependencies_of_search(reply.outcome.missing_module))
+    files = tuple(dict.fromkeys(files))
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 

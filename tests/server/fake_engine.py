@@ -2,8 +2,9 @@
 
 A line `def f(x): return x + 1` is a target whose outcome is made from its own text. A body that says `fail` fails, one
 that says `partly` does so after an operation, `guess` finds no inputs, `slow` is never traced, and `bug` raises in the
-engine; the graphs of one that says `cold` are decoded when they are asked for. One that says `if y` does not reach what
-stands before it, and has a variant that does not either.
+engine; the graphs of one that says `cold` are decoded when they are asked for. One that
+says `fail` and `blames` mentions line 1 in its message. One that says `if y` does not reach what stands before it, and
+has a variant that does not either.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, cast
 from fx_lsp.model import (
     Failure,
     InputSpec,
+    NamedPlace,
     Node,
     ObservedValue,
     Operand,
@@ -183,6 +185,7 @@ def _states(file: str, text: str) -> list[TargetState]:
 def _outcome(target: Target, body: str, size: int) -> Outcome:
     place = Span(target.file, target.span.line, size - len(body.encode()), target.span.line, size)
     inputs = (InputSpec("x", "f32[2, 3]", "search", guessed=True),)
+    called = (InputSpec("x", "f32[2, 3]", "call site", "line 1"),)
     if "fail" in body:
         ran = ObservedValue(place, "return", "f32[2, 3]")
         partial = Trace(
@@ -196,6 +199,10 @@ def _outcome(target: Target, body: str, size: int) -> Outcome:
             "2.13.0",
         )
         known = partial if "partly" in body else None
+        if "blames" in body:
+            first = Span(target.file, 1, 0, 1, 1)
+            message = "sizes do not fit; line 1: made here"
+            return Failure("shape", message, place, "", "error", inputs=called, mentions=(NamedPlace("line 1", first),))
         return Failure("shape", "sizes do not fit", place, "write the shapes down", "error", partial=known)
     if "guess" in body:
         return Failure("inputs", "no inputs were found", inputs=(InputSpec("x", "f32[2, 3]", "search", guessed=True),))

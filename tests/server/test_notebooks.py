@@ -127,6 +127,19 @@ async def test_problems_are_in_their_cells(tmp_path: Path):
         assert await e.lenses(second) == []
 
 
+async def test_messages_name_cells_instead_of_lines(tmp_path: Path):
+    async with editor(tmp_path, CLIENT, make=NotebookEditor) as e:
+        uri, (first, second) = e.open_notebook(["import torch\n", "def f(x): return fail(blames)"])
+        (problem,) = await e.problems(second)
+        assert problem.message == "sizes do not fit; code cell 1, line 1: made here."
+        assert "code cell 1, line 1" in (await e.hover(second, 0, 4) or "")
+        e.replace_cells(uri, 0, 1, [], did_close=[types.TextDocumentIdentifier(first)])
+        await e.until(lambda: "code cell 1, line 1" in e.client.diagnostics[second][0].message)
+        other = e.open("m.py", "def f(x): return fail(blames)\n")
+        (problem,) = await e.problems(other)
+        assert problem.message == "sizes do not fit; line 1: made here."
+
+
 async def test_an_edit_moves_what_is_below_it_in_the_same_cell_only(tmp_path: Path):
     async with editor(tmp_path, CLIENT, make=NotebookEditor) as e:
         uri, (first, second) = e.open_notebook([F, G])

@@ -1,5 +1,17 @@
 from fx_lsp import wire
-from fx_lsp.model import Failure, InputSpec, Node, ObservedValue, Remark, Saved, Span, Stage, StageInfo, Trace
+from fx_lsp.model import (
+    Failure,
+    InputSpec,
+    NamedPlace,
+    Node,
+    ObservedValue,
+    Remark,
+    Saved,
+    Span,
+    Stage,
+    StageInfo,
+    Trace,
+)
 from fx_lsp.tracing.answers.relocation import edited_lines, relocate_outcome, relocate_stage
 
 
@@ -33,6 +45,15 @@ def test_failures_move_and_lose_a_span_that_is_gone() -> None:
     failure = Failure("shape", "sizes differ", span(3))
     assert relocate_outcome(failure, "/m.py", {3: 5}) == Failure("shape", "sizes differ", span(5))
     assert relocate_outcome(failure, "/m.py", {4: 5}) == Failure("shape", "sizes differ", None)
+
+
+def test_the_lines_in_a_message_move() -> None:
+    mentions = (NamedPlace("line 5", span(5)), NamedPlace("line 57", span(57)))
+    failure = Failure("shape", "line 57 differs from line 5", span(3), mentions=mentions)
+    moved = relocate_outcome(failure, "/m.py", {3: 4, 5: 57, 57: 60})
+    assert isinstance(moved, Failure) and moved.message == "line 60 differs from line 57"
+    assert moved.mentions == (NamedPlace("line 57", span(57)), NamedPlace("line 60", span(60)))
+    assert relocate_outcome(moved, "/m.py", {4: 3, 57: 5, 60: 57}) == failure
 
 
 def test_stages_move_and_values_on_lines_that_are_gone_are_dropped() -> None:

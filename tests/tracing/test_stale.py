@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -323,3 +324,66 @@ def test_of_a_folder_that_is_only_asked_for_the_existence_counts(tmp_path: Path)
     dependencies = read_dependencies([str(tmp_path / "data")], {})
     (tmp_path / "data" / "a.txt").touch()
     assert is_fresh(dependencies, {})
+
+
+async def import_failure(project: Reading, text: str, engine: Engine) -> Failure:
+    """Return the failure of a target, in which a module is missing."""
+    Path(project.file).write_text(text)
+    engine.open(project.file, text, (str(project.folder),))
+    outcome = await engine.outcome(project.file, "f", final=True)
+    assert isinstance(outcome, Failure) and outcome.kind == "import", outcome
+    return outcome
+
+
+def forbid_traces(engine: Engine) -> Engine:
+    """Let an engine answer from the cache alone: its tracers fail the test."""
+
+    def tracers(*_: object) -> Any:
+        raise AssertionError("traced again")
+
+    engine._interpreters._backend = replace(engine._interpreters._backend, tracers=tracers)
+    return engine
+
+
+MISSING = {
+    "a module": ("from later import COUNT", "later"),
+    "a module, by its name as a text": ("import importlib\nCOUNT = importlib.import_module('later').COUNT", "later"),
+    "a module of a package": ("import parts.later\nCOUNT = len(parts.later.__name__)", "parts.later"),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("way", MISSING)
+async def test_the_answer_about_a_missing_module_is_stored_until_it_may_be_there(project: Reading, way: str) -> None:
+    code, module = MISSING[way]
+    text = f"{HEAD}{code}\n{PLAIN}"
+    before = await import_failure(project, text, project.engine)
+    assert before.missing_module == module
+    await project.engine.shutdown()
+    cache = project.folder.parent / "cache.sqlite3"
+    again = forbid_traces(project.new_engine(cache))
+    assert await import_failure(project, text, again) == before
+    folder = project.folder.joinpath(*module.split("."))
+    folder.mkdir()
+    (folder / "__init__.py").write_text("COUNT = 2\n")
+    assert await project.result(text, engine=project.new_engine(cache))
+
+
+@pytest.mark.torch
+async def test_an_installation_makes_the_answer_about_a_missing_module_stale(
+    project: Reading, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site, elsewhere = tmp_path / "lib" / "site-packages", tmp_path / "elsewhere"
+    site.mkdir(parents=True)
+    install(elsewhere, "1.0", 2)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    text = f"{HEAD}from counting import COUNT\n{PLAIN}"
+    await import_failure(project, text, project.engine)
+    await project.engine.shutdown()
+    cache = project.folder.parent / "cache.sqlite3"
+    await import_failure(project, text, forbid_traces(project.new_engine(cache)))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(site), str(elsewhere))))
+    assert await project.result(text, engine=project.new_engine(cache))
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    install(site, "1.0", 2)
+    assert await project.result(text, engine=project.new_engine(cache))

@@ -160,7 +160,7 @@ async def show_failure(session: Session, client: Client, arguments: list[Any]) -
     if session.engine is not None and session.engine.state(file) is not None:
         outcome = await session.engine.outcome(file, name)
         if isinstance(outcome, Failure):
-            await _show_failure(session, client, outcome)
+            await _show_failure(session, client, session.with_cells(file, outcome))
 
 
 async def restart(session: Session, arguments: list[Any]) -> None:

@@ -10,7 +10,6 @@ import re
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 import torch.overrides
@@ -33,8 +32,9 @@ from fx_lsp.messages.exceptions import (
     STARTS_PROGRAM,
     WHILE_IMPORTED,
 )
+from fx_lsp.messages.places import line_of, mention
 from fx_lsp.messages.targets import PACKAGE_MISSING, PACKAGE_RAISES, SUBMODULE_MISSING
-from fx_lsp.model import Failure, FailureKind, InputSpec, Severity, Span
+from fx_lsp.model import Failure, FailureKind, InputSpec, NamedPlace, Severity, Span
 from fx_lsp.sandbox.limits import is_out_of_memory
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.tracer.compat import DATA_DEPENDENT, FakeTensor
@@ -86,7 +86,8 @@ def failure_of(
         shown = lines if span.file == sources.file else list(map(str.rstrip, linecache.getlines(span.file)))
         if (need := explain(_operation(error), span, shown)) is not None:
             message, hint = NEEDS_VALUE_FOR.message(need=need.message), need.hint
-    return Failure(kind, message, span, hint, severity, raised=raised)
+    failure = Failure(kind, message, span, hint, severity, raised=raised, missing_module=_missing_module(error))
+    return replace(failure, mentions=_mentions(failed, message))
 
 
 def showing_inputs(failure: Failure, inputs: tuple[InputSpec, ...]) -> Failure:
@@ -128,6 +129,12 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         if (failed is not None or not isinstance(error, TypeError)) and _SHAPE.search(text):
             return "shape"
     return "error"
+
+
+def _missing_module(error: BaseException) -> str:
+    """Return the name of the module whose absence is the cause of an exception, or ""."""
+    cause = error.__cause__ if isinstance(error, AbsentError) else error
+    return (isinstance(cause, ModuleNotFoundError) and cause.name) or ""
 
 
 def _is_of_import(error: BaseException) -> bool:
@@ -232,12 +239,20 @@ _PLAINER = (
 """Patterns of fake tensors' messages, and clearer sentences."""
 
 
+def _mentions(failed: FailedCall | None, message: str) -> tuple[NamedPlace, ...]:
+    """Return the places that a message on a call mentions."""
+    if failed is None or failed.pairing is None:
+        return ()
+    paired = mention(failed.pairing.span)
+    return (paired,) if paired.text in message else ()
+
+
 def _about_operands(failed: FailedCall, span: Span | None, lines: list[str], kind: FailureKind) -> str:
     """Return the end of a message on the operands of a call: their specs, and the place where two of them were
     paired.
     """
     operands = _operands(failed, span, lines) if kind in ("shape", "dtype", "device", "error") else ""
-    paired = f"; line {failed.pairing.span.line}: {failed.pairing.message}" if failed.pairing is not None else ""
+    paired = f"; {line_of(failed.pairing.span)}: {failed.pairing.message}" if failed.pairing is not None else ""
     return (f" ({operands})" if operands else "") + paired
 
 
@@ -332,12 +347,13 @@ def load_failure(error: BaseException, sources: Sources) -> Failure:
         span = span or Span(error.filename, error.lineno or 1, 0, error.lineno or 1, 0)
     if isinstance(error, PackageRaised):
         return PACKAGE_RAISES.failure(span, error=error)
-    missing: Any = getattr(error, "name", None)
-    if isinstance(error, ModuleNotFoundError) and missing:
+    if missing := _missing_module(error):
         package = missing.partition(".")[0]
         if package != missing and (package in sys.modules or find_spec(package) is not None):
-            return SUBMODULE_MISSING.failure(span, package=package, module=missing)
-        return PACKAGE_MISSING.failure(span, package=missing)
+            failure = SUBMODULE_MISSING.failure(span, package=package, module=missing)
+        else:
+            failure = PACKAGE_MISSING.failure(span, package=missing)
+        return replace(failure, missing_module=missing)
     kind = kind_of(error)
     kind = kind if kind in ("memory", "exit", "effect") else "import"
     failure = WHILE_IMPORTED.failure(span, hint=FIXES.get(kind, ""), error=sentence(error))

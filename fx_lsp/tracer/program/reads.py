@@ -37,12 +37,14 @@ class RecordedReads:
     """Hold what this process and those that it was forked from have read.
 
     `states` are those of files at their first read, of missing files, and of listed folders; `variables` are the names
-    of environment variables. `written` are files that the code itself wrote before it read them.
+    of environment variables. `written` are files that the code itself wrote before it read them. `searched` are the
+    folders in which missing modules were looked for last, by the name of the module.
     """
 
     states: dict[str, ReadState] = field(default_factory=dict[str, ReadState])
     variables: dict[str, None] = field(default_factory=dict[str, None])
     written: set[str] = field(default_factory=set[str])
+    searched: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     reported: set[str] = field(default_factory=set[str])
 
     def note(self, path: str) -> None:
@@ -69,6 +71,17 @@ class RecordedReads:
         """Return the dependencies of an answer on what was read."""
         modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
         return [*(path for path in self.states if path not in modules), *map(variable_asked, self.variables)]
+
+    def dependencies_of_search(self, module: str) -> list[str]:
+        """Return what must change before a missing module can be found: the names in the folders in which it, and the
+        packages that it is in, were looked for. An installation changes them, as `.pth` files and metadata are in them.
+        """
+        parts = module.split(".")
+        names = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        folders = (*sys.path, *(folder for name in names for folder in self.searched.get(name, ())))
+        paths = [folder_listed(os.path.abspath(folder)) for folder in dict.fromkeys(folders)]
+        changing = [path for path in paths if not path.startswith(STANDARD_LIBRARY) or is_installed(path)]
+        return [variable_asked("PYTHONPATH"), *changing]
 
     def news(self) -> dict[str, ReadState]:
         """Return the files that were read since this was last called, here or in the process that was forked."""
@@ -242,6 +255,7 @@ class _MissingModules:
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Find nothing."""
+        _reads.searched[fullname] = tuple(sys.path if path is None else path)
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
             frame = frame.f_back

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fx_lsp.messages.exceptions import OVERWRITTEN
+from fx_lsp.messages.places import line_of, mention
 from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.tracer.capture.autograd_functions import GradientError, checked_gradients
 from fx_lsp.tracer.compat import FakeTensorMode
@@ -147,8 +148,9 @@ def _of_overwritten(rehearsal: _Rehearsal, error: BaseException, lines: list[str
         name = next(_names_of(write.parameter, error), "") if write.parameter is not None else ""
         value = f"`{name}`" if name else f"what {write.saved_by.lower()} saved"
         shown = shown_expression(change, lines)
-        overwriting = OVERWRITTEN.failure(failure.span, value=value, change=shown, line=change.line)
-        return replace(overwriting, severity=failure.severity, raised=failure.raised)
+        overwriting = OVERWRITTEN.failure(failure.span, value=value, change=shown, place=line_of(change))
+        mentions = (mention(change),)
+        return replace(overwriting, severity=failure.severity, raised=failure.raised, mentions=mentions)
     return None
 
 

@@ -202,8 +202,16 @@ def _is_unchanged(dependency: Dependency, texts: UnsavedTexts) -> bool:
 
 
 def is_storable(outcome: Outcome) -> bool:
-    """Return True if the same text would give the same answer later; False for a time limit or a missing package."""
-    return not (isinstance(outcome, Failure) and outcome.kind in _NOT_STORED)
+    """Return True if the same text would give the same answer later; False for a time limit, or for a package whose
+    import raises: what it lacks may be a library of the system.
+
+    The answer about a missing module depends on the folders in which it was looked for.
+    """
+    return not isinstance(outcome, Failure) or outcome.kind not in _NOT_STORED or _is_about_module(outcome)
+
+
+def _is_about_module(failure: Failure) -> bool:
+    return failure.kind == "import" and failure.missing_module != ""
 
 
 class Cache:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
+from fx_lsp.messages.places import line_of, renamed
 from fx_lsp.model import (
     Failure,
     NamedSizes,
@@ -49,7 +50,8 @@ def relocate_outcome(outcome: Outcome, file: str, mapping: Mapping[int, int]) ->
     if isinstance(outcome, Failure):
         span = outcome.span and relocate_span(outcome.span, file, mapping)
         partial = outcome.partial and _trace(outcome.partial, file, mapping)
-        return replace(outcome, span=span, partial=partial)
+        moved = [replace(one, span=relocate_span(one.span, file, mapping) or one.span) for one in outcome.mentions]
+        return replace(renamed(outcome, moved, line_of), span=span, partial=partial)
     return _trace(outcome, file, mapping)
 
 

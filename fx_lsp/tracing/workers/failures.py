@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
+from fx_lsp.messages.places import line_of, mention
 from fx_lsp.messages.processes import (
     CRASHED,
     CRASHED_AT_LINE,
@@ -35,7 +36,8 @@ def timed_out(request: TraceRequest, limits: Limits, error: WorkerTimeout, name_
     seconds = limits.seconds
     if place is None:
         return _with_output(TIMED_OUT.failure(name_span, work=work, seconds=seconds), error)
-    return _with_output(TIMED_OUT_AT_LINE.failure(place, work=work, seconds=seconds, line=place.line), error)
+    failure = TIMED_OUT_AT_LINE.failure(place, work=work, seconds=seconds, place=line_of(place))
+    return _with_output(replace(failure, mentions=(mention(place),)), error)
 
 
 def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Span) -> Failure:
@@ -52,8 +54,8 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
     crash = _CRASHES.get(signal_name, "a signal")
     if place is None:
         return _with_output(CRASHED.failure(name_span, work=work, crash=crash, signal=signal_name), error)
-    failure = CRASHED_AT_LINE.failure(place, work=work, crash=crash, signal=signal_name, line=place.line)
-    return _with_output(failure, error)
+    failure = CRASHED_AT_LINE.failure(place, work=work, crash=crash, signal=signal_name, place=line_of(place))
+    return _with_output(replace(failure, mentions=(mention(place),)), error)
 
 
 def _stopped(request: TraceRequest, error: WorkerError) -> tuple[str, Span | None]:
