@@ -61,6 +61,7 @@ __all__ = [
     "default_partition",
     "descriptor",
     "enable_python_dispatcher",
+    "ends_at",
     "exact_positions",
     "kept_meta",
     "launches_analyzed_once",
@@ -290,6 +291,13 @@ def watched_breaks(on_break: Callable[[BreakReason], None]) -> Generator[None, N
         mock.patch.object(InstructionTranslatorBase, "log_graph_break", logging),
     ):
         yield
+
+
+def ends_at(graph: Any) -> tuple[str, int] | None:
+    """Return the file and the line of the graph break that ends a graph of Dynamo; None if no break does."""
+    reason = getattr(graph, "compile_subgraph_reason", None)
+    stack = reason.user_stack if reason is not None and reason.graph_break else ()
+    return (stack[-1].filename, stack[-1].lineno) if stack else None
 
 
 def page_of_break(kind: str) -> tuple[str, str]:
