@@ -192,7 +192,8 @@ def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: H
     for span in expression.spans:
         graphs = [(name, nodes[span]) for name, nodes in groups if span in nodes]
         value = values.get(span)
-        said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span and remark.code is None]
+        shown = (None,) if style.problems else (None, "no-gradient")
+        said = [f"*{plain(r.message)}*" for r in trace.remarks if r.span == span and r.code in shown]
         if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
             costs = [*_expression_costs(graphs, guesses, style.chip), *_kept(trace, graphs, guesses, subject.stages)]
