@@ -155,29 +155,21 @@ lib.impl("largest", lambda x: x.new_empty(x.shape[:-1], dtype=torch.int64), "Met
 """
 
 
-def no_formula(trace, body: str) -> list[tuple[str, str]]:
-    """The remarks on operators, with their severity, of a function of `x` that returns `body`."""
+def no_formula(trace, body: str) -> list[str]:
+    """The remarks on operators, without their remedy, of a function of `x` that returns `body`."""
     traced = trace(f"{HEAD}{SCALE}{OPERATORS}\n# fx: x=f32[4, 8]\ndef f(x):\n    return {body}\n", "f")
-    return [(r.severity, f"{traced.at(r.span)}: {r.message}") for r in traced.trace.remarks if r.code == "no-gradient"]
+    remarks = [remark for remark in traced.trace.remarks if remark.code == "no-gradient"]
+    return [f"{r.severity}: {traced.at(r.span)}: {r.message.partition(';')[0]}" for r in remarks]
 
 
 def test_an_operator_without_a_formula_on_the_way_of_a_gradient(trace):
-    assert no_formula(trace, "clipped(x * 2)") == snapshot(
-        [
-            (
-                "hint",
-                "clipped(x * 2): `mine.clipped` has no autograd formula: backward raises here; register one with `torch.library.register_autograd`",
-            )
-        ]
-    )
-    assert no_formula(trace, "torch.ops.mine.sine(x * 2)") == snapshot(
-        [
-            (
-                "hint",
-                "torch.ops.mine.sine(x * 2): `mine.sine` has no autograd formula: backward may drop or falsify the gradients of its operands; register one with `torch.library.register_autograd`",
-            )
-        ]
-    )
+    assert no_formula(trace, "clipped(x * 2)") == [
+        "hint: clipped(x * 2): `mine.clipped` has no autograd formula: backward raises here"
+    ]
+    assert no_formula(trace, "torch.ops.mine.sine(x * 2)") == [
+        "hint: torch.ops.mine.sine(x * 2): `mine.sine` has no autograd formula: "
+        "backward may drop or falsify the gradients of its operands"
+    ]
 
 
 @pytest.mark.parametrize(
