@@ -330,12 +330,24 @@ FindingCode = Literal[
 
 
 @dataclass(frozen=True)
+class CapturedGraph:
+    """Describe a graph that `torch.compile` captures next to a break: its number from 1, its operations, and the lines
+    of the target's file that it came from, or None if it came from others.
+    """
+
+    number: int
+    ops: int
+    span: Span | None
+
+
+@dataclass(frozen=True)
 class Remark:
     """Hold a sentence for the user about a place in the code ("B becomes 16 here: …"), or without a place.
 
     `code` is the kind of mistake in code that runs; it is None for the trace's requirements on sizes and values. `page`
     is the URL of a PyTorch page on it, or "". `rests_on` names inputs that it depends on: if one of those was guessed,
-    the remark is information only.
+    the remark is information only. `before` is the graph that a graph break ends, `after` the next one, None without
+    one.
     """
 
     message: str
@@ -345,6 +357,8 @@ class Remark:
     code: FindingCode | None = None
     page: str = ""
     rests_on: Literal["", "dtypes", "inputs"] = ""
+    before: CapturedGraph | None = None
+    after: CapturedGraph | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,20 @@ from fx_lsp.features.source import CursorContext, expression_at
 from fx_lsp.features.text import count, is_tensor_spec, one_line, plain, sentence
 from fx_lsp.features.unreached import unreached_at, why_unreached
 from fx_lsp.features.variants import variant_text, with_variant
-from fx_lsp.model import Failure, InputSpec, Node, ObservedValue, Outcome, SavedKind, Span, Stage, Target, Trace
+from fx_lsp.model import (
+    CapturedGraph,
+    Failure,
+    InputSpec,
+    Node,
+    ObservedValue,
+    Outcome,
+    Remark,
+    SavedKind,
+    Span,
+    Stage,
+    Target,
+    Trace,
+)
 
 GRAPH_LINES = 12
 OPS_SHOWN = 12
@@ -57,13 +70,16 @@ class HoverStyle:
 
 @dataclass(frozen=True)
 class HoverSubject:
-    """Hold a target in a text, with its stages to list operations of, and those of its variants by name."""
+    """Hold a target in a text, with its stages to list operations of, and those of its variants by name. `requested`
+    are the remarks of pages that the user opened.
+    """
 
     text: str
     target: Target
     outcome: Outcome
     stages: Sequence[Stage] = ()
     variants: Mapping[str, Sequence[Stage]] = field(default_factory=dict[str, Sequence[Stage]])
+    requested: Sequence[Remark] = ()
 
 
 PLAIN = HoverStyle()
@@ -118,9 +134,39 @@ def hover_expression(subject: HoverSubject, line: int, col: int, style: HoverSty
             return Hover(note, unreached.span) if hover is None else _with_note(hover, note)
         return Hover(why, unreached.span)
     hover = _known_at(subject, trace, line, col, style)
+    for remark in _breaks_on(subject, trace, line):
+        text = around_break(remark)
+        hover = Hover(text, remark.span or target.span) if hover is None else _with_note(hover, text)
     if hover is None or failure is None:
         return hover
     return _with_note(hover, f"*partial: {until(failure, target.file)}*")
+
+
+def _breaks_on(subject: HoverSubject, trace: Trace, line: int) -> Iterable[Remark]:
+    """Return the graph breaks on a line, one for each expression."""
+    by_place: dict[Span, Remark] = {}
+    for remark in (*trace.remarks, *subject.requested):
+        span = remark.span if remark.code == "graph-break" else None
+        if span is not None and span.file == subject.target.file and span.line <= line <= span.end_line:
+            by_place.setdefault(span, remark)
+    return by_place.values()
+
+
+def around_break(remark: Remark) -> str:
+    """Return what `torch.compile` captures around a graph break: `graph 1 (lines 3–5, 4 ops) | runs in Python |
+    graph 2 (line 7, 1 op)`.
+    """
+    before, after = ([] if graph is None else [_captured_text(graph)] for graph in (remark.before, remark.after))
+    return " | ".join(["torch.compile", *before, "**this runs in Python**", *after]).replace(" | ", ": ", 1)
+
+
+def _captured_text(graph: CapturedGraph) -> str:
+    span = graph.span
+    ops = count("op", graph.ops)
+    if span is None:
+        return f"graph {graph.number} ({ops})"
+    lines = f"line {span.line}" if span.end_line == span.line else f"lines {span.line}–{span.end_line}"
+    return f"graph {graph.number} ({lines}, {ops})"
 
 
 def _with_note(hover: Hover, note: str) -> Hover:
@@ -146,7 +192,8 @@ def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: H
     for span in expression.spans:
         graphs = [(name, nodes[span]) for name, nodes in groups if span in nodes]
         value = values.get(span)
-        said = [f"*{plain(remark.message)}*" for remark in trace.remarks if remark.span == span and remark.code is None]
+        shown = (None,) if style.problems else (None, "no-gradient")
+        said = [f"*{plain(r.message)}*" for r in trace.remarks if r.span == span and r.code in shown]
         if graphs or said or value is not None:
             source = "" if value is None else _spec("", value, guesses, sizes)
             costs = [*_expression_costs(graphs, guesses, style.chip), *_kept(trace, graphs, guesses, subject.stages)]

@@ -39,6 +39,12 @@ WAITS_FOR_VALUES = RemarkTemplate("host-sync", f"{_WAITS}: it needs a tensor's v
 NO_GRADIENT = RemarkTemplate(
     "no-gradient", "`self.{attribute}` gets no gradient: no result depends on it differentiably"
 )
+_NO_FORMULA = "`{operator}` has no autograd formula"
+_REGISTER = "register one with `torch.library.register_autograd`"
+NO_FORMULA_DROPS = RemarkTemplate(
+    "no-gradient", f"{_NO_FORMULA}: backward may drop or falsify the gradients of its operands; {_REGISTER}", "hint"
+)
+NO_FORMULA_RAISES = RemarkTemplate("no-gradient", f"{_NO_FORMULA}: backward raises here; {_REGISTER}", "hint")
 NO_GRADIENT_OF_UNUSED = RemarkTemplate("no-gradient", "`self.{attribute}` gets no gradient: the class does not use it")
 
 ONE_CLASS = RemarkTemplate(

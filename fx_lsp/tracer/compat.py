@@ -65,6 +65,7 @@ __all__ = [
     "default_partition",
     "descriptor",
     "enable_python_dispatcher",
+    "ends_at",
     "exact_positions",
     "guards_of",
     "is_unsafe_in_cuda_graph",
@@ -437,6 +438,13 @@ def is_unsafe_in_cuda_graph(node: torch.fx.Node) -> bool:
 
     is_unsafe = getattr(utils, "is_cudagraph_unsafe_fx_node", None)
     return is_unsafe is not None and bool(is_unsafe(node))
+
+
+def ends_at(graph: Any) -> tuple[str, int] | None:
+    """Return the file and the line of the graph break that ends a graph of Dynamo; None if no break does."""
+    reason = getattr(graph, "compile_subgraph_reason", None)
+    stack = reason.user_stack if reason is not None and reason.graph_break else ()
+    return (stack[-1].filename, stack[-1].lineno) if stack else None
 
 
 def page_of_break(kind: str) -> tuple[str, str]:

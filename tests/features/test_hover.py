@@ -4,8 +4,8 @@ import pytest
 from inline_snapshot import snapshot
 from samples import BACKWARD, BROKEN, FAILURE, FORWARD, MATMUL, RELU, SOURCE, TRACE, F, span
 
-from fx_lsp.features.hover import Hover, HoverStyle, HoverSubject, hover_expression, hover_name
-from fx_lsp.model import InputSpec, Remark, Stage, StageInfo
+from fx_lsp.features.hover import Hover, HoverStyle, HoverSubject, around_break, hover_expression, hover_name
+from fx_lsp.model import CapturedGraph, InputSpec, Remark, Span, Stage, StageInfo
 
 
 def hover_at(caret: str) -> Hover | None:
@@ -19,6 +19,21 @@ def hover_at(caret: str) -> Hover | None:
 
 def text(hover: Hover | None) -> str | None:
     return None if hover is None else hover.markdown
+
+
+def test_a_graph_break_has_the_graphs_around_it() -> None:
+    printed = Span(F.file, F.span.line + 1, 4, F.span.line + 1, 12)
+    before = CapturedGraph(1, 3, Span(F.file, 3, 4, 5, 9))
+    broken = Remark("breaks here", printed, code="graph-break", before=before, after=CapturedGraph(2, 1, None))
+    shown = hover_expression(HoverSubject(SOURCE, F, replace(TRACE, remarks=(broken,))), printed.line, 0)
+    on_request = hover_expression(HoverSubject(SOURCE, F, TRACE, requested=(broken,)), printed.line, 0)
+    assert shown is not None
+    assert on_request == shown
+    assert shown.markdown == snapshot(
+        "torch.compile: graph 1 (lines 3–5, 3 ops) | **this runs in Python** | graph 2 (1 op)"
+    )
+    first = replace(broken, before=None)
+    assert around_break(first) == "torch.compile: **this runs in Python** | graph 2 (1 op)"
 
 
 def test_the_name_of_a_function():

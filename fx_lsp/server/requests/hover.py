@@ -70,7 +70,8 @@ async def _hover(
         graphs = [await _stage(session, state, name) for name in _STAGES]
         stages = [graph for graph in graphs if graph is not None]
         variants = _variant_stages(session, state)
-        subject = features.HoverSubject(document.text, state.target, state.outcome, stages, variants)
+        requested = session.engine.remarks(document.file) if session.engine is not None else ()
+        subject = features.HoverSubject(document.text, state.target, state.outcome, stages, variants, requested)
         shown = await asyncio.to_thread(features.hover_expression, subject, place.line, place.col, style)
         if shown is not None:
             return shown

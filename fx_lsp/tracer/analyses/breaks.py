@@ -17,9 +17,9 @@ from torch import fx, nn
 
 import fx_lsp
 from fx_lsp.messages.findings import FULL_GRAPH_RAISES, GRAPH_BREAK
-from fx_lsp.model import Related, Remark, Span, Stage
+from fx_lsp.model import CapturedGraph, Related, Remark, Span, Stage
 from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
-from fx_lsp.tracer.compat import BreakReason, exact_positions, page_of_break, watched_breaks
+from fx_lsp.tracer.compat import BreakReason, ends_at, exact_positions, page_of_break, watched_breaks
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
@@ -61,15 +61,24 @@ class GraphBreak:
 @dataclass
 class Compilation:
     """Hold Dynamo's result for one call, in order: names of stages, and breaks; `error` is the exception that ended it
-    early.
+    early. `ends` are the file and the line of the break that ends each stage, or None.
     """
 
     steps: list[str | GraphBreak] = field(default_factory=list["str | GraphBreak"])
+    ends: dict[str, tuple[str, int] | None] = field(default_factory=dict[str, "tuple[str, int] | None"])
     error: BaseException | None = None
 
     def breaks(self) -> list[GraphBreak]:
         """Return the breaks in the order in which Dynamo reaches them, each once."""
         return [step for step in self.steps if isinstance(step, GraphBreak)]
+
+    def around(self, item: GraphBreak) -> tuple[str | None, str | None]:
+        """Return the stage that a break ends, if it ends one, and the next stage after it."""
+        frame = item.reason.stack[-1]
+        later = [step for step in self.steps[self.steps.index(item) :] if isinstance(step, str)]
+        ended = bool(later) and self.ends[later[0]] == (frame.filename, frame.lineno)
+        before, *after = later if ended else (None, *later)
+        return before, next(iter(after), None)
 
     def add(self, graph_break: GraphBreak) -> None:
         """Add a break; one that Dynamo reaches again, from its enclosing function, is merged."""
@@ -89,13 +98,14 @@ def breaks(traced: TracedCall) -> Ledger:
     ledger.text(BREAKS, title, _page(compilation, {stage.name: stage for stage in graphs.stages}, traced.request.file))
     ledger.infos += graphs.infos
     ledger.stages += graphs.stages
-    ledger.remarks += _remarks(compilation, traced)
+    ledger.remarks += _remarks(compilation, graphs.stages, traced)
     return ledger
 
 
 def graph_breaks(traced: TracedCall) -> list[Remark]:
     """Return remarks on the breaks of a target that its program compiles."""
-    return list(_remarks(compiled(traced, Ledger()), traced))
+    graphs = Ledger()
+    return list(_remarks(compiled(traced, graphs), graphs.stages, traced))
 
 
 def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
@@ -115,6 +125,7 @@ def compiled(traced: TracedCall, ledger: Ledger) -> Compilation:
         title = f"torch.compile: graph {len(ledger.stages) + 1} that Dynamo captures"
         ledger.begin(Heading(name, title), graph.graph, named(graph.graph, inputs, names))
         result.steps.append(name)
+        result.ends[name] = ends_at(graph)
         return graph.forward
 
     torch._dynamo.reset()
@@ -154,7 +165,7 @@ def real_input(item: FlatInput) -> torch.Tensor:
     return nn.Parameter(tensor, tensor.requires_grad) if item.kind == "parameter" else tensor
 
 
-def _remarks(compilation: Compilation, traced: TracedCall) -> Iterator[Remark]:
+def _remarks(compilation: Compilation, stages: Sequence[Stage], traced: TracedCall) -> Iterator[Remark]:
     """Yield remarks on the breaks of a target, in its own file if possible. Code compiled with `fullgraph=True` has an
     error, or a warning if inputs are guessed.
     """
@@ -167,7 +178,21 @@ def _remarks(compilation: Compilation, traced: TracedCall) -> Iterator[Remark]:
         inside = [span for span in item.chain[: item.chain.index(span)]][:1]
         numbered = f" ({number})" if number else ""
         related = tuple(Related(span, "the expression that Dynamo cannot trace") for span in inside)
-        yield template.remark(span, severity=severity, related=related, page=url, number=numbered, reason=_why(item))
+        remark = template.remark(span, severity=severity, related=related, page=url, number=numbered, reason=_why(item))
+        before, after = (_captured(name, stages, traced.request.file) for name in compilation.around(item))
+        yield replace(remark, before=before, after=after)
+
+
+def _captured(name: str | None, stages: Sequence[Stage], file: str) -> CapturedGraph | None:
+    """Return a graph by the name of its stage, with its lines in the target's file."""
+    number = next((number for number, stage in enumerate(stages, start=1) if stage.name == name), 0)
+    if not number:
+        return None
+    spans = [node.span for node in stages[number - 1].nodes if node.span is not None and node.span.file == file]
+    ends = max(((span.end_line, span.end_col) for span in spans), default=(0, 0))
+    first = min(spans, key=lambda span: (span.line, span.col), default=None)
+    span = None if first is None else Span(file, first.line, first.col, *ends)
+    return CapturedGraph(number, count_ops(stages[number - 1]), span)
 
 
 def _place(item: GraphBreak) -> tuple[Span, str]:

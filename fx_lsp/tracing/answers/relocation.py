@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from fx_lsp.messages.places import line_of, renamed
 from fx_lsp.model import (
+    CapturedGraph,
     Failure,
     NamedSizes,
     Node,
@@ -141,10 +142,22 @@ def _named(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[NamedSi
 def _remarks(trace: Trace, file: str, mapping: Mapping[int, int]) -> tuple[Remark, ...]:
     moved = ((r, r.span and relocate_span(r.span, file, mapping)) for r in trace.remarks)
     return tuple(
-        replace(remark, span=span, related=_related(remark, file, mapping))
+        replace(
+            remark,
+            span=span,
+            related=_related(remark, file, mapping),
+            before=_captured(remark.before, file, mapping),
+            after=_captured(remark.after, file, mapping),
+        )
         for remark, span in moved
         if span is not None or remark.span is None
     )
+
+
+def _captured(graph: CapturedGraph | None, file: str, mapping: Mapping[int, int]) -> CapturedGraph | None:
+    if graph is None or graph.span is None:
+        return graph
+    return replace(graph, span=relocate_span(graph.span, file, mapping))
 
 
 def _related(remark: Remark, file: str, mapping: Mapping[int, int]) -> tuple[Related, ...]:

@@ -131,6 +131,30 @@ def test_what_is_not_compiled_has_none_where_nobody_asks(trace: TraceFixture) ->
     assert [r for r in traced.trace.remarks if r.code == "graph-break"] == []
 
 
+PARTS = """
+import torch
+
+
+# fx: x=f32[3, 4]
+@torch.compile
+def f(x):
+    print("begins")
+    y = x.relu()
+    z = y * 2
+    print("goes on")
+    return z + 1
+"""
+
+
+def test_a_break_names_the_graphs_before_and_after_it(trace: TraceFixture) -> None:
+    remarks = [remark for remark in trace(PARTS).trace.remarks if remark.code == "graph-break"]
+    captured = [
+        [(g.number, g.ops, g.span and (g.span.line, g.span.end_line)) if g else None for g in (r.before, r.after)]
+        for r in remarks
+    ]
+    assert captured == [[None, (1, 2, (8, 9))], [(1, 2, (8, 9)), (2, 1, (11, 11))]]
+
+
 def test_the_page_lists_graphs_and_breaks_in_their_order(trace: TraceFixture) -> None:
     traced = trace(SOURCE, work="breaks")
     assert traced.stage("breaks").text == snapshot("""\

@@ -133,3 +133,57 @@ def _(images, box):
     assert trace(source, "crop", comment="images=f32[4, 3, 8, 8], box=[2, 5]").trace.outputs == snapshot(
         ("f32[4, 3, 8, 3]",)
     )
+
+
+OPERATORS = """
+@custom_op("mine::clipped", mutates_args=())
+def clipped(x: Tensor) -> Tensor:
+    return x.clamp(0, 1)
+
+@clipped.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+lib = Library("mine", "FRAGMENT")
+for schema in ("sine(Tensor x) -> Tensor", "twice(Tensor x) -> Tensor", "largest(Tensor x) -> Tensor"):
+    lib.define(schema)
+lib.impl("sine", lambda x: torch.from_numpy(__import__("numpy").sin(x.numpy())), "CPU")
+lib.impl("sine", lambda x: torch.empty_like(x), "Meta")
+lib.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+lib.impl("largest", lambda x: x.argmax(-1), "CPU")
+lib.impl("largest", lambda x: x.new_empty(x.shape[:-1], dtype=torch.int64), "Meta")
+"""
+
+
+def no_formula(trace, body: str) -> list[str]:
+    """The remarks on operators, without their remedy, of a function of `x` that returns `body`."""
+    traced = trace(f"{HEAD}{SCALE}{OPERATORS}\n# fx: x=f32[4, 8]\ndef f(x):\n    return {body}\n", "f")
+    remarks = [remark for remark in traced.trace.remarks if remark.code == "no-gradient"]
+    return [f"{r.severity}: {traced.at(r.span)}: {r.message.partition(';')[0]}" for r in remarks]
+
+
+def test_an_operator_without_a_formula_on_the_way_of_a_gradient(trace):
+    assert no_formula(trace, "clipped(x * 2)") == [
+        "hint: clipped(x * 2): `mine.clipped` has no autograd formula: backward raises here"
+    ]
+    assert no_formula(trace, "torch.ops.mine.sine(x * 2)") == [
+        "hint: torch.ops.mine.sine(x * 2): `mine.sine` has no autograd formula: "
+        "backward may drop or falsify the gradients of its operands"
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "scale(x, 2.0)",  # has a formula
+        "torch.ops.mine.twice(x)",  # consists of operations that have one
+        "torch.ops.mine.largest(x)",  # integers have no gradient
+        "torch.ops.mine.sine(x.detach())",  # no gradient flows
+        "torch.no_grad()(torch.ops.mine.sine)(x)",
+        "torch.ops.aten.relu(x)",
+        "torch.ops.aten.add.Tensor(x, x)",
+        "torch.ops.aten.logit(x)",
+    ],
+)
+def test_no_word_on_an_operator_that_is_right(trace, body: str):
+    assert no_formula(trace, body) == []

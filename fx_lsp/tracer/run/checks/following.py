@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fx_lsp.model import FindingCode, Remark, Span
 from fx_lsp.tracer.run.checks.copies import copies
+from fx_lsp.tracer.run.checks.formulas import operators_without_formula
 from fx_lsp.tracer.run.checks.pairs import Columns
 from fx_lsp.tracer.run.checks.precision import Precision
 from fx_lsp.tracer.run.checks.reductions import SingleElements
@@ -21,7 +22,7 @@ MAX_FINDINGS = 200
 
 
 def _checks(columns: Columns) -> tuple[Check, ...]:
-    return columns, Precision(), SingleElements(), waits, copies
+    return columns, Precision(), SingleElements(), waits, copies, operators_without_formula
 
 
 @dataclass
