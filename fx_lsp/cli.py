@@ -19,6 +19,7 @@ from fx_lsp.errors import UsageError, WorkerStartError
 
 COMMANDS = {
     "graph": "trace a function or module and print a graph",
+    "compare": "print several graphs beside each other, aligned",
     "summary": "show what a function or module costs, by submodule and by line",
     "passes": "show what each compiler pass does to a function or module",
     "diverge": "find the first compiler pass and node whose numbers differ by more than rounding",

@@ -12,7 +12,7 @@ const contexts = await Promise.all([
   context({ ...common, ...node, entryPoints: ['src/client.ts'], external: ['vscode'] }),
   context({
     ...common,
-    entryPoints: ['graph', 'memory', 'benchmark'].flatMap((view) => [`src/webview/${view}.ts`, `src/webview/${view}.css`]),
+    entryPoints: ['graph', 'memory', 'benchmark', 'compare'].flatMap((view) => [`src/webview/${view}.ts`, `src/webview/${view}.css`]),
     outdir: 'dist/webview',
     platform: 'browser',
     format: 'iife',

@@ -354,6 +354,43 @@ With a prefix argument ask for OPTIONS: a plist of what `fxLsp.bench' takes."
   (interactive)
   (apply #'fx-lsp--execute "fxLsp.stopBench" (fx-lsp--target)))
 
+;; An overlay for each line, which an edit of the line removes: the server knows nothing of the new line yet.
+(defvar-local fx-lsp--costs nil "The overlays that show what lines of this buffer cost.")
+
+(defun fx-lsp-toggle-costs ()
+  "Show or hide the share of each line in the cost of its function.
+That is the share of the time that `fx-lsp-bench-by-line' measured, otherwise of
+the FLOPs or bytes of its graphs."
+  (interactive)
+  (if (null fx-lsp--costs)
+      (let ((targets (fx-lsp--request :fxLsp/lineCosts (list :uri (fx-lsp--uri)))))
+        (seq-doseq (target targets)
+          (seq-doseq (line (plist-get target :lines))
+            (fx-lsp--show-cost line))))
+    (mapc #'delete-overlay fx-lsp--costs)
+    (setq fx-lsp--costs nil)))
+
+(defun fx-lsp--show-cost (line)
+  "Show the share of LINE in the cost of its function behind the line."
+  (let* ((share (plist-get line :share))
+         (face (cond ((>= share 0.5) 'error) ((>= share 0.1) 'warning) (t 'shadow)))
+         (bar (aref "▁▂▃▄▅▆▇█" (max 0 (1- (round (* 8 share)))))))
+    (when (>= share 0.005)
+      (save-excursion
+        (save-restriction
+          (widen)
+          (goto-char (point-min))
+          (forward-line (plist-get line :line))
+          (let ((overlay (make-overlay (line-beginning-position) (line-end-position))))
+            (overlay-put overlay 'after-string (propertize (format "  %c %.0f%%" bar (* 100 share)) 'face face))
+            (overlay-put overlay 'modification-hooks (list (lambda (changed &rest _) (delete-overlay changed))))
+            (push overlay fx-lsp--costs)))))))
+
+(defun fx-lsp-bench-by-line ()
+  "Measure each line of the function at point in eager PyTorch."
+  (interactive)
+  (fx-lsp-bench '(:byLine t)))
+
 (defconst fx-lsp--variants
   '("eager" "symbolic_trace" "torchscript" "compile" "compile reduce-overhead" "compile max-autotune"
     "compile cudagraphs" "kernels" "inductor-kernels")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -44,34 +44,52 @@ def diff_lines(before: Stage, after: Stage) -> list[Line]:
     return [Line(f"--- {before.name}"), Line(f"+++ {after.name}"), *(hunks or [Line("# no difference")])]
 
 
+class NodePair(NamedTuple):
+    """Hold a node of the first stage, the same node of the second, or both; a node `moved` if it is in two pairs."""
+
+    old: Node | None
+    new: Node | None
+    moved: bool = False
+
+
 def edits(before: Stage, after: Stage) -> Iterator[Edit]:
     """Yield the lines of both stages in one order: between common nodes, first the removed ones, then the added ones.
 
     A node that moved appears at both of its places.
     """
-    old = {n.name: n for n in before.nodes}
-    new = {n.name: n for n in after.nodes}
-    common = {name for name in new if name in old and _is_same(old[name], new[name])}
-    staying = set(_longest_run([n for n in old if n in common], [n for n in new if n in common]))
-    pending = iter(before.nodes)
-    come: list[Edit] = []
-    for node in after.nodes:
+    for old, new, moved in pairs(before.nodes, after.nodes):
+        if old is not None and new is not None and _reads_alike(old, new):
+            yield Edit(" ", new)
+            continue
+        if old is not None:
+            yield Edit("-", old, "moved" if moved else "")
+        if new is not None:
+            yield Edit("+", new, "moved here" if moved else "")
+
+
+def pairs(before: Sequence[Node], after: Sequence[Node]) -> Iterator[NodePair]:
+    """Yield the nodes of two graphs in one order, those of one name that stayed in place as a pair; between them, first
+    the nodes of the first graph, then those of the second.
+    """
+    old = {n.name: n for n in before}
+    new = {n.name: n for n in after}
+    common = {name for name in new if name in old and is_same(old[name], new[name])}
+    staying = set(longest_run([n for n in old if n in common], [n for n in new if n in common]))
+    pending = iter(before)
+    come: list[NodePair] = []
+    for node in after:
         if node.name not in staying:
-            come.append(Edit("+", node, "moved here" if node.name in common else ""))
+            come.append(NodePair(None, node, node.name in common))
             continue
         for gone in pending:
             if gone.name == node.name:
                 yield from come
-                if _reads_alike(gone, node):
-                    yield Edit(" ", node)
-                else:
-                    yield Edit("-", gone)
-                    yield Edit("+", node)
+                yield NodePair(gone, node)
                 break
-            yield Edit("-", gone, "moved" if gone.name in common else "")
+            yield NodePair(gone, None, gone.name in common)
         come = []
     for gone in pending:
-        yield Edit("-", gone, "moved" if gone.name in common else "")
+        yield NodePair(gone, None, gone.name in common)
     yield from come
 
 
@@ -81,12 +99,12 @@ def _reads_alike(old: Node, new: Node) -> bool:
     return same and (old.spec == new.spec or new.op == "output")
 
 
-def _is_same(old: Node, new: Node) -> bool:
+def is_same(old: Node, new: Node) -> bool:
     """Return True if two nodes of one name are the same node: a graph that was traced again may reuse the name."""
     return old.op == new.op and (old.target == new.target or old.spans == new.spans)
 
 
-def _longest_run(before: list[str], after: list[str]) -> list[str]:
+def longest_run(before: list[str], after: list[str]) -> list[str]:
     """Return a longest common subsequence of two orders of the same names."""
     if before == after:
         return before

@@ -47,7 +47,7 @@ from fx_lsp.server.session import Capabilities, Session
 from fx_lsp.server.settings import SECTION, Settings, read_settings
 from fx_lsp.server.status import StatusReporter
 from fx_lsp.server.tasks import QuietCollector, Tasks
-from fx_lsp.server.view_requests import graph_values, line_costs, panels, view_documents, view_lines
+from fx_lsp.server.view_requests import compared, graph_values, line_costs, panels, view_documents, view_lines
 
 if TYPE_CHECKING:
     from fx_lsp.server.engines import MakeEngine
@@ -269,6 +269,7 @@ _HANDLERS: dict[str, Handler] = {
     panels.ORIGINS: panels.origins,
     panels.BENCHMARK: panels.benchmark,
     line_costs.LINE_COSTS: line_costs.costs,
+    compared.COMPARE: compared.compare,
 }
 
 _SEMANTIC_TOKENS = "textDocument/semanticTokens"

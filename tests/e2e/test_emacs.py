@@ -126,3 +126,9 @@ def test_nothing_is_complained_about(small: Run) -> None:
 
 def test_editor_is_never_blocked(small: Run) -> None:
     assert small["gap"] < BLOCKED_SECONDS
+
+
+def test_the_share_of_each_line_is_behind_it(small: Run) -> None:
+    costs = {cost["line"]: cost["text"].strip() for cost in small["costs"]}
+    assert costs[small.line("torch.relu(x @ w)")] == costs[small.line("self.proj(x)")] == "█ 100%"
+    assert small["hidden"]

@@ -100,3 +100,19 @@ FAILURE = Failure(
     "",
     (InputSpec("x", "f32[8, 128]", "search", guessed=True),),
 )
+
+
+def graph_of(name: str, *lines: str) -> Stage:
+    """A stage of lines like `y: f32[4] = aten.mul.Tensor(x, 2)`; `x: f32[4]` is an input, `return y` the end."""
+    nodes: list[Node] = []
+    for line in lines:
+        left, equals, call = line.partition(" = ")
+        node, _, spec = left.partition(": ")
+        if line.startswith("return "):
+            nodes.append(Node("output", "output", "output", (line.removeprefix("return "),)))
+        elif not equals:
+            nodes.append(Node(node, "placeholder", f"primals_{len(nodes)}", spec=spec))
+        else:
+            target, _, args = call.removesuffix(")").partition("(")
+            nodes.append(Node(node, "call_function", target, tuple(args.split(", ")), spec=spec))
+    return Stage(name, tuple(nodes))

@@ -4,33 +4,17 @@ from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
-from samples import ADD, FORWARD, TRACE
+from samples import ADD, FORWARD, TRACE, graph_of
 
 from fx_lsp.features.diffs import diff_lines, edits, render_diff
 from fx_lsp.model import Node, Stage
-
-
-def stage(name: str, *lines: str) -> Stage:
-    """A stage of lines like `y: f32[4] = aten.mul.Tensor(x, 2)`; `x: f32[4]` is an input, `return y` the end."""
-    nodes: list[Node] = []
-    for line in lines:
-        left, equals, call = line.partition(" = ")
-        node, _, spec = left.partition(": ")
-        if line.startswith("return "):
-            nodes.append(Node("output", "output", "output", (line.removeprefix("return "),)))
-        elif not equals:
-            nodes.append(Node(node, "placeholder", f"primals_{len(nodes)}", spec=spec))
-        else:
-            target, _, args = call.removesuffix(")").partition("(")
-            nodes.append(Node(node, "call_function", target, tuple(args.split(", ")), spec=spec))
-    return Stage(name, tuple(nodes))
 
 
 def diff(before: Stage, after: Stage) -> str:
     return "\n".join(line.text for line in diff_lines(before, after))
 
 
-BEFORE = stage(
+BEFORE = graph_of(
     "joint",
     "x: f32[4]",
     "w: f32[4]",
@@ -42,7 +26,7 @@ BEFORE = stage(
 
 
 def test_what_is_gone_stands_before_what_is_new():
-    after = stage(
+    after = graph_of(
         "joint:fold",
         "x: f32[4]",
         "w: f32[4]",

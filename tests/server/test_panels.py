@@ -49,6 +49,28 @@ async def test_memory(tmp_path: Path):
         assert (found["saved"], found["peak"]) == ([], 0)
 
 
+async def test_graphs_are_compared_in_rows(tmp_path: Path):
+    async with editor(tmp_path) as e:
+        uri = e.open("m.py", TEXT + "\ndef g(x): return x + 1\n")
+        view = uri.replace("file://", "fx-lsp:") + "/f.inference.py"
+        other = view.replace("/f.inf", "/g.inf")
+        found = await ask(e, "fxLsp/compare", uris=[view, other])
+        assert [graph["title"] for graph in found["graphs"]] == ["m.py::f · inference", "m.py::g · inference"]
+        assert [[cell["text"] for cell in row] for row in found["rows"]] == snapshot(
+            [
+                ["x: f32[2, 3]", "x: f32[2, 3]"],
+                ["y: f32[2, 3] = aten.add.Tensor(x, 1)", "y: f32[2, 3] = aten.add.Tensor(x, 1)"],
+                ["return y", "return y"],
+            ]
+        )
+        assert not any(cell["unlike"] for row in found["rows"] for cell in row)
+        assert found["rows"][1][1]["place"]["range"]["start"]["line"] == 4
+        broken = await ask(e, "fxLsp/compare", uris=[view, view.replace("/f.inf", "/broken.inf")])
+        assert broken == snapshot({"failure": "broken · inference: sizes do not fit. write the shapes down."})
+        with pytest.raises(JsonRpcException):
+            await ask(e, "fxLsp/compare", uris=[view])
+
+
 async def test_the_lines_that_each_source_line_became(tmp_path: Path):
     async with editor(tmp_path) as e:
         uri = e.open("m.py", TEXT)

@@ -105,7 +105,8 @@ function clientOptions(session: Session, pythons: Pythons): LanguageClientOption
 /** Lets the user pick one of a function's commands, and runs it. */
 async function showMenu(words: unknown[]): Promise<unknown> {
   const offered = await vscode.commands.executeCommand<Command[]>('fxLsp.commands', ...words);
-  const items = offered.map((command) => ({ label: command.title, detail: command.tooltip ?? '', command }));
+  const compare: Command = { title: 'compare…', command: 'fx-lsp.compareGraphs', arguments: words, tooltip: 'Several graphs beside each other' };
+  const items = [...offered, ...(offered.length ? [compare] : [])].map((command) => ({ label: command.title, detail: command.tooltip ?? '', command }));
   const chosen = await vscode.window.showQuickPick(items, { placeHolder: `${String(words[1])}: show …`, matchOnDetail: true });
   return chosen && vscode.commands.executeCommand(chosen.command.command, ...(chosen.command.arguments ?? []));
 }

@@ -2,6 +2,7 @@
 
 import * as vscode from 'vscode';
 import { bench, benchWithOptions, checkHosts, editHosts, type Options, pickHost, stopBench } from './bench';
+import { compareGraphs } from './compare';
 import type { Documents } from './documents';
 import { openPlace, openView } from './documents';
 import type { Functions, Item, Target } from './functions';
@@ -77,6 +78,7 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
     const view = parseView(vscode.Uri.parse(String(uri)));
     return view ? session.execute('fxLsp.showStage', String(uri), '', String(name)) : session.execute('fxLsp.showStage', String(uri), String(name), String(shown));
   });
+  on('fx-lsp.compareGraphs', (target) => compareGraphs(session, functions, target));
   on('fx-lsp.comparePasses', ({ uri, name }) => passes.choose(uri, name));
   on('fx-lsp.checkPasses', ({ uri, name }) => passes.choose(uri, name, 'passes&check'));
   register('fx-lsp.nextPass', () => passes.go(1));

@@ -167,6 +167,12 @@ export interface MemoryData {
   unknown: number;
 }
 
+/** Graphs in columns; a row has a cell for each. */
+export interface ComparisonData {
+  graphs: { title: string; uri: string }[];
+  rows: { text: string; unlike: boolean; place: Place | null }[][];
+}
+
 export interface FailureData {
   failure: string;
 }

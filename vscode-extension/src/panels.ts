@@ -1,19 +1,19 @@
-// Webviews: the picture of a graph, memory, and benchmarks. They hold no state but what they show, and survive a reload.
+// Webviews: the picture of a graph, memory, benchmarks, and graphs in columns. They hold no state but what they show, and survive a reload.
 
 import { randomBytes } from 'node:crypto';
 import * as vscode from 'vscode';
-import type { FailureData, GraphData, MemoryData, Place } from './data';
+import type { ComparisonData, FailureData, GraphData, MemoryData, Place } from './data';
 import { columnOf, openPlace, openView } from './documents';
 import type { BenchmarkData } from './measured';
 import type { Session } from './session';
 import { parseView, viewUri } from './views';
 
-export type Kind = 'graph' | 'memory' | 'benchmark';
+export type Kind = 'graph' | 'memory' | 'benchmark' | 'compare';
 type Message = { type: 'ready' } | { type: 'run'; command: string } | { type: 'text' } | { type: 'open'; place: Place } | { type: 'show'; uri: string } | { type: 'save'; svg: string; name: string };
 
-const KINDS = ['graph', 'memory', 'benchmark'] as const;
-const REQUESTS = { graph: 'fxLsp/graph', memory: 'fxLsp/memory', benchmark: 'fxLsp/benchmark' };
-const TITLES = { graph: 'graph', memory: 'memory', benchmark: 'benchmark' };
+const KINDS = ['graph', 'memory', 'benchmark', 'compare'] as const;
+const REQUESTS = { graph: 'fxLsp/graph', memory: 'fxLsp/memory', benchmark: 'fxLsp/benchmark', compare: 'fxLsp/compare' };
+const TITLES = { graph: 'graph', memory: 'memory', benchmark: 'benchmark', compare: 'comparison' };
 /** What the buttons of a panel may run, on its target. */
 const BUTTONS = ['fx-lsp.bench', 'fx-lsp.benchWithOptions', 'fx-lsp.stopBench'];
 const open = new Map<string, Panel>();
@@ -21,13 +21,13 @@ const open = new Map<string, Panel>();
 export function registerPanels(context: vscode.ExtensionContext, session: Session): void {
   for (const kind of KINDS) {
     const serializer: vscode.WebviewPanelSerializer = {
-      deserializeWebviewPanel: (panel, state: { uri?: string } | undefined) => {
+      deserializeWebviewPanel: (panel, state: { uri?: string; uris?: string[] } | undefined) => {
         const uri = state?.uri && vscode.Uri.parse(state.uri);
         if (!uri) {
           panel.dispose();
           return Promise.resolve();
         }
-        new Panel(session, kind, uri, panel);
+        new Panel(session, kind, uri, panel, (state.uris ?? []).map((one) => vscode.Uri.parse(one)));
         return Promise.resolve();
       },
     };
@@ -48,6 +48,18 @@ export function openPanel(session: Session, kind: Kind, uri: vscode.Uri, name: s
   new Panel(session, kind, shown, panel);
 }
 
+/** Shows graphs in columns, their nodes aligned. */
+export function openComparison(session: Session, uris: vscode.Uri[]): void {
+  const [first] = uris;
+  const known = open.get(`compare ${uris.map(String).join(' ')}`);
+  if (known) {
+    known.reveal();
+  } else if (first) {
+    const panel = vscode.window.createWebviewPanel('fxLsp.compare', '', { viewColumn: vscode.ViewColumn.Active, preserveFocus: false }, { retainContextWhenHidden: true });
+    new Panel(session, 'compare', first, panel, uris);
+  }
+}
+
 class Panel {
   private readonly subscriptions: vscode.Disposable[];
   private asked: vscode.CancellationTokenSource | undefined;
@@ -57,6 +69,7 @@ class Panel {
     private readonly kind: Kind,
     private uri: vscode.Uri,
     private readonly panel: vscode.WebviewPanel,
+    private readonly compared: vscode.Uri[] = [],
   ) {
     const { webview } = panel;
     webview.options = { enableScripts: true, localResourceRoots: [vscode.Uri.joinPath(session.context.extensionUri, 'dist', 'webview')] };
@@ -70,7 +83,7 @@ class Panel {
           void webview.postMessage({ type: 'running', uri: this.uri.toString(), data: running });
         }
       }),
-      session.onChanged((uris) => uris.some((changed) => changed.fsPath === this.file?.fsPath) && void this.load()),
+      session.onChanged((uris) => uris.some((changed) => this.files.some((file) => changed.fsPath === file.fsPath)) && void this.load()),
       panel.onDidDispose(() => this.dispose()),
     ];
     this.name();
@@ -84,8 +97,15 @@ class Panel {
     return parseView(this.uri)?.file;
   }
 
+  /** The files that the panel is about. */
+  private get files(): vscode.Uri[] {
+    const uris = this.compared.length ? this.compared : [this.uri];
+    const files = uris.map((uri) => parseView(uri)?.file).filter((file) => file !== undefined);
+    return files.filter((file, i) => files.findIndex((other) => other.fsPath === file.fsPath) === i);
+  }
+
   private get key(): string {
-    return `${this.kind} ${keyOf(this.kind, this.uri)}`;
+    return this.compared.length ? `compare ${this.compared.map(String).join(' ')}` : `${this.kind} ${keyOf(this.kind, this.uri)}`;
   }
 
   private name(): void {
@@ -117,18 +137,20 @@ class Panel {
     this.asked?.cancel();
     const asked = (this.asked = new vscode.CancellationTokenSource());
     const uri = this.uri.toString();
-    void this.panel.webview.postMessage({ type: 'loading', uri });
+    const uris = this.compared.map(String);
+    void this.panel.webview.postMessage({ type: 'loading', uri, uris });
     try {
-      if (this.file) {
-        await (isNotebook(this.file) ? vscode.workspace.openNotebookDocument(this.file) : vscode.workspace.openTextDocument(this.file)); // what the server traces are documents that are open
+      for (const file of this.files) {
+        await (isNotebook(file) ? vscode.workspace.openNotebookDocument(file) : vscode.workspace.openTextDocument(file)); // what the server traces are documents that are open
       }
-      const data = await this.session.request<GraphData | MemoryData | BenchmarkData | FailureData>(REQUESTS[this.kind], { uri }, asked.token);
+      const params = this.compared.length ? { uris } : { uri };
+      const data = await this.session.request<GraphData | MemoryData | BenchmarkData | ComparisonData | FailureData>(REQUESTS[this.kind], params, asked.token);
       if (!asked.token.isCancellationRequested) {
-        await this.panel.webview.postMessage({ type: 'data', uri, data });
+        await this.panel.webview.postMessage({ type: 'data', uri, uris, data });
       }
     } catch (error) {
       if (!asked.token.isCancellationRequested) {
-        await this.panel.webview.postMessage({ type: 'data', uri, data: { failure: error instanceof Error ? error.message : String(error) } });
+        await this.panel.webview.postMessage({ type: 'data', uri, uris, data: { failure: error instanceof Error ? error.message : String(error) } });
       }
     }
   }

@@ -50,7 +50,7 @@ async def graph(session: Session, params: Any) -> Json:
 
 
 def _graph(session: Session, view: View, outcome: Outcome, trace: Trace, stage: Stage) -> Json:
-    places = _Places(session)
+    places = Places(session)
     drawn = picture(trace, stage, places.text, session.settings.sizes)
     plain = plain_work(view.work)
     others = [s for s in trace.stages if s.name in _GRAPHS] if not plain else [*trace.stages]
@@ -103,7 +103,7 @@ async def memory_of(session: Session, params: Any) -> Json:
 
 
 def _memory(session: Session, view: View, outcome: Trace, forward: Stage, backward: Stage | None) -> Json:
-    places, use = _Places(session), memory(outcome, forward, backward)
+    places, use = Places(session), memory(outcome, forward, backward)
     return {
         "title": view.name,
         "summary": summarize(outcome),
@@ -248,7 +248,7 @@ def _failure(answer: object) -> Failure:
     return answer if isinstance(answer, Failure) else NO_SUCH_GRAPH.failure()
 
 
-class _Places:
+class Places:
     """Convert spans to the client's terms; each file is read once."""
 
     def __init__(self, session: Session) -> None:

@@ -93,6 +93,16 @@
       (fx-lsp-show-graph "backward")
       (note 'backward (graph))
 
+      (set-buffer source)
+      (fx-lsp-toggle-costs)
+      (note 'costs (vconcat (mapcar (lambda (overlay)
+                                      (list (cons 'line (line-number-at-pos (overlay-start overlay)))
+                                            (cons 'text (substring-no-properties (overlay-get overlay 'after-string)))))
+                                    (seq-filter (lambda (overlay) (overlay-get overlay 'after-string))
+                                                (overlays-in (point-min) (point-max))))))
+      (fx-lsp-toggle-costs)
+      (note 'hidden (null fx-lsp--costs))
+
       (go "x.sum()")
       (cl-letf (((symbol-function 'completing-read)
                  (lambda (_ table &rest _)

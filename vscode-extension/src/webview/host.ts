@@ -42,14 +42,14 @@ export function showText(): void {
 }
 
 /** What the panel is restored from after a reload. */
-export function remember(uri: string): void {
-  vscode.setState({ uri });
+export function remember(uri: string, uris: string[] = []): void {
+  vscode.setState({ uri, uris });
 }
 
 /** The extension's messages: a panel is loading, or has data, or what it is about is further. */
 export function onMessages<T, U = never>(loading: () => void, data: (data: T) => void, running?: (running: U) => void): void {
-  window.addEventListener('message', (event: MessageEvent<{ type: string; uri: string; data: T & U }>) => {
-    remember(event.data.uri);
+  window.addEventListener('message', (event: MessageEvent<{ type: string; uri: string; uris?: string[]; data: T & U }>) => {
+    remember(event.data.uri, event.data.uris);
     if (event.data.type === 'loading') {
       loading();
     } else if (event.data.type === 'data') {

@@ -1,0 +1,153 @@
+"""Align the nodes of several graphs in rows, and say which of them differ from the first graph."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fx_lsp.features.diffs import is_same, longest_run, pairs
+from fx_lsp.model import Node, Stage
+
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*=[^=])(?![\w(])")
+"""A name in an argument, which may be that of a node: no name of a keyword, and no name of a call."""
+_Nodes: TypeAlias = tuple[Node | None, ...]
+
+
+@dataclass(frozen=True)
+class AlignedRow:
+    """Hold the same node of each graph, None where a graph lacks it; `unlike` are the graphs in which it differs from
+    the first graph.
+    """
+
+    nodes: tuple[Node | None, ...]
+    unlike: tuple[bool, ...]
+
+    @property
+    def alike(self) -> bool:
+        """Return True if the node is the same in all graphs."""
+        return not any(self.unlike)
+
+
+def align(stages: Sequence[Stage]) -> tuple[AlignedRow, ...]:
+    """Return the nodes of graphs in rows. Each graph is aligned with the rows of those before it: by the names of
+    nodes, and between these by their operations, in order. Arguments are compared by the rows that they refer to, so
+    a renamed node is not a difference.
+    """
+    rows: list[_Nodes] = []
+    for width, stage in enumerate(stages):
+        rows = list(_with_stage(rows, stage, width))
+    places = [_places(rows, graph) for graph in range(len(stages))]
+    return tuple(AlignedRow(nodes, tuple(_unlike(nodes, places))) for nodes in rows)
+
+
+def _with_stage(rows: Sequence[_Nodes], stage: Stage, width: int) -> Iterator[_Nodes]:
+    """Yield the rows of `width` graphs with one graph more."""
+    latest = [_latest(row) for row in rows]
+    named = _named(latest, {node.name: node for node in stage.nodes})
+    following = iter(named)
+    next_row = 0
+    for i, node in _paired([latest[i] for i in named], stage.nodes):
+        if i is None:
+            yield (*(None,) * width, node)
+            continue
+        row = next(following)
+        while next_row < row:
+            yield (*rows[next_row], None)
+            next_row += 1
+        yield (*rows[row], node)
+        next_row = row + 1
+    for row in rows[next_row:]:
+        yield (*row, None)
+
+
+def _named(rows: Sequence[Node], nodes: Mapping[str, Node]) -> list[int]:
+    """Return one row for each name, in order: rows of several graphs may have different nodes of one name. It is the
+    row of the same node as in `nodes`, else the last row.
+    """
+    chosen: dict[str, int] = {}
+    for i, node in enumerate(rows):
+        before, new = chosen.get(node.name), nodes.get(node.name)
+        if before is None or new is None or is_same(node, new) or not is_same(rows[before], new):
+            chosen[node.name] = i
+    return sorted(chosen.values())
+
+
+def _latest(row: _Nodes) -> Node:
+    return next(node for node in reversed(row) if node is not None)
+
+
+def _paired(before: Sequence[Node], after: Sequence[Node]) -> Iterator[tuple[Node | None, Node | None]]:
+    """Yield the pairs of two graphs; between nodes that kept their names, nodes of one operation are pairs, too, unless
+    their names are in both graphs.
+    """
+    common = {node.name for node in before} & {node.name for node in after}
+    gone: list[Node] = []
+    come: list[Node] = []
+    for old, new, _ in pairs(before, after):
+        if old is not None and new is not None:
+            yield from _by_operation(gone, come, common)
+            gone, come = [], []
+            yield old, new
+        elif old is not None:
+            gone.append(old)
+        elif new is not None:
+            come.append(new)
+    yield from _by_operation(gone, come, common)
+
+
+def _by_operation(
+    before: Sequence[Node], after: Sequence[Node], common: Set[str]
+) -> Iterator[tuple[Node | None, Node | None]]:
+    old, new = _numbered(before, common, "old"), _numbered(after, common, "new")
+    staying = set(longest_run([key for key in old if key in new], [key for key in new if key in old]))
+    pending = iter(old)
+    come: list[Node] = []
+    for key, node in new.items():
+        if key not in staying:
+            come.append(node)
+            continue
+        for gone in pending:
+            if gone == key:
+                break
+            yield old[gone], None
+        yield from ((None, other) for other in come)
+        come = []
+        yield old[key], node
+    yield from ((old[gone], None) for gone in pending)
+    yield from ((None, other) for other in come)
+
+
+def _numbered(nodes: Iterable[Node], common: Set[str], graph: str) -> dict[str, Node]:
+    """Return nodes by keys that two graphs share: the operation, numbered; inputs are one operation. The keys of
+    `common` names are those of one `graph`.
+    """
+    seen = Counter[str]()
+    keys: dict[str, Node] = {}
+    for node in nodes:
+        what = node.op if node.op in ("placeholder", "output") else f"{node.op} {node.target}"
+        what = f"{graph} {node.name}" if node.name in common and node.op != "output" else what
+        seen[what] += 1
+        keys[f"{what} {seen[what]}"] = node
+    return keys
+
+
+def _places(rows: Sequence[_Nodes], graph: int) -> dict[str, int]:
+    """Return the rows of the nodes of a graph, by name."""
+    nodes = ((i, row[graph]) for i, row in enumerate(rows))
+    return {node.name: i for i, node in nodes if node is not None}
+
+
+def _unlike(nodes: _Nodes, places: Sequence[Mapping[str, int]]) -> Iterator[bool]:
+    first, *_ = shown = [None if n is None else _meaning(n, rows) for n, rows in zip(nodes, places, strict=True)]
+    yield from (other != first for other in shown)
+
+
+def _meaning(node: Node, rows: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what a node computes, with rows in place of the names of its arguments."""
+    if node.op == "placeholder":
+        return node.op, node.spec or ""
+    args = (_NAME.sub(lambda name: f"%{rows[name[0]]}" if name[0] in rows else name[0], arg) for arg in node.args)
+    return node.op, node.target, node.spec or "", *args
