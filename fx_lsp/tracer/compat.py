@@ -433,11 +433,14 @@ def guards_of(exported: Any) -> tuple[CompiledGuard, ...]:
 
 
 def is_unsafe_in_cuda_graph(node: torch.fx.Node) -> bool:
-    """Return True if Inductor does not capture an operation in a CUDA graph; False if this torch cannot tell."""
+    """Return True if Inductor does not capture an operation in a CUDA graph, as far as this torch can tell."""
     from torch._inductor import utils
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     is_unsafe = getattr(utils, "is_cudagraph_unsafe_fx_node", None)
-    return is_unsafe is not None and bool(is_unsafe(node))
+    value = node.meta.get("val")
+    depends_on_values = value is not None and bool(free_unbacked_symbols(value))
+    return depends_on_values or (is_unsafe is not None and bool(is_unsafe(node)))
 
 
 def ends_at(graph: Any) -> tuple[str, int] | None:

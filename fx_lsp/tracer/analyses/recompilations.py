@@ -24,6 +24,7 @@ from fx_lsp.tracer.compat import (
     FailedGuard,
     exact_positions,
     guards_of,
+    is_unsafe_in_cuda_graph,
     placeholder_source,
     readable_guard,
     sources_in,
@@ -52,6 +53,7 @@ ONLY, CALLS = "only", "calls"
 """The option of the work, and its value that leaves out changes of arguments."""
 MAX_SECONDS = 20.0
 """The processor time after which no further change of an argument is tried."""
+_COPY = torch.ops.aten.copy_.default
 _TITLE = "torch.compile: the calls that are compiled again, and the guards"
 
 
@@ -135,6 +137,7 @@ def recompiles(traced: TracedCall) -> Ledger:
     if traced.options.get(ONLY) != CALLS:
         changes, is_complete = target.changes(calls[0])
         rows += _of_changes(changes, is_complete)
+    rows += _of_cuda_graphs(traced, results)
     ledger.text(RECOMPILATIONS, _TITLE, page(line for label, texts in rows for line in laid_out(label, texts)))
     ledger.text(RECOMPILATIONS_DATA, _TITLE, json.dumps(_data(calls, results, changes), indent=2))
     ledger.remarks += _remarks(calls, results, traced)
@@ -445,6 +448,41 @@ def _effect(result: ChangeResult) -> str:
     if not several:
         return f"compiled again: {guard}"
     return f"compiled again once, then dynamic: {guard}"
+
+
+def _of_cuda_graphs(traced: TracedCall, results: Sequence[CallResult]) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield why CUDA graphs do not capture operations of a target on a GPU, and when they are captured again."""
+    rows = [*_uncaptured(traced)]
+    sizes = dict.fromkeys(name for result in results for name in result.dynamic)
+    if sizes:
+        rows.append(("", [f"one more CUDA graph for each new value of {', '.join(map(readable_guard, sizes))}"]))
+    if rows:
+        yield "CUDA graphs", ['on a GPU with mode="reduce-overhead"']
+    yield from rows
+
+
+def _uncaptured(traced: TracedCall) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the operations that a CUDA graph does not capture, each with its line."""
+    captured, names = traced.captured, traced.captured.names
+    spans = {node.name: node.span for stage in traced.stages for node in stage.nodes}
+    arguments = {item.name for item in captured.inputs if item.kind == "input"}
+    for module in (captured.computing, captured.backward):
+        for node in module.graph.nodes if module is not None and names is not None else ():
+            reason = _why_uncaptured(node)
+            if names is None or not reason or (node.target is _COPY and names[node.args[0]] not in arguments):
+                continue
+            span = spans.get(names[node])
+            written = f" `{names[node.args[0]]}`" if node.target is _COPY else ""
+            yield f"line {span.line}" if span is not None else names[node], [f"{reason.format(node.target)}{written}"]
+
+
+def _why_uncaptured(node: fx.Node) -> str:
+    """Return why a CUDA graph does not capture an operation; "" if it does."""
+    if node.op != "call_function":
+        return ""
+    if node.target is _COPY and isinstance(node.args[0], fx.Node) and node.args[0].op == "placeholder":
+        return "no CUDA graph, unless another one has computed it: the code modifies in place its argument"
+    return "`{}` is not captured" if is_unsafe_in_cuda_graph(node) else ""
 
 
 def _data(

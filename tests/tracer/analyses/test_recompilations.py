@@ -168,25 +168,17 @@ def test_a_compiled_function_has_remarks_on_its_parameters(
     outcome = traced_with(reply, str(tmp_path / "user.py"), calls).outcome
     assert isinstance(outcome, Trace)
     told = [r for r in outcome.remarks if r.code == "recompile"]
-    assert [
-        (r.severity, r.span and (r.span.line, r.span.col), textwrap.wrap(r.message, 100)) for r in told
-    ] == snapshot(
+    assert [(r.severity, r.span and (r.span.line, r.span.col)) for r in told] == [
+        ("information", (6, 6)),
+        ("information", (6, 9)),
+    ]
+    assert [textwrap.wrap(r.message, 90) for r in told] == snapshot(
         [
-            (
-                "information",
-                (6, 6),
-                [
-                    "torch.compile compiles the code again for another `x`: tensor 'x' size mismatch at index 0. expected",
-                    "3, actual 5 (from `train.py`)",
-                ],
-            ),
-            (
-                "information",
-                (6, 9),
-                [
-                    "torch.compile compiles the code again for another `n`: the guard `n == 3` fails (from `train.py`)",
-                ],
-            ),
+            [
+                "torch.compile compiles the code again for another `x`: tensor 'x' size mismatch at index",
+                "0. expected 3, actual 5 (from `train.py`)",
+            ],
+            ["torch.compile compiles the code again for another `n`: the guard `n == 3` fails (from", "`train.py`)"],
         ]
     )
 
@@ -211,3 +203,35 @@ def test_a_change_that_raises_is_left_out(trace: TraceFixture) -> None:
     assert [change["change"] for change in data["changes"]] == snapshot(
         ["`x` with requires_grad=False", "`x` as bfloat16", "a call without gradients (torch.no_grad)"]
     )
+
+
+CUDA_GRAPHS = """
+import torch
+
+
+# fx: x=f32[4, 4]
+def f(x):
+    x.add_(1)
+    return x[x > 0].sum()
+"""
+
+
+def cuda_graph_rows(text: str) -> str:
+    return text.partition("CUDA graphs")[2].partition("\n#\n")[2]
+
+
+def test_the_page_says_what_a_cuda_graph_does_not_capture(trace: TraceFixture) -> None:
+    text = trace(CUDA_GRAPHS, work="recompiles&only=calls").stage("recompiles").text
+    assert cuda_graph_rows(text) == snapshot("""\
+# line 7         `aten.index.Tensor` is not captured
+#
+# line 6         no CUDA graph, unless another one has computed it: the code modifies in place its argument `x`
+#
+""")
+
+
+def test_tensors_on_the_cpu_alone_are_no_reason(trace: TraceFixture) -> None:
+    text = trace(
+        "import torch\n\n\n# fx: x=f32[4]\ndef f(x):\n    return x + torch.arange(4)\n", work="recompiles&only=calls"
+    )
+    assert "CUDA graphs" not in text.stage("recompiles").text
