@@ -22,6 +22,7 @@ COMMANDS = {
     "summary": "show what a function or module costs, by submodule and by line",
     "passes": "show what each compiler pass does to a function or module",
     "diverge": "find the first compiler pass and node whose numbers differ by more than rounding",
+    "fusion": "list the kernels of a function or module, and why neighbouring kernels are not one",
     "kernel": "generate Triton kernels for a function or module",
     "bench": "measure the kernels of a function or module on your GPU hosts",
     "check": "trace every function and module of files and directories",

@@ -57,7 +57,9 @@ async def test_the_menu_runs_what_is_picked(tmp_path: Path):
         await e.problems(uri)
         e.choice = "show inference graph"
         answer = await e.command("fxLsp.menu", uri, "f")
-        assert e.offered == snapshot(("show inference graph", "passes", "generate Triton kernel", "benchmark"))
+        assert e.offered == snapshot(
+            ("show inference graph", "passes", "why not fused", "generate Triton kernel", "benchmark")
+        )
         assert answer["uri"].endswith("/m.py/f.inference.py")
         assert e.shown == [answer["uri"]]
 
@@ -89,6 +91,7 @@ async def test_a_client_with_a_menu_of_its_own_gets_the_commands(tmp_path: Path)
             [
                 ("show inference graph", "fxLsp.showStage", ["inference"]),
                 ("passes", "fxLsp.showStage", ["passes", "passes"]),
+                ("why not fused", "fxLsp.showStage", ["fusion", "fusion"]),
                 ("generate Triton kernel", "fxLsp.showStage", ["triton", "triton"]),
                 ("benchmark", "fxLsp.bench", []),
             ]
