@@ -24,6 +24,7 @@ COMMANDS = {
     "passes": "show what each compiler pass does to a function or module",
     "diverge": "find the first compiler pass and node whose numbers differ by more than rounding",
     "recompiles": "list the calls of a function or module that torch.compile compiles again, and why",
+    "fusion": "list the kernels of a function or module, and why neighbouring kernels are not one",
     "kernel": "generate Triton kernels for a function or module",
     "bench": "measure the kernels of a function or module on your GPU hosts",
     "check": "trace every function and module of files and directories",

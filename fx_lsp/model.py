@@ -144,12 +144,14 @@ class Stage:
 
     A stage that is not a graph (generated code, a table) has `text`. `origins` has a number for each line of it, 0 for
     none: the number of a node, from 1, or, without nodes, of a line of the text that this one was compiled from.
+    `kernels` has a number for each line, if the text lists kernels: that of its kernel, from 1, 0 for none.
     """
 
     name: StageName
     nodes: tuple[Node, ...] = ()
     text: str = ""
     origins: tuple[int, ...] = ()
+    kernels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,16 @@ WhySaved = Literal["", "policy", "random", "product", "unlisted", "reduction", "
 """Why the partitioner saves a value: a checkpoint's policy, or it does not recompute random values, matrix products and
 the like, operations outside of its list, or reductions; "cut": it may recompute the value, and saving costs less.
 "" for inputs, parameters and buffers.
+"""
+
+
+WhyNotFused = Literal[
+    "call", "template", "sizes", "reductions", "row", "ends", "unrelated", "between", "stored", "order", "inductor"
+]
+"""Why two kernels are not one: one of them is a call of PyTorch, or of a template; they run over other sizes; their
+reductions run over other dimensions; the dimension is too long for one program; a reduction has to end before the rest
+starts; they share no tensor; a kernel between them computes what the later one needs; a value has to be stored first;
+others have to read before it is overwritten. "inductor": Inductor says why, in its own words, or does not.
 """
 
 

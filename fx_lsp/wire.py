@@ -168,7 +168,7 @@ def event_from_json(data: dict[str, Any]) -> Event:
 
 def encode_stage(stage: Stage) -> bytes:
     """Return a stage as one frame. The header has every text once; the body is columns of 32-bit numbers in native byte
-    order: indices of texts, groups of texts, spans, chains of spans, and counts; the last are the origins.
+    order: indices of texts, groups of texts, spans, chains of spans, and counts; the last are the origins and kernels.
     """
     words, groups, spans, chains, counts = (_numbering() for _ in range(5))
     nodes = [
@@ -178,7 +178,7 @@ def encode_stage(stage: Stage) -> bytes:
     grouped, chained = _flat(groups, words), _flat(chains, spans)
     files = [words[span.file] for span in spans]
     places = [[getattr(span, name) for span in spans] for name in _PLACE]
-    columns = [files, *places, *grouped, *chained, *nodes, stage.origins]
+    columns = [files, *places, *grouped, *chained, *nodes, stage.origins, stage.kernels]
     header = {
         "name": stage.name,
         "text": stage.text,
@@ -215,7 +215,7 @@ def decode_stage(data: bytes) -> Stage:
         _require_texts(words, nodes)
         if any(type(number) is not int or number < 0 for number in counts):
             raise ValueError("a count that is not a number")
-        return Stage(header["name"], tuple(nodes), header["text"], tuple(next(columns)))
+        return Stage(header["name"], tuple(nodes), header["text"], tuple(next(columns)), tuple(next(columns)))
     except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
 

@@ -321,6 +321,13 @@ With a prefix argument ask for the STAGE: forward, backward, joint, inference."
   (interactive)
   (apply #'fx-lsp--show (append (fx-lsp--target) '("recompiles" "recompiles"))))
 
+(defun fx-lsp-show-fusion (&optional inductor)
+  "Show the kernels of the function at point, and why they are not one.
+INDUCTOR, the prefix argument, shows those of Inductor instead."
+  (interactive "P")
+  (let ((stage (if inductor "fusion:inductor" "fusion")))
+    (apply #'fx-lsp--show (append (fx-lsp--target) (list stage "fusion")))))
+
 (defun fx-lsp-show-passes (&optional all)
   "Show one of the compiler's stages of the function at point.
 That is what a pass changed, or the graph of a stage that is no pass.  ALL, the

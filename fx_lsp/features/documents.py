@@ -21,11 +21,14 @@ SourceLine = Callable[[Span], "str | None"]
 
 
 class Line(NamedTuple):
-    """Hold a line of a document: the source expressions that it came from, innermost first, and its nodes."""
+    """Hold a line of a document: the source expressions that it came from, innermost first, its nodes, and the number
+    of its kernel, if it is in a list of kernels, otherwise 0.
+    """
 
     text: str
     spans: tuple[Span, ...] = ()
     nodes: tuple[str, ...] = ()
+    kernel: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,11 @@ def text_lines(stage: Stage) -> list[Line]:
     """Return the lines of a text stage, with the nodes that they show."""
     rows = rows_of(stage)
     shown = [stage.nodes[n - 1] if n and stage.nodes else None for n in stage.origins] or [None] * len(rows)
-    pairs = zip(rows, shown, strict=True)
-    return [Line(row) if node is None else Line(row, node.spans, (node.name,)) for row, node in pairs]
+    triples = zip(rows, shown, stage.kernels or [0] * len(rows), strict=True)
+    return [
+        Line(row, kernel=kernel) if node is None else Line(row, node.spans, (node.name,), kernel)
+        for row, node, kernel in triples
+    ]
 
 
 def body(trace: Trace, stage: Stage, source_line: SourceLine, full: bool = False) -> list[Line]:

@@ -31,6 +31,12 @@ RECOMPILES = "recompiles"
 """The stage of a page on the calls that are compiled again, and the work that produces it."""
 RECOMPILES_DATA = "recompiles:json"
 """The stage of the same as JSON."""
+FUSION = "fusion"
+"""The stage that lists the kernels of fx-lsp with why they are several, and the work that produces it."""
+INDUCTOR_FUSION = "fusion:inductor"
+"""The stage of the same for the kernels of Inductor."""
+FUSION_DATA = "fusion:json"
+"""The stage of both as JSON."""
 MENU = "graphs"
 """The title of the lens that offers the others."""
 PENDING = "tracing…"
@@ -38,6 +44,7 @@ PENDING = "tracing…"
 _BUILT = ("graph", "table", "code")
 _WORKS = (
     ("passes", PASSES, "What each compiler pass changes"),
+    ("why not fused", FUSION, "The kernels of fx-lsp, and why neighbours are not one"),
     ("generate Triton kernel", TRITON, "The graphs as Triton kernels, to read and to edit"),
 )
 _OF_COMPILED = (

@@ -61,7 +61,10 @@ def test_two_lenses_and_a_menu_by_default(start_once: str, tmp_path: Path) -> No
 
 
 def test_lenses_over_functions_and_modules(small: Run) -> None:
-    shows = "show forward graph | show backward graph | show joint graph | passes | generate Triton kernel | benchmark"
+    shows = (
+        "show forward graph | show backward graph | show joint graph "
+        "| passes | why not fused | generate Triton kernel | benchmark"
+    )
     assert small.lens("def gate").startswith("6 ops forward · ")
     assert small.lens("def gate").endswith(shows)
     assert small.lens("class Block").endswith(shows)
@@ -152,14 +155,15 @@ def test_llama_forward_and_backward(large: Run, name: str) -> None:
     lens = large.lens(f"def {name}(") if name.islower() else large.lens(f"class {name}(")
     assert "ops forward · " in lens
     assert lens.endswith(
-        "show forward graph | show backward graph | show joint graph | passes | generate Triton kernel | benchmark"
+        "show forward graph | show backward graph | show joint graph "
+        "| passes | why not fused | generate Triton kernel | benchmark"
     )
 
 
 def test_llama_inference(large: Run) -> None:
     lens = large.lens("class LlamaRotaryEmbedding(")
     assert "nothing to differentiate" in lens
-    assert lens.endswith("show inference graph | passes | generate Triton kernel | benchmark")
+    assert lens.endswith("show inference graph | passes | why not fused | generate Triton kernel | benchmark")
 
 
 def test_llama_hover(large: Run) -> None:

@@ -14,9 +14,15 @@ pytestmark = [pytest.mark.editor, pytest.mark.torch]
 
 FOLDER = REPOSITORY / "examples"
 
-SHOWN = "show forward graph | show backward graph | show joint graph | passes | generate Triton kernel | benchmark"
+SHOWN = (
+    "show forward graph | show backward graph | show joint graph "
+    "| passes | why not fused | generate Triton kernel | benchmark"
+)
 TRAINS = f"* ops forward · * backward · saves * | {SHOWN}"
-ONLY_VIEWS = "* ops · nothing to differentiate | show inference graph | passes | generate Triton kernel | benchmark"
+ONLY_VIEWS = (
+    "* ops · nothing to differentiate | show inference graph "
+    "| passes | why not fused | generate Triton kernel | benchmark"
+)
 WRONG = "not traced: *"
 
 

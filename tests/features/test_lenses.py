@@ -22,6 +22,7 @@ def test_a_traced_function_says_what_it_costs_and_offers_its_graphs():
             ("show backward graph", "backward"),
             ("show joint graph", "joint"),
             ("passes", "passes"),
+            ("why not fused", "fusion"),
             ("generate Triton kernel", "triton"),
         ]
     )
@@ -31,7 +32,13 @@ def test_a_traced_function_says_what_it_costs_and_offers_its_graphs():
 def test_nothing_to_differentiate():
     trace = replace(TRACE, stages=(StageInfo("inference", 9, 12),), saved=())
     assert titles(F, trace) == snapshot(
-        ["9 ops · nothing to differentiate", "show inference graph", "passes", "generate Triton kernel"]
+        [
+            "9 ops · nothing to differentiate",
+            "show inference graph",
+            "passes",
+            "why not fused",
+            "generate Triton kernel",
+        ]
     )
 
 

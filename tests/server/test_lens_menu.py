@@ -61,6 +61,7 @@ async def test_the_menu_runs_what_is_picked(tmp_path: Path):
             (
                 "show inference graph",
                 "passes",
+                "why not fused",
                 "generate Triton kernel",
                 "benchmark",
                 "benchmark by line",
@@ -97,6 +98,7 @@ async def test_a_client_with_a_menu_of_its_own_gets_the_commands(tmp_path: Path)
             [
                 ("show inference graph", "fxLsp.showStage", ["inference"]),
                 ("passes", "fxLsp.showStage", ["passes", "passes"]),
+                ("why not fused", "fxLsp.showStage", ["fusion", "fusion"]),
                 ("generate Triton kernel", "fxLsp.showStage", ["triton", "triton"]),
                 ("benchmark", "fxLsp.bench", []),
                 ("benchmark by line", "fxLsp.bench", [{"byLine": True}]),

@@ -23,6 +23,7 @@ async def test_lenses(tmp_path: Path):
                 (0, "1 op · nothing to differentiate", "fxLsp.showStage"),
                 (0, "show inference graph", "fxLsp.showStage"),
                 (0, "passes", "fxLsp.showStage"),
+                (0, "why not fused", "fxLsp.showStage"),
                 (0, "generate Triton kernel", "fxLsp.showStage"),
                 (0, "benchmark", "fxLsp.bench"),
                 (2, "not traced", "fxLsp.showFailure"),

@@ -72,6 +72,8 @@ export function registerCommands(context: vscode.ExtensionContext, session: Sess
   stage('fx-lsp.showPasses', 'passes', 'passes');
   stage('fx-lsp.comparePartitioners', 'table', 'partitions');
   stage('fx-lsp.showTorchScript', 'torchscript', 'torchscript');
+  stage('fx-lsp.showFusion', 'fusion', 'fusion');
+  stage('fx-lsp.showInductorFusion', 'fusion:inductor', 'fusion');
   stage('fx-lsp.generateKernel', 'triton', 'triton');
   on('fx-lsp.saveKernel', ({ uri, name }) => session.execute('fxLsp.writeKernel', uri.toString(), name));
   register('fx-lsp.openStage', (uri, name, shown) => {

@@ -13,6 +13,7 @@ interface Origin {
   uri: string;
   line: number;
   lines: number[];
+  kernel?: number;
 }
 
 /** Keeps the decorations of all visible editors up to date. */
@@ -104,7 +105,7 @@ export class Highlights implements vscode.Disposable {
     this.colorTimer = setTimeout(() => void this.color(), SETTLED_MS);
   }
 
-  /** Gives each source line of the visible views one color, there and in the code. */
+  /** Gives each source line of the visible views one color, there and in the code; in a list of kernels, each kernel. */
   private async color(): Promise<void> {
     const wanted = vscode.workspace.getConfiguration(SECTION).get<boolean>('linkedLines.colors', true);
     const compared = diffs();
@@ -115,9 +116,13 @@ export class Highlights implements vscode.Disposable {
     const origins = await Promise.all(shown.map(async (view) => ({ view, found: await this.origins(view.document) })));
     const sources = new Map<string, number>();
     for (const { found } of origins) {
-      found.forEach((origin) => sources.set(`${normal(origin.uri)}#${origin.line}`, 0));
+      found.forEach((origin) => sources.set(keyOf(origin), 0));
     }
     [...sources.keys()].sort(byPlace).forEach((key, i) => sources.set(key, i % HUES.length));
+    for (const { found } of origins) {
+      const kernels = found.filter((origin) => origin.kernel !== undefined);
+      kernels.reverse().forEach((origin) => sources.set(keyOf(origin), colorOf(origin) ?? 0)); // the first kernel of a line
+    }
     const painted = new Map<vscode.TextEditor, Map<number, vscode.Range[]>>();
     const paint = (editor: vscode.TextEditor, color: number, line: number) => {
       const ranges = painted.get(editor) ?? painted.set(editor, new Map()).get(editor)!;
@@ -125,7 +130,7 @@ export class Highlights implements vscode.Disposable {
     };
     for (const { view, found } of origins) {
       for (const origin of found) {
-        const color = sources.get(`${normal(origin.uri)}#${origin.line}`) ?? 0;
+        const color = colorOf(origin) ?? sources.get(keyOf(origin)) ?? 0;
         origin.lines.forEach((line) => paint(view, color, line));
       }
     }
@@ -173,6 +178,15 @@ function tint(hue: number): vscode.TextEditorDecorationType {
     light: { backgroundColor: `hsla(${hue}, 75%, 50%, 0.13)` },
     dark: { backgroundColor: `hsla(${hue}, 65%, 55%, 0.14)` },
   });
+}
+
+function keyOf(origin: Origin): string {
+  return `${normal(origin.uri)}#${origin.line}`;
+}
+
+/** The color of a kernel, in a view that lists kernels. */
+function colorOf(origin: Origin): number | undefined {
+  return origin.kernel === undefined ? undefined : (origin.kernel - 1) % HUES.length;
 }
 
 function byPlace(a: string, b: string): number {

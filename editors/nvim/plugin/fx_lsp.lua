@@ -78,6 +78,10 @@ end, { desc = 'List the torch.compile graphs of the function at the cursor, and 
 command('FxRecompiles', function()
   require('fx_lsp').page('recompiles', 'recompiles')
 end, { desc = 'List the calls of the function at the cursor that torch.compile compiles again' })
+
+command('FxFusion', function(args)
+  require('fx_lsp').page(args.bang and 'fusion:inductor' or 'fusion', 'fusion')
+end, { bang = true, desc = 'List the kernels of the function at the cursor and why they are not one (!: of Inductor)' })
 command('FxSummary', function()
   require('fx_lsp').page('summary')
 end, { desc = 'Show the cost of the function at the cursor, by submodule and by line' })

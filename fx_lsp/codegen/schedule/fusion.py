@@ -2,14 +2,15 @@
 
 An anchor is a node that must exist as a whole: a result, an argument of a call that stays in ATen, a reduction. All
 other nodes are computed inside the kernels that use them. Anchors are taken in order. Each joins an earlier group that
-runs over the same elements, if nothing that it needs comes after that group. Otherwise it begins a new group.
+runs over the same elements, if nothing that it needs comes after that group. Otherwise it begins a new group, which
+says why it is none of the earlier ones.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from fx_lsp.codegen.ir.index import Coords, Index, count
 from fx_lsp.codegen.ir.node_facts import facts_of
 from fx_lsp.codegen.ir.tile import MAX_ROW_ELEMENTS, MAX_TILE_ELEMENTS
 from fx_lsp.codegen.schedule.concat import ConcatParts, concat_parts
+from fx_lsp.codegen.schedule.not_fused import NotFused, of_call, of_reductions, reduction_of
 from fx_lsp.codegen.schedule.write_order import Needed, order_of_writes
 
 
@@ -40,12 +42,14 @@ class FusionGroup:
     """The anchors that one kernel computes. `sizes` are the sizes of its axes, outermost first.
 
     `spans` marks for each anchor the axes that it has an element for. `reduces` marks the axes that a reduction reduces
-    or that a scan runs along; a scan still has an element for each of them.
+    or that a scan runs along; a scan still has an element for each of them. `refused_by` says for each earlier step, by
+    its index, why that does not compute the first of the anchors.
     """
 
     sizes: Coords
     spans: dict[fx.Node, tuple[bool, ...]] = field(default_factory=dict[fx.Node, tuple[bool, ...]])
     reduces: dict[fx.Node, tuple[bool, ...]] = field(default_factory=dict[fx.Node, tuple[bool, ...]])
+    refused_by: dict[int, NotFused] = field(default_factory=dict[int, NotFused])
 
 
 @dataclass
@@ -63,21 +67,26 @@ class Schedule:
         """Return the nodes that the kernel of a group writes to memory, or into others."""
         return [n for n in group.spans if n in self.stored or n in self.concat_parts or facts_of(n).in_place]
 
+    def not_fused(self, earlier: int, later: int) -> NotFused:
+        """Return why two steps are not one, by their indices."""
+        step = self.steps[later]
+        return step.refused_by[earlier] if isinstance(step, FusionGroup) else of_call(step)
+
 
 @dataclass(frozen=True)
 class _Memory:
     """The nodes of a graph that are in memory, independent of fusion.
 
-    `results`, the `arguments` of `calls` and the nodes in `cut` must be in memory. `live` are the nodes that results
-    and calls need. `roots` are in memory already, with all their `views`. `parts` are written into `joined` tensors.
-    The nodes `enclosing` are tensors after a write in place into one of their views.
+    `results`, the `arguments` of `calls` and the nodes in `cut`, each for a reason, must be in memory. `live` are the
+    nodes that results and calls need. `roots` are in memory already, with all their `views`. `parts` are written into
+    `joined` tensors. The nodes `enclosing` are tensors after a write in place into one of their views.
     """
 
     results: set[fx.Node]
     calls: set[fx.Node]
     live: set[fx.Node]
     arguments: set[fx.Node]
-    cut: set[fx.Node]
+    cut: Mapping[fx.Node, str]
     roots: set[fx.Node]
     views: set[fx.Node]
     parts: ConcatParts
@@ -89,10 +98,13 @@ class _Memory:
         return node in self.results or node in self.arguments or node in self.cut
 
 
-def build_schedule(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node] = ()) -> Schedule:
-    """Return the schedule of `graph`. Nodes in `cut` are anchors; nodes in `called` fall back to ATen."""
+def build_schedule(graph: fx.Graph, cut: Mapping[fx.Node, str], called: Collection[fx.Node] = ()) -> Schedule:
+    """Return the schedule of `graph`. Nodes in `cut` are anchors, each for a reason; nodes in `called` fall back to
+    ATen.
+    """
     writes = [n for n in graph.nodes if facts_of(n).in_place == "write"]
-    memory = _memory(graph, cut | {base for *_, base in map(view_chain, writes) if base.op == "call_function"}, called)
+    bases = {base for *_, base in map(view_chain, writes) if base.op == "call_function"}
+    memory = _memory(graph, {**dict.fromkeys(bases, "is written in place later"), **cut}, called)
     anchors = _anchors(graph, memory)
     boundary = anchors | memory.roots | memory.enclosing
     needs: dict[fx.Node, frozenset[fx.Node]] = {}
@@ -123,21 +135,40 @@ def _place_anchors(
         elif node in memory.enclosing:
             place[node] = max(place[n] for n in writes_in(node))
         elif node in anchors:
-            earliest = [place[n] + _ends_a_step(n, memory.cut) for n in needed(node) if n in place]
-            if node in order:
-                earliest.append(order[node].first_step(node, place))
-            place[node] = _group_anchor(steps, node, needs, place, max(earliest, default=0))
+            first = order[node].first_step(node, place) if node in order else 0
+            barriers = _barriers(node, {n: place[n] for n in needed(node) if n in place}, memory.cut, first)
+            place[node] = _group_anchor(steps, node, needs, place, barriers)
         elif node.target is operator.getitem and node in memory.roots:
             place[node] = place[node.args[0]]
     return steps, place
 
 
-def _ends_a_step(node: fx.Node, cut: Collection[fx.Node]) -> bool:
-    """Return True if what needs a node has to be in a later step."""
-    return node in cut or facts_of(node).scatter_sum or facts_of(node).in_place is not None
+def _barriers(
+    node: fx.Node, needed: Mapping[fx.Node, int], cut: Mapping[fx.Node, str], first: int
+) -> dict[int, NotFused]:
+    """Return why the steps before a number cannot compute a node, by that number. `needed` has the steps of the nodes
+    that it needs, and `first` is the first step after the readers of what it overwrites.
+    """
+    barriers = {first: NotFused("order", (node,))} if first else dict[int, NotFused]()
+    for other, step in needed.items():
+        why = _ends_a_step(other, cut)
+        if why is not None:
+            barriers[step + 1] = NotFused("stored", (other, node), why=why)
+        if step:
+            barriers.setdefault(step, NotFused("between", (other, node)))
+    return barriers
 
 
-def _memory(graph: fx.Graph, cut: set[fx.Node], called: Collection[fx.Node]) -> _Memory:
+def _ends_a_step(node: fx.Node, cut: Mapping[fx.Node, str]) -> str | None:
+    """Return why what needs a node has to be in a later step; None if it does not."""
+    if node in cut:
+        return cut[node]
+    if facts_of(node).scatter_sum:
+        return "is a sum of all programs"
+    return "writes in place" if facts_of(node).in_place is not None else None
+
+
+def _memory(graph: fx.Graph, cut: Mapping[fx.Node, str], called: Collection[fx.Node]) -> _Memory:
     """Return the nodes of a graph that are in memory, independent of fusion."""
     output = next(n for n in reversed(graph.nodes) if n.op == "output")
     results = set(output.all_input_nodes)
@@ -190,11 +221,6 @@ def _is_anchor(node: fx.Node, memory: _Memory) -> bool:
 
 def _is_tensor(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
-
-
-def _reduction_of(node: fx.Node) -> fx.Node:
-    source: Any = node.args[0]
-    return source if node.target is operator.getitem else node
 
 
 def _live_nodes(roots: Iterable[fx.Node]) -> set[fx.Node]:
@@ -251,21 +277,38 @@ def _group_anchor(
     node: fx.Node,
     memory: dict[fx.Node, frozenset[fx.Node]],
     place: Mapping[fx.Node, int],
-    first: int,
+    barriers: Mapping[int, NotFused],
 ) -> int:
-    """Return the index of the step that computes `node`: an earlier group from `first` on, or a new one at the end."""
-    needs = memory[node]
-    for number in range(len(steps) - 1, first - 1, -1):
+    """Return the index of the step that computes `node`: an earlier group, or a new one at the end. Steps before a
+    barrier cannot compute it.
+    """
+    refused_by: dict[int, NotFused] = {}
+    for number in range(len(steps) - 1, max(barriers, default=0) - 1, -1):
         group = steps[number]
-        if not isinstance(group, FusionGroup):
-            continue
-        if _shares_tensors(group, node, needs, memory) or _are_siblings(group, node, memory, place):
-            joined = fuse_anchor(group, node, needs)
-            if joined is not None:
-                steps[number] = joined
-                return number
-    steps.append(single_group(node))
+        joined = of_call(group) if isinstance(group, fx.Node) else _joined(group, node, memory, place)
+        if isinstance(joined, FusionGroup):
+            steps[number] = joined
+            return number
+        refused_by[number] = joined
+    for number in range(max(barriers, default=0)):
+        group = steps[number]
+        barrier = barriers[min(b for b in barriers if b > number)]
+        refused_by[number] = barrier if isinstance(group, FusionGroup) else of_call(group)
+    steps.append(replace(single_group(node), refused_by=refused_by))
     return len(steps) - 1
+
+
+def _joined(
+    group: FusionGroup,
+    node: fx.Node,
+    memory: dict[fx.Node, frozenset[fx.Node]],
+    place: Mapping[fx.Node, int],
+) -> FusionGroup | NotFused:
+    """Return a group that computes a node as well, or why there is none."""
+    needs = memory[node]
+    if not _shares_tensors(group, node, needs, memory) and not _are_siblings(group, node, memory, place):
+        return NotFused("unrelated", (next(iter(group.spans)), node))
+    return fuse_anchor(group, node, needs)
 
 
 def _shares_tensors(
@@ -286,7 +329,7 @@ def _are_siblings(
     if not is_anchor_reduction(node) or any(not memory[a] <= group.spans.keys() for a in group.spans if a not in both):
         return False
     sources = {place.get(n, -1) for anchor in both for n in memory[anchor]}
-    alike = {tuple(shape_of(_reduction_of(n).all_input_nodes[0])) for n in both}
+    alike = {tuple(shape_of(reduction_of(n).all_input_nodes[0])) for n in both}
     return len(alike) == 1 and len(sources) == 1 and -1 not in sources
 
 
@@ -311,7 +354,7 @@ def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[boo
         along = scanned_dimension(node) if is_scan(node) else None
         dims_with_flag = [(s, i == along) for i, s in enumerate(shape_of(node)) if s != 1]
         return tuple(s for s, _ in dims_with_flag), (True,) * len(dims_with_flag), tuple(r for _, r in dims_with_flag)
-    reduction = _reduction_of(node)
+    reduction = reduction_of(node)
     source: Any = reduction.args[0]
     shape, dims = shape_of(source), reduced_dimensions(reduction)
     dims_with_flag = [(s, i in dims) for i, s in enumerate(shape) if s != 1]
@@ -322,27 +365,31 @@ def _iteration_sizes(node: fx.Node) -> tuple[Coords, tuple[bool, ...], tuple[boo
     )
 
 
-def fuse_anchor(group: FusionGroup, node: fx.Node, needs: Collection[fx.Node] = ()) -> FusionGroup | None:
-    """Return the group with one more anchor, which `needs` others, or None if the anchor does not fit."""
+def fuse_anchor(group: FusionGroup, node: fx.Node, needs: Collection[fx.Node] = ()) -> FusionGroup | NotFused:
+    """Return the group with one more anchor, which `needs` others, or why the anchor does not fit."""
     sizes, spans, reduces = _iteration_sizes(node)
+    ended = next((n for n in group.reduces if n in needs and not is_scan(n)), None)
+    differ = NotFused("sizes", (next(iter(group.spans)), node), (group.sizes, sizes))
+    if ended is not None:
+        differ = NotFused("ends", (ended, node), of_reductions(ended, ended).sizes[:2])
     if not any(reduces) and count(sizes) != count(group.sizes):
         for mask in dict.fromkeys(group.reduces[a] for a in sorted(group.reduces, key=lambda a: a not in needs)):
             remaining = tuple(s for s, r in zip(group.sizes, mask, strict=True) if not r)
             if count(remaining) == count(sizes):
-                joined = FusionGroup(group.sizes, dict(group.spans), dict(group.reduces))
+                joined = replace(group, spans=dict(group.spans), reduces=dict(group.reduces))
                 joined.spans[node] = tuple(not r for r in mask)
-                return joined if _is_feasible(joined) else None
-        return None
+                return _conflict(joined) or joined
+        return differ
     common = common_refinement(group.sizes, sizes)
     if common is None:
-        return None
-    joined = FusionGroup(common)
+        return differ
+    joined = FusionGroup(common, refused_by=group.refused_by)
     joined.spans = {a: _refine_mask(m, group.sizes, common) for a, m in group.spans.items()}
     joined.reduces = {a: _refine_mask(m, group.sizes, common) for a, m in group.reduces.items()}
     joined.spans[node] = _refine_mask(spans, sizes, common)
     if any(reduces):
         joined.reduces[node] = _refine_mask(reduces, sizes, common)
-    return joined if _is_feasible(joined) else None
+    return _conflict(joined) or joined
 
 
 def common_refinement(left: Coords, right: Coords) -> Coords | None:
@@ -382,46 +429,52 @@ def _refine_mask(mask: tuple[bool, ...], sizes: Coords, common: Coords) -> tuple
     return tuple(fine_mask)
 
 
-def _is_feasible(group: FusionGroup) -> bool:
-    """Return True if one kernel can compute all reductions of a group.
+def _conflict(group: FusionGroup) -> NotFused | None:
+    """Return why one kernel cannot compute all reductions of a group; None if it can.
 
     All may run over the same axes. Or some run over the last axes, which one program holds as a whole, and the others
     over the axes before, which it loops over. In the second case only results may depend on the looped reductions,
     unless the program can hold all elements of both.
     """
     if len(set(group.reduces.values())) < 2:
-        return True
+        return None
     masks = _row_and_column_masks(group)
-    if masks is None:
-        return False
+    if isinstance(masks, NotFused):
+        return masks
     inner, outer = masks
     both = _masked_count(group, inner) * _masked_count(group, outer)
     if both.is_Integer and both <= MAX_TILE_ELEMENTS:
-        return True
+        return None
     late = {a for a, m in group.reduces.items() if m == outer}
     anchors, memory = set(group.spans), dict[fx.Node, frozenset[fx.Node]]()
     after = tuple(not o for o in outer)
-    return all(
-        not (anchors_needed(a, anchors, memory) & late) or (spans == after and a not in group.reduces)
-        for a, spans in group.spans.items()
-    )
+    for anchor, spans in group.spans.items():
+        first = next(iter(anchors_needed(anchor, anchors, memory) & late), None)
+        if first is not None and (spans != after or anchor in group.reduces):
+            return NotFused("ends", (first, anchor), of_reductions(first, first).sizes[:2])
+    return None
 
 
-def _row_and_column_masks(group: FusionGroup) -> tuple[tuple[bool, ...], tuple[bool, ...]] | None:
-    """Return the (inner, outer) masks of a group, or None if its reductions are of another form.
+def _row_and_column_masks(group: FusionGroup) -> tuple[tuple[bool, ...], tuple[bool, ...]] | NotFused:
+    """Return the (inner, outer) masks of a group, or why its reductions are of another form.
 
     The inner reductions run over the last axes, few enough for one program; the outer ones over the axes right before.
     """
     masks = list(dict.fromkeys(group.reduces.values()))
+    last = next(reversed(group.reduces))
+    first = next(a for a, mask in group.reduces.items() if mask != group.reduces[last])
+    differ = of_reductions(first, last)
     if len(masks) > 2 or any(is_scan(a) for a in group.reduces):
-        return None
+        return differ
     inner = next((m for m in masks if m[-1] and all(m[m.index(True) :])), None)
     if inner is None:
-        return None
+        return differ
     outer, whole = masks[1 - masks.index(inner)], _masked_count(group, inner)
-    if any(i and o for i, o in zip(inner, outer, strict=True)) or not whole.is_Integer or whole > MAX_ROW_ELEMENTS:
-        return None
-    return (inner, outer) if outer.index(True) + sum(outer) == inner.index(True) else None
+    if any(i and o for i, o in zip(inner, outer, strict=True)):
+        return differ
+    if not whole.is_Integer or whole > MAX_ROW_ELEMENTS:
+        return NotFused("row", (first, last), ((whole,), (MAX_ROW_ELEMENTS,)))
+    return (inner, outer) if outer.index(True) + sum(outer) == inner.index(True) else differ
 
 
 def _masked_count(group: FusionGroup, mask: tuple[bool, ...]) -> Index:

@@ -58,7 +58,8 @@ class Program:
 
     `results` are the returned nodes, None for a missing gradient. `buffers` are the tensors that it allocates or is
     given. `calls` are the reasons why steps fall back to PyTorch. `overwritten` maps results to overwritten
-    inputs.
+    inputs. `schedule` has the groups of the kernels (None for the program of a region), and `kernel_names` the names of
+    these, by the index of the step there.
     """
 
     inputs: tuple[fx.Node, ...]
@@ -67,6 +68,8 @@ class Program:
     buffers: Mapping[fx.Node, Buffer]
     calls: tuple[Unsupported, ...] = ()
     overwritten: Mapping[fx.Node, fx.Node] = field(default_factory=dict[fx.Node, fx.Node])
+    schedule: Schedule | None = None
+    kernel_names: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,11 @@ class ProgramSpec:
 
 @dataclass
 class _Limits:
-    """Nodes of a graph that kernels do not fuse (`cut`), that PyTorch computes (`called`, with the reasons), and that
-    are not written in place (`copied`).
+    """Nodes of a graph that kernels do not fuse (`cut`), that PyTorch computes (`called`), and that are not written in
+    place (`copied`). The first two have a reason each.
     """
 
-    cut: set[fx.Node]
+    cut: dict[fx.Node, str]
     called: dict[fx.Node, str]
     copied: set[fx.Node]
 
@@ -97,8 +100,11 @@ class _Limits:
     def chosen(cls, graph: fx.Graph, choices: Choices) -> _Limits:
         """Return the limits that the user chose."""
         computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
+        cut = dict.fromkeys((n for n in computed if facts_of(n).must_materialize), "is read by a split reduction")
+        if choices.fuse == "no":
+            cut |= dict.fromkeys((n for n in computed if not is_view(n)), "is not fused by the option `fuse`")
         return cls(
-            {n for n in computed if facts_of(n).must_materialize or (choices.fuse == "no" and not is_view(n))},
+            cut,
             dict.fromkeys(computed if choices.engine != "fx-lsp" else (), ""),
             {n for n in computed if choices.deterministic == "yes" and operation(n) in INDEXED_WRITES},
         )
@@ -113,7 +119,7 @@ class _Limits:
         elif node in self.cut:
             self.called[node] = error.why
         else:
-            self.cut.add(node)
+            self.cut[node] = error.why
 
 
 def build_program(spec: ProgramSpec, choices: Choices) -> Program:
@@ -146,7 +152,7 @@ def _with_regions(program: Program, choices: Choices) -> Program:
     return replace(program, steps=compile_regions(program.steps, reason, program.results, program.buffers, joined))
 
 
-def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Collection[fx.Node]) -> Program:
+def _program(spec: ProgramSpec, choices: Choices, cut: Mapping[fx.Node, str], called: Collection[fx.Node]) -> Program:
     graph, title, naming = spec.graph, spec.title, spec.naming
     plan = build_schedule(graph, cut, called)
     buffers = {n: buffer_of(n, naming.name(n)) for n in graph.nodes if n in plan.stored and _is_tensor(n)}
@@ -155,13 +161,14 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
     kernel_names: set[str] = set()
     overwritable: dict[fx.Node, fx.Node] = {}
     aliases: dict[fx.Node, Buffer] = {}
-    for step in plan.steps:
+    launching: list[int] = []
+    for number, step in enumerate(plan.steps):
         if isinstance(step, fx.Node):
             template = facts_of(step).template
             if template is None:
                 steps.append(step)
                 continue
-            targets = {number: _write_target(result, plan, buffers) for number, result in outputs_of(step).items()}
+            targets = {output: _write_target(result, plan, buffers) for output, result in outputs_of(step).items()}
             if targets:
                 aliases |= {n: _aliasing_buffer(n, naming) for n in step.all_input_nodes if _is_in_place(n)}
                 memory = {**buffers, **aliases}
@@ -169,6 +176,7 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
                 kernel = _template_kernel(template, call, kernel_names)
                 kernel_names.add(kernel.name)
                 steps.append(launch_of(kernel, memory))
+                launching.append(number)
             continue
         stored = plan.stored_by(step)
         if stored:
@@ -177,11 +185,16 @@ def _program(spec: ProgramSpec, choices: Choices, cut: set[fx.Node], called: Col
             kernel_names.add(name)
             launch, over = _launch(spec, name, step, plan, buffers)
             steps.append(launch)
+            launching.append(number)
             overwritable |= over
     inputs, results = _signature(graph)
     run, overwritten = overwrite_inputs(_without_unused_empties(steps, results), overwritable, results, buffers)
     overwritten |= {new: old for new, old in spec.changed.items() if old in view_chain(new)}
-    return Program(inputs, share_kernels(run), results, {**buffers, **aliases}, overwritten=overwritten)
+    run = share_kernels(run)
+    names = (step.kernel.name for step in run if isinstance(step, KernelLaunch))
+    by_step = dict(zip(launching, names, strict=True))
+    memory = {**buffers, **aliases}
+    return Program(inputs, run, results, memory, (), overwritten, plan, by_step)
 
 
 def _is_in_place(node: Any) -> bool:

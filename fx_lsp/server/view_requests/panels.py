@@ -153,7 +153,8 @@ async def functions(session: Session, params: Any) -> Json | None:
 
 
 async def origins(session: Session, params: Any) -> list[Json] | None:
-    """Answer `fxLsp/origins`: for each line of the user's code, the lines of a view (from 0) that come from it.
+    """Answer `fxLsp/origins`: for each line of the user's code, the lines of a view (from 0) that come from it. If the
+    view lists kernels, they are separate for each kernel.
 
     Null if the view is not shown.
     """
@@ -167,16 +168,20 @@ async def origins(session: Session, params: Any) -> list[Json] | None:
 def _origins(session: Session, view: View, shown: RenderedView, kernels: RenderedView | None) -> list[Json]:
     above = session.views.above(view)
     is_listing, behind = bool(chip_of(view.work)), kernels.document.lines if kernels is not None else ()
-    lines_by_origin: dict[tuple[str, int], list[int]] = {}
+    lines_by_origin: dict[tuple[str, int, int], list[int]] = {}
     for number, line in enumerate(shown.document.lines):
         spans = line.spans[:1]
         if is_listing:
             at = spans[0].line if spans else 0
             spans = behind[at - 1].spans[:1] if 0 < at <= len(behind) else ()
         for span in spans:
-            lines_by_origin.setdefault((span.file, span.line), []).append(number + above)
-    places = [(session.line_start(file, line), lines) for (file, line), lines in lines_by_origin.items()]
-    return [{"uri": place.uri, "line": place.range.start.line, "lines": lines} for place, lines in places]
+            lines_by_origin.setdefault((span.file, span.line, line.kernel), []).append(number + above)
+    origins: list[Json] = []
+    for (file, source_line, kernel), lines in lines_by_origin.items():
+        place = session.line_start(file, source_line)
+        origin = {"uri": place.uri, "line": place.range.start.line, "lines": lines}
+        origins.append({**origin, "kernel": kernel} if kernel else origin)
+    return origins
 
 
 async def benchmark(benchmarks: Benchmarks, params: Any) -> Json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch._inductor import compile_fx
 from torch._inductor.graph import GraphLowering
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
@@ -18,14 +18,16 @@ from fx_lsp.tracer.capture.graphs import is_tangent
 from fx_lsp.tracer.capture.torch_graph import dynamo_inputs, link, named
 from fx_lsp.tracer.compat import both_graphs, exact_positions, options_of, output_code, report_layouts, uncached
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.run.call import FlatInput
+from fx_lsp.tracer.program.effects import forbid_effects
+from fx_lsp.tracer.run.call import RUN_CODE, FlatInput, flat_function, flat_inputs
+from fx_lsp.tracer.source.provenance import Annotate
 from fx_lsp.tracer.stages.ledger import Heading, Lane, Ledger
 
 if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 
-class _StopCompiling(BaseException):
+class StopCompiling(BaseException):
     """Leaves the compiler once everything was recorded: nothing is compiled to machine code or run."""
 
 
@@ -71,17 +73,17 @@ class InductorWatch:
     def compile(self, graph: Any, examples: Sequence[Any]) -> None:
         """Pass a graph to Inductor. Its exception is a note after the stages so far."""
         try:
-            with self.patched(), suppress(_StopCompiling):
+            with self.patched(), suppress(StopCompiling):
                 compile_fx.compile_fx(graph, list(examples), inner_compile=self._inner)
         except Exception as error:
             self.ledger.text("stopped", "Inductor", note=f"Inductor stopped here: {sentence(error)}")
 
     def _inner(self, graph: fx.GraphModule, examples: Sequence[Any], **options: Any) -> Any:
-        with suppress(_StopCompiling):
+        with suppress(StopCompiling):
             compile_fx.compile_fx_inner(graph, examples, **options)
 
         def never(*args: Any) -> Any:
-            raise _StopCompiling
+            raise StopCompiling
 
         never._boxed_call = True  # type: ignore[attr-defined]
         return never
@@ -176,7 +178,7 @@ class InductorWatch:
         def lower(*args: Any, **options: Any) -> Any:
             if self.code or self.prefix == "forward":
                 return original(*args, **options)
-            raise _StopCompiling
+            raise StopCompiling
 
         return lower
 
@@ -186,7 +188,7 @@ class InductorWatch:
             if self.code:
                 code, lane = output_code(lowering), self.lane
                 self.ledger.text(f"{self.prefix}:code", "Inductor's output code", code, lane.stage if lane else "")
-            raise _StopCompiling
+            raise StopCompiling
 
         return generate
 
@@ -201,8 +203,28 @@ def watch_dynamo(watch: InductorWatch) -> None:
         heading = Heading("dynamo", "torch.compile: the graph that Dynamo captured")
         watch.lanes["torch"] = watch.ledger.begin(heading, graph.graph, named(graph.graph, watch.inputs, names))
         watch.compile(graph, examples)
-        raise _StopCompiling
+        raise StopCompiling
 
     torch._dynamo.reset()
-    with exact_positions(), suppress(_StopCompiling):
+    with exact_positions(), suppress(StopCompiling):
         torch._dynamo.optimize(backend, nopython=True)(call.function)(*call.args, **call.kwargs)
+
+
+def without_dynamo(watch: InductorWatch) -> None:
+    """Compile the target from its Python code, which AOTAutograd traces."""
+    traced = watch.traced
+    watch.inputs = flat_inputs(traced.call)
+
+    def modes() -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(forbid_effects())
+        stack.enter_context(Annotate(traced.sources, RUN_CODE))
+        return stack
+
+    flat = flat_function(traced.call, modes, [])
+
+    class Flat(nn.Module):
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return flat(*tensors)
+
+    watch.compile(Flat(), [item.tensor for item in watch.inputs])

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import torch
-from torch import nn
 
 from fx_lsp.tracer.capture.aot import CaptureOptions, capture
 from fx_lsp.tracer.capture.decompositions import find_table
 from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.passes.inductor import InductorWatch, watch_dynamo
+from fx_lsp.tracer.passes.inductor import InductorWatch, watch_dynamo, without_dynamo
 from fx_lsp.tracer.passes.user_pass import apply_configured
 from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
-from fx_lsp.tracer.run.call import RUN_CODE, flat_function, flat_inputs
-from fx_lsp.tracer.source.provenance import Annotate
 from fx_lsp.tracer.stages.ledger import Heading, Ledger
 
 if TYPE_CHECKING:
@@ -70,27 +64,8 @@ def add_compiled_stages(ledger: Ledger, traced: TracedCall) -> None:
     except Exception as error:
         note = f"Dynamo cannot capture it as one graph, so AOTAutograd traces the Python code: {sentence(error)}"
         ledger.text("dynamo", "torch.compile: the graph that Dynamo captures", note=note)
-        _without_dynamo(watch)
+        without_dynamo(watch)
     apply_configured(traced, ledger)
-
-
-def _without_dynamo(watch: InductorWatch) -> None:
-    traced = watch.traced
-    watch.inputs = flat_inputs(traced.call)
-
-    def modes() -> ExitStack:
-        stack = ExitStack()
-        stack.enter_context(forbid_effects())
-        stack.enter_context(Annotate(traced.sources, RUN_CODE))
-        return stack
-
-    flat = flat_function(traced.call, modes, [])
-
-    class Flat(nn.Module):
-        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return flat(*tensors)
-
-    watch.compile(Flat(), [item.tensor for item in watch.inputs])
 
 
 def _decomposed(traced: TracedCall, table: str) -> Ledger:

@@ -64,6 +64,7 @@ WORKS = {
     "triton": "kernels.triton.triton",
     "lowered": "kernels.lowered.lowered",
     "rewrites": "kernels.rewrites.rewrites",
+    "fusion": "kernels.fusion.fusion",
 }
 """The function of each work, below `fx_lsp.tracer`; imported on request."""
 

@@ -97,7 +97,7 @@ def _text(stage: Stage, nodes: list[Node]) -> str:
             continue
         for was, now in zip(old.spans[:1], new.spans[:1], strict=True):
             name = re.escape(was.file.replace("\\", "/").rpartition("/")[2])
-            lines[i] = re.sub(rf"^(\s*# {name}:){was.line}(?=  )", rf"\g<1>{now.line}", lines[i])
+            lines[i] = re.sub(rf"^(\s*# +{name}:){was.line}(?=  )", rf"\g<1>{now.line}", lines[i])
     return "\n".join(lines)
 
 

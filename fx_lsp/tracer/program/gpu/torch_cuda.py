@@ -59,6 +59,7 @@ def _state(device: Any = None) -> torch.Tensor:
 
 PROPERTIES = SimpleNamespace(
     name="GPU",
+    gcnArchName="GPU",
     major=9,
     minor=0,
     multi_processor_count=132,
