@@ -153,18 +153,23 @@ async def _bench(
     if arguments.json:
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
-        print(page(reports), end="")
-        texts = {chosen.file: chosen.text}
-        for report in reports.values():
-            print(line_times_page(report, chosen.file, partial(source_line, texts=texts)), end="")
-        if not any(report.machine.gpu for report in reports.values()):
-            print(NO_GPU.format(path=hosts.path))
+        _print(reports, chosen, hosts)
     for host, end in failed.items():
         print(f"fx-lsp: {host}: {end.message}" + (f"\n  {end.hint}" if end.hint else ""), file=sys.stderr)
     if arguments.svg:
         _write_pictures(Path(arguments.svg), reports)
     wrong = any(m.variant == KERNELS and m.right is False for report in reports.values() for m in report.measured)
     return int(wrong or bool(failed))
+
+
+def _print(reports: Mapping[str, Report], chosen: Chosen, hosts: Hosts) -> None:
+    """Print the tables, the times by line, and where to name a GPU if no machine has one."""
+    print(page(reports), end="")
+    texts = {chosen.file: chosen.text}
+    for report in reports.values():
+        print(line_times_page(report, chosen.file, partial(source_line, texts=texts)), end="")
+    if not any(report.machine.gpu for report in reports.values()):
+        print(NO_GPU.format(path=hosts.path))
 
 
 def _job(arguments: argparse.Namespace) -> BenchmarkJob:
