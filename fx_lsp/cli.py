@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -50,8 +51,16 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    parser, chosen = _parser(argv[0] if argv else "")
-    arguments = parser.parse_args(argv)
+    parser, chosen, own = _parser(argv[0] if argv else "")
+    if not argv:
+        parser.print_help(sys.stderr)
+        return 2
+    if not argv[0].startswith("-") and argv[0] not in own:
+        print(f"fx-lsp: {_unlike(argv[0], [*own])}", file=sys.stderr)
+        return 2
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        own[argv[0]].error(f"unrecognized arguments: {' '.join(unknown)}")  # with the usage of the command
     gc.set_threshold(*GARBAGE)
     if chosen is None:
         from fx_lsp.server.app import serve
@@ -77,14 +86,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
 
 
-def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None]:
-    """Return the parser and the module of the command `name`. Only that command is imported and gets its arguments."""
+def _unlike(name: str, commands: Sequence[str]) -> str:
+    """Return a sentence on an unknown command, with the closest ones."""
+    close = get_close_matches(name, commands, 3, 0.5)
+    like = f"Did you mean {' or '.join(f'`{other}`' for other in close)}? " if close else ""
+    target = f"A target follows a command: fx-lsp graph {name}. " if "::" in name or name.endswith(".py") else ""
+    return f"there is no command `{name}`. {like}{target}fx-lsp --help lists the commands"
+
+
+def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None, dict[str, argparse.ArgumentParser]]:
+    """Return the parser, the module of the command `name`, and the parsers of all commands by name.
+
+    Only the command `name` is imported and gets its arguments.
+    """
     parser = argparse.ArgumentParser(
         "fx-lsp", description="ATen graphs, shapes and what autograd saves, for PyTorch code."
     )
     parser.add_argument("--version", action="version", version=f"fx-lsp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="run the language server over standard input and output")
+    parsers = {"serve": serve}
     serve.add_argument(
         "--stdio",
         action="store_true",
@@ -94,7 +115,8 @@ def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None]:
     chosen: Command | None = None
     for command, what in COMMANDS.items():
         added = commands.add_parser(command, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        parsers[command] = added
         if command == name:
             chosen = cast("Command", import_module(f"fx_lsp.commands.{name}"))
             chosen.add_arguments(added)
-    return parser, chosen
+    return parser, chosen, parsers

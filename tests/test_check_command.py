@@ -375,6 +375,15 @@ def test_usage_of_check(project: Path, arguments: list[str], said: str):
     assert "Traceback" not in done.stderr
 
 
+def test_why_nothing_is_traced(tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "plain.py").write_text("def add(a, b):\n    return a + b\n")
+    nothing = "nothing to trace: there is no {} in what is checked"
+    assert check(tmp_path, "empty").stdout.splitlines()[1:] == [nothing.format("Python file or notebook")]
+    plain = check(tmp_path, "plain.py").stdout.splitlines()
+    assert plain[1:] == [nothing.format("function or module that computes with tensors")]
+
+
 def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
     texts = {
         "code/models/net.py": "import torch\nfrom utils.constants import WIDTH\n\n"

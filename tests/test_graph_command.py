@@ -140,7 +140,11 @@ def test_a_graph_that_is_built_by_hand(folder: Path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["model.py"], "is not a target"),
+        (["model.py"], "is not a target: write it as path/to/file.py::function. The file has `"),
+        (["missing.py"], "is not a target: write it as path/to/file.py::function\n"),
+        (["model.py::scaled", "--limit-seconds", "0"], "argument --limit-seconds: invalid"),
+        (["model.py::scaled", "--local"], "usage: fx-lsp graph "),
+        (["model.py::scaled", "--local"], "unrecognized arguments: --local"),
         (["model.py::"], "is not a target"),
         (["missing.py::f"], "cannot read missing.py"),
         (["model.py::scaled", "--stage", "first"], "invalid choice"),

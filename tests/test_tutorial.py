@@ -8,14 +8,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tutorial import ROOT, code, missing, sessions
 
 pytestmark = pytest.mark.torch
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "docs/index.md", *sorted((ROOT / "docs/tutorial").glob("*.md"))]
 OUTSIDE = re.compile(r"^(pip|python|make) ")
 """Commands that are not those of fx-lsp."""
@@ -37,17 +36,14 @@ def test_output_is_what_is_shown(page: Path, folder: Path) -> None:
             assert missing(shown, printed(command, folder)) == [], command
 
 
+def test_the_kernel_is_the_one_that_is_shown(folder: Path) -> None:
+    printed("fx-lsp kernel examples/tutorial/model.py::rms_norm -o shown.py --no-check", folder)
+    assert missing(code("kernel", 0), (folder / "shown.py").read_text().splitlines()) == []
+
+
 def test_a_line_that_is_not_printed_is_missing() -> None:
     assert missing(["a: 1.20 s", "…", "c"], ["a:  7.31 s", "b", "c"]) == []
     assert missing(["c", "a"], ["a", "b", "c"]) == ["a"]
-
-
-def sessions(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command in the blocks of a page that show a terminal, with the lines shown below it."""
-    for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, *lines = part.splitlines()
-            yield command, lines
 
 
 def printed(command: str, folder: Path) -> list[str]:
@@ -66,15 +62,3 @@ def printed(command: str, folder: Path) -> list[str]:
         timeout=300,
     )
     return run.stdout.splitlines()
-
-
-def missing(shown: list[str], lines: list[str]) -> list[str]:
-    """Return the shown lines that are not among those printed, in their order; `…` represents any lines."""
-    rest = iter([comparable(line) for line in lines])
-    return [line for line in shown if line.strip() not in ("", "…") and comparable(line) not in rest]
-
-
-def comparable(line: str) -> str:
-    """Return a line without what differs between machines: times, rounding errors, the version of torch, alignment."""
-    line = re.sub(r"\b\d+\.\d+ s\b", "0 s", re.sub(r"\b\d\.\de-\d+", "0", re.sub(r"\btorch \d\S+", "torch", line)))
-    return " ".join(line.split())

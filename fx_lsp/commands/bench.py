@@ -54,6 +54,11 @@ from fx_lsp.wire import to_json
 
 ONE_DAY = 86400.0
 """The limit on a job's seconds from this command; effectively, the limit of each host applies."""
+NO_GPU = (
+    "\nNone of these machines has a GPU: the kernels were checked, and the times are those of the CPU.\n"
+    "To measure on a GPU, name a host that has one in {path} and pass --host NAME."
+)
+"""What follows times without a GPU."""
 _CHOICES = [name for name in allowed_choices() if name != "engine"]
 
 
@@ -148,16 +153,23 @@ async def _bench(
     if arguments.json:
         print(json.dumps(_contract(arguments.target, reports, failed), indent=2))
     elif reports:
-        print(page(reports), end="")
-        texts = {chosen.file: chosen.text}
-        for report in reports.values():
-            print(line_times_page(report, chosen.file, partial(source_line, texts=texts)), end="")
+        _print(reports, chosen, hosts)
     for host, end in failed.items():
         print(f"fx-lsp: {host}: {end.message}" + (f"\n  {end.hint}" if end.hint else ""), file=sys.stderr)
     if arguments.svg:
         _write_pictures(Path(arguments.svg), reports)
     wrong = any(m.variant == KERNELS and m.right is False for report in reports.values() for m in report.measured)
     return int(wrong or bool(failed))
+
+
+def _print(reports: Mapping[str, Report], chosen: Chosen, hosts: Hosts) -> None:
+    """Print the tables, the times by line, and where to name a GPU if no machine has one."""
+    print(page(reports), end="")
+    texts = {chosen.file: chosen.text}
+    for report in reports.values():
+        print(line_times_page(report, chosen.file, partial(source_line, texts=texts)), end="")
+    if not any(report.machine.gpu for report in reports.values()):
+        print(NO_GPU.format(path=hosts.path))
 
 
 def _job(arguments: argparse.Namespace) -> BenchmarkJob:

@@ -76,8 +76,11 @@ class CheckListing:
 
 
 def list_summary(summary: Summary, seconds: float, colour: bool) -> str:
-    """Return the counts, in one to three lines."""
+    """Return the counts, in one to three lines, or why there is nothing to count."""
     lines = [_paint(one_line_summary(summary, seconds), _BOLD if not summary.problems else _RED, colour)]
+    if not summary.found and not summary.failures:
+        without = "function or module that computes with tensors" if summary.files else "Python file or notebook"
+        lines.append(f"nothing to trace: there is no {without} in what is checked")
     if summary.sources:
         lines.append(f"traced with inputs from: {_counts(summary.sources.items())}")
     if summary.failures:

@@ -10,6 +10,9 @@ from fx_lsp.choices import allowed, defaults, explained
 from fx_lsp.tracing.answers.disk import default_cache_path
 from fx_lsp.tracing.workers.pool import Limits
 
+MAX_SECONDS = 1e9
+"""The longest time limit, so that clocks can add it."""
+
 
 def add_tracing_options(parser: argparse.ArgumentParser) -> None:
     """Add `--python`, `--no-cache`, and what traced code is allowed besides."""
@@ -20,6 +23,13 @@ def add_tracing_options(parser: argparse.ArgumentParser) -> None:
         help="the interpreter that has torch, or its environment (default: found as editors do)",
     )
     parser.add_argument("--no-cache", action="store_true", help="trace again even if a result is cached")
+    parser.add_argument(
+        "--limit-seconds",
+        type=_seconds,
+        default=Limits().seconds,
+        metavar="S",
+        help=f"stop a trace that takes longer (default: {Limits().seconds:g})",
+    )
     parser.add_argument(
         "--allow-read",
         type=_from_here,
@@ -53,7 +63,16 @@ def cache_path(arguments: argparse.Namespace) -> str | None:
 
 def limits_of(arguments: argparse.Namespace) -> Limits:
     """Return the limits of a trace."""
-    return Limits(reads=tuple(arguments.allow_read), programs=tuple(arguments.allow_program))
+    reads, programs = tuple(arguments.allow_read), tuple(arguments.allow_program)
+    return Limits(seconds=arguments.limit_seconds, reads=reads, programs=programs)
+
+
+def _seconds(text: str) -> float:
+    """Return a number of seconds above 0. Raises ValueError."""
+    seconds = float(text)
+    if not 0 < seconds <= MAX_SECONDS:
+        raise ValueError(text)
+    return seconds
 
 
 def _from_here(path: str) -> str:

@@ -21,6 +21,7 @@ from fx_lsp.messages.places import with_places
 from fx_lsp.model import Failure, Span, Stage, Work
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.source.project import project_root
+from fx_lsp.tracing.source.targets import discover, names_like
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,22 @@ def read_target(target: str) -> Chosen:
     """Return the target `path/to/file.py::name`. Raises TargetError if it names no file."""
     path, separator, name = target.rpartition("::")
     if not separator or not name:
-        raise TargetError(f"`{target}` is not a target: write it as path/to/file.py::function")
+        raise TargetError(f"`{target}` is not a target: write it as path/to/file.py::function{_targets_in(target)}")
     file = Path(path).resolve()
     try:
         return Chosen(str(file), name, read_source(str(file)))
     except (OSError, SyntaxError, ValueError) as error:
         raise TargetError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _targets_in(path: str) -> str:
+    """Return a sentence that lists the targets of a file; "" if no file can be read there."""
+    file = Path(path.rstrip(":")).resolve()
+    try:
+        names = [target.name for target in discover(str(file), read_source(str(file))).targets]
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    return f". {names_like('', names)}"
 
 
 @asynccontextmanager

@@ -10,7 +10,8 @@ _SMALLER = "write smaller inputs in a `# fx:` comment"
 TIMED_OUT = FailureTemplate(
     "timeout",
     "{work} took more than {seconds:g} s and was stopped",
-    f"Check whether this code ends; if it does, {_SMALLER}, or raise `fx-lsp.limits.seconds`.",
+    f"Check whether this code ends; if it does, {_SMALLER}, "
+    "or raise `fx-lsp.limits.seconds` (`--limit-seconds` in a terminal).",
 )
 TIMED_OUT_AT_LINE = FailureTemplate("timeout", f"{TIMED_OUT.text} while it was at {{place}}", TIMED_OUT.hint)
 OUT_OF_MEMORY_KILLED = FailureTemplate(

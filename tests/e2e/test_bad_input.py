@@ -54,7 +54,8 @@ GOOD = "import torch\ndef f(x: torch.Tensor):\n    return torch.relu(x)\n"
 SLOW = "import time, torch\ndef f(x: torch.Tensor):\n    time.sleep(999)\n    return torch.relu(x)\n"
 
 LIMITED = "tracing f took more than 8 s and was stopped while it was at line {line}. Check whether this code ends; "
-LIMITED += "if it does, write smaller inputs in a `# fx:` comment, or raise `fx-lsp.limits.seconds`."
+LIMITED += "if it does, write smaller inputs in a `# fx:` comment, "
+LIMITED += "or raise `fx-lsp.limits.seconds` (`--limit-seconds` in a terminal)."
 EXIT = 'Raise an exception instead; at the top level, move the call under `if __name__ == "__main__":`.'
 DIED = "Look for `os._exit`, or for native code that exits the process."
 MEMORY = "Write smaller inputs in a `# fx:` comment, or raise the setting `fx-lsp.limits.memory`."

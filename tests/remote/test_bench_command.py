@@ -19,6 +19,7 @@ from warm import warm_python
 from fx_lsp.cli import main
 from fx_lsp.measured import Report
 from fx_lsp.sandbox.trial import gaps
+from fx_lsp.tracing.remote.history import runs_of
 from fx_lsp.tracing.trust import trust_path
 from fx_lsp.wire import from_json
 
@@ -89,6 +90,13 @@ def test_a_report_of_this_machine(project: Path):
     assert " ms by wall" in past.stdout and "an older version" not in past.stdout
     (project / "model.py").write_text(SOURCE.replace("* 2", "* 3"))
     assert "an older version" in fx_lsp(project, "bench", "model.py::doubled", "--history").stdout
+
+
+def test_where_to_name_a_gpu_is_said_without_one(project: Path, own_settings: Path):
+    done = fx_lsp(project, "bench", "model.py::doubled", *QUICK)
+    (run,) = runs_of(str(project / "model.py"), "doubled")
+    hint = f"name a host that has one in {own_settings / 'fx-lsp' / 'hosts.toml'} and pass --host NAME."
+    assert done.stdout.endswith(f"{hint}\n") is not bool(run.run.report.machine.gpu), done.stderr
 
 
 def test_a_sweep_with_kernels(project: Path):

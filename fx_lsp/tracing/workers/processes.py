@@ -18,7 +18,7 @@ from fx_lsp.tracing.workers.channels import BUFFER
 
 _SETTING = "fx-lsp.interpreter to the Python that has your project's packages"
 SETTING_HINT = f"Set {_SETTING}"
-TORCH_HINT = f"Install torch into it, or set {_SETTING}"
+TORCH_HINT = f"Install torch into it, or set {_SETTING} (--python in a terminal)"
 
 
 def starved_seconds(pid: int) -> float | None:

@@ -67,10 +67,13 @@ export class Workbench {
     this.said = said;
   }
 
+  /** Takes a picture, and writes beside it the lenses that are to be seen in it. */
   async shot(name) {
     process.stderr.write(`${name}: ${Math.round(performance.now())} ms\n`);
     await this.page.waitForTimeout(300);
     await this.page.screenshot({ path: picture(name) });
+    const lenses = await this.page.locator('.codelens-decoration:visible').allTextContents();
+    writeFileSync(picture(name).replace('.png', '.txt'), lenses.map(plain).join('\n'));
   }
 
   /** Runs a command of the palette, and chooses the rows with these texts in what it then asks. */
@@ -267,6 +270,42 @@ async function isStored(text) {
     }
   }
   return false;
+}
+
+/** Moves the mouse to a word in the line of an editor until a hover with a text shows; it hides when the editor changes. */
+export async function hover(w, editor, line, word, text) {
+  const { page } = w;
+  const shown = page.locator('.monaco-hover:visible').filter({ hasText: text });
+  await w.until(async () => {
+    const { left, right, middle } = await place(editor, line, word);
+    await page.mouse.move(left - 40, middle + 60);
+    await page.mouse.move((left + right) / 2, middle, { steps: 5 });
+    return shown.first().waitFor({ timeout: 5000 }).then(() => true, () => false);
+  }, `a hover with ${text}`);
+  return shown.first();
+}
+
+/** Returns where the first of such texts is on the screen. */
+export async function place(editor, line, text) {
+  const row = editor.locator('.view-line').filter({ hasText: new RegExp(line.replaceAll(' ', '[ \\u00a0]')) }).first();
+  return row.evaluate((root, wanted) => {
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    const nodes = [];
+    while (walker.nextNode()) {
+      nodes.push(walker.currentNode);
+    }
+    const begin = nodes.map((node) => node.textContent).join('').indexOf(wanted);
+    const at = (offset) => {
+      let rest = offset;
+      const node = nodes.find(({ length }) => rest <= length || ((rest -= length), false));
+      return [node, rest];
+    };
+    const range = document.createRange();
+    range.setStart(...at(begin));
+    range.setEnd(...at(begin + wanted.length));
+    const { left, right, top, bottom } = range.getBoundingClientRect();
+    return { left, right, middle: (top + bottom) / 2 };
+  }, text);
 }
 
 function escaped(text) {

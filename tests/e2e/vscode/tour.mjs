@@ -1,6 +1,6 @@
 // The frames of the README's moving picture: shapes in the code, a hover, the graph beside the code, a mistake.
 
-import { drive } from './drive.mjs';
+import { drive, hover, place } from './drive.mjs';
 
 await drive(async (w) => {
   const { page } = w;
@@ -51,40 +51,4 @@ await drive(async (w) => {
 async function rest(page) {
   await page.mouse.move(660, 590);
   await page.locator('.monaco-hover:visible').first().waitFor({ state: 'hidden' });
-}
-
-/** Moves the mouse to a word in the line of an editor until a hover with a text shows; it hides when the editor changes. */
-async function hover(w, editor, line, word, text) {
-  const { page } = w;
-  const shown = page.locator('.monaco-hover:visible').filter({ hasText: text });
-  await w.until(async () => {
-    const { left, right, middle } = await place(editor, line, word);
-    await page.mouse.move(left - 40, middle + 60);
-    await page.mouse.move((left + right) / 2, middle, { steps: 5 });
-    return shown.first().waitFor({ timeout: 5000 }).then(() => true, () => false);
-  }, `a hover with ${text}`);
-  return shown.first();
-}
-
-/** Returns where the first of such texts is on the screen. */
-async function place(editor, line, text) {
-  const row = editor.locator('.view-line').filter({ hasText: new RegExp(line.replaceAll(' ', '[ \\u00a0]')) }).first();
-  return row.evaluate((root, wanted) => {
-    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-    const nodes = [];
-    while (walker.nextNode()) {
-      nodes.push(walker.currentNode);
-    }
-    const begin = nodes.map((node) => node.textContent).join('').indexOf(wanted);
-    const at = (offset) => {
-      let rest = offset;
-      const node = nodes.find(({ length }) => rest <= length || ((rest -= length), false));
-      return [node, rest];
-    };
-    const range = document.createRange();
-    range.setStart(...at(begin));
-    range.setEnd(...at(begin + wanted.length));
-    const { left, right, top, bottom } = range.getBoundingClientRect();
-    return { left, right, middle: (top + bottom) / 2 };
-  }, text);
 }

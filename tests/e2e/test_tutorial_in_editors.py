@@ -1,0 +1,145 @@
+"""The tutorial in editors: a session does what its pages say of an editor, one by one, and sees what they show."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenarios import ENABLE, HERE, REPOSITORY, SERVER, Run, emacs, require, run, run_neovim
+from tutorial import code, missing, printed_by
+from vscode.workbench import running, tools
+from warm import warm_python
+
+pytest.importorskip("triton")
+pytestmark = [pytest.mark.editor, pytest.mark.torch]
+
+MODEL = "examples/tutorial/model.py"
+
+
+def model(folder: Path) -> Path:
+    """Return the model of the tutorial, in a folder where a user may edit it."""
+    copy = Path(shutil.copytree(REPOSITORY / "examples", folder / "examples")) / "tutorial"
+    return copy / "model.py"
+
+
+@pytest.fixture(scope="module")
+def neovim(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("neovim")
+    file = model(folder)
+    return run_neovim("0.11", ENABLE, "tutorial.lua", file, folder, folder / "cache.db", all_lenses=False)
+
+
+@pytest.fixture(scope="module")
+def in_emacs(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    program = require(emacs(), "Emacs with eglot")
+    folder = tmp_path_factory.mktemp("emacs")
+    file = model(folder)
+    env = {"FX_FILE": str(file), "FX_SERVER": "\n".join(SERVER), "FX_PYTHON": sys.executable}
+    plugin, script = REPOSITORY / "editors" / "emacs" / "fx-lsp.el", HERE / "emacs" / "tutorial.el"
+    command = [program, "-q", "--batch", "-l", str(plugin), "-l", str(script)]
+    return run(command, folder, file.read_text(), {**env, "PYTHONPATH": str(REPOSITORY)}, 900)
+
+
+@pytest.fixture(scope="module")
+def in_vscode(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    require("", "VS Code")
+    folder = tmp_path_factory.mktemp("vscode")
+    file = model(folder)
+    settings = {"fx-lsp.interpreter": warm_python(), "fx-lsp.cache.path": str(folder / "cache.db")}
+    with running(tools(), folder, settings) as code:
+        return code.play("tutorial.mjs", file.parent, file)
+
+
+def costs() -> dict[str, str]:
+    """Return the costs of each target that the first page shows."""
+    rows = [line.split(" · ") for line in printed_by("model", f"check {MODEL}") if " ops forward " in line]
+    names = [row[0].split(maxsplit=1) for row in rows]
+    return {name: " · ".join([first, *row[1:3]]) for (name, first), row in zip(names, rows, strict=True)}
+
+
+def has_the_graphs(shown: Run | Mapping[str, Any]) -> None:
+    """Check the graphs of the second page, and the hover on an expression, in both directions."""
+    command = f"graph {MODEL}::rms_norm"
+    assert missing(printed_by("graph", command), shown["forward"].splitlines()) == []
+    assert missing(printed_by("graph", f"{command} --stage backward"), shown["backward"].splitlines()) == []
+    assert "aten.rsqrt.default(add) -> f32[8, 32, 1]" in shown["hover"]
+    assert "aten.mul.Tensor(mul_6, pow_2) -> f32[8, 32, 1]" in shown["hover"]
+
+
+def has_the_actions(actions: list[str]) -> None:
+    """Check the two code actions that the page on memory names."""
+    checkpoints = [action for action in actions if action.startswith("Checkpoint this region: ")]
+    assert [action.partition(": ")[2] for action in checkpoints] == [
+        "show what it saves",
+        "call it through torch.utils.checkpoint",
+    ]
+
+
+def test_neovim_shows_what_the_pages_on_graphs_say(neovim: Run) -> None:
+    assert neovim["lenses"] == {name: f"{text} | graphs" for name, text in costs().items()}
+    has_the_graphs(neovim)
+    assert "scale: f32[8, 32, 1] = torch.rsqrt(" in neovim["hints"]
+
+
+def test_neovim_underlines_the_mistake(neovim: Run) -> None:
+    (problem,) = neovim["mistake"]
+    assert (problem["text"], problem["severity"]) == ("self.head(x.mean(dim=1))", "ERROR")
+    assert "matrices of 8×64 and 128×10 cannot be multiplied" in problem["message"]
+    assert "x: f32[8, 32, 64] = self.block(x)" in neovim["partial"]
+
+
+def test_neovim_checkpoints_the_block(neovim: Run) -> None:
+    has_the_actions(neovim["actions"])
+    assert "checkpoint(" in neovim["checkpointed"]
+    assert " 66 backward · saves 66 KiB" in neovim["saved"]
+
+
+def test_neovim_generates_the_kernel(neovim: Run) -> None:
+    assert missing(code("kernel", 0), neovim["kernel"].splitlines()) == []
+
+
+def test_emacs_shows_what_the_pages_on_graphs_say(in_emacs: Run) -> None:
+    assert costs()["rms_norm"].replace(" backward", " ops backward") in in_emacs["costs"]
+    has_the_graphs(in_emacs)
+
+
+def test_emacs_underlines_the_mistake(in_emacs: Run) -> None:
+    (problem,) = in_emacs["mistake"]
+    assert problem["text"] == "self.head(x.mean(dim=1))"
+    assert "matrices of 8×64 and 128×10 cannot be multiplied" in problem["message"]
+
+
+def test_emacs_shows_the_memory_and_checkpoints_the_block(in_emacs: Run) -> None:
+    assert missing(printed_by("memory", f"summary {MODEL}::Classifier"), in_emacs["summary"].splitlines()) == []
+    has_the_actions(in_emacs["actions"])
+    assert "checkpoint(" in in_emacs["checkpointed"]
+    assert "66 ops backward · saves 66 KiB" in in_emacs["saved"]
+
+
+def test_emacs_generates_the_kernel(in_emacs: Run) -> None:
+    assert missing(code("kernel", 0), in_emacs["kernel"].splitlines()) == []
+
+
+def test_vscode_shows_what_the_pages_on_graphs_say(in_vscode: dict[str, Any]) -> None:
+    assert in_vscode["lenses"] == [f"{text} | graphs" for text in costs().values()]
+    has_the_graphs(in_vscode)
+    assert "scale: f32[8, 32, 1] = torch.rsqrt(" in in_vscode["code"]
+
+
+def test_vscode_underlines_the_mistake(in_vscode: dict[str, Any]) -> None:
+    assert "matrices of 8×64 and 128×10 cannot be multiplied" in in_vscode["mistake"]
+    assert "x: f32[8, 32, 64] = self.block(x)" in in_vscode["partial"]
+
+
+def test_vscode_shows_the_memory_and_checkpoints_the_block(in_vscode: dict[str, Any]) -> None:
+    assert "saves 643 KiB" in in_vscode["memory"]
+    has_the_actions(in_vscode["actions"])
+    assert any("66 backward · saves 66 KiB" in lens for lens in in_vscode["saved"])
+
+
+def test_vscode_generates_the_kernel(in_vscode: dict[str, Any]) -> None:
+    assert any("scale = tl.rsqrt(" in line for line in in_vscode["kernel"].splitlines())
