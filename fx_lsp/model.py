@@ -713,6 +713,11 @@ class TraceRequest:
         return any(written.source in ("comment", "settings") for written in self.given)
 
     @property
+    def compares_calls(self) -> bool:
+        """Return True if the answer depends on all calls of the target in a program."""
+        return "recompiles" in read_work(self.work) or bool(self.compiled and not self.work)
+
+    @property
     def is_of_module(self) -> bool:
         """Return True if the target is taken from its module once that has run; other kinds run by themselves."""
         return self.kind in ("function", "method", "module")

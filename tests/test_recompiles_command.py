@@ -46,6 +46,14 @@ def test_the_calls_of_a_program_are_compiled_in_their_order(folder: Path) -> Non
     assert "what if" not in done.stdout
 
 
+def test_the_turns_of_a_loop_are_calls(folder: Path) -> None:
+    loop = "if __name__ == '__main__':\n    for size in range(2, 6):\n        scaled(torch.randn(size, 4), 'relu')\n"
+    (folder / "model.py").write_text(MODEL.partition("if __name__")[0] + loop)
+    calls = json.loads(recompiles(folder, "model.py::scaled", "--calls", "--json").stdout)["calls"]
+    assert [call["arguments"].partition(",")[0] for call in calls] == [f"x=f32[{size}" for size in range(2, 6)]
+    assert [bool(call["compiled_again"]) for call in calls] == [False, True, False, False]
+
+
 def test_the_json_has_guards_and_other_arguments(folder: Path) -> None:
     contract = json.loads(recompiles(folder, "model.py::scaled", "--json").stdout)
     assert [bool(call["compiled_again"]) for call in contract["calls"]] == [False, True]

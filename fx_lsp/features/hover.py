@@ -178,7 +178,7 @@ def _known_at(subject: HoverSubject, trace: Trace, line: int, col: int, style: H
     text, target, sizes = subject.text, subject.target, SizeNames(trace, _style(style.names))
     parameter = parameter_at(text, target, line, col)
     if parameter is not None:
-        return _parameter(trace, *parameter, sizes)
+        return _parameter(trace, *parameter, sizes, problems=not style.problems)
     expression = expression_at(text, target.span, line, col)
     if expression is None:
         return None
@@ -255,11 +255,12 @@ def _ran(target: Target, failure: Failure, stage: Stage | None, link: Link | Non
     return [" · ".join(part for part in (head, shows) if part), "" if stage is None else _excerpt(partial, stage)]
 
 
-def _parameter(trace: Trace, name: str, span: Span, names: SizeNames) -> Hover | None:
-    """Return the hover on a parameter: its value in the traced call, and the source of that value."""
+def _parameter(trace: Trace, name: str, span: Span, names: SizeNames, *, problems: bool) -> Hover | None:
+    """Return the hover on a parameter: its value in the traced call, the source of that value, and its `problems`."""
     own = re.compile(re.escape(name) + r"(\[.*)?")
     items = [item for item in trace.inputs if own.fullmatch(item.name)]
-    return Hover(_join([inputs_text(items, names).removeprefix("- "), _legend(items)]), span) if items else None
+    said = [plain(r.message) for r in trace.remarks if r.span == span and r.code] if problems else []
+    return Hover(_join([inputs_text(items, names).removeprefix("- "), _legend(items), *said]), span) if items else None
 
 
 def _variable(trace: Trace, target: Target, expression: CursorContext, line: int) -> ObservedValue | None:

@@ -36,10 +36,10 @@ def may_share(request: TraceRequest, analysis: Analysis) -> bool:
     """Return True if a target should be traced in a world, which imports the project and runs its programs for all
     targets.
 
-    False for work of a compiler, which queries devices itself, and for written inputs on a GPU, which mean a machine
-    with one.
+    False for work of a compiler, which queries devices itself, unless it compares the calls of a program; and for
+    written inputs on a GPU, which mean a machine with one.
     """
-    if request.work or any("@cuda" in comment.text for comment in request.given):
+    if (request.work and not request.compares_calls) or any("@cuda" in comment.text for comment in request.given):
         return False
     return bool(request.programs) or analysis.imports_project
 

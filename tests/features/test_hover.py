@@ -307,6 +307,14 @@ def f(x, w, n=4):
     assert hover.markdown == snapshot("`w: f32[128, 4]` · from the call at line 12")
 
 
+def test_a_parameter_says_which_calls_are_compiled_again():
+    place = replace(span("w, n=4"), end_col=span("w, n=4").col + 1)
+    again = Remark("torch.compile compiles the code again for another `w`", place, code="recompile")
+    subject = HoverSubject(SOURCE, F, replace(TRACE, remarks=(again,)))
+    hovers = [hover_expression(subject, place.line, place.col, HoverStyle(problems=told)) for told in (False, True)]
+    assert [hover is not None and "compiles the code again" in hover.markdown for hover in hovers] == [True, False]
+
+
 def test_the_name_of_what_builds_a_graph():
     graph = replace(FORWARD, name="graph")
     stages = (StageInfo("graph", 4, 6), StageInfo("table", 0, 0), StageInfo("code", 0, 0))

@@ -21,6 +21,7 @@ from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
 from fx_lsp.tracer.inputs.construct import shown_init
 from fx_lsp.tracer.inputs.evidence.body import find_class, methods_that_set
 from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
+from fx_lsp.tracer.inputs.evidence.offers import written_offers
 from fx_lsp.tracer.inputs.outcome import (
     Prepared,
     ProgramCall,
@@ -185,9 +186,14 @@ def program_calls(
 def _with_call_sites(
     task: Task, subject: Subject, signature: inspect.Signature, offers: Iterable[Offer]
 ) -> Iterator[Offer]:
-    """Yield offers up to the empty one, and those of call sites if the program of this process has shown only one."""
-    yield from takewhile(lambda offer: not offer.is_empty, offers)
-    if task.seen:
+    """Yield offers up to the empty one, each with the later calls of its program; and those of call sites if the
+    program of this process has shown only one call.
+    """
+    for offer in takewhile(lambda offer: not offer.is_empty, offers):
+        yield offer
+        written = written_offers(offer.later, task.evaluate)
+        yield from () if isinstance(written, Failure) else written.recorded
+    if task.seen and not any(offer.later for offer in task.seen):
         alone = dataclasses.replace(task, seen=())
         yield from seen_at_call_sites(alone, signature, hints_of(subject.described, task.module))
 

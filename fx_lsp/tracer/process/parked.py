@@ -114,7 +114,7 @@ def give_forks(world: World, link: Link, job: str, is_usable: bool = True) -> No
                 if not is_fit or not world.stands(header["edits"]):
                     link.send({"refused": header["fork"], "stale": is_fit})
                 else:
-                    begin = partial(_enter, world, header["edits"], header["ran"])
+                    begin = partial(_enter, world, header)
                     children.fork(header["fork"], descriptors, begin)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -122,13 +122,14 @@ def give_forks(world: World, link: Link, job: str, is_usable: bool = True) -> No
         os._exit(0)
 
 
-def _enter(world: World, edits: Mapping[str, str], functions: Sequence[str]) -> None:
-    """Begin a fork of a parked process that answers a request, with later texts of some files.
+def _enter(world: World, header: Mapping[str, Any]) -> None:
+    """Begin a fork of a parked process that answers a request, whose `header` has later texts of some files.
 
-    `functions` of the target's file have run in programs that did not call it.
+    Functions of the target's file that it names have run in programs that did not call the target.
     """
-    world.ran.update(functions)
-    world.edit(edits)
+    world.ran.update(header["ran"])
+    world.later = [(text, line) for text, line in header["calls"]]
+    world.edit(header["edits"])
     world.enter()
 
 
@@ -182,7 +183,7 @@ class _Parking:
     def at_end(self, file: str) -> Link:
         """Park this process, in which a program `file` has come to its end; return the link that it serves."""
         ran = {each.file: [*self._world.functions_run(each.file)] for each in self._world.request.files}
-        self._link.send({"ended": ran})
+        self._link.send({"ended": ran, "calls": self._world.later_calls()})
         for target, (pid, end) in self._incomplete.items():
             self._tell(target.file, target.name, pid, end)
         ours, theirs = socket.socketpair()

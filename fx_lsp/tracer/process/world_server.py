@@ -1,11 +1,12 @@
 """A process that has imported a project: each target gets a fork of it, or of a program that has called the target.
 
 Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: first `{"world": request}`, then
-`{"fork": id, "file", "target", "names", "programs", "whole", "edits"}` with two descriptors (the request channel and
-the pipe for printed output); to the server `{"forked": id, "pid"}` or `{"unforked": id, "message"}` (`"stale"` where it
-is not what it would be with the `edits`, later texts of files), `{"exited": pid, "status"}` and `{"read": states}`, the
-files that it has read besides, with their times and sizes then. `names` are those that the target's module has to have,
-`programs` those that may call it: they are run first, each once.
+`{"fork": id, "file", "target", "names", "programs", "whole", "edits", "calls"}` with two descriptors (the request
+channel and the pipe for printed output); to the server `{"forked": id, "pid"}` or `{"unforked": id, "message"}`
+(`"stale"` where it is not what it would be with the `edits`, later texts of files), `{"exited": pid, "status"}` and
+`{"read": states}`, the files that it has read besides, with their times and sizes then. `names` are those that the
+target's module has to have, `programs` those that may call it: they are run first, each once. With `calls`, the request
+waits until these have ended, and gets the later calls that they make of its target.
 
 A program runs in a fork. At the first call of each target that forks in turn: the parked process has the arguments and
 the receiver as they are then, leaves the program, and gives forks to requests for that target.
@@ -50,7 +51,8 @@ class _Request:
     """A fork that the server waits for: of `number`, for the target `key`, whose module has to have some `names`.
 
     `programs` may call the target, `edits` are later texts of files. `is_whole` says that it is taken from a module as
-    it is once that has run; `refused` are parked processes that do not have what it needs.
+    it is once that has run. With `wants_calls` it waits until these programs have ended. `refused` are parked processes
+    that do not have what it needs.
     """
 
     number: int
@@ -59,6 +61,7 @@ class _Request:
     programs: list[ProgramFile]
     is_whole: bool
     edits: dict[str, str]
+    wants_calls: bool
     descriptors: list[int]
     refused: set[int] = field(default_factory=set[int])
 
@@ -112,6 +115,7 @@ class _WorldServer:
         self._begun: set[str] = set()
         self._measured, self._has_grown = 0.0, False
         self._ran: dict[str, dict[str, list[str]]] = {}
+        self._calls: dict[str, dict[str, dict[str, list[Any]]]] = {}
         self._prepared: set[str] = set()
 
     def serve(self) -> None:
@@ -146,7 +150,16 @@ class _WorldServer:
         key = (header["file"], header["target"])
         self._prepare(key[0])
         self._waiting.append(
-            _Request(header["fork"], key, header["names"], programs, header["whole"], header["edits"], descriptors)
+            _Request(
+                header["fork"],
+                key,
+                header["names"],
+                programs,
+                header["whole"],
+                header["edits"],
+                header["calls"],
+                descriptors,
+            )
         )
 
     def _prepare(self, file: str) -> None:
@@ -165,6 +178,8 @@ class _WorldServer:
         """Give a request a process, if it can be given one by now; else see to what is missing."""
         file = request.key[0]
         if request.is_whole:
+            if request.wants_calls and self._running is not None and self._running.program in request.programs:
+                return False
             if self._offer(request, request.key):
                 return True
             if self._follows(request):
@@ -203,6 +218,7 @@ class _WorldServer:
                 "names": request.names,
                 "edits": request.edits,
                 "ran": self._functions_run(request),
+                "calls": self._calls.get(parked.ran, {}).get(key[0], {}).get(key[1], []),
             }
             parked.link.send(header, request.descriptors)
         return True
@@ -293,6 +309,7 @@ class _WorldServer:
             return
         if "ended" in message[0]:
             self._ran[running.program.file] = message[0]["ended"]
+            self._calls[running.program.file] = message[0]["calls"]
             return
         if "again" in message[0]:
             running.link.close()

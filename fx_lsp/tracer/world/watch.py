@@ -24,7 +24,11 @@ from fx_lsp.tracer.inputs.evidence.callers import (
 )
 from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, value
+from fx_lsp.tracer.record.argument_text import argument_names, arguments_text
 from fx_lsp.tracer.world.edit import first_line
+
+MAX_LATER, MAX_LOOKED_AT = 12, 256
+"""The most different calls of a target that are noted after its first one, and the most that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,17 @@ class FirstCall:
 
 
 @dataclass
+class LaterCalls:
+    """The calls of a target on the `receiver` of its first call, after that: the lines of the program, by the text of
+    the arguments as in a `# fx:` comment.
+    """
+
+    receiver: Any
+    lines: dict[str, int] = field(default_factory=dict[str, int])
+    looked_at: int = 0
+
+
+@dataclass
 class Construction:
     """An object of a target's class with its constructor's arguments; `by_program` tells who constructs it.
 
@@ -87,6 +102,7 @@ class CallWatch:
     reached: set[WatchedTarget] = field(default_factory=set[WatchedTarget])
     incomplete: set[WatchedTarget] = field(default_factory=set[WatchedTarget])
     constructed: dict[int, Construction] = field(default_factory=dict[int, Construction])
+    later: dict[WatchedTarget, LaterCalls] = field(default_factory=dict[WatchedTarget, LaterCalls])
     _by_line: dict[tuple[str, int], list[WatchedTarget]] = field(
         default_factory=dict[tuple[str, int], list[WatchedTarget]]
     )
@@ -129,8 +145,7 @@ class CallWatch:
         if targets is None:
             targets = self._by_code[code] = self._look_up(code)
         for target in targets:
-            if target not in self.reached:
-                self._enter(frame, target)
+            self._enter_or_note(frame, target)
         if code.co_name in ("forward", "__init__") and code.co_varnames[:1] == ("self",):
             self._enter_method(frame)
 
@@ -156,8 +171,7 @@ class CallWatch:
             self._by_class[key] = [*self._of_class(frame.f_code, kind)]
         for target in self._by_class[key]:
             if frame.f_code.co_name == "forward":
-                if target not in self.reached:
-                    self._enter(frame, target)
+                self._enter_or_note(frame, target)
             elif not has_symbols(frame):
                 _, args = arguments_of(frame, "", method=True)
                 caller = self._caller(frame)
@@ -171,6 +185,24 @@ class CallWatch:
             wanted: Any = getattr(cls, code.co_name, None)
             if targets and code_of(wanted) is code:
                 yield from (t for t in targets if code.co_name == "__init__" or t.kind == "module")
+
+    def _enter_or_note(self, frame: FrameType, target: WatchedTarget) -> None:
+        """Look at a call of a target: the first one in full, and the arguments of later ones."""
+        if target not in self.reached:
+            self._enter(frame, target)
+            return
+        calls = self.later.get(target)
+        if calls is None or calls.looked_at >= MAX_LOOKED_AT or len(calls.lines) >= MAX_LATER:
+            return
+        calls.looked_at += 1
+        code, is_method = frame.f_code, frame.f_code.co_varnames[:1] == ("self",)
+        receiver = frame.f_locals.get("self") if is_method else None
+        if receiver is not calls.receiver or is_symbolic_trace(frame) or has_symbols(frame):
+            return
+        text, _ = arguments_text(code, argument_names(code), frame.f_locals)
+        if isinstance(receiver, nn.Module) and not receiver.training:
+            text = f"eval(), {text}"
+        calls.lines.setdefault(text, (self._caller(frame) or frame).f_lineno)
 
     def _enter(self, frame: FrameType, target: WatchedTarget) -> None:
         if is_symbolic_trace(frame) or has_symbols(frame):
@@ -191,6 +223,8 @@ class CallWatch:
         is_complete = not any(map(has_absent, (*offer.args.values(), *(offer.init or {}).values())))
         if is_complete or target not in self.incomplete:
             (self.reached if is_complete else self.incomplete).add(target)
+            if is_complete:
+                self.later[target] = LaterCalls(receiver)
             self.report(FirstCall(target, offer, module, place, line, init_line, is_complete))
 
     @staticmethod

@@ -7,13 +7,13 @@ import linecache
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from fx_lsp import files
-from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest
+from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest, WrittenInputs
 from fx_lsp.syntax import edited_lines
 from fx_lsp.tracer.inputs.evidence.call_sites import is_absent
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
@@ -43,6 +43,10 @@ IMPORT_SECONDS = 20.0
 """The time that the imports of a file may take."""
 
 
+LaterCall = tuple[str, int]
+"""The arguments of a call, as in a `# fx:` comment, and the line of the program that makes it."""
+
+
 class GpuWanted(BaseException):
     """Unwinds a program that puts some tensors on a GPU, and others on one only if there is one."""
 
@@ -54,7 +58,8 @@ class World:
     `program` has been run as far as the `call` of a target, or to its end; without it `loaded` is a file that was
     imported. `missing` is the first of the packages that it does without, and `since` are the modules that were there
     when a request came, which is answered by what is here if it `is_entered`. `edits` are later texts of
-    files, and `ran` the functions of the target's file that have run in other processes of this world.
+    files, and `ran` the functions of the target's file that have run in other processes of this world. `watch` looks at
+    the calls of the program; `later` are those of the target after its first one, as another process has noted them.
     """
 
     request: WorldRequest
@@ -73,6 +78,8 @@ class World:
     is_entered: bool = False
     edits: Mapping[str, str] = field(default_factory=dict[str, str])
     ran: set[str] = field(default_factory=set[str])
+    watch: CallWatch | None = None
+    later: Sequence[LaterCall] = ()
 
     @classmethod
     def begin(cls, request: WorldRequest) -> World:
@@ -139,7 +146,7 @@ class World:
             self._check_devices()
             report(call)
 
-        watch = CallWatch(program.file, self.request.files, checked)
+        watch = self.watch = CallWatch(program.file, self.request.files, checked)
         sources = Sources(program.file, None)
         self.instrument.listen(watch)
         with self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode):
@@ -214,8 +221,16 @@ class World:
                 mode=replace(offer.mode, detail=at_call) if offer.mode is not None else None,
                 guessed=guessed,
                 unset=bool(line.unset),
+                later=tuple(WrittenInputs(text, "recorded", detail=self._place(place)) for text, place in self.later),
             ),
         )
+
+    def later_calls(self) -> dict[str, dict[str, list[LaterCall]]]:
+        """Return the calls of each target after its first one so far, by its file and name."""
+        calls: dict[str, dict[str, list[LaterCall]]] = {}
+        for target, later in (self.watch.later if self.watch is not None else {}).items():
+            calls.setdefault(target.file, {})[target.name] = list(later.lines.items())
+        return calls
 
     def _place(self, line: int) -> str:
         """Say where the program calls something, as people say it, by its lines as they are now."""

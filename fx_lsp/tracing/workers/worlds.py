@@ -74,6 +74,7 @@ class WorldProcess(ForkServer):
                 "programs": to_json(request.programs),
                 "whole": request.is_of_module,
                 "edits": dict(edits),
+                "calls": request.compares_calls,
             }
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fx_lsp.model import Span
+from fx_lsp.model import Span, WrittenInputs
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan
 
 
@@ -16,8 +16,9 @@ class Offer:
 
     `instance` is the object itself if the source has created one, `mode` a plan for its `training` if it is a module
     with a stated mode. An offer that is `final` is complete: if the target does not run with it, nothing else is tried.
-    It is `guessed` if the target's caller was itself called with guesses, and `unset` if options of its command line
-    have no value. It `is_copy` if the object is a copy of one that was tried, with other parameters or attributes.
+    `later` are further calls of the same program on the same object. It is `guessed` if the target's caller was itself
+    called with guesses, and `unset` if options of its command line have no value. It `is_copy` if the object is a copy
+    of one that was tried, with other parameters or attributes.
     """
 
     args: Mapping[str, Plan]
@@ -28,6 +29,7 @@ class Offer:
     guessed: bool = False
     unset: bool = False
     is_copy: bool = False
+    later: tuple[WrittenInputs, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -47,7 +49,9 @@ class Offer:
         instance = self.instance if self.init is not None or self.instance is not None else other.instance
         mode = other.mode if self.mode is None else self.mode
         guessed, unset = self.guessed or other.guessed, self.unset or other.unset
-        return Offer({**other.args, **self.args}, init, instance, self.final or other.final, mode, guessed, unset)
+        args, final = {**other.args, **self.args}, self.final or other.final
+        later = self.later or other.later
+        return Offer(args, init, instance, final, mode, guessed, unset, later=later)
 
 
 @dataclass(frozen=True)
