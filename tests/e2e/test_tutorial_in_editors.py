@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scenarios import ENABLE, HERE, REPOSITORY, SERVER, Run, emacs, require, run, run_neovim
 from tutorial import code, missing, printed_by
+from vscode.pictures import seen, shown
 from vscode.workbench import running, tools
 from warm import warm_python
 
@@ -61,13 +62,13 @@ def costs() -> dict[str, str]:
     return {name: " · ".join([first, *row[1:3]]) for (name, first), row in zip(names, rows, strict=True)}
 
 
-def has_the_graphs(shown: Run | Mapping[str, Any]) -> None:
+def has_the_graphs(session: Run | Mapping[str, Any]) -> None:
     """Check the graphs of the second page, and the hover on an expression, in both directions."""
     command = f"graph {MODEL}::rms_norm"
-    assert missing(printed_by("graph", command), shown["forward"].splitlines()) == []
-    assert missing(printed_by("graph", f"{command} --stage backward"), shown["backward"].splitlines()) == []
-    assert "aten.rsqrt.default(add) -> f32[8, 32, 1]" in shown["hover"]
-    assert "aten.mul.Tensor(mul_6, pow_2) -> f32[8, 32, 1]" in shown["hover"]
+    assert missing(printed_by("graph", command), session["forward"].splitlines()) == []
+    assert missing(printed_by("graph", f"{command} --stage backward"), session["backward"].splitlines()) == []
+    assert "aten.rsqrt.default(add) -> f32[8, 32, 1]" in session["hover"]
+    assert "aten.mul.Tensor(mul_6, pow_2) -> f32[8, 32, 1]" in session["hover"]
 
 
 def has_the_actions(actions: list[str]) -> None:
@@ -143,3 +144,8 @@ def test_vscode_shows_the_memory_and_checkpoints_the_block(in_vscode: dict[str, 
 
 def test_vscode_generates_the_kernel(in_vscode: dict[str, Any]) -> None:
     assert any("scale = tl.rsqrt(" in line for line in in_vscode["kernel"].splitlines())
+
+
+@pytest.mark.parametrize("name", ["tutorial-model", "tutorial-mistake"])
+def test_the_pictures_of_the_pages_show_the_lenses_of_today(name: str, in_vscode: dict[str, Any]) -> None:
+    assert in_vscode and shown(name) == seen(name), "tests/e2e/vscode/pictures.py copies the screenshots"

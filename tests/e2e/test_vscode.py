@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from scenarios import REPOSITORY, llama, require
 from vscode.animation import animate
-from vscode.workbench import SHOTS, Code, Tools, extension, running, tools
+from vscode.pictures import SHOTS, seen, shown
+from vscode.workbench import Code, Tools, extension, running, tools
 from warm import warm_python
 
 from fx_lsp import __version__
@@ -326,3 +327,10 @@ def test_the_cells_of_a_notebook(code: Code, tmp_path: Path) -> None:
 def test_there_is_a_picture_of_each_main_view(graphs: dict[str, Any], views: dict[str, Any]) -> None:
     wanted = ("code", "hover", "graph-document", "functions", "diff", "graph-view", "memory-view")
     assert all((SHOTS / f"{name}.png").stat().st_size > 10_000 for name in wanted)
+
+
+@pytest.mark.parametrize("name", ["graph-document", "diff", "graph-view", "memory-view"])
+def test_the_pictures_of_the_pages_show_the_lenses_of_today(
+    name: str, graphs: dict[str, Any], views: dict[str, Any]
+) -> None:
+    assert shown(name) == seen(name), "tests/e2e/vscode/pictures.py copies the screenshots"

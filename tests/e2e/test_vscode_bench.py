@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from scenarios import HERE, REPOSITORY, require
-from vscode.workbench import SHOTS, Code, running, tools
+from vscode.pictures import SHOTS, seen
+from vscode.pictures import shown as shown_in
+from vscode.workbench import Code, running, tools
 from warm import warm_python
 
 from fx_lsp.measured import BenchmarkRun, Report
@@ -164,3 +166,4 @@ def test_a_host_is_picked_for_all_benchmarks(shown: dict[str, Any]) -> None:
 
 def test_there_is_a_picture_of_the_view(shown: dict[str, Any]) -> None:
     assert all((SHOTS / f"{name}.png").stat().st_size > 10_000 for name in ("benchmark", "benchmark-light"))
+    assert shown_in("benchmark") == seen("benchmark"), "tests/e2e/vscode/pictures.py copies the screenshots"

@@ -123,6 +123,7 @@ await drive(async (w) => {
   found.memory = await memory.locator('body').innerText();
   await page.mouse.move(600, 700);
   await page.mouse.wheel(-2000, 0); // the code is scrolled to the end of a long line
+  await w.traced();
   await w.shot('memory-view');
   await memory.locator('td button').first().click();
   await w.at(14);

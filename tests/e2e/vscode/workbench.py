@@ -23,13 +23,11 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from vscode.install import install
+from vscode.pictures import SHOTS
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent.parent
 EXTENSION = REPOSITORY / "vscode-extension"
-SHOTS = Path(os.environ.get("FX_SHOTS") or Path(tempfile.gettempdir()) / "fx-lsp-screenshots")
-"""Where scenarios write pictures of what they did."""
-
 SCENARIO_SECONDS = 900
 START_SECONDS = 60
 QUIET = {
