@@ -317,7 +317,7 @@ With a prefix argument ask for the STAGE: forward, backward, joint, inference."
   (apply #'fx-lsp--show (append (fx-lsp--target) '("breaks" "breaks"))))
 
 (defun fx-lsp-show-recompiles ()
-  "Show the calls of the function at point that torch.compile compiles again."
+  "Show what makes torch.compile compile the function at point again."
   (interactive)
   (apply #'fx-lsp--show (append (fx-lsp--target) '("recompiles" "recompiles"))))
 

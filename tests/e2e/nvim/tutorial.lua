@@ -20,7 +20,8 @@ drive.run(function()
   -- 1. A model, 2. Its graph
   drive.open(vim.env.FX_FILE)
   result.lenses = {}
-  for name, text in pairs({ rms_norm = 'def rms_norm', FeedForward = 'class FeedForward', Classifier = 'class Classifier' }) do
+  local definitions = { rms_norm = 'def rms_norm', FeedForward = 'class FeedForward', Classifier = 'class Classifier' }
+  for name, text in pairs(definitions) do
     result.lenses[name] = lens(text, ' ops forward')
   end
   drive.click('def rms_norm', 'graphs', 'show forward graph')

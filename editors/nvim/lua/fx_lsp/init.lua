@@ -438,7 +438,8 @@ function M._interpreter(one)
   local is = function(value)
     return value ~= nil and value ~= vim.NIL
   end
-  local versions = is(one.version) and ('Python %s, torch %s'):format(one.version, is(one.torch) and one.torch or 'missing')
+  local torch = is(one.torch) and one.torch or 'missing'
+  local versions = is(one.version) and ('Python %s, torch %s'):format(one.version, torch)
   local said = is(one.problem) and one.problem or versions
   return (one.used and '* ' or '  ') .. one.path .. ' · ' .. one.reason .. (said and ' · ' .. said or '')
 end
