@@ -317,7 +317,7 @@ With a prefix argument ask for the STAGE: forward, backward, joint, inference."
   (apply #'fx-lsp--show (append (fx-lsp--target) '("breaks" "breaks"))))
 
 (defun fx-lsp-show-recompiles ()
-  "Show what makes torch.compile compile the function at point again."
+  "Show the recompilations of the function at point."
   (interactive)
   (apply #'fx-lsp--show (append (fx-lsp--target) '("recompiles" "recompiles"))))
 
