@@ -521,7 +521,7 @@ async def test_no_torch_in_the_interpreter(tmp_path: Path):
         (problem,) = await user.told("import os\n" + GOOD)
         assert problem.startswith("2: ") and problem.endswith(
             "has no torch. Install torch into it, or set fx-lsp.interpreter to the Python that has your project's "
-            "packages."
+            "packages (--python in a terminal)."
         )
         assert (user.statuses[-1].health, user.statuses[-1].quiescent) == ("error", True)
         assert "has no torch" in user.statuses[-1].message

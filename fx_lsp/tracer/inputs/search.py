@@ -162,6 +162,8 @@ def _simplest(search: Search, best: Attempt) -> Attempt:
 def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
     """Search best-first from `start` on: children of the furthest run, and among those the plans with the fewest
     unlikely repairs.
+
+    A run that computes nothing is no result if others failed in what they computed: it avoids the code.
     """
     order = count()
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
@@ -175,6 +177,8 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
         attempt = search.evaluate(plans)
+        if attempt.run.error is None and furthest is not None and furthest.run.calls > 0 >= attempt.run.calls:
+            continue
         if attempt.run.error is None:
             return Found(attempt, failures)
         failures.append(attempt)
