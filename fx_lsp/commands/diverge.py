@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--json", action="store_true", help="print the comparison of each graph as JSON")
     parser.add_argument("--full", action="store_true", help="print every node, including repeated loops and layers")
     parser.add_argument("--pass", dest="own", metavar="FILE::NAME", help="compare before and after this custom pass")
+    parser.add_argument("--inductor", action="store_true", help="also run the code that Inductor generates for the CPU")
     parser.add_argument("--on", metavar="G", help="its graph: inference, core, torch, joint, forward or backward")
     parser.add_argument("--variant", metavar="NAME", help="trace with this optional tensor, or this flag: balance=True")
     add_tracing_options(parser)
@@ -39,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 def work_of(arguments: argparse.Namespace) -> Work:
     """Return the requested work. Raises TargetError for a pass without a file."""
     parts = {DIVERGE: ""}
+    if arguments.inductor:
+        parts["inductor"] = ""
     if arguments.own:
         chosen = read_target(arguments.own)
         parts["pass"] = f"{chosen.file}::{chosen.name}"

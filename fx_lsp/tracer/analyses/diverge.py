@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from torch import fx
 
 from fx_lsp.model import Stage, StageInfo
 from fx_lsp.tracer.capture.graphs import Names
+from fx_lsp.tracer.passes.generated_code import run_generated
 from fx_lsp.tracer.passes.pass_graphs import pass_graph
 from fx_lsp.tracer.passes.pipeline import add_compiled_stages
 from fx_lsp.tracer.passes.user_pass import run_pass_with
@@ -40,12 +41,21 @@ _HEAD = ("graph", "compared with", "values", "differ", "first node")
 
 @dataclass(frozen=True)
 class ComparedStage:
-    """Hold the comparison of the graph of a stage with that of another one; or why it was not compared."""
+    """Hold the comparison of the graph of a stage with that of another one; or why it was not compared.
+
+    For code that is generated from the graph `before`, `stage` says which code that is.
+    """
 
     stage: str
     before: str
     comparison: NodeComparison = field(default_factory=NodeComparison)
     trouble: str = ""
+    is_code: bool = False
+
+    @property
+    def graph(self) -> str:
+        """Return the stage that has its nodes."""
+        return self.before if self.is_code else self.stage
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,14 @@ class ComparingLedger(Ledger):
         super().lay_out(lane, heading, graph)
         self.bases[lane.stage] = basis
 
+    def run_code(self, lane: Lane, prefix: str, lowering: Any, load: Callable[[Any], Any]) -> None:
+        """Compare the code that Inductor generates for the graph of a lane with a run of that graph."""
+        graph = lowering.module.graph
+        before = run_nodes(graph, lane.names, self.pool, self.bases[lane.stage].run)
+        run = run_generated(lowering, load, graph, lane.names, (self.pool, before))
+        comparison = NodeComparison() if run.trouble else compare_nodes(run, before, "part")
+        self.rows.append(ComparedStage(f"inductor {prefix}, on the CPU", lane.stage, comparison, run.trouble, True))
+
     def _agrees(self, stage: str) -> bool:
         row = self.rows[-1] if self.rows else None
         return row is None or row.stage != stage or bool(row.trouble) or not row.comparison.first
@@ -111,19 +129,22 @@ class ComparingLedger(Ledger):
 
 
 def diverge(traced: TracedCall) -> Ledger:
-    """Return the stages of the compiler, or with `pass` those of a user's pass, and a page on where numbers differ."""
+    """Return the stages of the compiler, or with `pass` those of a user's pass, and a page on where numbers differ.
+
+    With `inductor`, the code that Inductor generates for the CPU is also compared.
+    """
     if "pass" in traced.options:
         ledger = run_pass_with(traced, ComparingLedger)
     else:
         pool = InputPool()
         ledger = ComparingLedger(eager=_eager(traced, pool), pool=pool)
-        add_compiled_stages(ledger, traced)
+        add_compiled_stages(ledger, traced, ledger.run_code if "inductor" in traced.options else None)
     assert isinstance(ledger, ComparingLedger)
     data = [_data(ledger, row) for row in ledger.rows]
     notes = [line for info in ledger.infos if info.note for line in ("", f"{info.name}: {info.note}")]
     for row in ledger.rows:
-        marks = ((name, f"differs from {row.before}") for name in row.comparison.wrong)
-        ledger.mark(row.stage, marks)
+        mark = f"differs in {row.stage}" if row.is_code else f"differs from {row.before}"
+        ledger.mark(row.graph, ((name, mark) for name in row.comparison.wrong))
     ledger.text(DIVERGE, "where numbers differ by more than rounding", page([*_page(data), *notes]))
     ledger.text(DATA, "the same as JSON", json.dumps(data))
     return ledger
@@ -138,7 +159,7 @@ def _eager(traced: TracedCall, pool: InputPool) -> Basis:
 def _data(ledger: ComparingLedger, row: ComparedStage) -> dict[str, Any]:
     """Return a row as data: JSON has no infinite numbers, so these are text."""
     comparison = row.comparison
-    stage = next(s for s in ledger.stages if s.name == row.stage)
+    stage = next(s for s in ledger.stages if s.name == row.graph)
     inputs = {n.name for n in stage.nodes if n.op == "placeholder"}
     data: dict[str, Any] = {
         "stage": row.stage,
@@ -180,8 +201,8 @@ def _page(data: list[dict[str, Any]]) -> Iterator[str]:
     if differing:
         yield from _told(differing[0], "The first difference")
     else:
-        graphs = sum(not row["trouble"] for row in data)
-        yield f"No result differs by more than rounding, on random inputs: {graphs} of {len(data)} graphs compared."
+        compared = sum(not row["trouble"] for row in data)
+        yield f"No result differs by more than rounding, on random inputs: {compared} of {len(data)} graphs compared."
     yield ""
     widths = [max(map(len, column)) for column in zip(_HEAD, *map(_row, data), strict=True)]
     for row in (_HEAD, *map(_row, data)):
