@@ -84,3 +84,14 @@ def test_a_compiler_that_may_not_start(folder: Path):
     rows = {row["stage"]: row for row in json.loads(done.stdout)["graphs"]}
     assert "`--allow-program`" in rows["inductor forward, on the CPU"]["trouble"], done.stdout
     assert done.returncode == 0, "the others agree"
+
+
+def test_kernels(folder: Path):
+    pytest.importorskip("triton")
+    done = diverge(folder, "model.py::scaled", "--kernels", "--json")
+    rows = json.loads(done.stdout)["graphs"]
+    assert [(row["stage"], row["trouble"], row["first"]) for row in rows] == [
+        ("kernels forward", "", None),
+        ("kernels backward", "", None),
+    ]
+    assert done.returncode == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -21,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from fx_lsp.sandbox.confinement import is_confined
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.stages.node_values import InputPool, NodeRun, Tensors, real_inputs
+from fx_lsp.tracer.stages.node_values import InputPool, NodeRun, Tensors, real_inputs, with_values
 
 NO_COMPILER = (
     "traced code may not start all programs of the C++ compiler: the option `--allow-program` names what it may"
@@ -76,22 +75,7 @@ def run_generated(
     for name, value in zip(before.results, outputs, strict=False):
         if name and isinstance(value, torch.Tensor):
             buffers[name] = (value.detach(),)
-    return _values(before, buffers)
-
-
-def _values(before: NodeRun, buffers: dict[str, Tensors]) -> NodeRun:
-    """Return a run like `before` with other values. A buffer of another shape or dtype holds another value."""
-    values = {
-        name: value
-        if value.is_input
-        else replace(value, tensors=_alike(buffers.get(name, ()), value.tensors), drawn=value.is_random)
-        for name, value in before.values.items()
-    }
-    return NodeRun(values, before.results)
-
-
-def _alike(one: Tensors, other: Tensors) -> Tensors:
-    return one if [(t.shape, t.dtype) for t in one] == [(t.shape, t.dtype) for t in other] else ()
+    return with_values(before, buffers)
 
 
 @contextmanager

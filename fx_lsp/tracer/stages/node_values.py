@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -181,6 +181,19 @@ def other_inputs(run: NodeRun, before: NodeRun) -> list[str]:
     return [name for name, value in run.values.items() if value.is_input and name not in inputs]
 
 
+def with_values(before: NodeRun, values: Mapping[str, Tensors]) -> NodeRun:
+    """Return a run with other values than the run `before`, as far as they have the shapes and dtypes there; a tensor
+    of another shape or dtype is another value. Inputs are the same.
+    """
+
+    def other(name: str, value: NodeValue) -> NodeValue:
+        tensors = values.get(name, ())
+        alike = _specs(tensors) == _specs(value.tensors)
+        return replace(value, tensors=tensors if alike else (), drawn=value.is_random)
+
+    return NodeRun({n: v if v.is_input else other(n, v) for n, v in before.values.items()}, before.results)
+
+
 def compare_nodes(run: NodeRun, before: NodeRun, relation: Relation) -> NodeComparison:
     """Compare the values of the same name, and results in the same place, with those of the run `before`."""
     differences: dict[str, Difference] = {}
@@ -218,8 +231,11 @@ def _specs(tensors: Tensors) -> list[tuple[torch.Size, torch.dtype]]:
 
 
 def _first(run: NodeRun, differences: Mapping[str, Difference]) -> str:
-    """Return the first differing node on a way of differing, or not compared, nodes to a result that differs."""
-    todo = [name for name in run.results if name in differences and differences[name].wrong]
+    """Return the first differing node on a way of differing, or not compared, nodes to a result that differs, or that
+    the run does not know.
+    """
+    unknown = {name for name, value in run.values.items() if not value.tensors}
+    todo = [n for n in run.results if n in unknown or (n in differences and differences[n].wrong)]
     on_the_way: set[str] = set()
     while todo:
         name = todo.pop()

@@ -241,3 +241,55 @@ def test_a_wrong_lowering(compiled):
     assert "in inductor forward, on the CPU, unsqueeze is not as in forward:partition" in traced.stage("diverge").text
     comments = {n.name: n.comment for n in traced.stage("forward:partition").nodes if n.comment}
     assert comments["unsqueeze"] == "differs in inductor forward, on the CPU"
+
+
+MARKED = """
+import torch
+
+
+# fx: x=f32[4, 8], places=i64[4, 1]
+def marked(x, places):
+    full = torch.full((4, 8), 0.5)
+    full.scatter_(1, places.clamp(0, 7), -1.0)
+    return (full * x).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("scaled", TARGETS), ("summed", SUMMED), ("Mlp", TARGETS), ("marked", MARKED)]
+)
+def test_kernels_agree(compiled, name, source):
+    pytest.importorskip("triton")
+    rows = graphs(compiled(name, source, work="diverge-kernels"))
+    assert [(row["trouble"], row["differ"], row["first"]) for row in rows.values()] == [("", 0, None)] * len(rows)
+    assert all(row["compared"] for row in rows.values())
+
+
+def test_a_wrong_kernel(compiled):
+    pytest.importorskip("triton")
+
+    def lower_wrongly() -> None:
+        import fx_lsp.tracer.kernels.triton  # noqa: F401  it registers the lowerings
+        from fx_lsp.codegen.ir.lowerings import _LOWERINGS
+
+        _LOWERINGS["aten.exp"] = _LOWERINGS["aten.expm1"]
+
+    traced = compiled("summed", SUMMED, lower_wrongly, "diverge-kernels")
+    first = {name: row["first"] for name, row in graphs(traced).items() if row["first"]}
+    assert [(name, f["node"], f["kernel"], f["line"]) for name, f in first.items()] == snapshot(
+        [("kernels forward", "exp", "summed_forward_kernel_exp", 7)]
+    )
+    assert traced.stage("diverge").text.splitlines()[:4] == snapshot(
+        [
+            "# The first difference: in kernels forward, exp is not as in forward.",
+            "#   user.py:7",
+            "#   exp: f32[4, 8] = aten.exp.default(x)",
+            "#   written by summed_forward_kernel_exp",
+        ]
+    )
+
+
+def test_random_numbers_of_kernels_are_left_out(compiled):
+    pytest.importorskip("triton")
+    rows = graphs(compiled("dropped", work="diverge-kernels"))
+    assert [(row["trouble"], row["first"]) for row in rows.values()] == [("", None)] * len(rows)
