@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from warm import warm_python
 
+from fx_lsp.sandbox import seccomp
+
 pytestmark = pytest.mark.torch
 
 MODEL = """\
@@ -73,3 +75,23 @@ def test_what_is_not_traced(folder: Path):
     done = diverge(folder, "model.py::absent")
     assert (done.returncode, done.stdout) == (1, "")
     assert "absent was not traced" in done.stderr
+
+
+def test_a_compiler_that_may_not_start(folder: Path):
+    if not sys.platform.startswith("linux") or not seccomp.supported():
+        pytest.skip("nothing confines the process here")
+    done = diverge(folder, "model.py::scaled", "--inductor", "--json")
+    rows = {row["stage"]: row for row in json.loads(done.stdout)["graphs"]}
+    assert "`--allow-program`" in rows["inductor forward, on the CPU"]["trouble"], done.stdout
+    assert done.returncode == 0, "the others agree"
+
+
+def test_kernels(folder: Path):
+    pytest.importorskip("triton")
+    done = diverge(folder, "model.py::scaled", "--kernels", "--json")
+    rows = json.loads(done.stdout)["graphs"]
+    assert [(row["stage"], row["trouble"], row["first"]) for row in rows] == [
+        ("kernels forward", "", None),
+        ("kernels backward", "", None),
+    ]
+    assert done.returncode == 0

@@ -14,7 +14,7 @@ from typing import Any
 from fx_lsp.commands.options import add_tracing_options
 from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
 from fx_lsp.features.documents import Document, Line, render_stage, title_lines
-from fx_lsp.features.lenses import DIVERGE, DIVERGE_DATA
+from fx_lsp.features.lenses import DIVERGE, DIVERGE_DATA, DIVERGE_KERNELS
 from fx_lsp.model import Failure, Outcome, Trace, Work, variant_work, write_work
 
 
@@ -25,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--stage", metavar="S", help="print one stage, with a comment at each node that differs")
     shown.add_argument("--json", action="store_true", help="print the comparison of each graph as JSON")
     parser.add_argument("--full", action="store_true", help="print every node, including repeated loops and layers")
-    parser.add_argument("--pass", dest="own", metavar="FILE::NAME", help="compare before and after this custom pass")
+    compared = parser.add_mutually_exclusive_group()
+    compared.add_argument("--pass", dest="own", metavar="FILE::NAME", help="compare before and after this custom pass")
+    compared.add_argument("--inductor", action="store_true", help="also run the code of Inductor for the CPU")
+    compared.add_argument("--kernels", action="store_true", help="compare what each generated Triton kernel writes")
     parser.add_argument("--on", metavar="G", help="its graph: inference, core, torch, joint, forward or backward")
     parser.add_argument("--variant", metavar="NAME", help="trace with this optional tensor, or this flag: balance=True")
     add_tracing_options(parser)
@@ -38,7 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def work_of(arguments: argparse.Namespace) -> Work:
     """Return the requested work. Raises TargetError for a pass without a file."""
+    if arguments.kernels:
+        return write_work({DIVERGE_KERNELS: ""})
     parts = {DIVERGE: ""}
+    if arguments.inductor:
+        parts["inductor"] = ""
     if arguments.own:
         chosen = read_target(arguments.own)
         parts["pass"] = f"{chosen.file}::{chosen.name}"

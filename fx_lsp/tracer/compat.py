@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
+from tempfile import TemporaryDirectory
 from traceback import FrameSummary
 from types import CodeType, SimpleNamespace
 from typing import Any, Literal
@@ -517,14 +519,18 @@ def without_cpu_libraries() -> Generator[None, None, None]:
 
 @contextmanager
 def uncached() -> Generator[None, None, None]:
-    """Make Inductor compile inside without its caches and in this process."""
+    """Make Inductor compile inside without its caches, in this process, and in a folder that is removed afterwards."""
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
     wanted = {"force_disable_caches": True, "fx_graph_cache": False, "compile_threads": 1}
     inductor = {name: value for name, value in wanted.items() if hasattr(inductor_config, name)}
     aot = {"enable_autograd_cache": False} if hasattr(functorch_config, "enable_autograd_cache") else {}
-    with inductor_config.patch(inductor), functorch_config.patch(aot):
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+        stack.enter_context(mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": folder}))
+        stack.enter_context(inductor_config.patch(inductor))
+        stack.enter_context(functorch_config.patch(aot))
         yield
 
 

@@ -20,7 +20,6 @@ from functorch.compile import aot_function
 from torch import fx
 from torch._subclasses import FakeTensorMode
 
-from fx_lsp.bench.variant import interpreter  # it tells Triton to interpret, before any kernel
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.file.functions import FileSpec
 from fx_lsp.codegen.file.module import GeneratedFile
@@ -29,6 +28,7 @@ from fx_lsp.codegen.graph.decompositions import decompositions
 from fx_lsp.codegen.graph.query import is_tangent
 from fx_lsp.codegen.ir.kernel import Naming
 from fx_lsp.codegen.pipeline import Graphs, Rewrite, partition
+from fx_lsp.numerics import interpreter  # it tells Triton to interpret, before any kernel
 
 interpreter.repair()
 

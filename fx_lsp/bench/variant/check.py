@@ -49,7 +49,7 @@ def main() -> int:
 
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cpu":
-        from fx_lsp.bench.variant import interpreter
+        from fx_lsp.numerics import interpreter
 
         interpreter.repair()
     if options.scratch:

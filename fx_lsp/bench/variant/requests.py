@@ -132,7 +132,7 @@ def _setup(request: Request, say: Callable[[str], None]) -> PreparedVariant:
             config.donated_buffer = False  # a CUDA graph of backward alone keeps its inputs
     if row.kernels and where.kind == "cpu":
         with suppress(ImportError):  # then the file reports it itself
-            from fx_lsp.bench.variant import interpreter
+            from fx_lsp.numerics import interpreter
 
             interpreter.repair()
     guard = PatchGuard()

@@ -138,7 +138,7 @@ def kernels(traced: TracedCall) -> KernelFile:
     kernels for sizes that are written down may not be clearly slower by the estimate either: guessed sizes are others
     than those that occur.
     """
-    fixed, sizes = _file_of(traced), read_choices(traced.options).sizes
+    fixed, sizes = file_of(traced), read_choices(traced.options).sizes
     if sizes == "traced":
         return fixed
     is_estimated = sizes == "auto" and not _is_guessed(traced)
@@ -146,7 +146,7 @@ def kernels(traced: TracedCall) -> KernelFile:
     def accept(free: TracedCall) -> KernelFile | None:
         try:
             with under(traced.mode, free.conditions):
-                file = _file_of(free)
+                file = file_of(free)
         except Exception:  # an operation, or PyTorch, needs a number
             return None
         return None if (is_estimated and _is_slower(file, fixed)) or _loses_kernels(file, fixed) else file
@@ -194,10 +194,10 @@ def _templates(file: KernelFile) -> Counter[str]:
     return Counter(type(t).__name__ for t in templates if t is not None and not isinstance(t, MatmulTemplate))
 
 
-def _file_of(traced: TracedCall) -> KernelFile:
+def file_of(traced: TracedCall, watch: Watch | None = None) -> KernelFile:
     """Return the file of a call with its sizes. Raises ValueError if there cannot be any."""
     names = traced.new_names()
-    captured, graphs = captured_graphs(traced, names)
+    captured, graphs = captured_graphs(traced, names, watch)
     forward = captured.computing
     assert forward is not None
     title = function_name(traced.request.name, traced.request.kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from unittest import mock
 
 import torch
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fx_lsp.tracer.stages.registry import TracedCall
 
 
+OnLowered: TypeAlias = "Callable[[Lane, str, Any, Callable[[Any], Any]], None]"
+
+
 class StopCompiling(BaseException):
     """Leaves the compiler once everything was recorded: nothing is compiled to machine code or run."""
 
@@ -35,13 +38,15 @@ class StopCompiling(BaseException):
 class InductorWatch:
     """Record in `ledger` the compiler's steps on a target; with `code`, Inductor also generates its output code.
 
-    `add_traced_stages` is called at the place of AOTAutograd's own graphs.
+    `add_traced_stages` is called at the place of AOTAutograd's own graphs, and `on_lowered` with each lane, the prefix
+    of its stages, its lowered graph, and a function that compiles and imports the code for that.
     """
 
     ledger: Ledger
     traced: TracedCall
     code: bool
     add_traced_stages: Callable[[], None]
+    on_lowered: OnLowered | None = None
     inputs: list[FlatInput] = field(default_factory=list[FlatInput])
     lane: Lane | None = None
     lanes: dict[str, Lane] = field(default_factory=dict[str, Lane])
@@ -176,7 +181,7 @@ class InductorWatch:
 
     def _lower(self, original: Callable[..., Any]) -> Any:
         def lower(*args: Any, **options: Any) -> Any:
-            if self.code or self.prefix == "forward":
+            if self.code or self.on_lowered is not None or self.prefix == "forward":
                 return original(*args, **options)
             raise StopCompiling
 
@@ -185,6 +190,8 @@ class InductorWatch:
     def _generate(self, original: Callable[..., Any]) -> Any:
         def generate(lowering: Any) -> Any:
             report_layouts(lowering)
+            if self.on_lowered is not None and self.lane is not None:
+                self.on_lowered(self.lane, self.prefix, lowering, original)
             if self.code:
                 code, lane = output_code(lowering), self.lane
                 self.ledger.text(f"{self.prefix}:code", "Inductor's output code", code, lane.stage if lane else "")

@@ -9,7 +9,7 @@ from fx_lsp.tracer.capture.aot import CaptureOptions, capture
 from fx_lsp.tracer.capture.decompositions import find_table
 from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
-from fx_lsp.tracer.passes.inductor import InductorWatch, watch_dynamo, without_dynamo
+from fx_lsp.tracer.passes.inductor import InductorWatch, OnLowered, watch_dynamo, without_dynamo
 from fx_lsp.tracer.passes.user_pass import apply_configured
 from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
@@ -47,8 +47,10 @@ def add_traced_stages(ledger: Ledger, traced: TracedCall) -> None:
         ledger.add(stage, _TITLES[stage.name], before)
 
 
-def add_compiled_stages(ledger: Ledger, traced: TracedCall) -> None:
-    """Add every stage of `torch.compile`, and of the passes in the project's settings."""
+def add_compiled_stages(ledger: Ledger, traced: TracedCall, on_lowered: OnLowered | None = None) -> None:
+    """Add every stage of `torch.compile`, and of the passes in the project's settings; call `on_lowered` like
+    InductorWatch.
+    """
     try:
         with forbid_effects():
             module = symbolic_graph(traced.call, traced.mode, traced.sources)
@@ -57,7 +59,11 @@ def add_compiled_stages(ledger: Ledger, traced: TracedCall) -> None:
     except (Exception, EffectBlocked) as error:
         note = f"torch.fx.symbolic_trace cannot trace it: {sentence(error)}"
         ledger.text("torch", "as written: torch.fx.symbolic_trace", note=note)
-    watch = InductorWatch(ledger, traced, "code" in traced.options, lambda: add_traced_stages(ledger, traced))
+
+    def add_traced() -> None:
+        add_traced_stages(ledger, traced)
+
+    watch = InductorWatch(ledger, traced, "code" in traced.options, add_traced, on_lowered)
     try:
         with left(traced.devices):
             watch_dynamo(watch)

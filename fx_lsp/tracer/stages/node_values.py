@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -43,14 +43,16 @@ _WIDE = {
 class NodeValue:
     """Hold the tensors of a node, the same in float64 if they are known, and the names of the nodes that it reads.
 
-    `drawn` is True for random numbers, and for what is computed from them, unless they are those of another run.
-    `is_named` is True if the name is that of a variable, an input or a gradient, which any graph of the code has.
+    `is_random` is True for random numbers, and for what is computed from them; `drawn` is too, unless they are those of
+    another run. `is_named` is True if the name is that of a variable, an input or a gradient, which any graph of the
+    code has. A value that the run does not know has no tensors.
     """
 
     tensors: Tensors
     reads: tuple[str, ...]
     exact: Tensors = ()
     drawn: bool = False
+    is_random: bool = False
     is_named: bool = False
     is_input: bool = False
 
@@ -142,7 +144,7 @@ def run_nodes(graph: fx.Graph, names: Names, pool: InputPool, before: NodeRun | 
     earlier = {} if before is None else before.values
     try:
         with _disable_current_modes(), forbid_effects(), torch.random.fork_rng(devices=[]), torch.no_grad():
-            inputs = [_input(n, names, pool, earlier) for n in graph.nodes if n.op == "placeholder"]
+            inputs = real_inputs(graph, names, pool, before)
             run = _NodeRunner(graph, names, pool, earlier)
             torch.manual_seed(0)
             run.run(*tree_map(_copied, inputs))
@@ -150,23 +152,46 @@ def run_nodes(graph: fx.Graph, names: Names, pool: InputPool, before: NodeRun | 
     except (Exception, EffectBlocked) as error:
         return NodeRun(trouble=f"it cannot be run on the CPU: {sentence(error)}")
     drawn: set[fx.Node] = set()
+    random: set[fx.Node] = set()
     values: dict[str, NodeValue] = {}
     for node, tensors in run.tensors.items():
         draws = node in run.random and node not in run.replayed
         if draws or (node not in run.replayed and not drawn.isdisjoint(node.all_input_nodes)):
             drawn.add(node)
+        if node in run.random or not random.isdisjoint(node.all_input_nodes):
+            random.add(node)
         reads = tuple(names[n] for n in node.all_input_nodes)
         is_named, is_input = _is_named(node, names), node.op == "placeholder"
-        values[names[node]] = NodeValue(tensors, reads, exact.get(node, ()), node in drawn, is_named, is_input)
+        is_drawn, is_random = node in drawn, node in random
+        values[names[node]] = NodeValue(tensors, reads, exact.get(node, ()), is_drawn, is_random, is_named, is_input)
     last = next(n for n in reversed(graph.nodes) if n.op == "output")
     results = tuple(names[n] if isinstance(n, fx.Node) else "" for n in tree_leaves(last.args))
     return NodeRun(values, results)
+
+
+def real_inputs(graph: fx.Graph, names: Names, pool: InputPool, before: NodeRun | None = None) -> list[Any]:
+    """Return the values of the inputs of a graph: those of the run `before`, by name, and others from the pool."""
+    earlier = {} if before is None else before.values
+    return [_input(n, names, pool, earlier) for n in graph.nodes if n.op == "placeholder"]
 
 
 def other_inputs(run: NodeRun, before: NodeRun) -> list[str]:
     """Return the inputs of a run under names that are no inputs of the run `before`."""
     inputs = {name for name, value in before.values.items() if value.is_input}
     return [name for name, value in run.values.items() if value.is_input and name not in inputs]
+
+
+def with_values(before: NodeRun, values: Mapping[str, Tensors]) -> NodeRun:
+    """Return a run with other values than the run `before`, as far as they have the shapes and dtypes there; a tensor
+    of another shape or dtype is another value. Inputs are the same.
+    """
+
+    def other(name: str, value: NodeValue) -> NodeValue:
+        tensors = values.get(name, ())
+        alike = _specs(tensors) == _specs(value.tensors)
+        return replace(value, tensors=tensors if alike else (), drawn=value.is_random)
+
+    return NodeRun({n: v if v.is_input else other(n, v) for n, v in before.values.items()}, before.results)
 
 
 def compare_nodes(run: NodeRun, before: NodeRun, relation: Relation) -> NodeComparison:
@@ -184,6 +209,8 @@ def compare_nodes(run: NodeRun, before: NodeRun, relation: Relation) -> NodeComp
         value = run.values[name]
         if value.drawn:
             left_out += name == other
+            continue
+        if not value.tensors:
             continue
         with _disable_current_modes():
             difference = _difference(value.tensors, before.values[other])
@@ -204,8 +231,11 @@ def _specs(tensors: Tensors) -> list[tuple[torch.Size, torch.dtype]]:
 
 
 def _first(run: NodeRun, differences: Mapping[str, Difference]) -> str:
-    """Return the first differing node on a way of differing, or not compared, nodes to a result that differs."""
-    todo = [name for name in run.results if name in differences and differences[name].wrong]
+    """Return the first differing node on a way of differing, or not compared, nodes to a result that differs, or that
+    the run does not know.
+    """
+    unknown = {name for name, value in run.values.items() if not value.tensors}
+    todo = [n for n in run.results if n in unknown or (n in differences and differences[n].wrong)]
     on_the_way: set[str] = set()
     while todo:
         name = todo.pop()

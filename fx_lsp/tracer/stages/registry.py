@@ -61,6 +61,7 @@ WORKS = {
     "torchscript": "analyses.torchscript.torchscript",
     "debug": "analyses.debug.debug",
     "diverge": "analyses.diverge.diverge",
+    "diverge-kernels": "kernels.interpreted.compare_kernels",
     "triton": "kernels.triton.triton",
     "lowered": "kernels.lowered.lowered",
     "rewrites": "kernels.rewrites.rewrites",

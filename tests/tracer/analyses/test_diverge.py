@@ -32,10 +32,12 @@ def graphs(traced: Traced) -> dict[str, dict[str, Any]]:
 def compiled(warm_torch: None, tmp_path: Path):
     """Compare the compiler's graphs of a target; `before` runs first in the process that compiles."""
 
-    def do(name: str, source: str = TARGETS, before: Callable[[], None] = lambda: None) -> Traced:
+    def do(
+        name: str, source: str = TARGETS, before: Callable[[], None] = lambda: None, work: str = "diverge"
+    ) -> Traced:
         file = tmp_path / "user.py"
         file.write_text(source)
-        request = replace(request_for(str(file), source, name), work="diverge")
+        request = replace(request_for(str(file), source, name), work=work)
 
         def work():
             before()
@@ -192,3 +194,102 @@ def test_random_numbers_are_the_same_or_left_out(own, compiled):
         "later graphs replay its numbers"
     )
     assert "computed from random numbers that the graphs draw in other ways" in traced.stage("diverge").text
+
+
+SUMMED = """
+import torch
+
+
+# fx: x=f32[4, 8]
+def summed(x, weight: torch.Tensor):
+    total = torch.mm(x.exp(), weight).sum(1)
+    return torch.mm(total[:, None], weight[:1]).relu()
+"""
+
+
+def test_the_code_of_inductor_agrees(compiled):
+    compared = graphs(compiled("scaled", work="diverge&inductor"))
+    rows = {name: row for name, row in compared.items() if name.startswith("inductor")}
+    assert [(name, row["trouble"], row["compared"], row["first"]) for name, row in rows.items()] == snapshot(
+        [
+            ("inductor forward, on the CPU", "", 2, None),
+            ("inductor backward, on the CPU", "", 1, None),
+        ]
+    )
+
+
+def test_random_numbers_of_inductor_are_left_out(compiled):
+    compared = graphs(compiled("dropped", work="diverge&inductor"))
+    rows = {name: row for name, row in compared.items() if name.startswith("inductor")}
+    assert [(row["trouble"], row["first"]) for row in rows.values()] == [("", None)] * 2
+    assert rows["inductor forward, on the CPU"]["random"]
+
+
+def test_a_wrong_lowering(compiled):
+    def lower_wrongly() -> None:
+        import torch
+        from torch._inductor.lowering import lowerings
+
+        right, mul = lowerings[torch.ops.aten.sum.dim_IntList], lowerings[torch.ops.aten.mul.Tensor]
+        lowerings[torch.ops.aten.sum.dim_IntList] = lambda *args, **options: mul(right(*args, **options), 1.01)
+
+    traced = compiled("summed", SUMMED, lower_wrongly, "diverge&inductor")
+    first = {name: row["first"] for name, row in graphs(traced).items() if row["first"]}
+    assert [(name, f["node"], f["inputs"]) for name, f in first.items()] == snapshot(
+        [("inductor forward, on the CPU", "unsqueeze", [{"name": "total", "compared": False}])]
+    )
+    assert "in inductor forward, on the CPU, unsqueeze is not as in forward:partition" in traced.stage("diverge").text
+    comments = {n.name: n.comment for n in traced.stage("forward:partition").nodes if n.comment}
+    assert comments["unsqueeze"] == "differs in inductor forward, on the CPU"
+
+
+MARKED = """
+import torch
+
+
+# fx: x=f32[4, 8], places=i64[4, 1]
+def marked(x, places):
+    full = torch.full((4, 8), 0.5)
+    full.scatter_(1, places.clamp(0, 7), -1.0)
+    return (full * x).sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("scaled", TARGETS), ("summed", SUMMED), ("Mlp", TARGETS), ("marked", MARKED)]
+)
+def test_kernels_agree(compiled, name, source):
+    pytest.importorskip("triton")
+    rows = graphs(compiled(name, source, work="diverge-kernels"))
+    assert [(row["trouble"], row["differ"], row["first"]) for row in rows.values()] == [("", 0, None)] * len(rows)
+    assert all(row["compared"] for row in rows.values())
+
+
+def test_a_wrong_kernel(compiled):
+    pytest.importorskip("triton")
+
+    def lower_wrongly() -> None:
+        import fx_lsp.tracer.kernels.triton  # noqa: F401  it registers the lowerings
+        from fx_lsp.codegen.ir.lowerings import _LOWERINGS
+
+        _LOWERINGS["aten.exp"] = _LOWERINGS["aten.expm1"]
+
+    traced = compiled("summed", SUMMED, lower_wrongly, "diverge-kernels")
+    first = {name: row["first"] for name, row in graphs(traced).items() if row["first"]}
+    assert [(name, f["node"], f["kernel"], f["line"]) for name, f in first.items()] == snapshot(
+        [("kernels forward", "exp", "summed_forward_kernel_exp", 7)]
+    )
+    assert traced.stage("diverge").text.splitlines()[:4] == snapshot(
+        [
+            "# The first difference: in kernels forward, exp is not as in forward.",
+            "#   user.py:7",
+            "#   exp: f32[4, 8] = aten.exp.default(x)",
+            "#   written by summed_forward_kernel_exp",
+        ]
+    )
+
+
+def test_random_numbers_of_kernels_are_left_out(compiled):
+    pytest.importorskip("triton")
+    rows = graphs(compiled("dropped", work="diverge-kernels"))
+    assert [(row["trouble"], row["first"]) for row in rows.values()] == [("", None)] * len(rows)
