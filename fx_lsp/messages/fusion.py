@@ -21,7 +21,7 @@ WHY_NOT_FUSED: dict[WhyNotFused, str] = {
 }
 """Each reason as a sentence; `first` and `second` are the nodes that it is about."""
 
-NO_REASON = "no reason is reported"
+NO_REASON = "Inductor reports no reason"
 """The words of a compiler that says nothing about two kernels."""
 
 

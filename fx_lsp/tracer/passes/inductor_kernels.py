@@ -230,9 +230,8 @@ def _gap(
         return KernelGap(number, "call", WHY_NOT_FUSED["call"].format(first=operations[-1].name))
     own, others = (frozenset(node.get_operation_names()) for node in (first, second))
     words = [
-        f"“{refusal.words}”"
+        WHY_NOT_FUSED["inductor"].format(why=f"“{refusal.words}”")
         for refusal in refusals
         if (refusal.first <= own and refusal.second <= others) or (refusal.first <= others and refusal.second <= own)
     ]
-    why = words[-1] if words else NO_REASON
-    return KernelGap(number, "inductor", WHY_NOT_FUSED["inductor"].format(why=why))
+    return KernelGap(number, "inductor", words[-1] if words else NO_REASON)

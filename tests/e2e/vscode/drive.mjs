@@ -225,9 +225,12 @@ export class Workbench {
     return this.page.locator('.statusbar-item').filter({ hasText: 'fx-lsp' }).first();
   }
 
-  /** Waits until nothing is being traced. */
+  /** Waits until nothing is being traced, and the lenses say so. */
   async traced() {
     await this.status().locator('.codicon-check').waitFor();
+    const lenses = this.page.locator('.codelens-decoration:visible');
+    const texts = () => lenses.allTextContents();
+    await this.until(async () => !(await texts()).some((text) => /^(stale|tracing…)/.test(plain(text))), 'fresh lenses', texts);
   }
 
   /** The content of the webview whose title has a text. */
