@@ -290,8 +290,7 @@ def _group_anchor(
             steps[number] = joined
             return number
         refused_by[number] = joined
-    for number in range(max(barriers, default=0)):
-        group = steps[number]
+    for number, group in enumerate(steps[: max(barriers, default=0)]):
         barrier = barriers[min(b for b in barriers if b > number)]
         refused_by[number] = barrier if isinstance(group, FusionGroup) else of_call(group)
     steps.append(replace(single_group(node), refused_by=refused_by))
