@@ -135,7 +135,8 @@ def test_without_torch_it_says_what_to_install(installed: Environment) -> None:
     )
     examined = installed.fx_lsp("doctor", "--python", python)
     assert (examined.returncode, examined.stderr) == (1, "")
-    assert re.search(r"✗ interpreter .* no torch \(set as `interpreter`\)\n +→ install torch into it, pass --python", examined.stdout)
+    said = r"✗ interpreter .* no torch \(set as `interpreter`\)\n +→ install torch into it, pass --python"
+    assert re.search(said, examined.stdout)
     assert re.search(rf"✓ fx-lsp +{__version__}, on Python ", examined.stdout)
 
 
