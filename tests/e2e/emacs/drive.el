@@ -87,7 +87,10 @@
       (goto-char (point-min))
       (search-forward "aten.mul")
       (fx-lsp--follow)
-      (note 'source (wait "a line of the code" (lambda () (car (marked source)))))
+      (note 'source (vconcat (wait "a line of the code"
+                                   (lambda () (and (seq-find (lambda (line) (string-match-p "return" line))
+                                                             (marked source))
+                                                   (marked source))))))
       (go "class Block")
       (forward-line 7)
       (fx-lsp-show-graph "backward")
