@@ -9,6 +9,7 @@ class Gate(nn.Module):
 #     ^^^^ lens show backward graph
 #     ^^^^ lens show joint graph
 #     ^^^^ lens passes
+#     ^^^^ lens why not fused
 #     ^^^^ lens generate Triton kernel
     # fx: init(dim=8), x=f32[4, 8]
     def __init__(self, dim):

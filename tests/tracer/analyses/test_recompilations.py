@@ -158,6 +158,10 @@ def test_the_page_lists_calls_guards_and_changes(reply: Callable[[TraceRequest],
 # the call       a call without gradients (torch.no_grad): compiled again: GLOBAL_STATE changed: grad_mode (in
 #                f)
 #
+# CUDA graphs    on a GPU with mode="reduce-overhead"
+#
+# one more CUDA graph for each new value of x.size()[0]
+#
 """)
 
 
