@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from typing import Any
 
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, source_line, stages_of
-from fx_lsp.features.documents import Document, Line, render_stage, title_lines
+from fx_lsp.commands.targets import print_document, print_page, read_target, source_line, traced_with
+from fx_lsp.features.documents import render_stage
 from fx_lsp.features.lenses import DIVERGE, DIVERGE_DATA, DIVERGE_KERNELS
-from fx_lsp.model import Failure, Outcome, Trace, Work, variant_work, write_work
+from fx_lsp.model import Work, variant_work, write_work
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,22 +56,17 @@ def work_of(arguments: argparse.Namespace) -> Work:
 async def _diverge(arguments: argparse.Namespace) -> int:
     chosen, work = read_target(arguments.target), variant_work(arguments.variant or "", work_of(arguments))
     wanted = [DIVERGE, DIVERGE_DATA, *([arguments.stage] if arguments.stage else [])]
-    async with opened(arguments, chosen) as engine:
-        outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)
-        answer = outcome if isinstance(outcome, Failure) else await stages_of(engine, chosen, wanted, work)
-    if isinstance(answer, Failure) or not isinstance(outcome, Trace):
-        assert isinstance(answer, Failure)
-        print(failure_text(answer, chosen), file=sys.stderr)
+    answer = await traced_with(arguments, chosen, work, wanted)
+    if answer is None:
         return 1
-    page, data, *others = answer
+    trace, (page, data, *others) = answer
     graphs: list[dict[str, Any]] = json.loads(data.text)
     if arguments.json:
-        contract = {"target": arguments.target, "torch": outcome.torch, "graphs": graphs}
+        contract = {"target": arguments.target, "torch": trace.torch, "graphs": graphs}
         print(json.dumps(contract, indent=2))
     elif others:
         texts = {chosen.file: chosen.text}
-        print_document(render_stage(outcome, others[0], lambda span: source_line(span, texts), arguments.full))
+        print_document(render_stage(trace, others[0], lambda span: source_line(span, texts), arguments.full))
     else:
-        title = title_lines(outcome, DIVERGE, "graphs compared node by node")
-        print_document(Document(tuple(Line(line) for line in (*title, *page.text.splitlines()))))
+        print_page(trace, page, "graphs compared node by node")
     return 1 if any(graph["first"] for graph in graphs) else 0

@@ -8,14 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, stages_of
-from fx_lsp.features.documents import Document, Line, title_lines
+from fx_lsp.commands.targets import print_page, read_target, traced_with
 from fx_lsp.features.fusion import fusion_data
 from fx_lsp.features.lenses import FUSION, FUSION_DATA, INDUCTOR_FUSION
-from fx_lsp.model import Failure, Outcome, Trace, variant_work
+from fx_lsp.model import variant_work
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,17 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
 async def _fusion(arguments: argparse.Namespace) -> int:
     chosen, work = read_target(arguments.target), variant_work(arguments.variant or "", FUSION)
     wanted = FUSION_DATA if arguments.json else INDUCTOR_FUSION if arguments.inductor else FUSION
-    async with opened(arguments, chosen) as engine:
-        outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)
-        answer = outcome if isinstance(outcome, Failure) else await stages_of(engine, chosen, [wanted], work)
-    if isinstance(answer, Failure) or not isinstance(outcome, Trace):
-        assert isinstance(answer, Failure)
-        print(failure_text(answer, chosen), file=sys.stderr)
+    answer = await traced_with(arguments, chosen, work, [wanted])
+    if answer is None:
         return 1
-    (page,) = answer
+    trace, (page,) = answer
     if arguments.json:
-        print(json.dumps({"target": arguments.target, "torch": outcome.torch, **fusion_data(page)}, indent=2))
+        print(json.dumps({"target": arguments.target, "torch": trace.torch, **fusion_data(page)}, indent=2))
     else:
-        title = title_lines(outcome, wanted, "kernels, and why neighbours are not one")
-        print_document(Document(tuple(Line(line) for line in (*title, *page.text.splitlines()))))
+        print_page(trace, page, "kernels, and why neighbours are not one")
     return 0

@@ -8,13 +8,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 
 from fx_lsp.commands.options import add_tracing_options
-from fx_lsp.commands.targets import failure_text, opened, print_document, read_target, stages_of
-from fx_lsp.features.documents import Document, Line, title_lines
+from fx_lsp.commands.targets import print_page, read_target, traced_with
 from fx_lsp.features.lenses import RECOMPILES, RECOMPILES_DATA
-from fx_lsp.model import Failure, Outcome, variant_work, write_work
+from fx_lsp.model import variant_work, write_work
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,22 +30,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _recompiles(arguments: argparse.Namespace) -> int:
-    chosen = read_target(arguments.target)
     work = write_work({RECOMPILES: "", **({"only": "calls"} if arguments.calls else {})})
     work = variant_work(arguments.variant or "", work)
-    async with opened(arguments, chosen) as engine:
-        outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)
-        wanted = [RECOMPILES, RECOMPILES_DATA]
-        answer = outcome if isinstance(outcome, Failure) else await stages_of(engine, chosen, wanted, work)
-    if isinstance(answer, Failure) or isinstance(outcome, Failure):
-        assert isinstance(answer, Failure)
-        print(failure_text(answer, chosen), file=sys.stderr)
+    answer = await traced_with(arguments, read_target(arguments.target), work, [RECOMPILES, RECOMPILES_DATA])
+    if answer is None:
         return 1
-    page, data = answer
+    trace, (page, data) = answer
     if arguments.json:
-        contract = {"target": arguments.target, "torch": outcome.torch, **json.loads(data.text)}
+        contract = {"target": arguments.target, "torch": trace.torch, **json.loads(data.text)}
         print(json.dumps(contract, indent=2))
     else:
-        title = title_lines(outcome, RECOMPILES, "calls that torch.compile compiles again")
-        print_document(Document(tuple(Line(line) for line in (*title, *page.text.splitlines()))))
+        print_page(trace, page, "calls that torch.compile compiles again")
     return 0
