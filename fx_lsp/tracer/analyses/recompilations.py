@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from types import CodeType
@@ -19,15 +19,13 @@ from fx_lsp.messages.findings import RECOMPILES
 from fx_lsp.model import InputSpec, Related, Remark, Span
 from fx_lsp.syntax import FunctionNode, parse
 from fx_lsp.tracer.analyses.breaks import laid_out, real_input, runs_for_real
+from fx_lsp.tracer.analyses.guards import FailedGuard, failed_guard, readable_guard, sources_in
 from fx_lsp.tracer.compat import (
     CompiledGuard,
-    FailedGuard,
     exact_positions,
     guards_of,
     is_unsafe_in_cuda_graph,
     placeholder_source,
-    readable_guard,
-    sources_in,
     watched_recompilations,
 )
 from fx_lsp.tracer.failures.exceptions import sentence
@@ -180,8 +178,9 @@ class _CompiledTarget:
         results: list[CallResult] = []
         modules = list(self._traced.call.modules.values())
 
-        def on_again(code: CodeType, failed: tuple[FailedGuard, ...]) -> None:
-            results[-1].again.append(tuple(self._reason(code, guard) for guard in failed))
+        def on_again(code: CodeType, variables: Mapping[str, Any], managers: list[Any]) -> None:
+            failed = (failed_guard(manager, variables) for manager in managers)
+            results[-1].again.append(tuple(self._reason(code, guard) for guard in failed if guard is not None))
 
         def backend(graph: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
             results[-1].dynamic = tuple(dict.fromkeys((*results[-1].dynamic, *_dynamic_in(graph))))
@@ -236,7 +235,7 @@ class _CompiledTarget:
         )
 
     def changes(self, first: CompiledCall) -> tuple[list[ChangeResult], bool]:
-        """Return what other values of each argument of a call do, and whether all were tried."""
+        """Return the effects of other values of each argument of a call, and whether all were tried."""
         until, results = time.process_time() + MAX_SECONDS, list[ChangeResult]()
         for change in _changes(first, self._traced):
             if time.process_time() > until:
