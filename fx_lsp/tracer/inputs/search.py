@@ -177,10 +177,10 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
         attempt = search.evaluate(plans)
-        if _avoids_code(attempt, furthest):
-            continue
         if attempt.run.error is None:
-            return Found(attempt, failures)
+            if attempt.run.calls or furthest_reached[0] <= 0:
+                return Found(attempt, failures)
+            continue
         failures.append(attempt)
         stagnation += 1
         calls, line, ended = reached(attempt)
@@ -199,11 +199,6 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
             heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
     assert furthest is not None
     return Found(furthest, failures)
-
-
-def _avoids_code(attempt: Attempt, furthest: Attempt | None) -> bool:
-    """Return True for a run that computes nothing, if the furthest one failed in what it computed."""
-    return attempt.run.error is None and furthest is not None and furthest.run.calls > 0 >= attempt.run.calls
 
 
 @dataclass
