@@ -146,7 +146,7 @@ def _unlike(nodes: _Nodes, places: Sequence[Mapping[str, int]]) -> Iterator[bool
 
 
 def _meaning(node: Node, rows: Mapping[str, int]) -> tuple[str, ...]:
-    """Return what a node computes, with rows in place of the names of its arguments."""
+    """Return the operation of a node and its arguments, with rows in place of their names."""
     if node.op == "placeholder":
         return node.op, node.spec or ""
     args = (_NAME.sub(lambda name: f"%{rows[name[0]]}" if name[0] in rows else name[0], arg) for arg in node.args)

@@ -153,7 +153,7 @@ def _breaks_on(subject: HoverSubject, trace: Trace, line: int) -> Iterable[Remar
 
 
 def around_break(remark: Remark) -> str:
-    """Return what `torch.compile` captures around a graph break: `graph 1 (lines 3–5, 4 ops) | runs in Python |
+    """Return the graphs of `torch.compile` around a graph break: `graph 1 (lines 3–5, 4 ops) | runs in Python |
     graph 2 (line 7, 1 op)`.
     """
     before, after = ([] if graph is None else [_captured_text(graph)] for graph in (remark.before, remark.after))

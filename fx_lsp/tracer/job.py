@@ -392,7 +392,7 @@ def _naming(loaded: Loaded, prepared: Prepared, tree: ast.Module, traced: Traced
 
 
 def _breaking(traced: TracedCall) -> Iterator[Completion]:
-    """Yield what adds the graph breaks of a target that is compiled, and what is compiled again."""
+    """Yield the work that adds graph breaks and recompilations to the trace of a compiled target."""
     if traced.request.compiled and not traced.request.work:
         yield lambda trace: replace(trace, remarks=(*trace.remarks, *graph_breaks(traced)))
         yield lambda trace: replace(trace, remarks=(*trace.remarks, *recompilations(traced)))

@@ -154,7 +154,7 @@ def script_environment(file: str, env: Mapping[str, str]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _ask_uv(uv: str, file: str, cache: str, states: tuple[int, ...]) -> str | None:
-    """Return what `uv` says of a file in a state, as in `script_environment`."""
+    """Return the answer of `uv` about a file in a state, as in `script_environment`."""
     try:
         if not _SCRIPT.search(files.read_python_leniently(file)):
             return None

@@ -79,7 +79,7 @@ def _shown(session: Session, benchmarks: Benchmarks, state: TargetState) -> Sequ
 
 
 def _in_menu(benchmarks: Benchmarks, state: TargetState) -> list[Lens]:
-    """Return what the menu of a target offers: its lenses, and a benchmark by line of what can be measured."""
+    """Return the rows of the menu of a target: its lenses, and a benchmark by line if it can be measured."""
     measured = _measured(benchmarks, state)
     by_line = [by_line_lens(state.target.name_span, state.target.name)] if measured else []
     return [*in_menu(_all(benchmarks, state)), *by_line]

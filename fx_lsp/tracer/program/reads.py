@@ -73,8 +73,9 @@ class RecordedReads:
         return [*(path for path in self.states if path not in modules), *map(variable_asked, self.variables)]
 
     def dependencies_of_search(self, module: str) -> list[str]:
-        """Return what must change before a missing module can be found: the names in the folders in which it, and the
-        packages that it is in, were looked for. An installation changes them, as `.pth` files and metadata are in them.
+        """Return the dependencies that change before a missing module can be found: the names in the folders in which
+        it, and the packages that it is in, were looked for. An installation changes them, as `.pth` files and metadata
+        are in them.
         """
         parts = module.split(".")
         names = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
