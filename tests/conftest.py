@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import pickle
@@ -100,6 +101,8 @@ def warm_torch() -> None:
     import_modules()
     warm()
     remember_caches()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every object that is there now
 
 
 @pytest.fixture
