@@ -90,6 +90,8 @@ class Question:
         self._leaves = tree_leaves((call.args, call.kwargs))
         self._described = (call.func, *call.kwargs, *map(_described, self._leaves))
         self.tensors = list({id(tensor): tensor for tensor in tensors_of(call)}.values())
+        positions = {id(tensor): (i, isinstance(tensor, nn.Parameter)) for i, tensor in enumerate(self.tensors)}
+        self._roles = tuple(positions.get(id(leaf)) for leaf in self._leaves)
         self._go_to("cpu" if on_fakes else "meta")
         if not on_fakes and (self.refused is None or not _is_alike(self.refused, error)):
             self._go_to("cpu")
@@ -109,6 +111,14 @@ class Question:
     def operands(self) -> list[torch.Tensor]:
         """Return the tensors that other inputs may change: parameters of modules stay unchanged."""
         return [tensor for tensor in self.tensors if not isinstance(tensor, nn.Parameter)] if self.refused else []
+
+    def remembered(self, find: Callable[[Question], Iterable[Replacement]]) -> list[Replacement]:
+        """Return what `find` returns for this question. Equal calls of equal operands have the same answer. Cached."""
+        key = (find, self._device, self._described, self._roles)
+        if key not in _replacements:
+            positions = {id(tensor): i for i, tensor in enumerate(self.tensors)}
+            _replacements[key] = [(positions[id(c.operand)], c.shape, c.dtype) for c in find(self)]
+        return [Replacement(self.tensors[i], shape, dtype) for i, shape, dtype in _replacements[key]]
 
     def fitting(self, changes: Sequence[Replacement]) -> list[Replacement]:
         """Return the changes with which the call runs; if there are none, those with which it raises another error."""
@@ -178,6 +188,7 @@ class Question:
 
 
 _answers: dict[object, Exception | None] = {}
+_replacements: dict[object, list[tuple[int, Shape, torch.dtype]]] = {}
 
 
 def _described(leaf: Any) -> object:
@@ -192,26 +203,34 @@ def _described(leaf: Any) -> object:
         return type(leaf), id(leaf)
 
 
-def of_other_sizes(question: Question) -> Iterator[Replacement]:
-    """Yield the operands whose sizes a call rejected, each with accepted sizes of the same rank.
+def of_other_sizes(question: Question) -> list[Replacement]:
+    """Return the operands whose sizes a call rejected, each with accepted sizes of the same rank.
 
     The last operands come first: `scale` adapts to `x` in `x * scale`. If several are wrong, so that no single change
-    works, the changes with another error are yielded.
+    works, the changes with another error are returned.
     """
+    return question.remembered(_of_other_sizes)
+
+
+def _of_other_sizes(question: Question) -> list[Replacement]:
     changes = [
         Replacement(operand, shape, operand.dtype)
         for operand in reversed(question.operands)
         for shape in islice(_other_shapes(_shape(operand), operand, question), MAX_SHAPES)
     ]
-    yield from question.fitting(changes)
+    return question.fitting(changes)
 
 
-def of_other_ranks(question: Question) -> Iterator[Replacement]:
-    """Yield the operands whose rank a call rejected, each with an accepted shape.
+def of_other_ranks(question: Question) -> list[Replacement]:
+    """Return the operands whose rank a call rejected, each with an accepted shape.
 
     Dimensions are added or removed in front; other sizes change if the call requires that too. It may be the shape of
     another operand without one of its dimensions, as labels have that of scores without classes.
     """
+    return question.remembered(_of_other_ranks)
+
+
+def _of_other_ranks(question: Question) -> list[Replacement]:
     changes: list[Replacement] = []
     for operand in question.operands:
         shape = _shape(operand)
@@ -223,7 +242,7 @@ def of_other_ranks(question: Question) -> Iterator[Replacement]:
     of_ranks: dict[tuple[int, int], Replacement] = {}
     for change in question.fitting(changes):
         of_ranks.setdefault((id(change.operand), len(change.shape)), change)
-    yield from of_ranks.values()
+    return list(of_ranks.values())
 
 
 def stretches_ones(question: Question) -> bool:
@@ -247,11 +266,15 @@ def _without_a_dimension(rank: int, operand: torch.Tensor, question: Question) -
         yield from ((*other[:index], *other[index + 1 :]) for index in (1, *range(rank, 1, -1), 0))
 
 
-def of_other_dtypes(question: Question) -> Iterator[Replacement]:
-    """Yield the operands whose dtype a call rejected, each with an accepted one: first those of the other operands.
+def of_other_dtypes(question: Question) -> list[Replacement]:
+    """Return the operands whose dtype a call rejected, each with an accepted one: first those of the other operands.
 
     If sizes or ranks are wrong as well, they are those with another error.
     """
+    return question.remembered(_of_other_dtypes)
+
+
+def _of_other_dtypes(question: Question) -> list[Replacement]:
     dtypes = dict.fromkeys((*(tensor.dtype for tensor in question.tensors), *DTYPES))
     operands = question.operands
     pairs = ((operand, dtype) for operand in operands for dtype in dtypes if dtype != operand.dtype)
@@ -262,7 +285,7 @@ def of_other_dtypes(question: Question) -> Iterator[Replacement]:
             fitting += [change for change in changes if change.dtype == dtype]
     if not fitting and question.refused is not None and kind_of(question.refused) == "dtype":
         fitting = question.fitting(changes)
-    yield from fitting
+    return fitting
 
 
 def _values_like(argument: Any) -> tuple[Any, ...]:
