@@ -5,23 +5,39 @@ WORKERS ?= 2
 
 BIN := .venv/bin
 READY := .venv/.ready
-EDITORS := .venv/.editors
+NEOVIM := .venv/.neovim
+RAY := .venv/.ray
 DOCS := .venv/.docs
+PYTEST = FX_LSP_SECONDS=$(SECONDS_FILE) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+SECONDS_FILE := $(abspath .venv)/.seconds
 
-.PHONY: coverage overhead demo docs test lint bench format clean vsix
+.PHONY: coverage overhead demo docs test tests test-editors test-hosts test-release lint bench format clean vsix
 
 demo: $(READY)
 	$(BIN)/python scripts/demo.py
 
-# A test that fails is run once more, and the summary names it: editors and browsers on a busy machine.
-test: lint $(EDITORS)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --reruns 1 -r R $(ARGS)
+# Everything that needs no editor, no cluster and no wheel; the linters run beside the tests.
+test: $(READY)
+	@$(MAKE) --no-print-directory -j2 lint tests
+
+tests: $(READY)
+	$(PYTEST) -m "not editor and not host and not release" $(ARGS)
+
+# Neovim, Emacs and VS Code. An editor that is neither here nor installable is skipped.
+test-editors: $(NEOVIM)
+	$(PYTEST) -m editor $(ARGS)
+
+# ssh, Slurm, Ray and containers. What is not here is skipped.
+test-hosts: $(RAY)
+	$(PYTEST) -m host $(ARGS)
+
+# Wheels in each Python, the .vsix, and the large numbers: soak, faults, fuzz, random programs.
+test-release: $(READY)
+	$(PYTEST) -m release $(ARGS)
 
 lint: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/seconds.py --of lint -- sh -ec '$(BIN)/ruff check .; $(BIN)/ruff format --check .; \
+		$(BIN)/pyright --pythonpath $(BIN)/python; $(BIN)/lint-imports --no-cache'
 
 # The documentation as a site, in site/. A broken link or anchor fails.
 docs: $(DOCS)
@@ -57,10 +73,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# A Neovim and a Ray for the tests that drive one; where there is none for this platform they are skipped.
-$(EDITORS): $(READY)
+$(NEOVIM): $(READY)
 	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[editors]' \
 		|| echo "No Neovim to install here: tests that need it use the one on PATH, or are skipped."
+	@touch $@
+
+$(RAY): $(READY)
 	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[ray]' \
 		|| echo "No Ray to install here: tests that need it are skipped."
 	@touch $@

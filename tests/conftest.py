@@ -26,6 +26,14 @@ from fx_lsp.model import Failure, InputSpec, Stage, Trace, TraceReply, TraceRequ
 T = TypeVar("T")
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Append the seconds of a test's phase to the file that `FX_LSP_SECONDS` names: `python scripts/seconds.py`."""
+    path = os.environ.get("FX_LSP_SECONDS")
+    if path and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(path, "a", encoding="utf-8") as rows:
+            rows.write(f"{report.nodeid}\t{report.when}\t{report.duration:.2f}\n")
+
+
 class Traced:
     """A reply with its stages decoded, and the source for looking spans up; `outcome` tells what it does by default."""
 
