@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from fx_lsp.features.problems import Problem
+
 WIDTH = 118
 """The longest line that a comment may have."""
 _COMMENT = re.compile(r"^ *# *\^+ .*\n( *#  .*\n)*", re.MULTILINE)
@@ -33,6 +35,16 @@ def places(text: str, kind: str) -> Iterator[tuple[int, int, int]]:
         yield above, len(comment[1]), len(comment[1]) + len(comment[2])
 
 
+def of_problem(problem: Problem, text: str, folder: str) -> Shown:
+    """Return a problem of a text, with its related places; paths in `folder` are relative to it."""
+    span, row = problem.span, text.splitlines()[problem.span.line - 1]
+    start = len(row.encode()[: span.col].decode())
+    end = len(row.encode()[: span.end_col].decode()) if span.end_line == span.line else len(row)
+    related = (f"line {other.span.line}: {other.message}" for other in problem.related)
+    said = "\n".join([f"{problem.severity}[{problem.code}]: {problem.message}", *related])
+    return Shown(span.line, start, end, said.replace(folder, ""))
+
+
 def annotated(text: str, shown: Iterable[Shown]) -> str:
     """Return a stripped source with comments below the places of what is shown."""
     by_line: dict[int, list[Shown]] = {}
@@ -54,4 +66,8 @@ def _comment(row: str, shown: Shown) -> list[str]:
         kind, _, rest = first.partition(" ")
         first, others = kind, [rest, *others]
     width = WIDTH - len(indent) - 3
-    return [f"{carets} {first}", *(f"{indent}#  {part}" for line in others for part in textwrap.wrap(line, width))]
+    return [f"{carets} {first}", *(f"{indent}#  {part}" for line in others for part in _wrapped(line, width))]
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from carets import WIDTH, annotated, of_problem, stripped
 from warm import warm_python
 
 from fx_lsp.features.findings import TOLD, told
@@ -30,15 +31,7 @@ from fx_lsp.tracing.engine import Engine, EngineSettings
 pytestmark = pytest.mark.torch
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
-WIDTH = 118
-"""The longest line that a comment may have."""
-_CARET = re.compile(r"^ *# *\^+ .*\n( *#  .*\n)*", re.MULTILINE)
 _TARGETS = re.compile(r"^# targets:.*\n(#  .*\n)*")
-
-
-def stripped(text: str) -> str:
-    """Return a case as its author wrote it, without what this test says of it."""
-    return _CARET.sub("", _TARGETS.sub("", text))
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +53,7 @@ def engine_loop() -> Iterator[tuple[Engine, asyncio.AbstractEventLoop]]:
 def test_problems_of_a_file(case: Path, tmp_path: Path, engine_loop: tuple[Engine, asyncio.AbstractEventLoop]) -> None:
     engine, loop = engine_loop
     golden = case.read_text()
-    text = stripped(golden)
+    text = stripped(_TARGETS.sub("", golden))
     (tmp_path / "pyproject.toml").touch()
     file = tmp_path / case.name
     file.write_text(text)
@@ -87,27 +80,8 @@ async def outcomes_of(engine: Engine, file: str, text: str) -> list[tuple[Target
         engine.close(file)
 
 
-def with_comments(text: str, targets: Sequence[Target], shown: Sequence[Problem], folder: str) -> str:
+def with_comments(text: str, targets: Sequence[Target], found: Sequence[Problem], folder: str) -> str:
     """Return a text with its targets in a comment above, and its problems in comments below their lines."""
-    lines: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        lines.append(line)
-        for problem in (p for p in shown if p.span.line == number and p.severity != "hint"):
-            start = len(line.encode()[: problem.span.col].decode())
-            end = len(line.encode()[: problem.span.end_col].decode()) if problem.span.end_line == number else len(line)
-            lines += comment(line, start, end, problem, folder)
     names = [target.name for target in targets if target.kind != "script"]
     head = textwrap.fill(f"targets: {', '.join(names)}", WIDTH, initial_indent="# ", subsequent_indent="#  ")
-    return "\n".join([head, *lines]) + "\n"
-
-
-def comment(line: str, start: int, end: int, problem: Problem, folder: str) -> list[str]:
-    """Return the lines of the comment below a problem's line: carets under its span, severity, code and message."""
-    indent = " " * max(min(start - 1, len(line) - len(line.lstrip())), 0)
-    carets = f"{indent}#".ljust(start) + "^" * max(end - max(start, 1), 1)
-    said = f"{problem.severity}[{problem.code}]: {problem.message.replace(folder, '')}"
-    related = [f"line {r.span.line}: {r.message}".replace(folder, "") for r in problem.related]
-    if len(carets) + 1 + len(said) <= WIDTH:
-        return [f"{carets} {said}", *(f"{indent}#  {part}" for part in related)]
-    wrapped = textwrap.wrap(said, WIDTH - len(indent) - 3, break_long_words=False, break_on_hyphens=False)
-    return [f"{carets} …", *(f"{indent}#  {part}" for part in (*wrapped, *related))]
+    return f"{head}\n{annotated(text, (of_problem(p, text, folder) for p in found if p.severity != 'hint'))}"

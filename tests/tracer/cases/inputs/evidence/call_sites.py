@@ -1,0 +1,209 @@
+# Inputs from calls in the file and in its tests: what the call needs is run, and nothing else.
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch import Tensor
+
+# === A main guard with a model and a training loop
+import argparse
+import itertools
+
+class Block(nn.Module):
+    def __init__(self, dim, heads=2):
+        super().__init__()
+        self.fc = nn.Linear(dim, dim * heads)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x, scale=1.0):
+        return self.drop(self.fc(x)) * scale
+
+    def extra(self, y):
+        return torch.relu(self.fc(y))
+
+if __name__ == "__main__":
+    model = Block(48, heads=4)
+    model.eval()
+    print("never", undefined)
+    x = torch.randn(2, 10, 48)
+    for _ in range(100):
+        y = model(x)
+        y.sum().backward()
+#: Block [forward](init.dim=48, init.heads=4 · call site `model = Block(48, heads=4)`; self.training=False, x=f32[2, 10,
+#:   48] · call site `y = model(x)`; scale=1.0 · default) -> f32[2, 10, 192]
+#:   note: traced in evaluation mode
+#:   forward:
+#:     fc_weight: f32[192, 48] = placeholder
+#:     fc_bias: f32[192] = placeholder
+#:     x: f32[2, 10, 48] = placeholder
+#:     view: f32[20, 48] = aten.view.default(x, [20, 48])
+#:     t: f32[48, 192](1, 48) = aten.t.default(fc_weight)
+#:     addmm: f32[20, 192] = aten.addmm.default(fc_bias, view, t)
+#:     view_1: f32[2, 10, 192] = aten.view.default(addmm, [2, 10, 192])
+#:     clone: f32[2, 10, 192] = aten.clone.default(view_1)
+#:     mul: f32[2, 10, 192] = aten.mul.Tensor(clone, 1.0)
+#:     return (mul, fc_weight, view)
+
+# === A call at module level
+def attention(q, k, v, causal=False):
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+
+q = torch.randn(2, 4, 8, 16)
+out = attention(q, q, v=torch.randn(2, 4, 8, 32).requires_grad_(), causal=True)
+#: attention(q=f32[2, 4, 8, 16], k=f32[2, 4, 8, 16], v=f32[2, 4, 8, 32], causal=True · call site `out = attention(q, q,
+#:   v=torch.randn(2, 4, 8, 32).requires_grad_(), causal=True)`) -> f32[2, 4, 8, 32]
+
+# === A site that does not run is passed over
+def attention(q, k, v, causal=False):
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+
+def test_first():
+    attention(torch.randn(2, 3), torch.randn(missing), torch.randn(2, 3))
+
+def test_second():
+    attention(torch.randn(5, 3), torch.randn(7, 3), torch.randn(7, 2))
+#: attention(q=f32[5, 3], k=f32[7, 3], v=f32[7, 2] · call site `attention(torch.randn(5, 3), torch.randn(7, 3),
+#:   torch.randn(7, 2))`; causal=False · default) -> f32[5, 2]
+
+# === A call that fails is an error where it fails
+def attention(q, k, v, causal=False):
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+    #                        ^^^^^^^^^^^ error[error]: AttributeError: 'int' object has no attribute 'transpose'.
+
+def demo():
+    attention(1, 2, 3)
+#: attention(q=1, k=2, v=3 · call site `attention(1, 2, 3)`; causal=False · default)
+
+# === A site that never comes to the call
+def attention(q, k, v, causal=False):
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+
+def size():
+    while True:
+        try:
+            pass
+        except Exception:
+            pass
+
+def demo():
+    attention(torch.randn(size(), 3), torch.randn(7, 3), torch.randn(7, 2))
+#: attention(q=f32[4, 8, 12, 64] · search; k=f32[4, 8, 24, 64], v=f32[4, 8, 24, 96] · search: sizes that fit;
+#:   causal=False · default) -> f32[4, 8, 12, 96]
+#:   note: the call on line 18 was not followed: the code before it takes too long
+
+# === What starts programs is not run
+def attention(q, k, v, causal=False):
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+
+import os
+
+def demo():
+    attention(torch.randn(3 + os.system("true"), 3), torch.randn(7, 3), torch.randn(7, 2))
+#: attention(q=f32[4, 8, 12, 64] · search; k=f32[4, 8, 24, 64], v=f32[4, 8, 24, 96] · search: sizes that fit;
+#:   causal=False · default) -> f32[4, 8, 12, 96]
+
+# === What an annotation spells out wins
+from typing import Annotated
+
+def scaled(x: Annotated[Tensor, "3 5"], w):
+    return x @ w
+
+def test_scaled():
+    scaled(torch.randn(2, 5), torch.randn(5, 7))
+#: scaled(x=f32[3, 5] · annotation; w=f32[5, 7] · call site `scaled(torch.randn(2, 5), torch.randn(5, 7))`) -> f32[3, 7]
+
+# === A test that imports the module in its function
+def attention(q, k, v, causal=False):
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+# --- test/user_test.py
+import torch
+
+def test_attention():
+    import user as module
+    out = [module.attention(x, x, x) for x in torch.randn(3, 6, 2)]
+#: attention(q=f32[6, 2], k=f32[6, 2], v=f32[6, 2] · call site `out = [module.attention(x, x, x) for x in torch.randn(3,
+#:   6, 2)]`; causal=False · default) -> f32[6, 2]
+
+# === A test class
+import argparse
+import itertools
+
+class Block(nn.Module):
+    def __init__(self, dim, heads=2):
+        super().__init__()
+        self.fc = nn.Linear(dim, dim * heads)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x, scale=1.0):
+        return self.drop(self.fc(x)) * scale
+
+    def extra(self, y):
+        return torch.relu(self.fc(y))
+# --- tests/test_user.py
+import unittest
+import torch
+from user import Block
+
+class BlockTest(unittest.TestCase):
+    def setUp(self):
+        self.block = Block(dim=14).eval()
+
+    def test_shape(self):
+        self.assertEqual(self.block(torch.ones(2, 14)).shape, (2, 28))
+#: Block(init.dim=14 · call site `self.block = Block(dim=14).eval()`; self.training=False, x=f32[2, 14] · call site
+#:   `self.assertEqual(self.block(torch.ones(2, 14)).shape, (2, 28))`; scale=1.0 · default) -> f32[2, 28]
+#:   note: traced in evaluation mode
+
+# === What a program passes is known and what is searched for is guessed
+def f(x, scale):
+    return x * scale.unsqueeze(0)
+
+def g(x):
+    return inner(x.softmax(-1))
+
+def inner(y):
+    return y.exp()
+
+f(torch.zeros(3, 7), torch.ones(7))
+#: f(x=f32[3, 7], scale=f32[7] · call site `f(torch.zeros(3, 7), torch.ones(7))`) -> f32[3, 7]
+#: g(x=f32[4, 64] · search) -> f32[4, 64]
+
+# === An object is what it was before the constructor changed it
+class Settings:
+    def __init__(self):
+        self.kind, self.width = "small", None
+
+class Model(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        assert (settings.kind is None) != (settings.width is None)
+        settings.width = 16 if settings.kind == "small" else 32
+        self.layer = nn.Linear(settings.width, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+def test_model():
+    Model(Settings())(torch.zeros(3, 16))
+#: Model(init.settings=Settings(…), x=f32[3, 16] · call site `Model(Settings())(torch.zeros(3, 16))`) -> f32[3, 4]
+
+# === An object that a call passes counts beside a default of none
+from collections import namedtuple
+
+Options = namedtuple("Options", "width classes")
+
+class Net(nn.Module):
+    def __init__(self, options=None):
+        super().__init__()
+        self.fc = nn.Linear(options.width, options.classes)
+
+    def forward(self, x):
+        return self.fc(x)
+
+    @classmethod
+    def named(cls, name):
+        return cls(Options(width=24, classes=3))
+
+net = Net.named("small")
+net(torch.randn(2, 24))
+#: Net(init.options=Options(width=24, classes=3) · call site `return cls(Options(width=24, classes=3))`; x=f32[2, 24] ·
+#:   call site `net(torch.randn(2, 24))`) -> f32[2, 3]

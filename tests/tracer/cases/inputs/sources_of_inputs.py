@@ -1,0 +1,187 @@
+# Inputs without configuration: what is written down first, search last.
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch import Tensor
+
+# === Unpacking a shape fixes the rank
+import math
+
+def f(x):
+    b, t, h, d = x.shape
+    return x.transpose(1, 2).reshape(b, h, t * d)
+#: f
+
+# === Sizes are tied where the code ties them
+import math
+
+def attention(q, k, v):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    return scores.softmax(-1) @ v
+#: attention
+
+# === Products heads and fused projections
+import math
+
+def mha(x, w_qkv, w_out, n_heads: int):
+    b, t, d = x.shape
+    q, k, v = (x @ w_qkv).view(b, t, 3, n_heads, d // n_heads).permute(2, 0, 3, 1, 4)
+    y = F.scaled_dot_product_attention(q, k, v)
+    return y.transpose(1, 2).reshape(b, t, d) @ w_out
+#: mha
+
+# === Indices labels and masks get their dtypes
+import math
+
+def f(ids, table, labels, mask):
+    logits = F.embedding(ids, table).masked_fill(mask, 0.0)
+    return F.cross_entropy(logits.flatten(0, 1), labels)
+#: f
+
+# === Modules construct from defaults and guessed sizes
+import math
+
+class Block(nn.Module):
+    def __init__(self, dim, n_heads, dropout=0.1):
+        super().__init__()
+        assert dim % n_heads == 0
+        self.attn = nn.MultiheadAttention(dim, n_heads, dropout, batch_first=True)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x, attn_mask=None):
+        h = self.norm(x)
+        return x + self.attn(h, h, h, attn_mask=attn_mask)[0]
+#: Block
+
+# === An image network gets images
+import math
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 16, 3)
+        self.fc = nn.Linear(16, 10)
+
+    def forward(self, img):
+        return self.fc(F.relu(self.conv(img)).mean((2, 3)))
+#: Net
+
+# === A constructor that reads values is built from real tensors
+import math
+
+class Net(nn.Module):
+    def __init__(self, depth=4):
+        super().__init__()
+        self.rates = [r.item() for r in torch.linspace(0, 0.5, depth)]
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.fc(x) * self.rates[-1]
+#: Net [forward]
+
+# === Get inputs and get init inputs
+import math
+
+class Model(nn.Module):
+    def __init__(self, features, eps):
+        super().__init__()
+        self.norm = nn.LayerNorm(features, eps=eps)
+
+    def forward(self, x, scale):
+        return self.norm(x) * scale
+
+def get_inputs():
+    return [torch.rand(16, 48), 2.0]
+
+def get_init_inputs():
+    return [48, 1e-3]
+#: Model
+
+# === A comment wins and the rest is searched
+import math
+
+# fx: x=f32[3, 5]
+def f(x, w):
+    return x @ w
+#: f
+
+# === A comment with constructor arguments expressions and strides
+import math
+
+# fx: init(act=nn.GELU()), x=f16[4, 8](1, 4)
+class Act(nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.act = act
+
+    def forward(self, x):
+        return self.act(x)
+#: Act
+
+# === A default stays as it is where the code runs with it
+import math
+
+def f(x, bias=None, scale: float = 2.0):
+    y = torch.relu(x) * scale
+    return y if bias is None else y + bias
+#: f
+
+# === None where a tensor is needed is repaired
+import math
+
+def f(x: Tensor, pair: tuple[Tensor, Tensor] | None = None):
+    cos, sin = pair
+    return x * cos + x * sin
+#: f
+
+# === Enums literals dtypes and dataclass configs
+import math
+
+from dataclasses import dataclass
+from typing import Literal
+
+@dataclass
+class Config:
+    dim: int = 24
+    bias: bool = False
+
+class Net(nn.Module):
+    def __init__(self, config: Config, mode: Literal["mean", "sum"], dtype: torch.dtype):
+        super().__init__()
+        self.fc = nn.Linear(config.dim, config.dim, config.bias, dtype=dtype)
+        self.mode = mode
+
+    def forward(self, x):
+        return getattr(self.fc(x), self.mode)()
+#: Net
+
+# === States and masks have the shapes that layers take
+class Stateful(nn.Module):
+    def __init__(self, words):
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(words, 32), nn.LSTM(32, 48, 2), nn.Linear(48, words)
+
+    def forward(self, ids, state):
+        y, state = self.rnn(self.words(ids).transpose(0, 1), state)
+        return self.head(y.transpose(0, 1).reshape(-1, 48)), state
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm = nn.MultiheadAttention(64, 4, batch_first=True), nn.LayerNorm(64)
+
+    def forward(self, x, causal, padding):
+        y, _ = self.attention(x, x, x, attn_mask=causal, key_padding_mask=padding)
+        return self.norm(x + y)
+#: Stateful
+#: Masked
+
+# === The annotation of a number describes no tensor of its name
+class Melody(nn.Module):
+    def __init__(self, notes: int, width: int = 8):
+        super().__init__()
+        self.embed = nn.Embedding(notes, width)
+
+    def forward(self, notes):
+        return self.embed(notes).view(notes.size(0), -1)
+#: Melody

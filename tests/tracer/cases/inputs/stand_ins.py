@@ -1,0 +1,50 @@
+# Stand-ins for modules, functions and lists that nobody gave: they are called and gone over as the code does it.
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch import Tensor
+
+# === Stand-ins for modules, functions and lists that nobody gave
+def in_chunks(function, size):
+    def run(x):
+        return torch.cat([function(x[i : i + size]) for i in range(0, x.shape[0], size)])
+    return run
+
+def rendered(points, network, size=1024):
+    return in_chunks(network, size)(points) + 1
+
+class Waves:
+    def __init__(self, **options):
+        functions = []
+        for frequency in torch.linspace(1.0, 8.0, steps=options["count"]):
+            for wave in options["waves"]:
+                functions.append(lambda x, wave=wave, frequency=frequency: wave(x * frequency))
+        self.functions = functions
+
+    def embed(self, x):
+        return torch.cat([function(x) for function in self.functions], -1)
+#: rendered
+#: Waves.embed
+
+# === A module has what a constructor asserts of it
+class Diffusion(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        assert model.learned
+        assert not model.conditional, "not supported"
+        self.model = model
+
+    def forward(self, x):
+        device = next(self.model.parameters()).device
+        return self.model(x * 2, torch.rand(x.shape[0], device=device))
+#: Diffusion
+
+# === What a stand in returns requires nothing
+class Flow:
+    def __init__(self, net):
+        self.net = net
+
+    def loss(self, images):
+        t = torch.rand(images.shape[0])
+        return (self.net(t.view(-1, 1, 1, 1) * images, t) - images).square().mean()
+#: Flow.loss

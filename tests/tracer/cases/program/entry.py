@@ -1,0 +1,24 @@
+# What a target reads of the program's entry: names under `if __name__ == "__main__":` and globals of `main()`.
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch import Tensor
+
+# === What cannot run is as if it did not stand there
+def shifted(x):
+    return x + offset
+
+if __name__ == "__main__":
+    offset = torch.tensor([float(line) for line in open("/nowhere/offsets")])
+#: shifted
+
+# === A function that assigns a global keeps its own text as a target
+def remember(x):
+    global last
+    last = torch.relu(x)
+    return last * factor
+
+if __name__ == "__main__":
+    factor = 3
+    remember(torch.randn(2, 3))
+#: remember

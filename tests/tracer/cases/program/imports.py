@@ -1,0 +1,28 @@
+# Only what the target needs runs.
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch import Tensor
+
+# === Name is never main
+FACTOR = 2 if __name__ == "__main__" else 5
+
+def f(x: Tensor):
+    return x * FACTOR
+#: f [forward]
+
+# === An environment variable that nobody has set is what the file reads it as
+import os
+
+MODE, PARTS, WIDTH = os.environ["NET_MODE"], os.environ["NET_PARTS"], int(os.environ["NET_WIDTH_OF_HEAD"])
+
+if "gate" in os.environ["NET_PARTS"] and "skip" in os.environ["NET_PARTS"]:
+    class Head(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(WIDTH, 8)
+
+        def forward(self, x: Tensor):
+            assert os.environ["NET_MODE"] == "fast"
+            return self.fc(x) * float(os.environ["NET_SCALE_OF_HEAD"])
+#: Head

@@ -1,0 +1,68 @@
+# What a program does on its way to a target: command lines, workers, registries, data that is absent, files.
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch import Tensor
+
+# === Dictionaries in lists
+def loss(outputs, targets):
+    labels = torch.cat([t["labels"] for t in targets])
+    boxes = torch.cat([t["boxes"] for t in targets])
+    predicted = outputs["boxes"].flatten(0, 1)
+    return F.l1_loss(predicted[: len(boxes)], boxes) * labels.float().mean()
+#: loss
+
+# === Objects with tensors in them
+from typing import Optional
+
+class Nested:
+    def __init__(self, tensors, mask: Optional[Tensor]):
+        self.tensors, self.mask = tensors, mask
+
+class Masked(nn.Module):
+    def forward(self, nested: Nested):
+        return nested.tensors * ~nested.mask
+#: Masked [forward]
+
+# === An object without a class
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(50, 16)
+
+    def forward(self, batch):
+        return self.embed(batch.tokens) * batch.weights.unsqueeze(-1)
+#: Encoder
+
+# === A parameter that is used as an array is one
+import numpy as np
+
+class Table:
+    def __init__(self, weights):
+        self.weights = np.array(weights, dtype=np.float64)
+        assert len(self.weights.shape) == 1 and (self.weights > 0).all()
+
+    def weighted(self, losses, t):
+        return losses * torch.from_numpy(self.weights)[t]
+#: Table.weighted
+
+# === A loop over absent data has a turn
+def loss(x, scale, extra):
+    return (torch.relu(x) * scale + extra["y"] + extra["z"]).mean()
+# --- train.py
+import torch
+from user import loss
+from nowhere import Loader
+
+def main(path):
+    scale = torch.randn(24)
+    for epoch in range(3):
+        for number, (x, y) in enumerate(Loader(path)):
+            x = x.cuda()
+            if number > 100:
+                break
+            loss(x, scale, extra=dict(y=y, z=torch.ones(24)))
+
+if __name__ == "__main__":
+    main("rows.csv")
+#: loss
