@@ -164,6 +164,11 @@ def test_the_innermost_expression_that_is_known(code: str, ahead: int, shown: st
     assert ("saves `relu`, ~128 B, for `where` in backward" in hover.markdown) == ("relu" in shown)
 
 
+@pytest.mark.parametrize(("code", "shown"), [("x @ w", "x: ~f32[8, 128]"), ("n):", "n = 4")])
+def test_a_parameter_in_the_body_is_what_was_passed(code: str, shown: str):
+    assert f"\n{shown}\n" in (text(hover_at(code)) or "")
+
+
 def test_nothing_is_known():
     assert hover_at("for _ in") is None
     assert hover_at("range") is None

@@ -90,11 +90,9 @@ async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> 
 
 
 async def test_an_opened_file_is_traced(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax is None
+    engine = await bench.opened(TEXT)
+    state = bench.state(engine)
+    assert state.syntax is None
     assert [(t.target.name, t.pending, t.stale) for t in state.targets] == [("f", False, False), ("g", False, False)]
     assert (line_of(engine, bench.file, "f"), line_of(engine, bench.file, "g")) == (4, 7)
     assert bench.updates and bench.statuses[-1] == EngineStatus("ok", True, "")
@@ -106,20 +104,15 @@ async def test_what_turns_out_to_be_no_tensor_code_is_shown_nowhere(bench: Bench
         return TraceReply(Failure("nothing", "")) if request.name == "g" else traced(request)
 
     bench.tracers = Tracers(answer)
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and [t.target.name for t in state.targets] == ["f"]
+    engine = await bench.opened(TEXT)
+    state = bench.state(engine)
+    assert [t.target.name for t in state.targets] == ["f"]
     assert isinstance(await engine.outcome(bench.file, "g"), Failure)
 
 
 async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    engine.open(bench.file, "# a new line\n" + TEXT.replace("exp", "sin"), ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT)
+    await bench.edit(engine, "# a new line\n" + TEXT.replace("exp", "sin"))
     assert sorted(bench.tracers.asked) == ["f", "g", "g"]
     assert (line_of(engine, bench.file, "f"), line_of(engine, bench.file, "g")) == (5, 8)
     stage = await engine.stage(bench.file, "f", "forward")
@@ -134,8 +127,7 @@ async def test_memory_does_not_grow_with_the_texts_of_a_day(bench: Bench) -> Non
         engine.open(bench.file, text, ())
         await bench.quiet(engine)
         await engine._background.wait()  # until it is on disk
-    engine.open(bench.file, texts[0], ())
-    await bench.quiet(engine)
+    await bench.edit(engine, texts[0])
     assert len(bench.tracers.asked) == 10, "an undone edit is on disk"
     assert len([*engine._answers._answers]) == 2
     engine.close(bench.file)
@@ -144,9 +136,7 @@ async def test_memory_does_not_grow_with_the_texts_of_a_day(bench: Bench) -> Non
 
 async def test_while_somebody_types_tracing_waits_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 2.0)
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT)
     for number in range(9):
         engine.open(bench.file, TEXT.replace("exp(x)", f"exp(x) * {number}"), ())
         await asyncio.sleep(0.1)
@@ -170,13 +160,10 @@ async def test_who_asks_for_a_graph_while_typing_has_it_at_once(
 
 
 async def test_a_syntax_error_keeps_the_last_good_answers_at_their_places(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    engine.open(bench.file, TEXT.replace("\n\ndef g", "\n\ny = (\n\ndef g"), ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax is not None and state.syntax.kind == "syntax"
+    engine = await bench.opened(TEXT)
+    await bench.edit(engine, TEXT.replace("\n\ndef g", "\n\ny = (\n\ndef g"))
+    state = bench.state(engine)
+    assert state.syntax is not None and state.syntax.kind == "syntax"
     assert [(t.target.name, t.target.name_span.line, t.stale) for t in state.targets] == [
         ("f", 3, True),
         ("g", 8, True),
@@ -186,23 +173,17 @@ async def test_a_syntax_error_keeps_the_last_good_answers_at_their_places(bench:
 
 
 async def test_a_reopened_project_is_served_from_disk_without_starting_torch(bench: Bench) -> None:
-    first = bench.engine()
-    first.open(bench.file, TEXT, ())
-    await bench.quiet(first)
+    first = await bench.opened(TEXT)
     await first.shutdown()
     bench.tracers, bench.statuses = Tracers(), []
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT)
     assert line_of(engine, bench.file, "g") == 7
     assert isinstance(await engine.stage(bench.file, "g", "forward"), Stage)
     assert bench.tracers.started == 0
 
 
 async def test_nothing_is_traced_on_open_unless_asked_for(bench: Bench) -> None:
-    engine = bench.engine(trace_on_open=False)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, trace_on_open=False)
     assert bench.tracers.asked == []
     assert isinstance(await engine.outcome(bench.file, "g"), Trace)
     assert bench.tracers.asked == ["g"]
@@ -220,20 +201,16 @@ async def test_what_was_known_early_is_traced_to_its_end_and_stored(bench: Bench
     await bench.quiet(first)
     await first.shutdown()
     bench.tracers, bench.statuses = Tracers(), []
-    engine = bench.engine(trace_on_open=False)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, trace_on_open=False)
     assert line_of(engine, bench.file, "g") == 7
     assert bench.tracers.asked == []
 
 
 async def test_in_a_workspace_that_is_not_trusted_texts_are_read_and_nothing_runs(bench: Bench) -> None:
     bench.probe_error = WorkerStartError("an interpreter was started", "interpreter", "")
-    engine = bench.engine(may_run=lambda file: False)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and [t.target.name for t in state.targets] == ["f", "g"]
+    engine = await bench.opened(TEXT, may_run=lambda file: False)
+    state = bench.state(engine)
+    assert [t.target.name for t in state.targets] == ["f", "g"]
     assert "not trusted" in bench.statuses[-1].message and bench.statuses[-1].health == "warning"
     refused = await engine.outcome(bench.file, "f")
     assert isinstance(refused, Failure) and refused.kind == "interpreter"
@@ -315,16 +292,12 @@ def step(x):
 def act(x):
     return torch.relu(x)
 """
-    engine = bench.engine(workers=1)
-    engine.open(bench.file, text, ())
-    await bench.quiet(engine)
+    await bench.opened(text, workers=1)
     assert bench.tracers.asked == ["act", "step", "generate"]
 
 
 async def test_what_was_slow_is_traced_after_the_rest(bench: Bench) -> None:
-    engine = bench.engine(workers=1)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, workers=1)
     open_file = engine._files[bench.file]
     question = TargetQuestion("f")
     answer, keys = open_file.answers.get(question), open_file.keys
@@ -339,8 +312,7 @@ async def test_an_unsaved_change_elsewhere_invalidates_what_depends_on_it(bench:
     bench.tracers.answer = lambda request: replace(traced(request), dependencies=(helper,))
     engine = bench.engine()
     engine.open(helper, "A = 1\n", ())
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    await bench.edit(engine, TEXT)
     assert bench.tracers.requests[-1].overlays == {helper: "A = 1\n"}
     engine.open(helper, "A = 2\n", ())
     await bench.quiet(engine)
@@ -358,8 +330,7 @@ async def test_while_somebody_types_in_a_file_what_depends_on_it_waits_too(
     bench.tracers.answer = lambda request: replace(traced(request), dependencies=(helper,))
     engine = bench.engine()
     engine.open(helper, "A = 0\n", ())
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    await bench.edit(engine, TEXT)
     for number in range(1, 9):
         engine.open(helper, f"A = {number}\n", ())
         await asyncio.sleep(0.1)
@@ -418,13 +389,11 @@ async def test_a_dead_zygote_is_restarted_within_bounds(bench: Bench) -> None:
         raise WorkerDied("the zygote is gone", -9, "its last words")
 
     bench.tracers.answer = answer
-    engine = bench.engine(workers=1)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, workers=1)
     assert bench.tracers.started == 4
     assert bench.statuses[-1].health == "error" and "its last words" in bench.statuses[-1].message
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax is not None and state.syntax.kind == "interpreter"
+    state = bench.state(engine)
+    assert state.syntax is not None and state.syntax.kind == "interpreter"
     bench.tracers.answer = traced
     await engine.restart()
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
@@ -438,8 +407,8 @@ async def test_an_interpreter_without_torch_is_said_once_at_the_import(bench: Be
     engine.open(bench.file, TEXT, ())
     failure = await engine.outcome(bench.file, "f")
     assert failure == Failure("no-torch", "python has no torch", Span(bench.file, 1, 0, 1, 12), "Install it.")
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax == failure
+    state = bench.state(engine)
+    assert state.syntax == failure
     assert [t.outcome for t in state.targets] == [None, None]
 
 
@@ -456,8 +425,7 @@ async def test_cancel_all_stops_every_trace_and_an_edit_starts_them_again(bench:
     await bench.quiet(engine)
     assert sorted(bench.tracers.ended) == ["f", "g"]
     bench.tracers.gate.set()
-    engine.open(bench.file, TEXT + "\n", ())
-    await bench.quiet(engine)
+    await bench.edit(engine, TEXT + "\n")
     assert line_of(engine, bench.file, "f") == 4
 
 
@@ -482,9 +450,7 @@ async def test_what_does_not_exist_is_a_failure(bench: Bench) -> None:
 
 
 async def test_a_stage_that_was_lost_is_traced_again(bench: Bench) -> None:
-    first = bench.engine()
-    first.open(bench.file, TEXT, ())
-    await bench.quiet(first)
+    first = await bench.opened(TEXT)
     await first.shutdown()
     with sqlite3.connect(bench.cache) as connection:
         connection.execute("DELETE FROM stages")
@@ -585,9 +551,7 @@ def test_what_a_file_imports_is_looked_for_above_it(tmp_path: Path, is_project: 
 
 
 async def test_passes_are_offered_all_targets_that_are_traced_and_graphs_that_are_built(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT + "\nfrom torch import fx\n\ndef built():\n    return fx.Graph()\n", ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT + "\nfrom torch import fx\n\ndef built():\n    return fx.Graph()\n")
     assert [(t.name, t.kind) for t in engine.recent("/another.py")] == [
         ("f", "function"),
         ("g", "function"),
@@ -612,16 +576,12 @@ def with_variant(request: TraceRequest) -> TraceReply:
 
 async def test_a_variant_is_traced_after_the_target_and_added_to_it(bench: Bench) -> None:
     bench.tracers = Tracers(with_variant)
-    engine = bench.engine()
-    engine.open(bench.file, OPTIONAL, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(OPTIONAL)
     assert [request.work for request in bench.tracers.requests] == ["", "variant=y"]
     assert [request.previous for request in bench.tracers.requests][1] == (), "not the inputs of a variant"
 
-    engine.open(bench.file, f"# moved\n{OPTIONAL}", ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None
+    await bench.edit(engine, f"# moved\n{OPTIONAL}")
+    state = bench.state(engine)
     (target,) = state.targets
     assert isinstance(target.outcome, Trace)
     (variant,), (unreached,) = target.outcome.variants, target.outcome.unreached
@@ -648,11 +608,8 @@ async def test_a_variant_that_is_wrong_is_a_remark(bench: Bench) -> None:
         return TraceReply(wrong) if request.work else with_variant(request)
 
     bench.tracers = Tracers(answer)
-    engine = bench.engine()
-    engine.open(bench.file, OPTIONAL, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None
+    engine = await bench.opened(OPTIONAL)
+    state = bench.state(engine)
     outcome = state.targets[0].outcome
     assert isinstance(outcome, Trace)
     assert [(remark.message, remark.severity) for remark in outcome.remarks] == [("sizes differ, with y", "error")]
