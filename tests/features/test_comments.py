@@ -1,7 +1,5 @@
 """Problems of `# fx:` comments; `tests/shown/cases/comments.py` has their places and messages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

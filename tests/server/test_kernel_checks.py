@@ -1,8 +1,7 @@
 """Kernels that are checked in the background: those of a document, and those in a file that the user keeps."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,10 +47,15 @@ def session(folder: Path, env: dict[str, str] | None = None):
 
 async def checked(ed: Editor, uri: str) -> str:
     """The title of the first lens of a document, once its check has ended."""
+    return await titled(ed, uri, lambda title: not title.endswith("checking…"))
+
+
+async def titled(ed: Editor, uri: str, fits: Callable[[str], bool]) -> str:
+    """The title of the first lens of a document, once it fits; it is read again as often as the server says."""
     while True:
         count = refreshes(ed)
         title, *_ = await ed.titles(uri)
-        if not title.endswith("checking…"):
+        if fits(title):
             return title
         await ed.until(lambda count=count: refreshes(ed) > count, SECONDS)
 
@@ -106,7 +110,7 @@ async def test_a_wrong_file_has_its_errors_at_its_top_and_at_the_function(tmp_pa
         path.write_text(text.replace(BROKEN, RIGHT))
         document = types.TextDocumentIdentifier(uri=kernels)
         ed.client.text_document_did_save(types.DidSaveTextDocumentParams(text_document=document))
-        assert (await checked(ed, kernels)).endswith("compared with the original: right")
+        await titled(ed, kernels, lambda title: title.endswith("compared with the original: right"))
         await ed.until(lambda: path.read_text().startswith('"""scaled as Triton kernels'))
         await ed.until(lambda: errors(ed, kernels) == [])
 
@@ -118,7 +122,7 @@ async def test_a_file_that_was_edited_meanwhile_has_the_error_as_a_problem_alone
         kernels = ed.open(path.name, path.read_text())
         edited = "# mine\n" + path.read_text()
         ed.change(kernels, 2, edited)
-        assert (await checked(ed, kernels)).endswith(", before the last edit")
+        await titled(ed, kernels, lambda title: title.endswith(", before the last edit"))
         await ed.until(lambda: errors(ed, kernels))
         assert errors(ed, kernels)[0][0] == line_of(edited, "def scaled(x)")
         assert not path.read_text().startswith(WRONG)

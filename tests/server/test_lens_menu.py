@@ -50,11 +50,24 @@ async def test_a_target_has_its_cost_and_a_menu(tmp_path: Path):
             ]
         )
 
+        # a menu that is closed does nothing
+        assert await e.command("fxLsp.menu", uri, "f") is None
+        assert e.offered and not e.shown
 
-async def test_the_menu_runs_what_is_picked(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+        # a client with a menu of its own gets the commands
+        offered = await e.command("fxLsp.commands", uri, "f")
+        assert [(x["title"], x["command"], x["arguments"][2:]) for x in offered] == snapshot(
+            [
+                ("show inference graph", "fxLsp.showStage", ["inference"]),
+                ("passes", "fxLsp.showStage", ["passes", "passes"]),
+                ("why not fused", "fxLsp.showStage", ["fusion", "fusion"]),
+                ("generate Triton kernel", "fxLsp.showStage", ["triton", "triton"]),
+                ("benchmark", "fxLsp.bench", []),
+                ("benchmark by line", "fxLsp.bench", [{"byLine": True}]),
+            ]
+        )
+
+        # the menu runs what is picked
         e.choice = "show inference graph"
         answer = await e.command("fxLsp.menu", uri, "f")
         assert e.offered == snapshot(
@@ -71,14 +84,6 @@ async def test_the_menu_runs_what_is_picked(tmp_path: Path):
         assert e.shown == [answer["uri"]]
 
 
-async def test_a_menu_that_is_closed_does_nothing(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        assert await e.command("fxLsp.menu", uri, "f") is None
-        assert e.offered and not e.shown
-
-
 @pytest.mark.parametrize("name", ["broken", "nothing"])
 async def test_a_target_without_graphs_has_no_menu(tmp_path: Path, name: str):
     async with fresh(tmp_path) as e:
@@ -87,23 +92,6 @@ async def test_a_target_without_graphs_has_no_menu(tmp_path: Path, name: str):
         assert await e.command("fxLsp.menu", uri, name) is None
         assert await e.command("fxLsp.commands", uri, name) == []
         assert not e.offered
-
-
-async def test_a_client_with_a_menu_of_its_own_gets_the_commands(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        offered = await e.command("fxLsp.commands", uri, "f")
-        assert [(x["title"], x["command"], x["arguments"][2:]) for x in offered] == snapshot(
-            [
-                ("show inference graph", "fxLsp.showStage", ["inference"]),
-                ("passes", "fxLsp.showStage", ["passes", "passes"]),
-                ("why not fused", "fxLsp.showStage", ["fusion", "fusion"]),
-                ("generate Triton kernel", "fxLsp.showStage", ["triton", "triton"]),
-                ("benchmark", "fxLsp.bench", []),
-                ("benchmark by line", "fxLsp.bench", [{"byLine": True}]),
-            ]
-        )
 
 
 async def test_a_target_that_is_traced_says_so_from_the_first_moment(tmp_path: Path):

@@ -1,7 +1,5 @@
 """Sources with what is left of them in a slice: `#-` stands behind a line that is gone, `#: …` behind a changed one."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Which calls of a target are found, and which statements each of them needs."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path

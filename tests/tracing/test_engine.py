@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from benches import Bench, Tracers, traced
+from waiting import until
 
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import (
@@ -238,8 +239,7 @@ async def test_a_request_that_nobody_waits_for_is_stopped(bench: Bench) -> None:
     bench.tracers.gate.clear()
     engine.open(bench.file, TEXT, ())
     request = asyncio.create_task(engine.outcome(bench.file, "g"))
-    while not bench.tracers.asked:
-        await asyncio.sleep(0.005)
+    await until(lambda: bench.tracers.asked)
     request.cancel()
     await bench.quiet(engine)
     assert bench.tracers.ended == ["g"]
@@ -250,11 +250,9 @@ async def test_a_superseded_trace_is_stopped_and_the_request_gets_the_new_text(b
     bench.tracers.gate.clear()
     engine.open(bench.file, TEXT, ())
     request = asyncio.create_task(engine.outcome(bench.file, "f"))
-    while len(bench.tracers.asked) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers.asked) >= 2)
     engine.open(bench.file, "\n" + TEXT.replace("relu", "sin"), ())
-    while bench.tracers.ended != ["f"]:
-        await asyncio.sleep(0.005)
+    await until(lambda: bench.tracers.ended == ["f"])
     bench.tracers.gate.set()
     outcome = await request
     assert isinstance(outcome, Trace) and outcome.values[0].span.line == 5
@@ -265,8 +263,7 @@ async def test_what_is_at_the_cursor_comes_first_and_what_is_asked_for_before_th
     engine = bench.engine(workers=1)
     bench.tracers.gate.clear()
     engine.open(bench.file, text, ())
-    while not bench.tracers.asked:
-        await asyncio.sleep(0.005)
+    await until(lambda: bench.tracers.asked)
     engine.focus(bench.file, 5)
     request = asyncio.create_task(engine.outcome(bench.file, "f5"))
     await asyncio.sleep(0)
@@ -417,8 +414,7 @@ async def test_cancel_all_stops_every_trace_and_an_edit_starts_them_again(bench:
     bench.tracers.gate.clear()
     engine.open(bench.file, TEXT, ())
     request = asyncio.create_task(engine.outcome(bench.file, "f"))
-    while len(bench.tracers.asked) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers.asked) >= 2)
     engine.cancel_all()
     with pytest.raises(asyncio.CancelledError):
         await request
@@ -433,8 +429,7 @@ async def test_closing_a_file_stops_its_traces(bench: Bench) -> None:
     engine = bench.engine()
     bench.tracers.gate.clear()
     engine.open(bench.file, TEXT, ())
-    while len(bench.tracers.asked) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers.asked) >= 2)
     engine.close(bench.file)
     await bench.quiet(engine)
     assert sorted(bench.tracers.ended) == ["f", "g"] and engine.state(bench.file) is None
@@ -484,12 +479,10 @@ async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> N
     endless = [bench.file.replace("m.py", f"{name}.py") for name in ("one", "two")]
     for file in endless:
         engine.open(file, f"{good}while True: pass\n", ())
-    while len(bench.tracers._running) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers._running) >= 2)
     engine.open(bench.file, good, ())
     engine.focus(bench.file, 1)
-    while not isinstance(outcome_of(engine, bench.file, "f"), Trace):
-        await asyncio.sleep(0.005)
+    await until(lambda: isinstance(outcome_of(engine, bench.file, "f"), Trace))
     for file in endless:  # neither was given up
         assert progress_of(engine, file, "f") is TraceProgress.TRACING
 
@@ -503,8 +496,7 @@ async def test_what_is_known_is_shown_while_the_tracers_rest_and_an_edit_wakes_t
     engine = bench.engine()
     engine.open(bench.file, good, ())
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
-    while not workers.resting:
-        await asyncio.sleep(0.005)
+    await until(lambda: workers.resting)
     assert workers.pid is None
     assert isinstance(outcome_of(engine, bench.file, "f"), Trace)
     engine.changed_on_disk({str(Path(here) / "dependency.py"), bench.file})

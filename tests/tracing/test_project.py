@@ -1,14 +1,12 @@
 """Inputs in pyproject.toml: which target they are for, what is wrong with them, and that edits of them count."""
 
-from __future__ import annotations
-
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from benches import Bench
+from waiting import until
 
 from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.analysis import analyse
@@ -118,8 +116,7 @@ async def test_an_edit_of_the_settings_is_traced(bench: Bench, tmp_path: Path):
     await bench.quiet(engine)
     settings(tmp_path, '"m.py::f" = "y=f32[2, 4]"')
     engine.changed_on_disk([str(tmp_path / PYPROJECT)])
-    while len(bench.tracers.requests) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers.requests) >= 2)
     assert [[g.source for g in request.given] for request in bench.tracers.requests] == [
         ["comment"],
         ["comment", "settings"],

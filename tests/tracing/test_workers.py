@@ -1,13 +1,12 @@
 """Worker processes: whatever user code does to one, the error is clear, nothing is left, the next request works."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -15,6 +14,7 @@ from unittest.mock import ANY
 import pytest
 import pytest_asyncio
 from pythons import VERSIONS, python_of
+from waiting import is_running, until
 
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
@@ -74,25 +74,14 @@ async def works(workers: Workers) -> None:
     assert await notes(workers, "notes = ['fine']") == ("fine",)
 
 
-def living(group: int) -> list[str]:
-    """Processes of a group that still run (zombies do not)."""
-    found: list[str] = []
-    for entry in Path("/proc").iterdir():
-        try:
-            state, _, pgid = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-        except (OSError, ValueError):
-            continue
-        if int(pgid) == group and state != "Z":
-            found.append(entry.name)
+def living(group: int) -> list[int]:
+    """Processes of a group that still run."""
+    found: list[int] = []
+    for pid in (int(entry.name) for entry in Path("/proc").glob("[0-9]*")):
+        with suppress(OSError):
+            if os.getpgid(pid) == group and is_running(pid):
+                found.append(pid)
     return found
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came true")
 
 
 def warnings_of(module: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

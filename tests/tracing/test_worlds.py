@@ -1,7 +1,5 @@
 """A program is run once for all targets that it calls, and an edit of one of them costs a trace of that."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 from benches import described, inputs
+from waiting import is_running, until
 from warm import warm_python
 
 from fx_lsp.model import Failure, Outcome, Trace
@@ -435,14 +434,6 @@ async def test_parked_processes_are_ended_when_they_have_too_much_memory(project
         project.engine.close(project.model)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("it did not come to hold")
-
-
 async def test_a_world_ends_when_nobody_asks_it(project: Project) -> None:
     await project.engine.configure(replace(project.engine._settings, limits=Limits(idle_seconds=1)))
     await project.trace("loss")
@@ -504,10 +495,3 @@ def processes_of(pid: int) -> list[int]:
     """Return the processes below one."""
     children = [int(c) for task in Path(f"/proc/{pid}/task").glob("*/children") for c in task.read_text().split()]
     return [*children, *(inner for child in children for inner in processes_of(child))]
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process is there and has not ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
