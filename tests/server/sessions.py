@@ -124,6 +124,31 @@ async def _no_timeout() -> AsyncIterator[None]:
     yield
 
 
+class Choosing(Editor):
+    """An editor whose user picks the first choice with `choice` in it, if there is one."""
+
+    def __init__(self, client: LanguageClient, folder: Path) -> None:
+        super().__init__(client, folder)
+        self.choice = ""
+        self.offered: tuple[str, ...] = ()
+        self.questions: list[str] = []
+
+        @client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
+        def asked(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
+            self.questions.append(params.message)
+            self.offered = tuple(action.title for action in params.actions or ())
+            chosen = [title for title in self.offered if self.choice and self.choice in title]
+            return types.MessageActionItem(chosen[0]) if chosen else None
+
+    @property
+    def told(self) -> list[str]:
+        return [message.message for message in self.client.messages]
+
+    @property
+    def shown(self) -> list[str]:
+        return [document.uri for document in self.client.shown_documents]
+
+
 E = TypeVar("E", bound=Editor)
 
 

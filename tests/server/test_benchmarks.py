@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
-from sessions import REAL, Editor, editor
+from sessions import REAL, Choosing, editor
 from warm import warm_python
 
 pytestmark = pytest.mark.torch
@@ -19,22 +19,7 @@ SOURCE = "import torch\n\n\n# fx: x=f32[64, 32]\ndef double(x):\n    return torc
 QUICK = {"hosts": ["local"], "variants": ["eager"], "what": ["forward"]}
 
 
-class Asked(Editor):
-    """An editor that answers questions with `answer`."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.questions: list[str] = []
-        self.answer: str | None = None
-
-        @self.client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
-        def asked(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
-            self.questions.append(params.message)
-            return next((a for a in params.actions or [] if a.title == self.answer), None)
-
-    def messages(self) -> list[str]:
-        return [m.message for m in self.client.messages]
-
+class Measuring(Choosing):
     def progress(self, title: str) -> tuple[str | int, list[str], bool] | None:
         """The token of a progress, what it said, and whether it has ended."""
         for token, reports in self.client.progress_reports.items():
@@ -58,11 +43,11 @@ class Asked(Editor):
 
 
 @asynccontextmanager
-async def session(folder: Path, text: str = SOURCE, **options: Any) -> AsyncIterator[tuple[Asked, str]]:
+async def session(folder: Path, text: str = SOURCE, **options: Any) -> AsyncIterator[tuple[Measuring, str]]:
     """An editor that has a file with this text open, and its URI."""
     env = {"XDG_CONFIG_HOME": str(config_of(folder))}
     options = {"interpreter": warm_python(), **options}
-    async with editor(folder, options=options, command=REAL, env=env, make=Asked) as found:
+    async with editor(folder, options=options, command=REAL, env=env, make=Measuring) as found:
         yield found, found.open("model.py", text)
 
 
@@ -153,9 +138,9 @@ async def test_a_host_that_was_never_used_is_asked_for(tmp_path: Path):
             ("box", "host", False),
         ]
 
-        found.answer = "Use box"
+        found.choice = "Use box"
         assert await found.command("fxLsp.bench", uri, "double", {"hosts": ["box"], "show": False})
-        await found.until(lambda: any("was not measured on box" in m for m in found.messages()), 120)
+        await found.until(lambda: any("was not measured on box" in m for m in found.told), 120)
         data = await found.client.protocol.send_request_async("fxLsp/benchmark", {"uri": page_of(tmp_path)})
         assert [f.host for f in data.failures] == ["box"]
         assert (await found.document(page_of(tmp_path))).startswith(f"not measured on box: {data.failures[0].message}")
@@ -168,13 +153,13 @@ async def test_without_a_host_the_user_chooses(tmp_path: Path):
         assert found.questions == ["Benchmark double on …"]
     async with session(tmp_path, host="nowhere") as (found, uri):
         assert await found.command("fxLsp.bench", uri, "double") is None
-        await found.until(lambda: any("there is no host nowhere" in m for m in found.messages()))
+        await found.until(lambda: any("there is no host nowhere" in m for m in found.told))
 
 
 async def test_nothing_is_measured_in_a_workspace_that_is_not_trusted(tmp_path: Path):
     async with session(tmp_path, trusted=False) as (found, uri):
         assert await found.command("fxLsp.bench", uri, "double", QUICK) is None
-        await found.until(lambda: any("not trusted" in m for m in found.messages()))
+        await found.until(lambda: any("not trusted" in m for m in found.told))
 
 
 WRONG: list[tuple[object, str]] = [

@@ -4,39 +4,17 @@ from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
-from lsprotocol import types
-from sessions import Editor, editor
+from sessions import Choosing, editor, traced
 
 TEXT = "def f(x): return x + 1\n\ndef broken(x): return fail\n"
 
 
-class Choosing(Editor):
-    """An editor whose user picks `choice` in each question."""
-
-    choice = ""
-    offered: tuple[str, ...] = ()
-
-    def __init__(self, client, folder: Path) -> None:
-        super().__init__(client, folder)
-
-        @client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
-        def asked(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
-            self.offered = tuple(action.title for action in params.actions or ())
-            return types.MessageActionItem(self.choice) if self.choice else None
-
-    @property
-    def shown(self) -> list[str]:
-        return [document.uri for document in self.client.shown_documents]
-
-
 def fresh(folder: Path):
-    return editor(folder, options=None, make=Choosing)
+    return traced(folder, TEXT, options=None, make=Choosing)
 
 
 async def test_a_target_has_its_cost_and_a_menu(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with fresh(tmp_path) as (e, uri):
         lenses = await e.lenses(uri)
         assert [(x.command.title, x.command.command, x.command.tooltip) for x in lenses] == snapshot(
             [
@@ -86,15 +64,13 @@ async def test_a_target_has_its_cost_and_a_menu(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["broken", "nothing"])
 async def test_a_target_without_graphs_has_no_menu(tmp_path: Path, name: str):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with fresh(tmp_path) as (e, uri):
         assert await e.command("fxLsp.menu", uri, name) is None
         assert await e.command("fxLsp.commands", uri, name) == []
         assert not e.offered
 
 
 async def test_a_target_that_is_traced_says_so_from_the_first_moment(tmp_path: Path):
-    async with fresh(tmp_path) as e:
+    async with editor(tmp_path, options=None) as e:
         uri = e.open("m.py", "def f(x): return slow\n")
         assert await e.titles(uri) == ["tracing…"]

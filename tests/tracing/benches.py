@@ -111,10 +111,16 @@ class Bench:
         self.engines.append(engine)
         return engine
 
+    def begun(self, text: str, **settings: object) -> Engine:
+        """Return an engine that has the file open with this text."""
+        engine = self.engine(**settings)
+        engine.open(self.file, text, ())
+        return engine
+
     async def opened(self, text: str, **settings: object) -> Engine:
         """Return an engine that has traced the file with this text."""
-        engine = self.engine(**settings)
-        await self.edit(engine, text)
+        engine = self.begun(text, **settings)
+        await self.quiet(engine)
         return engine
 
     async def edit(self, engine: Engine, text: str) -> None:

@@ -76,8 +76,7 @@ async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> 
 
     bench.tracers.first, bench.tracers.answer = traced, named
     bench.tracers.gate.clear()
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     early = await engine.outcome(bench.file, "f")
     assert isinstance(early, Trace) and early.named == ()
     assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
@@ -151,8 +150,7 @@ async def test_who_asks_for_a_graph_while_typing_has_it_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, later: float
 ) -> None:
     monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 1e6)
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     assert isinstance(await engine.outcome(bench.file, "g"), Trace)
     engine.open(bench.file, TEXT.replace("exp(x)", "exp(x) * 2"), ())
     await asyncio.sleep(later)
@@ -193,8 +191,7 @@ async def test_nothing_is_traced_on_open_unless_asked_for(bench: Bench) -> None:
 async def test_what_was_known_early_is_traced_to_its_end_and_stored(bench: Bench) -> None:
     bench.tracers.first = traced
     bench.tracers.gate.clear()
-    first = bench.engine(trace_on_open=False)
-    first.open(bench.file, TEXT, ())
+    first = bench.begun(TEXT, trace_on_open=False)
     assert isinstance(await first.outcome(bench.file, "g"), Trace)
     await asyncio.sleep(0.05)
     assert bench.tracers.ended == []
@@ -235,9 +232,8 @@ async def test_each_folder_has_the_interpreter_that_the_client_names(bench: Benc
 
 
 async def test_a_request_that_nobody_waits_for_is_stopped(bench: Bench) -> None:
-    engine = bench.engine(trace_on_open=False)
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT, trace_on_open=False)
     request = asyncio.create_task(engine.outcome(bench.file, "g"))
     await until(lambda: bench.tracers.asked)
     request.cancel()
@@ -246,9 +242,8 @@ async def test_a_request_that_nobody_waits_for_is_stopped(bench: Bench) -> None:
 
 
 async def test_a_superseded_trace_is_stopped_and_the_request_gets_the_new_text(bench: Bench) -> None:
-    engine = bench.engine()
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     request = asyncio.create_task(engine.outcome(bench.file, "f"))
     await until(lambda: len(bench.tracers.asked) >= 2)
     engine.open(bench.file, "\n" + TEXT.replace("relu", "sin"), ())
@@ -260,9 +255,8 @@ async def test_a_superseded_trace_is_stopped_and_the_request_gets_the_new_text(b
 
 async def test_what_is_at_the_cursor_comes_first_and_what_is_asked_for_before_that(bench: Bench) -> None:
     text = "import torch\n" + "".join(f"def f{i}(x): return torch.relu(x + {i})\n" for i in range(6))
-    engine = bench.engine(workers=1)
     bench.tracers.gate.clear()
-    engine.open(bench.file, text, ())
+    engine = bench.begun(text, workers=1)
     await until(lambda: bench.tracers.asked)
     engine.focus(bench.file, 5)
     request = asyncio.create_task(engine.outcome(bench.file, "f5"))
@@ -358,8 +352,7 @@ async def test_a_tracer_that_ends_is_a_failure_at_the_name(
         raise error
 
     bench.tracers.answer = answer
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     outcome = await engine.outcome(bench.file, "f")
     assert isinstance(outcome, Failure) and outcome.kind == kind and words in outcome.message
     assert outcome.span == Span(bench.file, 3, 4, 3, 5)
@@ -372,8 +365,7 @@ async def test_a_program_that_ran_out_of_time_is_followed_again_in_the_next_sess
     text = f"{TEXT}\n\nf(torch.ones(2))\n"
     bench.tracers.answer = lambda request: TraceReply(Failure("inputs", "no inputs were found"))
     for _ in range(2):
-        engine = bench.engine(search_seconds=seconds)
-        engine.open(bench.file, text, ())
+        engine = bench.begun(text, search_seconds=seconds)
         await engine.outcome(bench.file, "f")
         await bench.quiet(engine)
         await engine.shutdown()
@@ -400,8 +392,7 @@ async def test_a_dead_zygote_is_restarted_within_bounds(bench: Bench) -> None:
 
 async def test_an_interpreter_without_torch_is_said_once_at_the_import(bench: Bench) -> None:
     bench.probe_error = WorkerStartError("python has no torch", "no-torch", "Install it.")
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     failure = await engine.outcome(bench.file, "f")
     assert failure == Failure("no-torch", "python has no torch", Span(bench.file, 1, 0, 1, 12), "Install it.")
     state = bench.state(engine)
@@ -410,9 +401,8 @@ async def test_an_interpreter_without_torch_is_said_once_at_the_import(bench: Be
 
 
 async def test_cancel_all_stops_every_trace_and_an_edit_starts_them_again(bench: Bench) -> None:
-    engine = bench.engine()
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     request = asyncio.create_task(engine.outcome(bench.file, "f"))
     await until(lambda: len(bench.tracers.asked) >= 2)
     engine.cancel_all()
@@ -426,9 +416,8 @@ async def test_cancel_all_stops_every_trace_and_an_edit_starts_them_again(bench:
 
 
 async def test_closing_a_file_stops_its_traces(bench: Bench) -> None:
-    engine = bench.engine()
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     await until(lambda: len(bench.tracers.asked) >= 2)
     engine.close(bench.file)
     await bench.quiet(engine)
@@ -449,20 +438,24 @@ async def test_a_stage_that_was_lost_is_traced_again(bench: Bench) -> None:
     await first.shutdown()
     with sqlite3.connect(bench.cache) as connection:
         connection.execute("DELETE FROM stages")
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
     assert sorted(bench.tracers.asked) == ["f", "f", "g"]
 
 
+HERE = Path(__file__).parent
+GOOD = "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
+
+
+def real_workers(limits: Limits = Limits()) -> Workers:  # noqa: B008
+    return Workers(Launch(sys.executable, job="jobs:run", paths=(str(HERE),), warm=False, limits=limits), "fork")
+
+
 async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) -> None:
-    here, other = str(Path(__file__).parent), bench.file.replace("m.py", "n.py")
-    workers = Workers(Launch(sys.executable, job="jobs:run", paths=(here,), warm=False), "fork")
-    bench.tracers = workers
-    engine = bench.engine()
-    good = "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
-    engine.open(bench.file, good + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", ())
-    engine.open(other, good, ())
+    other = bench.file.replace("m.py", "n.py")
+    bench.tracers = workers = real_workers()
+    engine = bench.begun(GOOD + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    engine.open(other, GOOD, ())
     crashed, fine = await asyncio.gather(engine.outcome(bench.file, "f"), engine.outcome(other, "f"))
     assert isinstance(crashed, Failure) and "SIGSEGV" in crashed.message
     assert isinstance(fine, Trace) and fine.notes == ("traced",)
@@ -471,16 +464,13 @@ async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) ->
 
 
 async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> None:
-    here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
-    bench.tracers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(here,), warm=False, limits=Limits(seconds=3600)), "fork"
-    )
+    bench.tracers = real_workers(Limits(seconds=3600))
     engine = bench.engine(workers=2)
     endless = [bench.file.replace("m.py", f"{name}.py") for name in ("one", "two")]
     for file in endless:
-        engine.open(file, f"{good}while True: pass\n", ())
+        engine.open(file, f"{GOOD}while True: pass\n", ())
     await until(lambda: len(bench.tracers._running) >= 2)
-    engine.open(bench.file, good, ())
+    engine.open(bench.file, GOOD, ())
     engine.focus(bench.file, 1)
     await until(lambda: isinstance(outcome_of(engine, bench.file, "f"), Trace))
     for file in endless:  # neither was given up
@@ -488,21 +478,16 @@ async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> N
 
 
 async def test_what_is_known_is_shown_while_the_tracers_rest_and_an_edit_wakes_them(bench: Bench) -> None:
-    here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
-    limits = Limits(idle_seconds=0.3)
-    bench.tracers = workers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(here,), warm=False, limits=limits), "fork"
-    )
-    engine = bench.engine()
-    engine.open(bench.file, good, ())
+    bench.tracers = workers = real_workers(Limits(idle_seconds=0.3))
+    engine = bench.begun(GOOD)
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
     await until(lambda: workers.resting)
     assert workers.pid is None
     assert isinstance(outcome_of(engine, bench.file, "f"), Trace)
-    engine.changed_on_disk({str(Path(here) / "dependency.py"), bench.file})
+    engine.changed_on_disk({str(HERE / "dependency.py"), bench.file})
     await bench.quiet(engine)
     assert workers.resting  # a change on disk wakes nobody
-    engine.open(bench.file, good.replace("return x", "return -x"), ())
+    engine.open(bench.file, GOOD.replace("return x", "return -x"), ())
     assert not workers.resting
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
 
@@ -583,8 +568,7 @@ async def test_a_variant_is_traced_after_the_target_and_added_to_it(bench: Bench
 
 
 async def test_work_with_some_lines_is_known_where_they_stand_now(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     await engine.outcome(bench.file, "f", "checkpoint=4-4")
     engine.open(bench.file, f"# moved\n{TEXT}", ())
     await engine.outcome(bench.file, "f", "checkpoint=5-5")
@@ -609,8 +593,7 @@ async def test_a_variant_that_is_wrong_is_a_remark(bench: Bench) -> None:
 
 async def test_no_variant_is_traced_unasked_where_nothing_is(bench: Bench) -> None:
     bench.tracers = Tracers(with_variant)
-    engine = bench.engine(trace_on_open=False)
-    engine.open(bench.file, OPTIONAL, ())
+    engine = bench.begun(OPTIONAL, trace_on_open=False)
     await engine.outcome(bench.file, "f")
     await bench.quiet(engine)
     assert [request.work for request in bench.tracers.requests] == [""]

@@ -110,8 +110,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_an_edit_of_the_settings_is_traced(bench: Bench, tmp_path: Path):
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     await engine.outcome(bench.file, "f")
     await bench.quiet(engine)
     settings(tmp_path, '"m.py::f" = "y=f32[2, 4]"')
@@ -125,8 +124,7 @@ async def test_an_edit_of_the_settings_is_traced(bench: Bench, tmp_path: Path):
 
 async def test_settings_that_cannot_be_read_are_a_warning(bench: Bench, tmp_path: Path):
     (tmp_path / PYPROJECT).write_text("[tool")
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     await engine.outcome(bench.file, "f")
     await bench.quiet(engine)
     assert bench.statuses[-1].health == "warning"

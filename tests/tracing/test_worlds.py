@@ -283,7 +283,7 @@ async def test_edits_give_what_a_fresh_process_gives(project: Project, tmp_path:
     different: list[tuple[str, str]] = []
     for number, text in enumerate(edited_texts()):
         for name in names if number < len(EDITS) else names[number % 4 :][:1]:
-            warm, cold = await project.result(name, text), await fresh.result(name, text)
+            warm, cold = await asyncio.gather(project.result(name, text), fresh.result(name, text))
             if warm != cold:
                 different.append((name, "\n".join(unified_diff(MODEL.splitlines(), text.splitlines(), n=0))))
         await fresh.end_worlds()
