@@ -139,7 +139,7 @@ async def test_while_somebody_types_tracing_waits_for_them(bench: Bench, monkeyp
     engine = await bench.opened(TEXT)
     for number in range(9):
         engine.open(bench.file, TEXT.replace("exp(x)", f"exp(x) * {number}"), ())
-        await asyncio.sleep(0.1)
+        await engine.targets(bench.file)
     assert len(bench.tracers.asked) <= 3, "the first edit may have been traced at once"
     await bench.quiet(engine)
     assert bench.tracers.requests[-1].source.endswith("exp(x) * 8\n")
@@ -324,7 +324,7 @@ async def test_while_somebody_types_in_a_file_what_depends_on_it_waits_too(
     await bench.edit(engine, TEXT)
     for number in range(1, 9):
         engine.open(helper, f"A = {number}\n", ())
-        await asyncio.sleep(0.1)
+        await engine.targets(helper)
     assert len(bench.tracers.asked) <= 4, "the first edit may have been traced at once"
     await bench.quiet(engine)
     assert bench.tracers.requests[-1].overlays == {helper: "A = 8\n"}
