@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from inline_snapshot import snapshot
 from sessions import Choosing, editor, traced
 
@@ -62,11 +61,11 @@ async def test_a_target_has_its_cost_and_a_menu(tmp_path: Path):
         assert e.shown == [answer["uri"]]
 
 
-@pytest.mark.parametrize("name", ["broken", "nothing"])
-async def test_a_target_without_graphs_has_no_menu(tmp_path: Path, name: str):
+async def test_a_target_without_graphs_has_no_menu(tmp_path: Path):
     async with fresh(tmp_path) as (e, uri):
-        assert await e.command("fxLsp.menu", uri, name) is None
-        assert await e.command("fxLsp.commands", uri, name) == []
+        for name in ("broken", "nothing"):
+            assert await e.command("fxLsp.menu", uri, name) is None
+            assert await e.command("fxLsp.commands", uri, name) == []
         assert not e.offered
 
 

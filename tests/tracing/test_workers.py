@@ -285,21 +285,20 @@ notes = ['done']"""
     await nothing_left(await group_in(group))
 
 
-async def test_grandchildren_do_not_hide_a_death(workers: Workers, tmp_path: Path) -> None:
-    source = "import subprocess\nsubprocess.Popen(['sleep', '600'], close_fds=False)\nos._exit(4)"
-    with pytest.raises(WorkerDied, match="exited with code 4"):
-        await workers.run(asking(telling_its_group(tmp_path / "group", source)))
-    await nothing_left(await group_in(tmp_path / "group"))
-    await works(workers)
-
-
 async def test_closing_the_standard_descriptors_is_harmless(workers: Workers) -> None:
     assert await notes(workers, "import os\nfor fd in (0, 1, 2): os.close(fd)\nnotes = ['sent']") == ("sent",)
 
 
-async def test_closing_every_descriptor_is_a_death(workers: Workers, tmp_path: Path) -> None:
-    source = "os.closerange(3, 4096)\nimport time\ntime.sleep(600)"
-    with pytest.raises(WorkerDied, match="closed its channel without an answer"):
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import subprocess\nsubprocess.Popen(['sleep', '600'], close_fds=False)\nos._exit(4)", "exited with code 4"),
+        ("os.closerange(3, 4096)\nimport time\ntime.sleep(600)", "closed its channel without an answer"),
+    ],
+    ids=["it has started a process", "it has closed every descriptor"],
+)
+async def test_a_death_leaves_nothing(workers: Workers, tmp_path: Path, source: str, message: str) -> None:
+    with pytest.raises(WorkerDied, match=message):
         await workers.run(asking(telling_its_group(tmp_path / "group", source)))
     await nothing_left(await group_in(tmp_path / "group"))
     await works(workers)
