@@ -1,7 +1,5 @@
 """A report as a lens, a table and a hover."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Statements as a checkpoint: which they are, what they take and give, and the text with them rewritten."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 from dataclasses import replace
@@ -158,27 +156,23 @@ a
 
 
 def test_a_call_that_is_too_long_is_broken():
-    names = [f"a_rather_long_one_{n}" for n in range(5)]
+    names = [f"a_rather_long_name_of_an_input_{n}" for n in range(3)]
     text = rewritten(f"def f({', '.join(names)}):\n    # [\n    y = {' + '.join(names)}\n    # ]\n    return y\n")
     assert text is not None
     assert text[text.index("    def region") :] == snapshot("""\
     def region(
-        a_rather_long_one_0,
-        a_rather_long_one_1,
-        a_rather_long_one_2,
-        a_rather_long_one_3,
-        a_rather_long_one_4,
+        a_rather_long_name_of_an_input_0,
+        a_rather_long_name_of_an_input_1,
+        a_rather_long_name_of_an_input_2,
     ):
-        y = a_rather_long_one_0 + a_rather_long_one_1 + a_rather_long_one_2 + a_rather_long_one_3 + a_rather_long_one_4
+        y = a_rather_long_name_of_an_input_0 + a_rather_long_name_of_an_input_1 + a_rather_long_name_of_an_input_2
         return y
 
     y = checkpoint(
         region,
-        a_rather_long_one_0,
-        a_rather_long_one_1,
-        a_rather_long_one_2,
-        a_rather_long_one_3,
-        a_rather_long_one_4,
+        a_rather_long_name_of_an_input_0,
+        a_rather_long_name_of_an_input_1,
+        a_rather_long_name_of_an_input_2,
         use_reentrant=False,
     )
     return y

@@ -1,7 +1,5 @@
 """Completion inside of `# fx:` comments; `|` is the cursor."""
 
-from __future__ import annotations
-
 import pytest
 from inline_snapshot import snapshot
 

@@ -1,4 +1,4 @@
-"""Loops and layers that repeat are folded, and nothing else is."""
+"""Loops and layers that repeat are folded, and nothing else is; `tests/shown/cases/documents_of_loops.py` has more."""
 
 import ast
 import random
@@ -43,89 +43,13 @@ class Graph:
         return "\n".join(line for line in self.document(*outputs).text.splitlines() if not line.startswith("# "))
 
 
-def loop(g: Graph, steps: int, w: str = "w", last: str = "tanh") -> str:
+def loop(g: Graph, steps: int) -> str:
     h = "h0"
     for t in range(steps):
         x = g("select", "x", "1", str(t), line=4)
-        h = g("mm", x, w, line=4) if t == 0 else g("addmm", h, x, w, line=4)
-        h = g(last if t == steps - 1 else "tanh", h, line=5, name="h")
+        h = g("mm", x, "w", line=4) if t == 0 else g("addmm", h, x, "w", line=4)
+        h = g("tanh", h, line=5, name="h")
     return h
-
-
-def test_rounds_of_a_loop():
-    g = Graph("x", "w")
-    h = loop(g, 20)
-    assert g.text(h) == snapshot("""\
-
-def inference(x: f32[4, 8], w: f32[4, 8]):
-    # loop.py:4
-    select: f32[4, 8] = aten.select.default(x, 1, 0)
-    mm: f32[4, 8] = aten.mm.default(select, w)
-
-    # loop.py:5
-    h: f32[4, 8] = aten.tanh.default(mm)
-
-    # loop.py:4
-    select_1: f32[4, 8] = aten.select.default(x, 1, 1)
-    addmm: f32[4, 8] = aten.addmm.default(h, select_1, w)
-
-    # loop.py:5
-    h_1: f32[4, 8] = aten.tanh.default(addmm)
-
-    # … the 3 ops from select_1 on 17 more times (51 ops), then once more:
-    #   passed on: h_1, h_2, … h_17
-    #   stepping: 2, 3, … 18 in select.default
-
-    # loop.py:4
-    select_19: f32[4, 8] = aten.select.default(x, 1, 19)
-    addmm_18: f32[4, 8] = aten.addmm.default(h_18, select_19, w)
-
-    # loop.py:5
-    h_19: f32[4, 8] = aten.tanh.default(addmm_18)
-
-    return (h_19)\
-""")
-
-
-def test_the_last_round_differs():
-    g = Graph("x", "w")
-    h = loop(g, 20, last="relu")
-    assert g.text(h) == snapshot("""\
-
-def inference(x: f32[4, 8], w: f32[4, 8]):
-    # loop.py:4
-    select: f32[4, 8] = aten.select.default(x, 1, 0)
-    mm: f32[4, 8] = aten.mm.default(select, w)
-
-    # loop.py:5
-    h: f32[4, 8] = aten.tanh.default(mm)
-
-    # loop.py:4
-    select_1: f32[4, 8] = aten.select.default(x, 1, 1)
-    addmm: f32[4, 8] = aten.addmm.default(h, select_1, w)
-
-    # loop.py:5
-    h_1: f32[4, 8] = aten.tanh.default(addmm)
-
-    # … the 3 ops from select_1 on 16 more times (48 ops), then once more:
-    #   passed on: h_1, h_2, … h_16
-    #   stepping: 2, 3, … 17 in select.default
-
-    # loop.py:4
-    select_18: f32[4, 8] = aten.select.default(x, 1, 18)
-    addmm_17: f32[4, 8] = aten.addmm.default(h_17, select_18, w)
-
-    # loop.py:5
-    h_18: f32[4, 8] = aten.tanh.default(addmm_17)
-
-    # loop.py:4
-    select_19: f32[4, 8] = aten.select.default(x, 1, 19)
-    addmm_18: f32[4, 8] = aten.addmm.default(h_18, select_19, w)
-
-    # loop.py:5
-    h_19: f32[4, 8] = aten.relu.default(addmm_18)
-    return (h_19)\
-""")
 
 
 def test_layers_that_differ_in_their_parameters():
@@ -281,3 +205,23 @@ def test_bodies_within_bodies_unfold():
         h = g("norm", h, line=5)
     found = check(g.nodes[13:])
     assert [(f.period, f.rounds) for f in found] == snapshot([(61, 10), (3, 18), (3, 18)])
+
+
+RECURRENT = """
+import torch
+# fx: x=f32[4, 24, 8], w=f32[8, 8]
+def f(x, w):
+    h = torch.zeros_like(x[:, 0])
+    for t in range(24):
+        h = torch.tanh(x[:, AT] @ w + h)
+    return h
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("at", "folded"), [("t", True), ("t * t % 24", False)])
+def test_unfolding_gives_every_node_of_a_trace_back(trace, at: str, folded: bool):
+    traced = trace(RECURRENT.replace("AT", at))
+    for stage in traced.trace.stages:
+        nodes = [n for n in traced.stage(stage.name).nodes if n.op != "placeholder"]
+        assert bool(check(nodes)) == folded

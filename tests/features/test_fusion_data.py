@@ -1,7 +1,5 @@
 """The data on kernels that are not fused, and the page with the kernel of each line."""
 
-from __future__ import annotations
-
 from fx_lsp import wire
 from fx_lsp.features.documents import text_lines
 from fx_lsp.features.fusion import fusion_data

@@ -1,4 +1,4 @@
-"""What the lines of a target cost, as data that clients draw."""
+"""What the lines of a target cost, as data that clients draw, and their measured times as a table."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ from inline_snapshot import snapshot
 from samples import BACKWARD, FILE, FORWARD, TRACE, F
 
 from fx_lsp.features.line_costs import LineCosts, line_costs
+from fx_lsp.features.line_times import line_times_page
 from fx_lsp.measured import BenchmarkRun, LineTime, Machine, Report
 from fx_lsp.model import Stage
 
@@ -52,3 +53,32 @@ def test_a_benchmark_without_times_of_lines_changes_nothing():
 
 def test_nothing_is_known_without_a_graph():
     assert line_costs(F, TRACE, ()) is None
+
+
+TIMES = (
+    LineTime("", "/w/model.py", 9, 30.0, 50.0),
+    LineTime("", "/w/layers.py", 2, 10.0, 5.5),
+    LineTime("", "/w/model.py", 7, 0.5, 0.0),
+    LineTime("", "/w/model.py", 6, 0.0, 0.0),
+    LineTime("", "", 0, 4.0, 0.0),
+)
+
+
+def page(*times: LineTime) -> str:
+    report = replace(REPORT, machine=Machine(gpu="H200"), lines=times)
+    return line_times_page(report, "/w/model.py", lambda span: f"line {span.line} of the code")
+
+
+def test_the_lines_of_the_target_come_first_and_the_rest_last():
+    assert page(*TIMES) == snapshot("""\
+# time by line, eager, on H200
+# line         forward µs  backward µs  share
+# 7                   0.5                  0%  line 7 of the code
+# 9                  30.0         50.0    80%  line 9 of the code
+# layers.py:2        10.0          5.5    16%  line 2 of the code
+# elsewhere           4.0                  4%
+""")
+
+
+def test_without_times_there_is_no_table():
+    assert page() == ""

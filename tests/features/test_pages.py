@@ -1,7 +1,5 @@
 """Each code of a problem has a page, which editors and SARIF link to, and each page has a code."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The comment that writes inputs down: what it says, where it goes, and that it reads back as the same inputs."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

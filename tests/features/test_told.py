@@ -1,7 +1,5 @@
 """Which mistakes that run are told: those that a setting asks for, and none that a comment says is none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

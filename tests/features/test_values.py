@@ -1,24 +1,13 @@
 """Values in a graph's document: the place under the caret, and what it leads to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from inline_snapshot import snapshot
 from samples import BACKWARD, FORWARD, SOURCE, TRACE
 
+from fx_lsp.features import values
 from fx_lsp.features.documents import render_stage
 from fx_lsp.features.kernels import RenderedView
-from fx_lsp.features.values import (
-    Symbol,
-    definition_of,
-    folds,
-    mention_at,
-    mentions_of,
-    outline,
-    tokens,
-    value_facts,
-)
 from fx_lsp.model import Span, Stage
 
 
@@ -38,7 +27,7 @@ def underlined(view: RenderedView, spans: list[Span]) -> str:
 
 def at(view: RenderedView, text: str, inner: str) -> str | None:
     number, line = next((n, row.text) for n, row in enumerate(view.document.lines, 1) if text in row.text)
-    mention = mention_at(view, number, line.index(text) + text.index(inner))
+    mention = values.mention_at(view, number, line.index(text) + text.index(inner))
     return None if mention is None else mention.name
 
 
@@ -52,7 +41,7 @@ def test_the_caret_is_on_a_value_or_on_the_line_that_computes_one():
 
 def test_where_a_value_is_computed():
     view = shown()
-    assert underlined(view, [definition_of(view, "relu")]) == snapshot("""\
+    assert underlined(view, [values.definition_of(view, "relu")]) == snapshot("""\
     relu: f32[8, 4] = aten.relu.default(mm)  # saved for backward, 128 B
     ^^^^\
 """)
@@ -60,7 +49,7 @@ def test_where_a_value_is_computed():
 
 def test_where_a_value_is_named():
     view = shown()
-    assert underlined(view, [mention.span for mention in mentions_of(view, "x")]) == snapshot("""\
+    assert underlined(view, [mention.span for mention in values.mentions_of(view, "x")]) == snapshot("""\
     x: f32[8, 128],  # saved for backward, 4 KiB
     ^
     mm: f32[8, 4] = aten.mm.default(x, w)
@@ -73,7 +62,7 @@ def test_where_a_value_is_named():
 def test_a_dimension_with_the_name_of_a_value_is_not_the_value():
     nodes = (replace(node, spec="f32[x, 4]") if node.name == "mm" else node for node in FORWARD.nodes)
     view = shown(Stage("forward", tuple(nodes)))
-    second = mentions_of(view, "x")[1]
+    second = values.mentions_of(view, "x")[1]
     assert underlined(view, [second.span]) == snapshot("""\
     mm: f32[x, 4] = aten.mm.default(x, w)
                                     ^\
@@ -81,7 +70,7 @@ def test_a_dimension_with_the_name_of_a_value_is_not_the_value():
 
 
 def test_the_outline_has_the_lines_of_the_code():
-    assert [*_rows(outline(shown(BACKWARD)))] == snapshot(
+    assert [*_rows(values.outline(shown(BACKWARD)))] == snapshot(
         [
             "backward",
             "  inputs",
@@ -96,7 +85,7 @@ def test_the_outline_has_the_lines_of_the_code():
 
 def test_functions_and_lines_of_the_code_fold():
     lines = [line.text for line in shown().document.lines]
-    assert [(lines[first - 1], lines[last - 1], comment) for first, last, comment in folds(lines)] == snapshot(
+    assert [(lines[first - 1], lines[last - 1], comment) for first, last, comment in values.folds(lines)] == snapshot(
         [
             (
                 "# model.py::f · forward graph · 3 ops",
@@ -117,7 +106,7 @@ def test_functions_and_lines_of_the_code_fold():
 
 def test_tokens_say_what_the_parts_of_a_line_are():
     view = shown()
-    parts = [(view.document.lines[t.line - 1].text[t.col : t.end_col], t.kind) for t in tokens(view)]
+    parts = [(view.document.lines[t.line - 1].text[t.col : t.end_col], t.kind) for t in values.tokens(view)]
     assert parts[-9:] == snapshot(
         [
             ("# model.py:8  return y.sum(dim=-1)", "comment"),
@@ -137,11 +126,11 @@ def test_who_reads_a_value():
     users = {"x": ("mm", "output"), "mm": ("relu",)}
     nodes = {node.name: replace(node, users=users.get(node.name, ())) for node in FORWARD.nodes}
     view = RenderedView(shown().document, nodes)
-    assert value_facts(view, "x") == ["read by mm, the results"]
-    assert value_facts(view, "relu") == []
+    assert values.value_facts(view, "x") == ["read by mm, the results"]
+    assert values.value_facts(view, "relu") == []
 
 
-def _rows(symbols: tuple[Symbol, ...], depth: int = 0):
+def _rows(symbols: tuple[values.Symbol, ...], depth: int = 0):
     for symbol in symbols:
         yield f"{'  ' * depth}{symbol.name} {symbol.detail}".rstrip()
         yield from _rows(symbol.children, depth + 1)

@@ -1,7 +1,5 @@
 """A target as one HTML file: what a reader sees, and which lines belong together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html.parser import HTMLParser
 

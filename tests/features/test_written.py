@@ -1,9 +1,7 @@
 """Kernels as a file of the user: what stands over it, and how its open text is changed."""
 
-from __future__ import annotations
-
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fx_lsp.features.pin import TextChange
@@ -110,6 +108,7 @@ def test_only_what_differs_is_changed():
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=8).map(lambda lines: [*lines, ""])
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LINES, LINES)
 def test_the_changes_make_one_text_of_the_other(before: list[str], after: list[str]):
     lines = list(before)

@@ -7,8 +7,6 @@ says `fail` and `blames` mentions line 1 in its message. One that says `if y` do
 has a variant that does not either.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

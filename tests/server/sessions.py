@@ -1,7 +1,5 @@
 """Editors for tests: one that speaks LSP through pytest-lsp, one that writes raw bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -108,7 +106,7 @@ class Editor:
         params = types.TextDocumentContentParams(uri=uri)
         return (await self.client.workspace_text_document_content_async(params)).text
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    async def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """Waits until `condition()` is true, and returns what it returned."""
         async with asyncio.timeout(seconds) if sys.version_info >= (3, 11) else _no_timeout():
             while not (found := condition()):
@@ -124,6 +122,31 @@ class Editor:
 @asynccontextmanager
 async def _no_timeout() -> AsyncIterator[None]:
     yield
+
+
+class Choosing(Editor):
+    """An editor whose user picks the first choice with `choice` in it, if there is one."""
+
+    def __init__(self, client: LanguageClient, folder: Path) -> None:
+        super().__init__(client, folder)
+        self.choice = ""
+        self.offered: tuple[str, ...] = ()
+        self.questions: list[str] = []
+
+        @client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
+        def asked(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
+            self.questions.append(params.message)
+            self.offered = tuple(action.title for action in params.actions or ())
+            chosen = [title for title in self.offered if self.choice and self.choice in title]
+            return types.MessageActionItem(chosen[0]) if chosen else None
+
+    @property
+    def told(self) -> list[str]:
+        return [message.message for message in self.client.messages]
+
+    @property
+    def shown(self) -> list[str]:
+        return [document.uri for document in self.client.shown_documents]
 
 
 E = TypeVar("E", bound=Editor)
@@ -165,6 +188,15 @@ async def editor(
         await client.stop()
 
 
+@asynccontextmanager
+async def traced(folder: Path, text: str, *args: Any, **options: Any) -> AsyncIterator[tuple[Any, str]]:
+    """An editor that has `m.py` with this text open, and its URI, once its problems are known."""
+    async with editor(folder, *args, **options) as e:
+        uri = e.open("m.py", text)
+        await e.problems(uri)
+        yield e, uri
+
+
 class Wire:
     """The server's process and its pipes."""
 
@@ -186,7 +218,7 @@ class Wire:
         """The next message, or None at the end of the output."""
         assert self.process.stdout is not None
         length = 0
-        while line := (await asyncio.wait_for(self.process.stdout.readline(), 20)).strip():
+        while line := (await asyncio.wait_for(self.process.stdout.readline(), 60)).strip():
             if line.lower().startswith(b"content-length:"):
                 length = int(line.split(b":")[1])
         return json.loads(await self.process.stdout.readexactly(length)) if length else None
@@ -220,6 +252,14 @@ async def wire(command: list[str] = FAKE) -> AsyncIterator[Wire]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+@asynccontextmanager
+async def served(capabilities: Any = None, **more: Any) -> AsyncIterator[Wire]:
+    """The same, once it is initialized."""
+    async with wire() as server:
+        await server.initialize(capabilities, **more)
+        yield server
 
 
 async def ask(e: Editor, method: str, **params: object) -> object:

@@ -1,16 +1,16 @@
 """Benchmarks in an editor: a command, progress, a page, a lens, a hover. The server, torch and a host are real."""
 
-from __future__ import annotations
-
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
-from sessions import REAL, Editor, editor
+from sessions import REAL, Choosing, editor
 from warm import warm_python
 
 pytestmark = pytest.mark.torch
@@ -19,22 +19,7 @@ SOURCE = "import torch\n\n\n# fx: x=f32[64, 32]\ndef double(x):\n    return torc
 QUICK = {"hosts": ["local"], "variants": ["eager"], "what": ["forward"]}
 
 
-class Asked(Editor):
-    """An editor that answers questions with `answer`."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.questions: list[str] = []
-        self.answer: str | None = None
-
-        @self.client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
-        def asked(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
-            self.questions.append(params.message)
-            return next((a for a in params.actions or [] if a.title == self.answer), None)
-
-    def messages(self) -> list[str]:
-        return [m.message for m in self.client.messages]
-
+class Measuring(Choosing):
     def progress(self, title: str) -> tuple[str | int, list[str], bool] | None:
         """The token of a progress, what it said, and whether it has ended."""
         for token, reports in self.client.progress_reports.items():
@@ -57,9 +42,13 @@ class Asked(Editor):
         return found is not None and found[2]
 
 
-def session(folder: Path, **options: Any):
+@asynccontextmanager
+async def session(folder: Path, text: str = SOURCE, **options: Any) -> AsyncIterator[tuple[Measuring, str]]:
+    """An editor that has a file with this text open, and its URI."""
     env = {"XDG_CONFIG_HOME": str(config_of(folder))}
-    return editor(folder, options={"interpreter": warm_python(), **options}, command=REAL, env=env, make=Asked)
+    options = {"interpreter": warm_python(), **options}
+    async with editor(folder, options=options, command=REAL, env=env, make=Measuring) as found:
+        yield found, found.open("model.py", text)
 
 
 def config_of(folder: Path) -> Path:
@@ -74,8 +63,7 @@ def name_host(folder: Path, text: str) -> None:
 
 
 async def test_a_benchmark_is_measured_shown_and_kept(tmp_path: Path):
-    async with session(tmp_path) as found:
-        uri = found.open("model.py", SOURCE)
+    async with session(tmp_path) as (found, uri):
         await found.until(lambda: found.client.diagnostics, 60)
         shown = await found.command("fxLsp.bench", uri, "double", QUICK)
         assert shown["uri"].endswith("/double.benchmark.txt?benchmark")
@@ -94,8 +82,7 @@ async def test_a_benchmark_is_measured_shown_and_kept(tmp_path: Path):
         await found.lens(uri, "stale · measured")
         assert "stale: the source has changed since" in await found.document(shown["uri"])
 
-    async with session(tmp_path) as again:  # it is kept
-        uri = again.open("model.py", SOURCE)
+    async with session(tmp_path) as (again, uri):  # it is kept
         await again.lens(uri, "measured")
         data = await again.client.protocol.send_request_async("fxLsp/benchmark", {"uri": shown["uri"]})
         assert [(r.host, r.stale, r.last) for r in data.runs] == [("local", False, True)]
@@ -106,8 +93,7 @@ async def test_what_was_measured_is_stale_once_an_import_has_changed(tmp_path: P
     factors = tmp_path / "factors.py"
     factors.write_text("TWO = 2\n")
     text = SOURCE.replace("import torch\n", "import torch\n\nfrom factors import TWO\n").replace("* 2", "* TWO")
-    async with session(tmp_path) as found:
-        uri = found.open("model.py", text)
+    async with session(tmp_path, text) as (found, uri):
         await found.until(lambda: found.client.diagnostics, 60)
         await found.command("fxLsp.bench", uri, "double", {**QUICK, "show": False})
         await found.lens(uri, "measured")
@@ -119,8 +105,7 @@ async def test_what_was_measured_is_stale_once_an_import_has_changed(tmp_path: P
 
 
 async def test_a_benchmark_is_stopped(tmp_path: Path):
-    async with session(tmp_path) as found:
-        uri = found.open("model.py", SOURCE)
+    async with session(tmp_path) as (found, uri):
         await found.command("fxLsp.bench", uri, "double", {"hosts": ["local"], "show": False})
         token, _, _ = await found.until(lambda: found.progress("Benchmark of double"), 60)
         await found.until(lambda: any("local: " in text for text in found.progress("Benchmark of double")[1]), 60)
@@ -131,8 +116,7 @@ async def test_a_benchmark_is_stopped(tmp_path: Path):
 
 
 async def test_a_command_stops_what_is_measured_of_a_target(tmp_path: Path):
-    async with session(tmp_path) as found:
-        uri = found.open("model.py", SOURCE)
+    async with session(tmp_path) as (found, uri):
         page = await found.command("fxLsp.bench", uri, "double", {"hosts": ["local"], "show": False})
         await found.until(lambda: found.progress("Benchmark of double"), 60)
         await found.command("fxLsp.stopBench", uri, "another")
@@ -144,8 +128,7 @@ async def test_a_command_stops_what_is_measured_of_a_target(tmp_path: Path):
 
 async def test_a_host_that_was_never_used_is_asked_for(tmp_path: Path):
     name_host(tmp_path, '[hosts.box]\ncommand = "false"\n')
-    async with session(tmp_path) as found:
-        uri = found.open("model.py", SOURCE)
+    async with session(tmp_path) as (found, uri):
         assert await found.command("fxLsp.bench", uri, "double", {"hosts": ["box"]}) is None
         assert "box has not been used before" in found.questions[0]
         assert "false" in found.questions[0]
@@ -155,9 +138,9 @@ async def test_a_host_that_was_never_used_is_asked_for(tmp_path: Path):
             ("box", "host", False),
         ]
 
-        found.answer = "Use box"
+        found.choice = "Use box"
         assert await found.command("fxLsp.bench", uri, "double", {"hosts": ["box"], "show": False})
-        await found.until(lambda: any("was not measured on box" in m for m in found.messages()), 120)
+        await found.until(lambda: any("was not measured on box" in m for m in found.told), 120)
         data = await found.client.protocol.send_request_async("fxLsp/benchmark", {"uri": page_of(tmp_path)})
         assert [f.host for f in data.failures] == ["box"]
         assert (await found.document(page_of(tmp_path))).startswith(f"not measured on box: {data.failures[0].message}")
@@ -165,39 +148,35 @@ async def test_a_host_that_was_never_used_is_asked_for(tmp_path: Path):
 
 async def test_without_a_host_the_user_chooses(tmp_path: Path):
     name_host(tmp_path, '[hosts.box]\ncommand = "false"\n')
-    async with session(tmp_path) as found:
-        uri = found.open("model.py", SOURCE)
+    async with session(tmp_path) as (found, uri):
         assert await found.command("fxLsp.bench", uri, "double") is None
         assert found.questions == ["Benchmark double on …"]
-    async with session(tmp_path, host="nowhere") as found:
-        uri = found.open("model.py", SOURCE)
+    async with session(tmp_path, host="nowhere") as (found, uri):
         assert await found.command("fxLsp.bench", uri, "double") is None
-        await found.until(lambda: any("there is no host nowhere" in m for m in found.messages()))
+        await found.until(lambda: any("there is no host nowhere" in m for m in found.told))
 
 
 async def test_nothing_is_measured_in_a_workspace_that_is_not_trusted(tmp_path: Path):
-    async with session(tmp_path, trusted=False) as found:
-        uri = found.open("model.py", SOURCE)
+    async with session(tmp_path, trusted=False) as (found, uri):
         assert await found.command("fxLsp.bench", uri, "double", QUICK) is None
-        await found.until(lambda: any("not trusted" in m for m in found.messages()))
+        await found.until(lambda: any("not trusted" in m for m in found.told))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"host": "local"}, "there is no option host; there are: hosts, variants,"),
-        ({"hosts": "local"}, "hosts must be a list of strings"),
-        ({"what": ["sideways"]}, "`what` must be a list of forward, backward, both"),
-        ({"sweep": "N"}, "`N` is not a sweep"),
-        ({"work": "triton&fuse=perhaps"}, "there is no fuse=perhaps: choose one of yes, no"),
-        ("local", "the options must be an object"),
-    ],
-)
-async def test_options_that_there_are_not(tmp_path: Path, options: Any, message: str):
-    async with session(tmp_path) as found:
-        uri = found.open("model.py", SOURCE)
-        with pytest.raises(JsonRpcException, match=re.escape(message)):
-            await found.command("fxLsp.bench", uri, "double", options)
+WRONG: list[tuple[object, str]] = [
+    ({"host": "local"}, "there is no option host; there are: hosts, variants,"),
+    ({"hosts": "local"}, "hosts must be a list of strings"),
+    ({"what": ["sideways"]}, "`what` must be a list of forward, backward, both"),
+    ({"sweep": "N"}, "`N` is not a sweep"),
+    ({"work": "triton&fuse=perhaps"}, "there is no fuse=perhaps: choose one of yes, no"),
+    ("local", "the options must be an object"),
+]
+
+
+async def test_options_that_there_are_not(tmp_path: Path):
+    async with session(tmp_path) as (found, uri):
+        for options, message in WRONG:
+            with pytest.raises(JsonRpcException, match=re.escape(message)):
+                await found.command("fxLsp.bench", uri, "double", options)
 
 
 def page_of(folder: Path) -> str:

@@ -1,7 +1,5 @@
 """Selecting statements and making them a checkpoint, with the real engine."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import copy
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from lsprotocol import types
-from sessions import FULL, REAL, Editor, editor
+from sessions import FULL, REAL, Editor, traced
 from warm import warm_python
 
 TEXT = """\
@@ -57,8 +55,7 @@ async def page(e: Editor, action: types.Command | types.CodeAction) -> str:
 
 
 async def test_a_selection_is_offered_as_a_checkpoint(tmp_path: Path):
-    async with editor(tmp_path, ABLE, {"interpreter": warm_python()}, command=REAL) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT, ABLE, {"interpreter": warm_python()}, command=REAL) as (e, uri):
         look, rewrite = await offered(e, uri, 6, 8)
         text = await page(e, look)
         assert "#     p = torch.softmax(a * a, -1)\n#\n# partitioner" in text

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lsprotocol import types
-from sessions import editor
+from sessions import traced
 
 TEXT = "def f(x): return x + 1\n\ndef broken(x): return fail\n"
 
@@ -17,9 +17,7 @@ async def values(e, uri: str, stopped: int) -> list[types.InlineValueEvaluatable
 
 
 async def test_nothing_for_a_function_that_is_not_traced_and_between_functions(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, TEXT) as (e, uri):
         assert e.result.capabilities.inline_value_provider
         assert await values(e, uri, 2) is None
         assert await values(e, uri, 1) is None

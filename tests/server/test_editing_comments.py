@@ -1,13 +1,11 @@
 """Editing `# fx:` comments: the action that writes one, completion inside, problems while typing."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 
 from inline_snapshot import snapshot
 from lsprotocol import types
-from sessions import FULL, Editor, editor
+from sessions import FULL, Editor, editor, traced
 
 TEXT = "def f(x): return x + 1\n\ndef broken(x): return guess\n"
 LITERALS = {"codeActionLiteralSupport": {"codeActionKind": {"valueSet": []}}}
@@ -37,9 +35,7 @@ async def labels(e: Editor, uri: str, line: int, character: int) -> list[str] | 
 
 
 async def test_inputs_are_pinned_in_the_version_they_belong_to(tmp_path: Path):
-    async with editor(tmp_path, capabilities()) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, TEXT, capabilities()) as (e, uri):
         (action,) = await actions(e, uri, 0)
         assert (action.title, action.kind) == snapshot(
             ("Pin these inputs as a # fx: comment", types.CodeActionKind.RefactorRewrite)
@@ -54,18 +50,13 @@ async def test_inputs_are_pinned_in_the_version_they_belong_to(tmp_path: Path):
             ("# fx: x=f32[2, 3]\n", types.Position(line=0, character=0), types.Position(line=0, character=0))
         )
 
+        # only what is asked for is offered
+        assert await actions(e, uri, 0, ["quickfix"]) == []
+        assert await actions(e, uri, 0, ["source"]) == []
+        assert len(await actions(e, uri, 0, ["refactor"])) == 1
+        assert await actions(e, uri, 1) == []
 
-async def test_clients_without_versions_get_plain_edits(tmp_path: Path):
-    async with editor(tmp_path, capabilities(versioned=False)) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        (action,) = await actions(e, uri, 0)
-        assert action.edit is not None and list(action.edit.changes or ()) == [uri]
-
-
-async def test_what_was_tried_is_a_fix_of_the_problem(tmp_path: Path):
-    async with editor(tmp_path, capabilities()) as e:
-        uri = e.open("m.py", TEXT)
+        # what was tried is a fix of the problem
         (problem,) = await e.problems(uri)
         (action,) = await actions(e, uri, 2)
         assert (action.title, action.kind) == snapshot(
@@ -74,27 +65,19 @@ async def test_what_was_tried_is_a_fix_of_the_problem(tmp_path: Path):
         assert [d.message for d in action.diagnostics or ()] == [problem.message]
 
 
-async def test_only_what_is_asked_for_is_offered(tmp_path: Path):
-    async with editor(tmp_path, capabilities()) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        assert await actions(e, uri, 0, ["quickfix"]) == []
-        assert await actions(e, uri, 0, ["source"]) == []
-        assert len(await actions(e, uri, 0, ["refactor"])) == 1
-        assert await actions(e, uri, 1) == []
+async def test_clients_without_versions_get_plain_edits(tmp_path: Path):
+    async with traced(tmp_path, TEXT, capabilities(versioned=False)) as (e, uri):
+        (action,) = await actions(e, uri, 0)
+        assert action.edit is not None and list(action.edit.changes or ()) == [uri]
 
 
 async def test_a_client_that_takes_commands_only_gets_none(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, TEXT) as (e, uri):
         assert await actions(e, uri, 0) == []
 
 
 async def test_completion_in_comments_only(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", "# é fx: no\n# fx: x=\n" + TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, "# é fx: no\n# fx: x=\n" + TEXT) as (e, uri):
         assert (await labels(e, uri, 1, 8) or [])[:2] == ["f32[2, 3]", "None"]
         assert await labels(e, uri, 2, 20) is None
         provider = e.result and e.result.capabilities.completion_provider

@@ -1,13 +1,13 @@
 """What an editor can ask about the values in a graph."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from inline_snapshot import snapshot
 from lsprotocol import types
-from sessions import FULL, Editor, editor
+from sessions import FULL, Editor, editor, traced
 
 TEXT = "def f(x): return x + 1\n"
 METHODS = ("definition", "references", "documentSymbol", "foldingRange", "callHierarchy")
@@ -48,12 +48,12 @@ DYNAMIC = {
 }
 
 
-async def opened(e: Editor) -> tuple[str, list[str]]:
-    """The URI and the lines of the graph of f."""
-    uri = e.open("m.py", TEXT)
-    await e.problems(uri)
-    view = (await e.command("fxLsp.showStage", uri, "f", "inference"))["uri"]
-    return view, (await e.document(view)).splitlines()
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[tuple[Editor, str, list[str]]]:
+    """An editor, and the URI and the lines of the graph of f."""
+    async with traced(folder, TEXT) as (e, uri):
+        view = (await e.command("fxLsp.showStage", uri, "f", "inference"))["uri"]
+        yield e, view, (await e.document(view)).splitlines()
 
 
 def place(lines: list[str], text: str, inner: str) -> types.Position:
@@ -65,9 +65,8 @@ def shown(lines: list[str], range_: types.Range) -> str:
     return lines[range_.start.line][range_.start.character : range_.end.character]
 
 
-async def test_a_value_leads_to_the_line_that_computes_it_and_to_its_readers(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri, lines = await opened(e)
+async def test_what_is_known_of_values_in_a_graph(tmp_path: Path):
+    async with opened(tmp_path) as (e, uri, lines):
         document, at = types.TextDocumentIdentifier(uri), place(lines, "(x, 1)", "x")
         (found,) = await e.client.text_document_definition_async(types.DefinitionParams(document, at))
         assert (found.uri, shown(lines, found.range)) == (uri, "x")
@@ -78,20 +77,33 @@ async def test_a_value_leads_to_the_line_that_computes_it_and_to_its_readers(tmp
             ["def inference(x: f32[2, 3]):", "y: f32[2, 3] = aten.add.Tensor(x, 1)"]
         )
 
-
-async def test_the_definition_of_a_line_is_the_code_that_it_comes_from(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri, lines = await opened(e)
+        # the definition of a line is the code that it comes from
         at = place(lines, "y: f32", "y")
         (found,) = await e.client.text_document_definition_async(
             types.DefinitionParams(types.TextDocumentIdentifier(uri), at)
         )
         assert found.uri == (tmp_path / "m.py").as_uri()
 
+        # who reads whom
+        at = place(lines, "y: f32", "y")
+        (item,) = await e.client.text_document_prepare_call_hierarchy_async(
+            types.CallHierarchyPrepareParams(types.TextDocumentIdentifier(uri), at)
+        )
+        assert (item.name, item.detail) == snapshot(("y", "aten.add.Tensor · f32[2, 3]"))
+        sources = await e.client.call_hierarchy_outgoing_calls_async(types.CallHierarchyOutgoingCallsParams(item))
+        assert [call.to.name for call in sources] == snapshot(["x"])
 
-async def test_outline_and_folds(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri, lines = await opened(e)
+        # a hover says who reads a value
+        at = place(lines, "(x, 1)", "x")
+        assert await e.hover(uri, at.line, at.character) == snapshot("""\
+```python
+x: f32[2, 3]
+```
+
+- read by y\
+""")
+
+        # outline and folds
         document = types.TextDocumentIdentifier(uri)
         (graph,) = await e.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
         assert (graph.name, [(c.name, [v.name for v in c.children]) for c in graph.children]) == snapshot(
@@ -106,22 +118,7 @@ async def test_outline_and_folds(tmp_path: Path):
             ]
         )
 
-
-async def test_who_reads_whom(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri, lines = await opened(e)
-        at = place(lines, "y: f32", "y")
-        (item,) = await e.client.text_document_prepare_call_hierarchy_async(
-            types.CallHierarchyPrepareParams(types.TextDocumentIdentifier(uri), at)
-        )
-        assert (item.name, item.detail) == snapshot(("y", "aten.add.Tensor · f32[2, 3]"))
-        sources = await e.client.call_hierarchy_outgoing_calls_async(types.CallHierarchyOutgoingCallsParams(item))
-        assert [call.to.name for call in sources] == snapshot(["x"])
-
-
-async def test_tokens_have_positions_relative_to_one_another(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri, lines = await opened(e)
+        # tokens have positions relative to one another
         found = await e.client.text_document_semantic_tokens_full_async(
             types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
         )
@@ -135,19 +132,6 @@ async def test_tokens_have_positions_relative_to_one_another(tmp_path: Path):
                 ("y", 1),
             ]
         )
-
-
-async def test_a_hover_says_who_reads_a_value(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri, lines = await opened(e)
-        at = place(lines, "(x, 1)", "x")
-        assert await e.hover(uri, at.line, at.character) == snapshot("""\
-```python
-x: f32[2, 3]
-```
-
-- read by y\
-""")
 
 
 async def test_python_files_have_none_of_these_from_us(tmp_path: Path):

@@ -2,34 +2,20 @@
 
 import sys
 import venv
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from lsprotocol import types
-from sessions import Editor, editor, plain
+from sessions import Choosing, editor, plain
 
 TEXT = "def f(x): return x + 1\n"
 
 
-class Choosing(Editor):
-    """An editor whose user picks the first choice with `choice` in it."""
-
-    choice = ""
-    offered: tuple[str, ...] = ()
-
-    def __init__(self, client, folder: Path) -> None:
-        super().__init__(client, folder)
-
-        @client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
-        def asked(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
-            self.offered = tuple(action.title for action in params.actions or ())
-            chosen = [title for title in self.offered if self.choice and self.choice in title]
-            return types.MessageActionItem(chosen[0]) if chosen else None
-
-    async def used(self, reason: str) -> list[tuple[str, str]]:
-        """The folder's interpreter, once the status names the reason."""
-        await self.until(lambda: self.statuses and reason in self.statuses[-1].interpreters[0].reason)
-        return [(one.path, one.reason) for one in self.statuses[-1].interpreters]
+async def used(e: Choosing, reason: str) -> list[tuple[str, str]]:
+    """The folder's interpreter, once the status names the reason."""
+    await e.until(lambda: e.statuses and reason in e.statuses[-1].interpreters[0].reason)
+    return [(one.path, one.reason) for one in e.statuses[-1].interpreters]
 
 
 @pytest.fixture
@@ -43,28 +29,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fresh(folder: Path, **options: object):
-    return editor(folder, options={"trust": "always", **options}, make=Choosing)
+@asynccontextmanager
+async def fresh(folder: Path, **options: object) -> AsyncIterator[tuple[Choosing, str]]:
+    async with editor(folder, options={"trust": "always", **options}, make=Choosing) as e:
+        yield e, e.open("m.py", TEXT)
 
 
 async def test_the_status_names_the_interpreter_and_the_reason(folder: Path):
-    async with fresh(folder) as e:
-        e.open("m.py", TEXT)
-        assert await e.used("folder") == [(str(folder / ".venv/bin/python"), "`.venv` of the folder")]
+    async with fresh(folder) as (e, _):
+        assert await used(e, "folder") == [(str(folder / ".venv/bin/python"), "`.venv` of the folder")]
 
 
 async def test_a_setting_is_named_as_such(folder: Path):
-    async with fresh(folder, interpreter=sys.executable) as e:
-        e.open("m.py", TEXT)
-        assert await e.used("set") == [(sys.executable, "set as `interpreter`")]
-    async with fresh(folder, interpreters=[[str(folder), sys.executable]]) as e:
-        e.open("m.py", TEXT)
-        assert await e.used("editor") == [(sys.executable, "selected in the editor")]
+    async with fresh(folder, interpreter=sys.executable) as (e, _):
+        assert await used(e, "set") == [(sys.executable, "set as `interpreter`")]
+    async with fresh(folder, interpreters=[[str(folder), sys.executable]]) as (e, _):
+        assert await used(e, "editor") == [(sys.executable, "selected in the editor")]
 
 
 async def test_the_interpreters_of_a_folder(folder: Path):
-    async with fresh(folder) as e:
-        uri = e.open("m.py", TEXT)
+    async with fresh(folder) as (e, uri):
         used, *others = plain(await e.command("fxLsp.interpreters", uri))
         version = ".".join(map(str, sys.version_info[:3]))
         path = str(folder / ".venv" / "bin" / "python")
@@ -88,30 +72,27 @@ async def test_nothing_starts_without_trust(folder: Path):
 
 
 async def test_the_user_picks_another_one(folder: Path):
-    async with fresh(folder) as e:
-        uri = e.open("m.py", TEXT)
-        await e.used("folder")
+    async with fresh(folder) as (e, uri):
+        await used(e, "folder")
         e.choice = "runs fx-lsp"
         assert await e.command("fxLsp.pickInterpreter", uri) == sys.executable
         assert e.offered[0].startswith(f"{folder}/.venv/bin/python · `.venv` of the folder · Python 3")
         assert e.offered[0].endswith("torch missing")
         e.change(uri, 2, TEXT + "\n")
-        assert await e.used("picked") == [(sys.executable, "picked in this session")]
+        assert await used(e, "picked") == [(sys.executable, "picked in this session")]
         assert sys.executable in e.client.messages[-1].message
 
 
 async def test_a_client_with_a_list_of_its_own_names_the_path(folder: Path):
-    async with fresh(folder) as e:
-        uri = e.open("m.py", TEXT)
+    async with fresh(folder) as (e, uri):
         assert await e.command("fxLsp.pickInterpreter", uri, sys.executable) == sys.executable
         e.change(uri, 2, TEXT + "\n")
-        assert await e.used("picked") == [(sys.executable, "picked in this session")]
+        assert await used(e, "picked") == [(sys.executable, "picked in this session")]
         assert not e.offered
 
 
 async def test_a_question_that_is_closed_changes_nothing(folder: Path):
-    async with fresh(folder) as e:
-        uri = e.open("m.py", TEXT)
+    async with fresh(folder) as (e, uri):
         assert await e.command("fxLsp.pickInterpreter", uri) is None
         assert e.offered
-        assert await e.used("folder")
+        assert await used(e, "folder")

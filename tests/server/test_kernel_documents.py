@@ -1,7 +1,5 @@
 """A file of kernels in an editor, and the forms that it is compiled to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

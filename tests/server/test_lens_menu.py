@@ -2,41 +2,18 @@
 
 from pathlib import Path
 
-import pytest
 from inline_snapshot import snapshot
-from lsprotocol import types
-from sessions import Editor, editor
+from sessions import Choosing, editor, traced
 
 TEXT = "def f(x): return x + 1\n\ndef broken(x): return fail\n"
 
 
-class Choosing(Editor):
-    """An editor whose user picks `choice` in each question."""
-
-    choice = ""
-    offered: tuple[str, ...] = ()
-
-    def __init__(self, client, folder: Path) -> None:
-        super().__init__(client, folder)
-
-        @client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
-        def asked(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
-            self.offered = tuple(action.title for action in params.actions or ())
-            return types.MessageActionItem(self.choice) if self.choice else None
-
-    @property
-    def shown(self) -> list[str]:
-        return [document.uri for document in self.client.shown_documents]
-
-
 def fresh(folder: Path):
-    return editor(folder, options=None, make=Choosing)
+    return traced(folder, TEXT, options=None, make=Choosing)
 
 
 async def test_a_target_has_its_cost_and_a_menu(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with fresh(tmp_path) as (e, uri):
         lenses = await e.lenses(uri)
         assert [(x.command.title, x.command.command, x.command.tooltip) for x in lenses] == snapshot(
             [
@@ -50,11 +27,24 @@ async def test_a_target_has_its_cost_and_a_menu(tmp_path: Path):
             ]
         )
 
+        # a menu that is closed does nothing
+        assert await e.command("fxLsp.menu", uri, "f") is None
+        assert e.offered and not e.shown
 
-async def test_the_menu_runs_what_is_picked(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+        # a client with a menu of its own gets the commands
+        offered = await e.command("fxLsp.commands", uri, "f")
+        assert [(x["title"], x["command"], x["arguments"][2:]) for x in offered] == snapshot(
+            [
+                ("show inference graph", "fxLsp.showStage", ["inference"]),
+                ("passes", "fxLsp.showStage", ["passes", "passes"]),
+                ("why not fused", "fxLsp.showStage", ["fusion", "fusion"]),
+                ("generate Triton kernel", "fxLsp.showStage", ["triton", "triton"]),
+                ("benchmark", "fxLsp.bench", []),
+                ("benchmark by line", "fxLsp.bench", [{"byLine": True}]),
+            ]
+        )
+
+        # the menu runs what is picked
         e.choice = "show inference graph"
         answer = await e.command("fxLsp.menu", uri, "f")
         assert e.offered == snapshot(
@@ -71,42 +61,15 @@ async def test_the_menu_runs_what_is_picked(tmp_path: Path):
         assert e.shown == [answer["uri"]]
 
 
-async def test_a_menu_that_is_closed_does_nothing(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        assert await e.command("fxLsp.menu", uri, "f") is None
-        assert e.offered and not e.shown
-
-
-@pytest.mark.parametrize("name", ["broken", "nothing"])
-async def test_a_target_without_graphs_has_no_menu(tmp_path: Path, name: str):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        assert await e.command("fxLsp.menu", uri, name) is None
-        assert await e.command("fxLsp.commands", uri, name) == []
+async def test_a_target_without_graphs_has_no_menu(tmp_path: Path):
+    async with fresh(tmp_path) as (e, uri):
+        for name in ("broken", "nothing"):
+            assert await e.command("fxLsp.menu", uri, name) is None
+            assert await e.command("fxLsp.commands", uri, name) == []
         assert not e.offered
 
 
-async def test_a_client_with_a_menu_of_its_own_gets_the_commands(tmp_path: Path):
-    async with fresh(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        offered = await e.command("fxLsp.commands", uri, "f")
-        assert [(x["title"], x["command"], x["arguments"][2:]) for x in offered] == snapshot(
-            [
-                ("show inference graph", "fxLsp.showStage", ["inference"]),
-                ("passes", "fxLsp.showStage", ["passes", "passes"]),
-                ("why not fused", "fxLsp.showStage", ["fusion", "fusion"]),
-                ("generate Triton kernel", "fxLsp.showStage", ["triton", "triton"]),
-                ("benchmark", "fxLsp.bench", []),
-                ("benchmark by line", "fxLsp.bench", [{"byLine": True}]),
-            ]
-        )
-
-
 async def test_a_target_that_is_traced_says_so_from_the_first_moment(tmp_path: Path):
-    async with fresh(tmp_path) as e:
+    async with editor(tmp_path, options=None) as e:
         uri = e.open("m.py", "def f(x): return slow\n")
         assert await e.titles(uri) == ["tracing…"]

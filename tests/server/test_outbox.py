@@ -1,7 +1,5 @@
 """Messages to the client: encoded in parts and written in a thread, in order."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

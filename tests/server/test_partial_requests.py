@@ -6,27 +6,41 @@ from pathlib import Path
 from inline_snapshot import snapshot
 from lsprotocol import types
 from lsprotocol.types import DiagnosticSeverity, DiagnosticTag
-from sessions import FULL, ask, editor
+from sessions import FULL, ask, traced
 
 TEXT = "def ran(x): return partly(fail)\n\ndef option(x): return x - y if y else x\n"
 FADING = deepcopy(FULL)
 FADING["textDocument"]["publishDiagnostics"]["tagSupport"] = {"valueSet": [1]}
 
 
-async def test_lenses_lead_to_what_ran_and_to_a_variant(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+async def test_what_ran_before_a_failure_and_a_variant_are_offered(tmp_path: Path):
+    async with traced(tmp_path, TEXT) as (e, uri):
         commands = [(lens.command.title, list(lens.command.arguments)[1:]) for lens in await e.lenses(uri)]
         assert [c for c in commands if c[0] in ("show partial graph", "with y")] == snapshot(
             [("show partial graph", ["ran", "torch"]), ("with y", ["option", "", "variant=y"])]
         )
 
+        # the tree has both
+        found = await ask(e, "fxLsp/functions", uri=uri)
+        assert [(f["name"], f["state"], f["stages"], f["variants"]) for f in found["functions"]] == snapshot(
+            [
+                ("ran", "failed", [{"name": "torch", "ops": 1}], []),
+                ("option", "traced", [{"name": "inference", "ops": 1}], [{"name": "y", "work": "variant=y"}]),
+            ]
+        )
 
-async def test_what_ran_is_a_document_and_a_picture(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+        # a hint stands before the failure
+        assert [(hint.label, hint.tooltip) for hint in await e.hints(uri)][:1] == snapshot(
+            [
+                (
+                    "-> ~f32[2, 3]",
+                    "from aten.add.Tensor · partial: up to line 1, where it fails · "
+                    "`~`: a guessed size; nothing in the code fixes it",
+                )
+            ]
+        )
+
+        # what ran is a document and a picture
         shown = await e.client.workspace_execute_command_async(
             types.ExecuteCommandParams(command="fxLsp.showStage", arguments=[uri, "ran", "torch"])
         )
@@ -50,41 +64,11 @@ def torch(x: f32[2, 3]):
         )
 
 
-async def test_the_tree_has_both(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        found = await ask(e, "fxLsp/functions", uri=uri)
-        assert [(f["name"], f["state"], f["stages"], f["variants"]) for f in found["functions"]] == snapshot(
-            [
-                ("ran", "failed", [{"name": "torch", "ops": 1}], []),
-                ("option", "traced", [{"name": "inference", "ops": 1}], [{"name": "y", "work": "variant=y"}]),
-            ]
-        )
-
-
-async def test_a_hint_stands_before_the_failure(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
-        assert [(hint.label, hint.tooltip) for hint in await e.hints(uri)][:1] == snapshot(
-            [
-                (
-                    "-> ~f32[2, 3]",
-                    "from aten.add.Tensor · partial: up to line 1, where it fails · "
-                    "`~`: a guessed size; nothing in the code fixes it",
-                )
-            ]
-        )
-
-
 async def test_code_that_is_not_reached_is_faded_for_clients_that_can(tmp_path: Path):
-    async with editor(tmp_path, capabilities=FADING) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT, capabilities=FADING) as (e, uri):
         found = [p for p in await e.problems(uri) if p.code == "unreached"]
         assert [(p.message, p.severity, p.tags, p.range.start.character, p.range.end.character) for p in found] == (
             snapshot([("branch not taken: y is None", DiagnosticSeverity.Hint, (DiagnosticTag.Unnecessary,), 22, 27)])
         )
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT) as (e, uri):
         assert "unreached" not in [p.code for p in await e.problems(uri)]

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from sessions import FAKE, REAL, wire
+from sessions import FAKE, REAL, served, wire
 
 NOT_INITIALIZED, INVALID_REQUEST, INVALID_PARAMS, PARSE_ERROR, NO_METHOD = -32002, -32600, -32602, -32700, -32601
 CANCELLED = -32800
@@ -59,27 +59,20 @@ async def test_requests_before_initialize_are_refused():
 
 
 async def test_requests_after_shutdown_are_refused_and_exit_ends_with_0():
-    async with wire() as server:
-        await server.initialize()
+    async with served() as server:
         server.send("shutdown", msg_id=1)
         assert (await server.answer(1))["result"] is None
         server.send("textDocument/hover", {"garbage": True}, msg_id=2)
         assert (await server.answer(2))["error"]["code"] == INVALID_REQUEST
         server.send("exit")
-        assert await asyncio.wait_for(server.process.wait(), 10) == 0
+        assert await asyncio.wait_for(server.process.wait(), 60) == 0
 
 
-async def test_exit_without_shutdown_ends_with_1():
-    async with wire() as server:
-        await server.initialize()
+@pytest.mark.parametrize("session", [served, wire], ids=["initialized", "not initialized"])
+async def test_exit_without_shutdown_ends_with_1(session):
+    async with session() as server:
         server.send("exit")
-        assert await asyncio.wait_for(server.process.wait(), 10) == 1
-
-
-async def test_exit_before_initialize():
-    async with wire() as server:
-        server.send("exit")
-        assert await asyncio.wait_for(server.process.wait(), 10) == 1
+        assert await asyncio.wait_for(server.process.wait(), 60) == 1
 
 
 @pytest.mark.parametrize("command", [FAKE, REAL], ids=["fake", "real"])
@@ -87,30 +80,27 @@ async def test_the_end_of_the_input_is_the_end(command: list[str]):
     async with wire(command) as server:
         await server.initialize()
         server.process.stdin.close()
-        assert await asyncio.wait_for(server.process.wait(), 10) == 1
+        assert await asyncio.wait_for(server.process.wait(), 60) == 1
 
 
 async def test_the_server_ends_with_the_client_that_started_it():
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
-    async with wire() as server:
-        await server.initialize(process_id=parent.pid)
+    async with served(process_id=parent.pid) as server:
         parent.kill()
         await parent.wait()
-        assert await asyncio.wait_for(server.process.wait(), 20) == 1
+        assert await asyncio.wait_for(server.process.wait(), 60) == 1
 
 
 async def test_a_client_in_another_container_has_no_process_here():
     gone = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
     await gone.wait()
-    async with wire() as server:
-        await server.initialize(process_id=gone.pid)
+    async with served(process_id=gone.pid) as server:
         server.send("shutdown", msg_id=1)
         assert "result" in await server.answer(1)
 
 
 async def test_malformed_messages_are_answered_and_survived():
-    async with wire() as server:
-        await server.initialize()
+    async with served() as server:
         server.body(b"{ not json")
         assert (await server.answer(None))["error"]["code"] == PARSE_ERROR
         server.body(b"[1, 2]")
@@ -130,8 +120,7 @@ async def test_malformed_messages_are_answered_and_survived():
 
 
 async def test_a_cancelled_request_stops_and_nothing_is_said_of_it():
-    async with wire() as server:
-        await server.initialize()
+    async with served() as server:
         item = {"uri": "file:///m.py", "languageId": "python", "version": 1, "text": "def f(x): return slow\n"}
         server.send("textDocument/didOpen", {"textDocument": item})
         server.send("fxLsp/document", {"uri": "fx-lsp:/m.py/f.inference.py"}, msg_id=1)
@@ -156,8 +145,7 @@ async def test_a_cancelled_request_stops_and_nothing_is_said_of_it():
 
 
 async def test_what_prints_does_not_reach_the_client():
-    async with wire() as server:
-        await server.initialize()
+    async with served() as server:
         item = {"uri": "file:///m.py", "languageId": "python", "version": 1, "text": "def f(x): return x\n"}
         server.send("textDocument/didOpen", {"textDocument": item})
         server.send("shutdown", msg_id=1)

@@ -39,25 +39,11 @@ async def test_a_client_is_told_to_pull_and_nothing_is_published(tmp_path: Path)
     async with pulling(tmp_path) as e:
         uri = e.open("m.py", TEXT)
         await e.told()
-        report = await e.pull(uri)
-        assert [(d.code, d.source) for d in report.items] == [("shape", "fx-lsp")]
-        assert uri not in e.client.diagnostics
-
-
-async def test_a_list_that_the_client_has_is_not_sent_again(tmp_path: Path):
-    async with pulling(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.told()
         first = await e.pull(uri)
+        assert [(d.code, d.source) for d in first.items] == [("shape", "fx-lsp")]
+        assert uri not in e.client.diagnostics
         again = await e.pull(uri, first.result_id)
         assert (again.kind, again.result_id) == ("unchanged", first.result_id)
-
-
-async def test_an_edit_that_fixes_the_code_tells_the_client(tmp_path: Path):
-    async with pulling(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.told()
-        first = await e.pull(uri)
         e.change(uri, 2, "def broken(x): return x + 1\n")
         await e.told()
         assert (await e.pull(uri, first.result_id)).items == ()

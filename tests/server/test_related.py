@@ -1,7 +1,5 @@
 """The cursor in a function highlights what came from it in every open graph, whichever function and file it is in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -8,14 +8,13 @@ from inline_snapshot import snapshot
 from lsprotocol import types
 from lsprotocol.types import DiagnosticSeverity, Position
 from pygls.exceptions import JsonRpcException
-from sessions import FULL, editor
+from sessions import FULL, editor, traced
 
 TEXT = "def f(x): return x + 1\n\ndef broken(x): return fail\n"
 
 
-async def test_lenses(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
+async def test_lenses_hovers_and_a_failure(tmp_path: Path):
+    async with traced(tmp_path, TEXT) as (e, uri):
         await e.until(lambda: types.WORKSPACE_CODE_LENS_REFRESH in e.refreshed)
         lenses = await e.lenses(uri)
         assert [(lens.range.start.line, lens.command.title, lens.command.command) for lens in lenses] == snapshot(
@@ -31,11 +30,7 @@ async def test_lenses(tmp_path: Path):
         )
         assert list(lenses[0].command.arguments) == [uri, "f", "inference"]
 
-
-async def test_hovers(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+        # hovers
         assert await e.hover(uri, 0, 4) == snapshot("""\
 ```python
 def f(x: ~f32[2, 3]) -> ~f32[2, 3]
@@ -74,14 +69,21 @@ aten.add.Tensor(x, 1) -> f32[2, 3]
         assert await e.hover(uri, 2, 24) is None, "the problem says it"
         assert await e.hover(uri, 1, 0) is None
 
+        # a failure is shown where it stands
+        await e.command("fxLsp.showFailure", uri, "broken")
+        assert [m.message for m in e.client.messages] == snapshot(
+            ["Not traced: sizes do not fit. write the shapes down."]
+        )
+        (shown,) = e.client.shown_documents
+        assert (shown.uri, shown.selection.start) == (uri, types.Position(2, 22))
+
 
 async def test_a_client_that_resolves_tooltips_gets_them_on_request(tmp_path: Path):
     resolving = {
         **FULL,
         "textDocument": {**FULL["textDocument"], "inlayHint": {"resolveSupport": {"properties": ["tooltip"]}}},
     }
-    async with editor(tmp_path, resolving) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT, resolving) as (e, uri):
         await e.until(lambda: types.WORKSPACE_INLAY_HINT_REFRESH in e.refreshed)
         (hint,) = await e.hints(uri)
         assert hint.tooltip is None
@@ -93,8 +95,7 @@ async def test_a_client_that_resolves_tooltips_gets_them_on_request(tmp_path: Pa
 
 
 async def test_hints_refresh_and_switch_off(tmp_path: Path):
-    async with editor(tmp_path, configuration={"inlayHints": {"enabled": True}}) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT, configuration={"inlayHints": {"enabled": True}}) as (e, uri):
         await e.until(lambda: types.WORKSPACE_INLAY_HINT_REFRESH in e.refreshed)
         (hint,) = await e.hints(uri)
         assert (hint.position, hint.label, hint.tooltip) == snapshot(
@@ -159,9 +160,7 @@ async def test_a_syntax_error_is_information(tmp_path: Path):
 
 
 async def test_the_last_graph_of_a_text_that_does_not_parse_opens_as_stale(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, TEXT) as (e, uri):
         e.change(uri, 2, TEXT + "def def\n")
         await e.until(lambda: any("invalid syntax" in d.message for d in e.client.diagnostics[uri]))
         text = await e.document(f"fx-lsp:{tmp_path}/m.py/f.inference.py")
@@ -174,8 +173,7 @@ async def test_the_last_graph_of_a_text_that_does_not_parse_opens_as_stale(tmp_p
 
 async def test_an_open_graph_says_that_it_is_stale_while_the_text_does_not_parse(tmp_path: Path):
     """Nothing but its title changes, so that no line moves, and not before the text has been broken for a while."""
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT) as (e, uri):
         await e.command("fxLsp.showStage", uri, "f", "inference")
         view = f"fx-lsp:{tmp_path}/m.py/f.inference.py"
         good = await e.document(view)
@@ -192,8 +190,7 @@ async def test_an_open_graph_says_that_it_is_stale_while_the_text_does_not_parse
 
 
 async def test_views_of_a_client_with_text_document_content(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT) as (e, uri):
         await e.command("fxLsp.showStage", uri, "f", "inference")
         view = f"fx-lsp:{tmp_path}/m.py/f.inference.py"
         assert [shown.uri for shown in e.client.shown_documents] == [view]
@@ -253,23 +250,12 @@ async def test_a_view_of_a_file_that_is_not_open(tmp_path: Path):
         assert missing == f"# There is no file {tmp_path}/missing.py.\n"
 
 
-async def test_a_failure_is_shown_where_it_stands(tmp_path: Path):
+async def test_wrong_arguments_of_a_command(tmp_path: Path):
     async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.command("fxLsp.showFailure", uri, "broken")
-        assert [m.message for m in e.client.messages] == snapshot(
-            ["Not traced: sizes do not fit. write the shapes down."]
-        )
-        (shown,) = e.client.shown_documents
-        assert (shown.uri, shown.selection.start) == (uri, types.Position(2, 22))
-
-
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["nonsense", "f"], [1, 2, 3], ["git:/m.py", "f", "joint"]])
-async def test_wrong_arguments_of_a_command(tmp_path: Path, arguments: list[object]):
-    async with editor(tmp_path) as e:
-        with pytest.raises(JsonRpcException) as refused:
-            await e.command("fxLsp.showStage", *arguments)
-        assert refused.value.code == -32602
+        for arguments in ([], ["nonsense"], ["nonsense", "f"], [1, 2, 3], ["git:/m.py", "f", "joint"]):
+            with pytest.raises(JsonRpcException) as refused:
+                await e.command("fxLsp.showStage", *arguments)
+            assert refused.value.code == -32602
 
 
 async def test_a_bug_is_shown_once_and_survived(tmp_path: Path):
@@ -306,18 +292,14 @@ async def test_no_progress_for_clients_without_it(tmp_path: Path):
 
 async def test_settings_come_from_options_and_configuration(tmp_path: Path):
     options, asked = {"limits.seconds": 5, "codeLens": {"enabled": False}}, {"limits": {"seconds": 7}}
-    async with editor(tmp_path, options=options, configuration=asked) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, TEXT, options=options, configuration=asked) as (e, uri):
         assert e.statuses[-1].message.endswith("seconds 7.0")
         assert await e.lenses(uri) == []
 
 
 async def test_a_setting_that_the_client_no_longer_has_is_what_it_was_at_the_start(tmp_path: Path):
     configuration = {"codeLens": {"enabled": False}, "limits": {"seconds": 7}}
-    async with editor(tmp_path, options={"limits.seconds": 5}, configuration=configuration) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, TEXT, options={"limits.seconds": 5}, configuration=configuration) as (e, uri):
         assert await e.lenses(uri) == []
         e.client.set_configuration({"fx-lsp": {}})
         e.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings=None))
@@ -327,8 +309,7 @@ async def test_a_setting_that_the_client_no_longer_has_is_what_it_was_at_the_sta
 
 async def test_wrong_settings_are_named_once(tmp_path: Path):
     options = {"limits": {"seconds": -1, "memory": "4 GiB"}, "inlayHints": True, "interpreter": ["python"], "other": 1}
-    async with editor(tmp_path, {}, options=options) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT, {}, options=options) as (e, uri):
         assert await e.hover(uri, 0, 4) is not None
         (message,) = [m.message for m in e.client.messages]
         assert message.removesuffix(" The previous settings stay in effect.").split("; ") == snapshot(
@@ -342,8 +323,7 @@ async def test_wrong_settings_are_named_once(tmp_path: Path):
 
 
 async def test_clients_that_push_their_settings(tmp_path: Path):
-    async with editor(tmp_path, {}) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT, {}) as (e, uri):
         assert await e.lenses(uri)
         settings = {"fx-lsp": {"codeLens": {"enabled": False}}}
         e.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings=settings))
@@ -365,17 +345,14 @@ async def test_other_documents_are_left_alone(tmp_path: Path):
 
 
 async def test_restart(tmp_path: Path):
-    async with editor(tmp_path) as e:
-        uri = e.open("m.py", TEXT)
-        await e.problems(uri)
+    async with traced(tmp_path, TEXT) as (e, uri):
         await e.command("fxLsp.restart")
         assert await e.titles(uri)
 
 
 @pytest.mark.parametrize("capabilities", [{}, FULL], ids=["a file", "a document"])
 async def test_a_line_of_a_graph_leads_to_its_source(tmp_path: Path, capabilities: dict[str, object]):
-    async with editor(tmp_path, capabilities) as e:
-        uri = e.open("m.py", TEXT)
+    async with traced(tmp_path, TEXT, capabilities) as (e, uri):
         shown = await e.command("fxLsp.showStage", uri, "f", "inference")
         text = Path(shown["path"]).read_text() if "path" in shown else await e.document(shown["uri"])
         (line,) = (n for n, row in enumerate(text.splitlines()) if "= aten.add" in row)

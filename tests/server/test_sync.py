@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from lsprotocol import types
-from sessions import editor, wire
+from sessions import editor, served
 
 from fx_lsp.model import Span
 from fx_lsp.server import from_proto, to_proto
@@ -84,8 +84,7 @@ def test_unsaved_documents_have_a_place_in_the_workspace():
 
 
 async def test_clients_that_can_are_asked_to_watch_python_files():
-    async with wire() as server:
-        await server.initialize({"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": True}}})
+    async with served({"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": True}}}) as server:
         while (message := await server.read()).get("method") != "client/registerCapability":
             pass
         (registration,) = message["params"]["registrations"]
@@ -103,8 +102,7 @@ async def test_files_that_answers_read_are_watched_too(tmp_path: Path):
         "n.py": 'def h(x): return open("other.json"), open("LICENSE")\n',
     }
     watched: list[str] = []
-    async with wire() as server:
-        await server.initialize(capabilities, root=tmp_path)
+    async with served(capabilities, root=tmp_path) as server:
         for name, text in texts.items():
             uri = (tmp_path / name).as_uri()
             item = {"uri": uri, "languageId": "python", "version": 1, "text": text}
@@ -118,8 +116,7 @@ async def test_files_that_answers_read_are_watched_too(tmp_path: Path):
 
 
 async def test_other_clients_are_not_asked():
-    async with wire() as server:
-        await server.initialize({"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": False}}})
+    async with served({"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": False}}}) as server:
         server.send("textDocument/codeLens", {"textDocument": {"uri": "file:///m.py"}}, msg_id=1)
         assert (await server.read()).get("id") == 1
 

@@ -1,7 +1,5 @@
 """Nothing of a workspace runs before its user has trusted it: no code, no `.pth` file, no interpreter."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """The views that the server believes open are those that the client has."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

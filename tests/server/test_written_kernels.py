@@ -1,7 +1,5 @@
 """Kernels that are saved as a file, edited, and updated with the function that they are of."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

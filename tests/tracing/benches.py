@@ -20,7 +20,7 @@ from fx_lsp.model import (
     TraceRequest,
     WorldRequest,
 )
-from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus
+from fx_lsp.tracing.engine import Engine, EngineSettings, EngineStatus, FileState
 from fx_lsp.tracing.workers.channels import EarlyReply
 from fx_lsp.tracing.workers.find_python import Interpreter
 from fx_lsp.tracing.workers.interpreter import Backend
@@ -110,6 +110,28 @@ class Bench:
         engine = Engine(chosen, self.updates.append, self.statuses.append, backend)
         self.engines.append(engine)
         return engine
+
+    def begun(self, text: str, **settings: object) -> Engine:
+        """Return an engine that has the file open with this text."""
+        engine = self.engine(**settings)
+        engine.open(self.file, text, ())
+        return engine
+
+    async def opened(self, text: str, **settings: object) -> Engine:
+        """Return an engine that has traced the file with this text."""
+        engine = self.begun(text, **settings)
+        await self.quiet(engine)
+        return engine
+
+    async def edit(self, engine: Engine, text: str) -> None:
+        """Let the file have this text, and wait until it is traced."""
+        engine.open(self.file, text, ())
+        await self.quiet(engine)
+
+    def state(self, engine: Engine) -> FileState:
+        state = engine.state(self.file)
+        assert state is not None
+        return state
 
     async def quiet(self, engine: Engine) -> None:
         while not (self.statuses and self.statuses[-1].quiescent and not engine.busy):

@@ -1,7 +1,5 @@
 """A job for process tests: runs the request's source as a user's code would run, without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Limits of what is read of a project; what is done with a text grows little faster than the text."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

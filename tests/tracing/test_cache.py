@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "traces.sqlite3"
 
 
+def storing(path: object, answer: TraceReply | None = None) -> Cache:
+    """A cache in which an answer was just put."""
+    cache = Cache(str(path))
+    cache.put("k", answer or reply(), (), ())
+    return cache
+
+
 @pytest.fixture
 def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the cache has warned of."""
@@ -64,8 +72,7 @@ def test_an_answer_comes_back_after_a_restart(path: Path) -> None:
 
 
 def test_a_new_answer_replaces_the_old_one_with_its_stages(path: Path) -> None:
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    cache = storing(path)
     cache.put("k", TraceReply(Failure("shape", "sizes differ", Span("/m.py", 1, 0, 1, 2))), (), ())
     found = cache.get("k", {})
     assert found is not None and isinstance(found.outcome, Failure)
@@ -74,9 +81,7 @@ def test_a_new_answer_replaces_the_old_one_with_its_stages(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["timeout", "memory", "crash", "internal", "interpreter", "no-torch", "import"])
 def test_bad_luck_is_not_kept(path: Path, kind: FailureKind) -> None:
-    cache = Cache(str(path))
-    cache.put("k", reply(Failure(kind, "")), (), ())
-    assert cache.get("k", {}) is None
+    assert storing(path, reply(Failure(kind, ""))).get("k", {}) is None
 
 
 def test_an_answer_holds_while_the_files_that_it_depends_on_do(path: Path, tmp_path: Path) -> None:
@@ -171,8 +176,7 @@ def test_a_file_that_is_not_ours_is_never_touched(path: Path, kind: str, warning
     path.parent.mkdir()
     FOREIGN[kind](path)
     before, status = path.read_bytes(), path.stat()
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    cache = storing(path)
     assert cache.get("k", {}) is None
     reason = "it already exists, does not hold traces of fx-lsp, and stays unchanged"
     assert cache.trouble == f"traces are not stored on disk in this session: {path}: {reason}"
@@ -187,17 +191,13 @@ def test_a_file_that_is_not_ours_is_never_touched(path: Path, kind: str, warning
 
 def test_what_is_no_file_is_left_alone(path: Path) -> None:
     path.mkdir(parents=True)
-    folder, fifo = Cache(str(path)), path / "fifo"
-    folder.put("k", reply(), (), ())
-    assert folder.trouble.endswith(": Is a directory, and stays unchanged")
+    fifo = path / "fifo"
+    assert storing(path).trouble.endswith(": Is a directory, and stays unchanged")
     os.mkfifo(fifo)
-    cache = Cache(str(fifo))
-    cache.put("k", reply(), (), ())
+    cache = storing(fifo)
     assert cache.trouble.endswith("/fifo: it is not a regular file, and stays unchanged")
     assert [*path.iterdir()] == [fifo]
-    nothing = Cache(f"{path}/a\0b")
-    nothing.put("k", reply(), (), ())
-    assert "this is not a valid file name" in nothing.trouble
+    assert "this is not a valid file name" in storing(f"{path}/a\0b").trouble
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
@@ -205,8 +205,7 @@ def test_a_file_beside_it_that_sqlite_would_take_for_its_own_is_left_as_it_is(pa
     path.parent.mkdir()
     beside = path.with_name(path.name + suffix)
     thesis(beside)
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    cache = storing(path)
     assert cache.trouble.endswith(f": it is not created, because {beside.name} next to it already exists")
     assert beside.read_text() == "my thesis"
 
@@ -217,15 +216,14 @@ def test_what_is_set_aside_takes_the_place_of_no_other_file(path: Path) -> None:
     for name in names:
         thesis(name)
     for _ in range(2):
-        Cache(str(path)).put("k", reply(), (), ())
+        storing(path)
         aside = set_aside(path, TRACES)
     assert aside.name.endswith(".broken-5")
     assert [name.read_text() for name in names] == ["my thesis"] * 3
 
 
 def test_a_cache_is_removed_with_what_sqlite_keeps_beside_it(path: Path) -> None:
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    storing(path)
     assert len([*path.parent.iterdir()]) > 1
     remove(path, TRACES)
     assert [*path.parent.iterdir()] == []
@@ -241,8 +239,7 @@ def test_a_cache_from_before_files_said_whose_they_are_is_set_aside(path: Path) 
         "PRAGMA user_version = 2",
     )
     before = path.read_bytes()
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    cache = storing(path)
     assert cache.get("k", {})
     assert path.with_name(path.name + ".broken-1").read_bytes() == before
 
@@ -374,8 +371,7 @@ def test_a_file_damaged_while_open_is_set_aside(path: Path) -> None:
 
 
 def test_a_file_whose_damage_is_quoted_in_bytes_that_are_no_text_is_set_aside(path: Path) -> None:
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    cache = storing(path)
     cache.close()
     path.write_bytes(path.read_bytes().replace(b"by_use ON traces", b"by_use ON \x89\xff\xfeces"))
     cache = Cache(str(path))
@@ -392,16 +388,14 @@ def test_a_file_of_another_version_is_set_aside(path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
         connection.execute("CREATE TABLE traces (x)")
     connection.close()
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    cache = storing(path)
     assert cache.get("k", {})
     assert path.with_name(path.name + ".broken-1").exists()
 
 
 def test_a_place_that_cannot_be_written_turns_the_cache_off(tmp_path: Path, warnings: list[str]) -> None:
     (tmp_path / "file").touch()
-    cache = Cache(str(tmp_path / "file" / "traces.sqlite3"))
-    cache.put("k", reply(), (), ())
+    cache = storing(tmp_path / "file" / "traces.sqlite3")
     assert cache.get("k", {}) is None
     assert len(warnings) == 1
 
@@ -410,8 +404,7 @@ def test_a_place_that_cannot_be_written_turns_the_cache_off(tmp_path: Path, warn
 def test_a_full_disk_turns_the_cache_off_and_keeps_what_was_there(path: Path, warnings: list[str], room: int) -> None:
     resource = pytest.importorskip("resource")
     noise = random.Random(0).randbytes(20_000)
-    before = Cache(str(path))
-    before.put("k", reply(), (), ())
+    before = storing(path)
     cache = Cache(str(path))
     assert cache.get("k", {})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -428,8 +421,7 @@ def test_a_full_disk_turns_the_cache_off_and_keeps_what_was_there(path: Path, wa
 
 
 def test_a_locked_file_is_left_alone_for_a_while(path: Path, warnings: list[str]) -> None:
-    cache = Cache(str(path))
-    cache.put("k", reply(), (), ())
+    cache = storing(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     cache.put("l", reply(), (), ())
@@ -448,7 +440,7 @@ def test_no_path_is_no_cache() -> None:
 
 def test_servers_that_begin_together_share_one_file(tmp_path: Path, monkeypatch, warnings: list[str]) -> None:
     monkeypatch.setattr("fx_lsp.tracing.answers.disk._LOCK_SECONDS", 60)
-    for attempt in range(150):
+    for attempt in range(50):
         caches = [Cache(str(tmp_path / f"{attempt}" / "traces.sqlite3")) for _ in range(4)]
         together = threading.Barrier(len(caches))
 
@@ -467,40 +459,25 @@ def test_servers_that_begin_together_share_one_file(tmp_path: Path, monkeypatch,
 
 
 def test_everything_that_changes_the_answer_changes_the_key() -> None:
-    base = {
-        "file": "/m.py",
-        "fingerprint": "f",
-        "name": "f",
-        "kind": "function",
-        "evident": True,
-        "compiled": "",
-        "module": "m",
-        "package": "",
-        "inputs": (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 3, 0, 3, 9)),),
-        "interpreter": "i",
-        "version": "1",
-        "search_seconds": 5.0,
-        "roots": ("/",),
+    place, elsewhere = Span("/m.py", 3, 0, 3, 9), Span("/m.py", 3, 4, 3, 13)
+    values: dict[str, tuple[object, object]] = {
+        "file": ("/m.py", "/n.py"),
+        "fingerprint": ("f", "g"),
+        "name": ("f", "g"),
+        "kind": ("function", "module"),
+        "evident": (True, False),
+        "compiled": ("", "whole"),
+        "module": ("m", "n"),
+        "package": ("", "p"),
+        "inputs": tuple((WrittenInputs("x=f32[2]", "comment", span),) for span in (place, elsewhere)),
+        "interpreter": ("i", "j"),
+        "version": ("1", "2"),
+        "search_seconds": (5.0, 6.0),
+        "roots": (("/",), ("/", "/a")),
     }
-    changed = {
-        "file": "/n.py",
-        "fingerprint": "g",
-        "name": "g",
-        "kind": "module",
-        "evident": False,
-        "compiled": "whole",
-        "module": "n",
-        "package": "p",
-        "inputs": (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 3, 4, 3, 13)),),
-        "interpreter": "j",
-        "version": "2",
-        "search_seconds": 6.0,
-        "roots": ("/", "/a"),
-    }
-    keys = {
-        AnswerConditions(**base).key(),
-        *(AnswerConditions(**{**base, name: value}).key() for name, value in changed.items()),
-    }
+    base: dict[str, Any] = {name: before for name, (before, _) in values.items()}
+    changed = [AnswerConditions(**{**base, name: after}).key() for name, (_, after) in values.items()]
+    keys = {AnswerConditions(**base).key(), *changed}
     assert len(keys) == len(base) + 1
     moved = (WrittenInputs("x=f32[2]", "comment", Span("/m.py", 7, 0, 7, 9)),)
     of_settings = (WrittenInputs("x=f32[2]", "settings", Span("/m.py", 3, 0, 3, 9)),)

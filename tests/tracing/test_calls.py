@@ -1,13 +1,12 @@
 """Which calls of a target are found, and which statements each of them needs."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
+from slices import marked, source_of
 
 from fx_lsp.model import CallSite
 from fx_lsp.tracing.analysis import analyse
@@ -41,11 +40,15 @@ def sites(
     return analyse(str(file), text, (str(file.parent),)).request(name, overlays, 5.0).sites
 
 
-def needed(site: CallSite) -> str:
-    """What is left of the text below what it begins with, without blank lines and trailing spaces."""
-    own = not site.module
-    rest = site.text.split("\n")[PRELUDE_LINES if own else 0 :]
-    return "\n".join([line.rstrip() for line in rest if line.strip()] + ([f"then {site.then}"] if site.then else []))
+def sliced(file: Path, marks: str, name: str = "Block", test: str = "") -> str:
+    """Check the marks of a source, or of a test of it, for its only call, and return how the call is reached."""
+    source = source_of(marks)
+    (site, *_) = sites(file, "", name, {test: source}) if test else sites(file, source, name)
+    rest = site.text.split("\n")[0 if test else PRELUDE_LINES :]
+    assert marked(source, "\n".join(rest)) == textwrap.dedent(marks)
+    assert site.text.split("\n")[site.line - 1].strip().startswith("("), "it is the line of the call"
+    compile(site.text, "user.py", "exec")
+    return site.then
 
 
 @pytest.fixture
@@ -54,86 +57,51 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_main_guard_keeps_what_the_call_needs(file: Path) -> None:
-    (site,) = sites(
+    sliced(
         file,
         """
-        import logging
-        dim = 64  # a comment
-        logging.basicConfig()
-        if __name__ == "__main__":
+        import logging  #-
+        dim = 64  # a comment  #: dim = 64
+        logging.basicConfig()  #-
+        if __name__ == "__main__":  #: if True                  :
             model = Block(dim)
-            optimizer = torch.optim.SGD(model.parameters())
-            model.load_state_dict(torch.load("model.pt"))
+            optimizer = torch.optim.SGD(model.parameters())  #: 0
+            model.load_state_dict(torch.load("model.pt"))  #: 0
             model.eval()
             x = torch.randn(2, 10, dim)
-            print(x)
+            print(x)  #: 0
             with torch.no_grad():
                 for step in range(100):
-                    loss = model(
+                    loss = model(  #: (      model(
                         x
-                    ).sum()
-                    print(loss)
-            model.train()
+                    ).sum()  #: ))
+                    print(loss)  #: 0
+            model.train()  #: 0
         """,
     )
-    assert needed(site) == snapshot("""\
-dim = 64
-if True                  :
-    model = Block(dim)
-    0
-    0
-    model.eval()
-    x = torch.randn(2, 10, dim)
-    0
-    with torch.no_grad():
-        for step in range(100):
-            (      model(
-                x
-            ))
-            0
-    0\
-""")
-    assert site.text.split("\n")[site.line - 1].strip() == "(      model("
 
 
 def test_the_branch_of_the_call_is_taken_and_others_are_gone(file: Path) -> None:
-    (site,) = sites(
+    then = sliced(
         file,
         """
         def main(half=False, device="cpu"):
             block = Block(8)
             x = torch.randn(2, 8)
             if half:
-                print("half")
+                print("half")  #: 0
                 x = x.half()
             elif device != "cpu":
                 x = x.to(device)
-            while input():
-                if (device
-                        == "cuda"):
-                    return
+            while input():  #: if    True   :
+                if (device  #: if (False
+                        == "cuda"):  #: ):
+                    return  #: 0
                 else:
-                    return scaled(block(x), 2)
+                    return scaled(block(x), 2)  #: (             block(x))
         """,
     )
-    assert needed(site) == snapshot("""\
-def main(half=False, device="cpu"):
-    block = Block(8)
-    x = torch.randn(2, 8)
-    if half:
-        0
-        x = x.half()
-    elif device != "cpu":
-        x = x.to(device)
-    if    True   :
-        if (False
-                         ):
-            0
-        else:
-            (             block(x))
-then main()\
-""")
-    compile(site.text, "user.py", "exec")
+    assert then == "main()"
 
 
 def test_what_a_call_looks_like(file: Path) -> None:
@@ -163,33 +131,23 @@ def test_functions_and_methods_are_called_by_their_names(file: Path) -> None:
         fast = torch.compile(scaled)
         fast(torch.zeros(1), 2)
         """
-    first, second = sites(file, source, "scaled")
-    assert needed(first) == snapshot("z = [scaled(x, 1) for x in torch.randn(3, 2)]")
-    assert needed(second) == snapshot("""\
-fast = torch.compile(scaled)
-(fast(torch.zeros(1), 2))\
-""")
+    first, second = ([*filter(str.strip, s.text.split("\n")[PRELUDE_LINES:])] for s in sites(file, source, "scaled"))
+    assert first == ["z = [scaled(x, 1) for x in torch.randn(3, 2)]"]
+    assert [row.strip() for row in second] == ["fast = torch.compile(scaled)", "(fast(torch.zeros(1), 2))"]
 
 
 def test_statements_on_one_line_and_in_strings(file: Path) -> None:
-    (site,) = sites(
+    then = sliced(
         file,
         '''
         def demo():
             note = """
         print(1)
-            """; x = torch.ones(len(note)); print(x)
-            Block(4)(x); print(2)
+            """; x = torch.ones(len(note)); print(x)  #: """; x = torch.ones(len(note)); 0
+            Block(4)(x); print(2)  #: (Block(4)(x)); 0
         ''',
     )
-    assert needed(site) == snapshot('''\
-def demo():
-    note = """
-print(1)
-    """; x = torch.ones(len(note)); 0
-    (Block(4)(x)); 0
-then demo()\
-''')
+    assert then == "demo()"
 
 
 def test_a_call_that_is_meant_to_fail_is_none(file: Path) -> None:
@@ -204,85 +162,62 @@ def test_a_call_that_is_meant_to_fail_is_none(file: Path) -> None:
 
 
 def test_a_test_class_is_set_up(file: Path) -> None:
-    (site,) = sites(
+    then = sliced(
         file,
-        "",
-        tests={
-            "test/test_user.py": """
-            import unittest
-            import torch
-            from user import Block
+        """
+        import unittest
+        import torch
+        from user import Block
 
-            class BlockTest(unittest.TestCase):
-                width = 4
+        class BlockTest(unittest.TestCase):
+            width = 4
 
-                def setUp(self):
-                    self.block = Block(self.width)
+            def setUp(self):
+                self.block = Block(self.width)
 
-                def test_other(self):
-                    self.assertTrue(other)
+            def test_other(self):  #: 0
+                self.assertTrue(other)  #-
 
-                def test_shape(self):
-                    x = torch.ones(2, 4)
-                    self.assertEqual(self.block(x).shape, x.shape)
-            """
-        },
+            def test_shape(self):
+                x = torch.ones(2, 4)
+                self.assertEqual(self.block(x).shape, x.shape)  #: (                self.block(x))
+        """,
+        test="test/test_user.py",
     )
-    assert needed(site) == snapshot("""\
-import unittest
-import torch
-from user import Block
-class BlockTest(unittest.TestCase):
-    width = 4
-    def setUp(self):
-        self.block = Block(self.width)
-    0
-    def test_shape(self):
-        x = torch.ones(2, 4)
-        (                self.block(x))
-then (lambda t: (t.setUp(), t.test_shape()))(BlockTest('test_shape'))\
-""")
+    assert then == "(lambda t: (t.setUp(), t.test_shape()))(BlockTest('test_shape'))"
 
 
 def test_parameters_and_fixtures(file: Path) -> None:
-    source = """
+    then = sliced(
+        file,
+        """
         import pytest
         import torch
         from user import Block
 
         CASES = [(1, 2)]
 
-        @pytest.fixture(name="block")
+        @pytest.fixture(name="block")  #-
         def _block(dim):
             return Block(dim)
 
-        @pytest.fixture
+        @pytest.fixture  #-
         def dim():
             yield 4
 
-        @pytest.mark.parametrize(["n", "m"], CASES)
-        @pytest.mark.parametrize("dtype", [pytest.param(torch.half, id="half")])
-        @pytest.mark.skip
+        @pytest.mark.parametrize(["n", "m"], CASES)  #-
+        @pytest.mark.parametrize("dtype", [pytest.param(torch.half, id="half")])  #-
+        @pytest.mark.skip  #-
         def test_block(block, n, m, dtype):
-            assert block(torch.ones(n, m, 4, dtype=dtype)).ndim == 3
+            assert block(torch.ones(n, m, 4, dtype=dtype)).ndim == 3  #: (      block(torch.ones(n, m, 4, dtype=dtype)))
 
-        def test_elsewhere(block, tmp_path):
-            block(torch.ones(1, 4))
-        """
-    (site, _) = sites(file, "", tests={"user_test.py": source})
-    assert needed(site) == snapshot("""\
-import pytest
-import torch
-from user import Block
-CASES = [(1, 2)]
-def _block(dim):
-    return Block(dim)
-def dim():
-    yield 4
-def test_block(block, n, m, dtype):
-    (      block(torch.ones(n, m, 4, dtype=dtype)))
-then test_block(n=(next(iter(CASES)))[0], m=(next(iter(CASES)))[1], dtype=torch.half, block=_block(dim=next(dim())))\
-""")
+        def test_elsewhere(block, tmp_path):  #-
+            block(torch.ones(1, 4))  #-
+        """,
+        test="user_test.py",
+    )
+    first = "next(iter(CASES))"
+    assert then == f"test_block(n=({first})[0], m=({first})[1], dtype=torch.half, block=_block(dim=next(dim())))"
 
 
 def test_test_files_are_found_by_name_and_by_what_they_say(tmp_path: Path) -> None:

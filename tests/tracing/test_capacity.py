@@ -1,7 +1,5 @@
 """How many traces run at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

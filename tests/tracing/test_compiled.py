@@ -1,7 +1,5 @@
 """What a file compiles is known by its text."""
 
-from __future__ import annotations
-
 import textwrap
 
 from inline_snapshot import snapshot

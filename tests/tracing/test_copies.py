@@ -1,7 +1,5 @@
 """The lines of the user's file that times by line belong to."""
 
-from __future__ import annotations
-
 import pytest
 
 from fx_lsp.tracing.source.copies import own_line

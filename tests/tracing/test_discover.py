@@ -182,13 +182,24 @@ def test_programs_are_never_targets(code: str) -> None:
     assert found(code) == {}
 
 
-def test_a_function_that_passes_its_parameter_to_a_target_is_one() -> None:
-    assert found("def g(x): return x.sum()\ndef f(x): return g(x)\ndef h(x): return f(x + 1)").keys() == {"f", "g", "h"}
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("def g(x): return x.sum()\ndef f(x): return g(x)\ndef h(x): return f(x + 1)", {"f", "g", "h"}),
+        ("class A(nn.Module):\n  def forward(self, x): return x\nclass B(A): pass\nclass C(nn.Linear): pass", {*"ABC"}),
+        ("class Block(nn.Module):\n  pass", set()),
+        ("class Block(nn.Module):\n  def forward(self, x): raise NotImplementedError", set()),
+        ("class Block(nn.Module):\n  def __init__(self): super().__init__()", set()),
+        ("if 0: pass\n" + "elif a: pass\n" * 200 + "else:\n  def f(x: 'Tensor'): return x\n", {"f"}),
+    ],
+)
+def test_what_calls_or_inherits_counts(code: str, names: set[str]) -> None:
+    assert found(code).keys() == names
 
 
 def test_a_file_without_torch_needs_annotations() -> None:
-    code = "def f(x): return x.sum()\ndef g(x: 'torch.Tensor'): return x"
-    assert found(code, header="import numpy as np\n").keys() == {"g"}
+    code = "def f(x): return x.sum()\ndef g(x): return blend(x, x, 1)\ndef h(v: 'torch.Tensor'): return blend(v, v, 1)"
+    assert found(CALCULATIONS + code, header="import numpy as np\n").keys() == {"h"}
 
 
 def test_modules_are_one_target_and_their_other_methods_are_methods() -> None:
@@ -238,18 +249,6 @@ def test_what_makes_a_class_a_module(bases: str, is_module: bool) -> None:
         """
     assert ("Block" in found(code)) == is_module
     assert "Base" not in found(code)
-
-
-@pytest.mark.parametrize(
-    "body", ["pass", "def forward(self, x): raise NotImplementedError", "def __init__(self): super().__init__()"]
-)
-def test_a_module_without_forward_is_no_target(body: str) -> None:
-    assert found(f"class Block(nn.Module):\n  {body}") == {}
-
-
-def test_an_inherited_forward_counts() -> None:
-    code = "class A(nn.Module):\n  def forward(self, x): return x\nclass B(A): pass\nclass C(nn.Linear): pass"
-    assert found(code).keys() == {"A", "B", "C"}
 
 
 def test_the_last_definition_of_a_name_counts() -> None:
@@ -332,36 +331,12 @@ def test_suggestions_for_a_stage_that_is_none() -> None:
     assert "".join(lines).count("joint:") == 50
 
 
-def test_a_long_chain_of_branches_is_read() -> None:
-    code = "if a == 0: pass\n" + "elif a: pass\n" * 200 + "else:\n  def f(x: 'Tensor'): return x\n"
-    assert [target.name for target in discover("/m.py", code).targets] == ["f"]
-
-
-def test_functions_inside_functions_and_autograd_functions() -> None:
+def test_functions_inside_functions_at_any_depth_and_autograd_functions() -> None:
     code = """
         def make(eps):
             def norm(x: Tensor):
                 return x / (x.norm() + eps)
             return norm
-        class Net(nn.Module):
-            def forward(self, x):
-                def gate(y):
-                    return torch.sigmoid(y)
-                return gate(x)
-        class Spike(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, v):
-                return v > 0
-        def main():
-            def step(x: Tensor):
-                return x
-        """
-    expected = {"make.norm": "function", "Net": "module", "Net.forward.gate": "function", "Spike": "function"}
-    assert found(code) == expected
-
-
-def test_functions_at_any_depth() -> None:
-    code = """
         def f(x):
             def middle(y):
                 if y is not None:
@@ -375,14 +350,20 @@ def test_functions_at_any_depth() -> None:
                         return torch.sigmoid(z)
                     return inner(y)
                 return outer(x)
+        class Spike(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, v):
+                return v > 0
         def main():
+            def step(x: Tensor):
+                return x
             def run(x):
                 def step(x: Tensor):
                     return x
                 return step
         """
-    expected = {"f.middle.innermost": "function", "Net": "module", "Net.forward.outer.inner": "function"}
-    assert found(code) == expected
+    names = {"make.norm", "f.middle.innermost", "Net.forward.outer.inner", "Spike"}
+    assert found(code) == {"Net": "module", **dict.fromkeys(names, "function")}
 
 
 def test_partial_applications_of_targets() -> None:
@@ -467,10 +448,6 @@ def rounded(x):
 )
 def test_calculations_are_targets_where_they_are_handed_tensors(code: str, expected: set[str]) -> None:
     assert found(CALCULATIONS + code).keys() == expected
-
-
-def test_calculations_in_a_file_without_torch_are_none() -> None:
-    assert found(CALCULATIONS + "def g(v: 'torch.Tensor'): return blend(v, v, 1)", "").keys() == {"g"}
 
 
 FX = """\

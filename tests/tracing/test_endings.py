@@ -1,7 +1,5 @@
 """What is said of a process that was stopped: where it was, and in whose code."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from conftest import request_for

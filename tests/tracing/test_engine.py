@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from benches import Bench, Tracers, traced
+from waiting import until
 
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import (
@@ -75,8 +76,7 @@ async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> 
 
     bench.tracers.first, bench.tracers.answer = traced, named
     bench.tracers.gate.clear()
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     early = await engine.outcome(bench.file, "f")
     assert isinstance(early, Trace) and early.named == ()
     assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
@@ -90,11 +90,9 @@ async def test_what_is_known_early_is_shown_until_all_is_known(bench: Bench) -> 
 
 
 async def test_an_opened_file_is_traced(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax is None
+    engine = await bench.opened(TEXT)
+    state = bench.state(engine)
+    assert state.syntax is None
     assert [(t.target.name, t.pending, t.stale) for t in state.targets] == [("f", False, False), ("g", False, False)]
     assert (line_of(engine, bench.file, "f"), line_of(engine, bench.file, "g")) == (4, 7)
     assert bench.updates and bench.statuses[-1] == EngineStatus("ok", True, "")
@@ -106,20 +104,15 @@ async def test_what_turns_out_to_be_no_tensor_code_is_shown_nowhere(bench: Bench
         return TraceReply(Failure("nothing", "")) if request.name == "g" else traced(request)
 
     bench.tracers = Tracers(answer)
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and [t.target.name for t in state.targets] == ["f"]
+    engine = await bench.opened(TEXT)
+    state = bench.state(engine)
+    assert [t.target.name for t in state.targets] == ["f"]
     assert isinstance(await engine.outcome(bench.file, "g"), Failure)
 
 
 async def test_only_what_an_edit_changes_is_traced_again_and_the_rest_moves(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    engine.open(bench.file, "# a new line\n" + TEXT.replace("exp", "sin"), ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT)
+    await bench.edit(engine, "# a new line\n" + TEXT.replace("exp", "sin"))
     assert sorted(bench.tracers.asked) == ["f", "g", "g"]
     assert (line_of(engine, bench.file, "f"), line_of(engine, bench.file, "g")) == (5, 8)
     stage = await engine.stage(bench.file, "f", "forward")
@@ -134,8 +127,7 @@ async def test_memory_does_not_grow_with_the_texts_of_a_day(bench: Bench) -> Non
         engine.open(bench.file, text, ())
         await bench.quiet(engine)
         await engine._background.wait()  # until it is on disk
-    engine.open(bench.file, texts[0], ())
-    await bench.quiet(engine)
+    await bench.edit(engine, texts[0])
     assert len(bench.tracers.asked) == 10, "an undone edit is on disk"
     assert len([*engine._answers._answers]) == 2
     engine.close(bench.file)
@@ -144,12 +136,10 @@ async def test_memory_does_not_grow_with_the_texts_of_a_day(bench: Bench) -> Non
 
 async def test_while_somebody_types_tracing_waits_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 2.0)
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT)
     for number in range(9):
         engine.open(bench.file, TEXT.replace("exp(x)", f"exp(x) * {number}"), ())
-        await asyncio.sleep(0.1)
+        await engine.targets(bench.file)
     assert len(bench.tracers.asked) <= 3, "the first edit may have been traced at once"
     await bench.quiet(engine)
     assert bench.tracers.requests[-1].source.endswith("exp(x) * 8\n")
@@ -160,8 +150,7 @@ async def test_who_asks_for_a_graph_while_typing_has_it_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, later: float
 ) -> None:
     monkeypatch.setattr("fx_lsp.tracing.open_file.TYPING_SECONDS", 1e6)
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     assert isinstance(await engine.outcome(bench.file, "g"), Trace)
     engine.open(bench.file, TEXT.replace("exp(x)", "exp(x) * 2"), ())
     await asyncio.sleep(later)
@@ -170,13 +159,10 @@ async def test_who_asks_for_a_graph_while_typing_has_it_at_once(
 
 
 async def test_a_syntax_error_keeps_the_last_good_answers_at_their_places(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    engine.open(bench.file, TEXT.replace("\n\ndef g", "\n\ny = (\n\ndef g"), ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax is not None and state.syntax.kind == "syntax"
+    engine = await bench.opened(TEXT)
+    await bench.edit(engine, TEXT.replace("\n\ndef g", "\n\ny = (\n\ndef g"))
+    state = bench.state(engine)
+    assert state.syntax is not None and state.syntax.kind == "syntax"
     assert [(t.target.name, t.target.name_span.line, t.stale) for t in state.targets] == [
         ("f", 3, True),
         ("g", 8, True),
@@ -186,23 +172,17 @@ async def test_a_syntax_error_keeps_the_last_good_answers_at_their_places(bench:
 
 
 async def test_a_reopened_project_is_served_from_disk_without_starting_torch(bench: Bench) -> None:
-    first = bench.engine()
-    first.open(bench.file, TEXT, ())
-    await bench.quiet(first)
+    first = await bench.opened(TEXT)
     await first.shutdown()
     bench.tracers, bench.statuses = Tracers(), []
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT)
     assert line_of(engine, bench.file, "g") == 7
     assert isinstance(await engine.stage(bench.file, "g", "forward"), Stage)
     assert bench.tracers.started == 0
 
 
 async def test_nothing_is_traced_on_open_unless_asked_for(bench: Bench) -> None:
-    engine = bench.engine(trace_on_open=False)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, trace_on_open=False)
     assert bench.tracers.asked == []
     assert isinstance(await engine.outcome(bench.file, "g"), Trace)
     assert bench.tracers.asked == ["g"]
@@ -211,8 +191,7 @@ async def test_nothing_is_traced_on_open_unless_asked_for(bench: Bench) -> None:
 async def test_what_was_known_early_is_traced_to_its_end_and_stored(bench: Bench) -> None:
     bench.tracers.first = traced
     bench.tracers.gate.clear()
-    first = bench.engine(trace_on_open=False)
-    first.open(bench.file, TEXT, ())
+    first = bench.begun(TEXT, trace_on_open=False)
     assert isinstance(await first.outcome(bench.file, "g"), Trace)
     await asyncio.sleep(0.05)
     assert bench.tracers.ended == []
@@ -220,20 +199,16 @@ async def test_what_was_known_early_is_traced_to_its_end_and_stored(bench: Bench
     await bench.quiet(first)
     await first.shutdown()
     bench.tracers, bench.statuses = Tracers(), []
-    engine = bench.engine(trace_on_open=False)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, trace_on_open=False)
     assert line_of(engine, bench.file, "g") == 7
     assert bench.tracers.asked == []
 
 
 async def test_in_a_workspace_that_is_not_trusted_texts_are_read_and_nothing_runs(bench: Bench) -> None:
     bench.probe_error = WorkerStartError("an interpreter was started", "interpreter", "")
-    engine = bench.engine(may_run=lambda file: False)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None and [t.target.name for t in state.targets] == ["f", "g"]
+    engine = await bench.opened(TEXT, may_run=lambda file: False)
+    state = bench.state(engine)
+    assert [t.target.name for t in state.targets] == ["f", "g"]
     assert "not trusted" in bench.statuses[-1].message and bench.statuses[-1].health == "warning"
     refused = await engine.outcome(bench.file, "f")
     assert isinstance(refused, Failure) and refused.kind == "interpreter"
@@ -257,27 +232,22 @@ async def test_each_folder_has_the_interpreter_that_the_client_names(bench: Benc
 
 
 async def test_a_request_that_nobody_waits_for_is_stopped(bench: Bench) -> None:
-    engine = bench.engine(trace_on_open=False)
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT, trace_on_open=False)
     request = asyncio.create_task(engine.outcome(bench.file, "g"))
-    while not bench.tracers.asked:
-        await asyncio.sleep(0.005)
+    await until(lambda: bench.tracers.asked)
     request.cancel()
     await bench.quiet(engine)
     assert bench.tracers.ended == ["g"]
 
 
 async def test_a_superseded_trace_is_stopped_and_the_request_gets_the_new_text(bench: Bench) -> None:
-    engine = bench.engine()
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     request = asyncio.create_task(engine.outcome(bench.file, "f"))
-    while len(bench.tracers.asked) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers.asked) >= 2)
     engine.open(bench.file, "\n" + TEXT.replace("relu", "sin"), ())
-    while bench.tracers.ended != ["f"]:
-        await asyncio.sleep(0.005)
+    await until(lambda: bench.tracers.ended == ["f"])
     bench.tracers.gate.set()
     outcome = await request
     assert isinstance(outcome, Trace) and outcome.values[0].span.line == 5
@@ -285,11 +255,9 @@ async def test_a_superseded_trace_is_stopped_and_the_request_gets_the_new_text(b
 
 async def test_what_is_at_the_cursor_comes_first_and_what_is_asked_for_before_that(bench: Bench) -> None:
     text = "import torch\n" + "".join(f"def f{i}(x): return torch.relu(x + {i})\n" for i in range(6))
-    engine = bench.engine(workers=1)
     bench.tracers.gate.clear()
-    engine.open(bench.file, text, ())
-    while not bench.tracers.asked:
-        await asyncio.sleep(0.005)
+    engine = bench.begun(text, workers=1)
+    await until(lambda: bench.tracers.asked)
     engine.focus(bench.file, 5)
     request = asyncio.create_task(engine.outcome(bench.file, "f5"))
     await asyncio.sleep(0)
@@ -315,16 +283,12 @@ def step(x):
 def act(x):
     return torch.relu(x)
 """
-    engine = bench.engine(workers=1)
-    engine.open(bench.file, text, ())
-    await bench.quiet(engine)
+    await bench.opened(text, workers=1)
     assert bench.tracers.asked == ["act", "step", "generate"]
 
 
 async def test_what_was_slow_is_traced_after_the_rest(bench: Bench) -> None:
-    engine = bench.engine(workers=1)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, workers=1)
     open_file = engine._files[bench.file]
     question = TargetQuestion("f")
     answer, keys = open_file.answers.get(question), open_file.keys
@@ -339,8 +303,7 @@ async def test_an_unsaved_change_elsewhere_invalidates_what_depends_on_it(bench:
     bench.tracers.answer = lambda request: replace(traced(request), dependencies=(helper,))
     engine = bench.engine()
     engine.open(helper, "A = 1\n", ())
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    await bench.edit(engine, TEXT)
     assert bench.tracers.requests[-1].overlays == {helper: "A = 1\n"}
     engine.open(helper, "A = 2\n", ())
     await bench.quiet(engine)
@@ -358,11 +321,10 @@ async def test_while_somebody_types_in_a_file_what_depends_on_it_waits_too(
     bench.tracers.answer = lambda request: replace(traced(request), dependencies=(helper,))
     engine = bench.engine()
     engine.open(helper, "A = 0\n", ())
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    await bench.edit(engine, TEXT)
     for number in range(1, 9):
         engine.open(helper, f"A = {number}\n", ())
-        await asyncio.sleep(0.1)
+        await engine.targets(helper)
     assert len(bench.tracers.asked) <= 4, "the first edit may have been traced at once"
     await bench.quiet(engine)
     assert bench.tracers.requests[-1].overlays == {helper: "A = 8\n"}
@@ -390,8 +352,7 @@ async def test_a_tracer_that_ends_is_a_failure_at_the_name(
         raise error
 
     bench.tracers.answer = answer
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     outcome = await engine.outcome(bench.file, "f")
     assert isinstance(outcome, Failure) and outcome.kind == kind and words in outcome.message
     assert outcome.span == Span(bench.file, 3, 4, 3, 5)
@@ -404,8 +365,7 @@ async def test_a_program_that_ran_out_of_time_is_followed_again_in_the_next_sess
     text = f"{TEXT}\n\nf(torch.ones(2))\n"
     bench.tracers.answer = lambda request: TraceReply(Failure("inputs", "no inputs were found"))
     for _ in range(2):
-        engine = bench.engine(search_seconds=seconds)
-        engine.open(bench.file, text, ())
+        engine = bench.begun(text, search_seconds=seconds)
         await engine.outcome(bench.file, "f")
         await bench.quiet(engine)
         await engine.shutdown()
@@ -418,13 +378,11 @@ async def test_a_dead_zygote_is_restarted_within_bounds(bench: Bench) -> None:
         raise WorkerDied("the zygote is gone", -9, "its last words")
 
     bench.tracers.answer = answer
-    engine = bench.engine(workers=1)
-    engine.open(bench.file, TEXT, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT, workers=1)
     assert bench.tracers.started == 4
     assert bench.statuses[-1].health == "error" and "its last words" in bench.statuses[-1].message
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax is not None and state.syntax.kind == "interpreter"
+    state = bench.state(engine)
+    assert state.syntax is not None and state.syntax.kind == "interpreter"
     bench.tracers.answer = traced
     await engine.restart()
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
@@ -434,39 +392,33 @@ async def test_a_dead_zygote_is_restarted_within_bounds(bench: Bench) -> None:
 
 async def test_an_interpreter_without_torch_is_said_once_at_the_import(bench: Bench) -> None:
     bench.probe_error = WorkerStartError("python has no torch", "no-torch", "Install it.")
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     failure = await engine.outcome(bench.file, "f")
     assert failure == Failure("no-torch", "python has no torch", Span(bench.file, 1, 0, 1, 12), "Install it.")
-    state = engine.state(bench.file)
-    assert state is not None and state.syntax == failure
+    state = bench.state(engine)
+    assert state.syntax == failure
     assert [t.outcome for t in state.targets] == [None, None]
 
 
 async def test_cancel_all_stops_every_trace_and_an_edit_starts_them_again(bench: Bench) -> None:
-    engine = bench.engine()
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     request = asyncio.create_task(engine.outcome(bench.file, "f"))
-    while len(bench.tracers.asked) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers.asked) >= 2)
     engine.cancel_all()
     with pytest.raises(asyncio.CancelledError):
         await request
     await bench.quiet(engine)
     assert sorted(bench.tracers.ended) == ["f", "g"]
     bench.tracers.gate.set()
-    engine.open(bench.file, TEXT + "\n", ())
-    await bench.quiet(engine)
+    await bench.edit(engine, TEXT + "\n")
     assert line_of(engine, bench.file, "f") == 4
 
 
 async def test_closing_a_file_stops_its_traces(bench: Bench) -> None:
-    engine = bench.engine()
     bench.tracers.gate.clear()
-    engine.open(bench.file, TEXT, ())
-    while len(bench.tracers.asked) < 2:
-        await asyncio.sleep(0.005)
+    engine = bench.begun(TEXT)
+    await until(lambda: len(bench.tracers.asked) >= 2)
     engine.close(bench.file)
     await bench.quiet(engine)
     assert sorted(bench.tracers.ended) == ["f", "g"] and engine.state(bench.file) is None
@@ -482,26 +434,28 @@ async def test_what_does_not_exist_is_a_failure(bench: Bench) -> None:
 
 
 async def test_a_stage_that_was_lost_is_traced_again(bench: Bench) -> None:
-    first = bench.engine()
-    first.open(bench.file, TEXT, ())
-    await bench.quiet(first)
+    first = await bench.opened(TEXT)
     await first.shutdown()
     with sqlite3.connect(bench.cache) as connection:
         connection.execute("DELETE FROM stages")
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     assert isinstance(await engine.stage(bench.file, "f", "forward"), Stage)
     assert sorted(bench.tracers.asked) == ["f", "f", "g"]
 
 
+HERE = Path(__file__).parent
+GOOD = "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
+
+
+def real_workers(limits: Limits = Limits()) -> Workers:  # noqa: B008
+    return Workers(Launch(sys.executable, job="jobs:run", paths=(str(HERE),), warm=False, limits=limits), "fork")
+
+
 async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) -> None:
-    here, other = str(Path(__file__).parent), bench.file.replace("m.py", "n.py")
-    workers = Workers(Launch(sys.executable, job="jobs:run", paths=(here,), warm=False), "fork")
-    bench.tracers = workers
-    engine = bench.engine()
-    good = "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
-    engine.open(bench.file, good + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", ())
-    engine.open(other, good, ())
+    other = bench.file.replace("m.py", "n.py")
+    bench.tracers = workers = real_workers()
+    engine = bench.begun(GOOD + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    engine.open(other, GOOD, ())
     crashed, fine = await asyncio.gather(engine.outcome(bench.file, "f"), engine.outcome(other, "f"))
     assert isinstance(crashed, Failure) and "SIGSEGV" in crashed.message
     assert isinstance(fine, Trace) and fine.notes == ("traced",)
@@ -510,41 +464,30 @@ async def test_a_real_process_that_dies_leaves_the_others_alone(bench: Bench) ->
 
 
 async def test_the_cursor_does_not_wait_for_endless_functions(bench: Bench) -> None:
-    here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
-    bench.tracers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(here,), warm=False, limits=Limits(seconds=3600)), "fork"
-    )
+    bench.tracers = real_workers(Limits(seconds=3600))
     engine = bench.engine(workers=2)
     endless = [bench.file.replace("m.py", f"{name}.py") for name in ("one", "two")]
     for file in endless:
-        engine.open(file, f"{good}while True: pass\n", ())
-    while len(bench.tracers._running) < 2:
-        await asyncio.sleep(0.005)
-    engine.open(bench.file, good, ())
+        engine.open(file, f"{GOOD}while True: pass\n", ())
+    await until(lambda: len(bench.tracers._running) >= 2)
+    engine.open(bench.file, GOOD, ())
     engine.focus(bench.file, 1)
-    while not isinstance(outcome_of(engine, bench.file, "f"), Trace):
-        await asyncio.sleep(0.005)
+    await until(lambda: isinstance(outcome_of(engine, bench.file, "f"), Trace))
     for file in endless:  # neither was given up
         assert progress_of(engine, file, "f") is TraceProgress.TRACING
 
 
 async def test_what_is_known_is_shown_while_the_tracers_rest_and_an_edit_wakes_them(bench: Bench) -> None:
-    here, good = str(Path(__file__).parent), "def f(x: 'Tensor'): return x\nnotes = ['traced']\n"
-    limits = Limits(idle_seconds=0.3)
-    bench.tracers = workers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(here,), warm=False, limits=limits), "fork"
-    )
-    engine = bench.engine()
-    engine.open(bench.file, good, ())
+    bench.tracers = workers = real_workers(Limits(idle_seconds=0.3))
+    engine = bench.begun(GOOD)
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
-    while not workers.resting:
-        await asyncio.sleep(0.005)
+    await until(lambda: workers.resting)
     assert workers.pid is None
     assert isinstance(outcome_of(engine, bench.file, "f"), Trace)
-    engine.changed_on_disk({str(Path(here) / "dependency.py"), bench.file})
+    engine.changed_on_disk({str(HERE / "dependency.py"), bench.file})
     await bench.quiet(engine)
     assert workers.resting  # a change on disk wakes nobody
-    engine.open(bench.file, good.replace("return x", "return -x"), ())
+    engine.open(bench.file, GOOD.replace("return x", "return -x"), ())
     assert not workers.resting
     assert isinstance(await engine.outcome(bench.file, "f"), Trace)
 
@@ -585,9 +528,7 @@ def test_what_a_file_imports_is_looked_for_above_it(tmp_path: Path, is_project: 
 
 
 async def test_passes_are_offered_all_targets_that_are_traced_and_graphs_that_are_built(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT + "\nfrom torch import fx\n\ndef built():\n    return fx.Graph()\n", ())
-    await bench.quiet(engine)
+    engine = await bench.opened(TEXT + "\nfrom torch import fx\n\ndef built():\n    return fx.Graph()\n")
     assert [(t.name, t.kind) for t in engine.recent("/another.py")] == [
         ("f", "function"),
         ("g", "function"),
@@ -612,16 +553,12 @@ def with_variant(request: TraceRequest) -> TraceReply:
 
 async def test_a_variant_is_traced_after_the_target_and_added_to_it(bench: Bench) -> None:
     bench.tracers = Tracers(with_variant)
-    engine = bench.engine()
-    engine.open(bench.file, OPTIONAL, ())
-    await bench.quiet(engine)
+    engine = await bench.opened(OPTIONAL)
     assert [request.work for request in bench.tracers.requests] == ["", "variant=y"]
     assert [request.previous for request in bench.tracers.requests][1] == (), "not the inputs of a variant"
 
-    engine.open(bench.file, f"# moved\n{OPTIONAL}", ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None
+    await bench.edit(engine, f"# moved\n{OPTIONAL}")
+    state = bench.state(engine)
     (target,) = state.targets
     assert isinstance(target.outcome, Trace)
     (variant,), (unreached,) = target.outcome.variants, target.outcome.unreached
@@ -631,8 +568,7 @@ async def test_a_variant_is_traced_after_the_target_and_added_to_it(bench: Bench
 
 
 async def test_work_with_some_lines_is_known_where_they_stand_now(bench: Bench) -> None:
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     await engine.outcome(bench.file, "f", "checkpoint=4-4")
     engine.open(bench.file, f"# moved\n{TEXT}", ())
     await engine.outcome(bench.file, "f", "checkpoint=5-5")
@@ -648,11 +584,8 @@ async def test_a_variant_that_is_wrong_is_a_remark(bench: Bench) -> None:
         return TraceReply(wrong) if request.work else with_variant(request)
 
     bench.tracers = Tracers(answer)
-    engine = bench.engine()
-    engine.open(bench.file, OPTIONAL, ())
-    await bench.quiet(engine)
-    state = engine.state(bench.file)
-    assert state is not None
+    engine = await bench.opened(OPTIONAL)
+    state = bench.state(engine)
     outcome = state.targets[0].outcome
     assert isinstance(outcome, Trace)
     assert [(remark.message, remark.severity) for remark in outcome.remarks] == [("sizes differ, with y", "error")]
@@ -660,8 +593,7 @@ async def test_a_variant_that_is_wrong_is_a_remark(bench: Bench) -> None:
 
 async def test_no_variant_is_traced_unasked_where_nothing_is(bench: Bench) -> None:
     bench.tracers = Tracers(with_variant)
-    engine = bench.engine(trace_on_open=False)
-    engine.open(bench.file, OPTIONAL, ())
+    engine = bench.begun(OPTIONAL, trace_on_open=False)
     await engine.outcome(bench.file, "f")
     await bench.quiet(engine)
     assert [request.work for request in bench.tracers.requests] == [""]

@@ -1,7 +1,5 @@
 """The environments of a project, found where tools keep them, each with the reason for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

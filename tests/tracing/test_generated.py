@@ -1,7 +1,5 @@
 """A file of kernels that was edited: what becomes of it when they are generated again, and what is known of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

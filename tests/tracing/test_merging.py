@@ -1,10 +1,8 @@
 """What was generated, what somebody made of it, and what is generated now, in one text."""
 
-from __future__ import annotations
-
 from textwrap import dedent
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
@@ -106,6 +104,7 @@ def test_a_last_line_without_an_end():
 TEXTS = st.lists(st.sampled_from("abcdef"), max_size=12).map(lambda lines: "".join(line + "\n" for line in lines))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TEXTS, TEXTS, TEXTS)
 def test_nothing_is_lost(base: str, edited: str, generated: str):
     assert merge(base, edited, base).text == edited

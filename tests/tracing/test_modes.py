@@ -1,7 +1,5 @@
 """Where a fork is not safe, each trace has a process of its own, and says the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

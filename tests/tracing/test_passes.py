@@ -1,7 +1,5 @@
 """What is a pass and what is not, by its syntax; and the passes that a request is given."""
 
-from __future__ import annotations
-
 import textwrap
 from dataclasses import replace
 from pathlib import Path

@@ -1,14 +1,12 @@
 """Inputs in pyproject.toml: which target they are for, what is wrong with them, and that edits of them count."""
 
-from __future__ import annotations
-
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from benches import Bench
+from waiting import until
 
 from fx_lsp.model import WrittenInputs
 from fx_lsp.tracing.analysis import analyse
@@ -112,14 +110,12 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_an_edit_of_the_settings_is_traced(bench: Bench, tmp_path: Path):
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     await engine.outcome(bench.file, "f")
     await bench.quiet(engine)
     settings(tmp_path, '"m.py::f" = "y=f32[2, 4]"')
     engine.changed_on_disk([str(tmp_path / PYPROJECT)])
-    while len(bench.tracers.requests) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(bench.tracers.requests) >= 2)
     assert [[g.source for g in request.given] for request in bench.tracers.requests] == [
         ["comment"],
         ["comment", "settings"],
@@ -128,8 +124,7 @@ async def test_an_edit_of_the_settings_is_traced(bench: Bench, tmp_path: Path):
 
 async def test_settings_that_cannot_be_read_are_a_warning(bench: Bench, tmp_path: Path):
     (tmp_path / PYPROJECT).write_text("[tool")
-    engine = bench.engine()
-    engine.open(bench.file, TEXT, ())
+    engine = bench.begun(TEXT)
     await engine.outcome(bench.file, "f")
     await bench.quiet(engine)
     assert bench.statuses[-1].health == "warning"

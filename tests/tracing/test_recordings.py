@@ -1,7 +1,5 @@
 """Recorded calls on disk: which of them a tracer is offered, and how old ones go."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,11 +1,10 @@
 """What runs next, and what loses its slot to something that a person waits for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
+from waiting import until
 
 from fx_lsp.tracing.scheduler import Job, Priority, Scheduler, Urgency
 
@@ -131,7 +130,6 @@ async def test_its_slot_is_taken_once_the_moment_is_over() -> None:
     for key in ("one", "two"):
         jobs.add(key, Priority.ELSEWHERE)
     jobs.add("at the cursor", Priority.AT_CURSOR)
-    while "at the cursor begins" not in jobs.events:
-        await asyncio.sleep(0.005)
+    await until(lambda: "at the cursor begins" in jobs.events)
     assert jobs.told()[2:] == ["two is cancelled", "at the cursor begins"]
     await jobs.scheduler.close()

@@ -2,7 +2,7 @@ import ast
 import textwrap
 
 import pytest
-from inline_snapshot import snapshot
+from slices import marked, source_of
 
 from fx_lsp.comments import fx_comment
 from fx_lsp.tracing.slicing.module_slice import fingerprint, significant_lines, slice_source
@@ -23,19 +23,19 @@ def kept(source: str, name: str = "f") -> str:
 
 
 def test_a_training_script_is_sliced_to_what_the_function_needs() -> None:
-    source = '''
-        """A script."""
+    text = '''
+        """A script."""  #-
         from __future__ import annotations
-        import argparse, os
+        import argparse, os  #-
         import torch
-        from torch import nn
-        import matplotlib.pyplot as plt
+        from torch import nn  #-
+        import matplotlib.pyplot as plt  #-
 
-        # Scale of everything.
+        # Scale of everything.  #-
         SCALE = 2.0
-        UNUSED = print("never")
-        parser = argparse.ArgumentParser()
-        args = parser.parse_args()
+        UNUSED = print("never")  #-
+        parser = argparse.ArgumentParser()  #-
+        args = parser.parse_args()  #-
 
         def helper(x, scale=SCALE):
             # inside
@@ -46,26 +46,17 @@ def test_a_training_script_is_sliced_to_what_the_function_needs() -> None:
             args = 3
             return helper(torch.relu(x)) + args
 
-        model = nn.Linear(4, 4)
-        for epoch in range(10):
-            loss = f(model(torch.randn(4))).sum()
-            loss.backward()
-        print(loss)
-        if __name__ == "__main__":
-            SCALE = 3
+        model = nn.Linear(4, 4)  #-
+        for epoch in range(10):  #-
+            loss = f(model(torch.randn(4))).sum()  #-
+            loss.backward()  #-
+        print(loss)  #-
+        if __name__ == "__main__":  #-
+            SCALE = 3  #-
         '''
-    assert kept(source) == snapshot('''\
-from __future__ import annotations
-import torch
-SCALE = 2.0
-def helper(x, scale=SCALE):
-    # inside
-    return x * scale
-def f(x):
-    """Doc."""
-    args = 3
-    return helper(torch.relu(x)) + args\
-''')
+    source = source_of(text)
+    kept(source)
+    assert marked(source, slice_source(source, "f")) == textwrap.dedent(text)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from fx_lsp.model import Failure, Node, Stage, TraceRequest
 from fx_lsp.tracing.workers.launch import Launch, compiled_modules
@@ -48,21 +49,14 @@ async def answering_pid(workers: Workers) -> int:
 
 async def spare_of(workers: Workers) -> int:
     """The pid of the waiting spare: the one child of the zygote while nothing is asked."""
-    for _ in range(200):
-        children = Path(f"/proc/{workers.pid}/task/{workers.pid}/children").read_text().split()
-        if len(children) == 1:
-            return int(children[0])
-        await asyncio.sleep(0.05)
-    raise AssertionError("no spare was forked")
+    children = Path(f"/proc/{workers.pid}/task/{workers.pid}/children")
+    (spare,) = await until(lambda: len(found := children.read_text().split()) == 1 and found)
+    return int(spare)
 
 
 async def gone(pid: int) -> None:
     """Wait until the process has ended and its parent has taken note."""
-    for _ in range(200):
-        if not Path(f"/proc/{pid}").exists():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"{pid} is still there")
+    await until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 async def test_a_request_is_answered_by_the_spare_and_the_next_by_the_next(workers):
@@ -135,8 +129,7 @@ async def test_a_second_process_compiles_modules_while_a_worker_imports_torch(
     module.write_text("x = 1\n")
     bytecode = Path(cache_from_source(str(module)))
     async with compiled_modules(sys.executable, tmp_path):
-        while not bytecode.exists():
-            await asyncio.sleep(0.01)
+        await until(lambda: bytecode.exists())
 
 
 async def test_a_user_without_bytecode_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,7 +1,5 @@
 """What a trace has read belongs to its answer: once it changes, the answer is that of a fresh process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

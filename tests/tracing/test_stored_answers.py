@@ -1,7 +1,5 @@
 """Which answers are stored: those that tracing again would give again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

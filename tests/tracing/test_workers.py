@@ -1,19 +1,20 @@
 """Worker processes: whatever user code does to one, the error is clear, nothing is left, the next request works."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import pytest_asyncio
 from pythons import VERSIONS, python_of
+from waiting import is_running, until
 
 from fx_lsp.errors import TracerFailed, WorkerDied, WorkerStartError, WorkerTimeout
 from fx_lsp.model import Failure, Trace, TraceReply, TraceRequest
@@ -30,8 +31,9 @@ def asking(source: str, name: str = "f") -> TraceRequest:
     return TraceRequest("/w/user.py", name, "function", source, source, "user", "", ())
 
 
-def started(mode: Mode, python: str = sys.executable, job: str = "jobs:run", warm: bool = False) -> Workers:
-    return Workers(Launch(python, job=job, paths=(HERE,), warm=warm, limits=LIMITS), mode)
+def started(mode: Mode, python: str = sys.executable, job: str = "jobs:run", **more: Any) -> Workers:
+    given: dict[str, Any] = {"paths": (HERE,), "warm": False, "limits": LIMITS, **more}
+    return Workers(Launch(python, job=job, **given), mode)
 
 
 @pytest.fixture(params=["fork", "spawn"])
@@ -42,6 +44,13 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 @pytest_asyncio.fixture
 async def workers(mode: Mode) -> AsyncIterator[Workers]:
     it = started(mode)
+    yield it
+    await it.close()
+
+
+@pytest_asyncio.fixture
+async def forked() -> AsyncIterator[Workers]:
+    it = started("fork")
     yield it
     await it.close()
 
@@ -65,29 +74,33 @@ async def works(workers: Workers) -> None:
     assert await notes(workers, "notes = ['fine']") == ("fine",)
 
 
-def living(group: int) -> list[str]:
-    """Processes of a group that still run (zombies do not)."""
-    found: list[str] = []
-    for entry in Path("/proc").iterdir():
-        try:
-            state, _, pgid = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-        except (OSError, ValueError):
-            continue
-        if int(pgid) == group and state != "Z":
-            found.append(entry.name)
+def living(group: int) -> list[int]:
+    """Processes of a group that still run."""
+    found: list[int] = []
+    for pid in (int(entry.name) for entry in Path("/proc").glob("[0-9]*")):
+        with suppress(OSError):
+            if os.getpgid(pid) == group and is_running(pid):
+                found.append(pid)
     return found
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came true")
+def warnings_of(module: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    told: list[str] = []
+    log = f"fx_lsp.tracing.workers.{module}.log.warning"
+    monkeypatch.setattr(log, lambda text, *parts: told.append(text % parts))
+    return told
 
 
 async def nothing_left(group: int) -> None:
     await until(lambda: not living(group))
+
+
+def kill(workers: Workers, with_signal: signal.Signals = signal.SIGKILL) -> int:
+    """Send a signal to the process that waits, and return its id."""
+    assert workers.pid is not None
+    killed = workers.pid
+    os.kill(killed, with_signal)
+    return killed
 
 
 def telling_its_group(path: Path, source: str) -> str:
@@ -156,22 +169,18 @@ async def test_megabytes_of_prints_keep_the_tail(workers: Workers) -> None:
 async def test_a_reply_that_is_not_final_comes_first(mode: Mode) -> None:
     workers = started(mode, job="jobs:twice")
     early: list[TraceReply] = []
-    try:
-        reply = await workers.run(asking("notes = ['whole']\nstages = {'forward': b'nodes'}"), early=early.append)
-        assert [(shown(r), r.stages, r.final) for r in early] == [(("first",), {"forward": b"nodes"}, False)]
-        assert (shown(reply), reply.stages, reply.final) == (("whole",), {"forward": b"nodes"}, True)
-    finally:
-        await workers.close()
+    reply = await workers.run(asking("notes = ['whole']\nstages = {'forward': b'nodes'}"), early=early.append)
+    assert [(shown(r), r.stages, r.final) for r in early] == [(("first",), {"forward": b"nodes"}, False)]
+    assert (shown(reply), reply.stages, reply.final) == (("whole",), {"forward": b"nodes"}, True)
+    await workers.close()
 
 
 @pytest.mark.parametrize("ending", ["raise KeyError", "import os; os._exit(3)", "while True: pass"])
 async def test_a_reply_stands_though_the_process_ends_before_the_next(ending: str) -> None:
     workers = started("fork", job="jobs:twice")
-    try:
-        reply = await workers.run(asking(f"if __name__ == 'user':\n    {ending}"), seconds=2)
-        assert (shown(reply), reply.final) == (("first",), True)
-    finally:
-        await workers.close()
+    reply = await workers.run(asking(f"if __name__ == 'user':\n    {ending}"), seconds=2)
+    assert (shown(reply), reply.final) == (("first",), True)
+    await workers.close()
 
 
 def shown(reply: TraceReply) -> tuple[str, ...]:
@@ -190,21 +199,24 @@ async def test_endless_loop_times_out(workers: Workers, tmp_path: Path) -> None:
     await works(workers)
 
 
-async def test_exits_are_reported_with_their_status(workers: Workers) -> None:
-    with pytest.raises(WorkerDied, match=r"^the tracer exited with code 3$") as died:
-        await workers.run(asking("import os, sys\nprint('last words')\nos._exit(3)"))
-    assert (died.value.status, died.value.output) == (3, "last words\n")
-    with pytest.raises(WorkerDied) as died:
-        await workers.run(asking("import os\nos._exit(0)"))
-    assert died.value.status == 0
-    await works(workers)
+GARBAGE = "import os\nfor fd in range(3, 200):\n  try: os.write(fd, b'\\xff' * 64)\n  except OSError: pass"
 
 
-async def test_segfault_names_the_signal_and_the_line(workers: Workers) -> None:
-    with pytest.raises(WorkerDied, match=r"^the tracer was ended by SIGSEGV$") as died:
-        await workers.run(asking("import ctypes\n\nctypes.string_at(0)"))
-    assert died.value.status == -signal.SIGSEGV
-    assert 'File "/w/user.py", line 3' in died.value.output
+@pytest.mark.parametrize(
+    ("source", "message", "status", "output"),
+    [
+        ("import os, sys\nprint('last words')\nos._exit(3)", "the tracer exited with code 3", 3, "last words\n"),
+        ("import os\nos._exit(0)", "the tracer exited with code 0", 0, ""),
+        ("import ctypes\n\nctypes.string_at(0)", "the tracer was ended by SIGSEGV", -signal.SIGSEGV, ", line 3"),
+        (GARBAGE, "invalid reply", ANY, ""),
+    ],
+)
+async def test_deaths_are_reported_with_their_status(
+    workers: Workers, source: str, message: str, status: object, output: str
+) -> None:
+    with pytest.raises(WorkerDied, match=message) as died:
+        await workers.run(asking(source))
+    assert died.value.status == status and output in died.value.output
     await works(workers)
 
 
@@ -273,30 +285,22 @@ notes = ['done']"""
     await nothing_left(await group_in(group))
 
 
-async def test_grandchildren_do_not_hide_a_death(workers: Workers, tmp_path: Path) -> None:
-    source = "import subprocess\nsubprocess.Popen(['sleep', '600'], close_fds=False)\nos._exit(4)"
-    with pytest.raises(WorkerDied, match="exited with code 4"):
-        await workers.run(asking(telling_its_group(tmp_path / "group", source)))
-    await nothing_left(await group_in(tmp_path / "group"))
-    await works(workers)
-
-
 async def test_closing_the_standard_descriptors_is_harmless(workers: Workers) -> None:
     assert await notes(workers, "import os\nfor fd in (0, 1, 2): os.close(fd)\nnotes = ['sent']") == ("sent",)
 
 
-async def test_closing_every_descriptor_is_a_death(workers: Workers, tmp_path: Path) -> None:
-    source = "os.closerange(3, 4096)\nimport time\ntime.sleep(600)"
-    with pytest.raises(WorkerDied, match="closed its channel without an answer"):
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import subprocess\nsubprocess.Popen(['sleep', '600'], close_fds=False)\nos._exit(4)", "exited with code 4"),
+        ("os.closerange(3, 4096)\nimport time\ntime.sleep(600)", "closed its channel without an answer"),
+    ],
+    ids=["it has started a process", "it has closed every descriptor"],
+)
+async def test_a_death_leaves_nothing(workers: Workers, tmp_path: Path, source: str, message: str) -> None:
+    with pytest.raises(WorkerDied, match=message):
         await workers.run(asking(telling_its_group(tmp_path / "group", source)))
     await nothing_left(await group_in(tmp_path / "group"))
-    await works(workers)
-
-
-async def test_garbage_on_the_channel_is_a_death(workers: Workers) -> None:
-    garbage = "import os\nfor fd in range(3, 200):\n  try: os.write(fd, b'\\xff' * 64)\n  except OSError: pass"
-    with pytest.raises(WorkerDied, match="invalid reply"):
-        await workers.run(asking(garbage))
     await works(workers)
 
 
@@ -329,20 +333,17 @@ async def test_cancelling_one_that_waits_for_the_start_leaves_the_others(workers
     assert first.cancelled()
 
 
-async def test_zygote_killed_in_the_middle(tmp_path: Path) -> None:
-    workers, group = started("fork"), tmp_path / "group"
-    run = asyncio.create_task(workers.run(asking(telling_its_group(group, "while True: pass"))))
+async def test_zygote_killed_in_the_middle(forked: Workers, tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    run = asyncio.create_task(forked.run(asking(telling_its_group(group, "while True: pass"))))
     pgid = await group_in(group)
-    zygote = workers.pid
-    assert zygote is not None
-    os.kill(zygote, signal.SIGKILL)
+    zygote = kill(forked)
     with pytest.raises(WorkerDied, match=r"^the tracer's parent process was ended by SIGKILL$"):
         await run
     await nothing_left(pgid)
-    await until(lambda: workers.ready)  # before anything is asked
-    assert workers.pid != zygote
-    await works(workers)
-    await workers.close()
+    await until(lambda: forked.ready)  # before anything is asked
+    assert forked.pid != zygote
+    await works(forked)
 
 
 def daemons(path: Path, then: str) -> str:
@@ -362,13 +363,12 @@ while len(open({str(path)!r}).read().split()) < 2: time.sleep(0.01)
 {then}"""
 
 
-async def test_daemons_end_with_the_trace_that_started_them(tmp_path: Path) -> None:
-    workers, path = started("fork"), tmp_path / "daemons"
-    assert await notes(workers, daemons(path, "notes = ['done']")) == ("done",)
+async def test_daemons_end_with_the_trace_that_started_them(forked: Workers, tmp_path: Path) -> None:
+    path = tmp_path / "daemons"
+    assert await notes(forked, daemons(path, "notes = ['done']")) == ("done",)
     for group in map(int, path.read_text().split()):
         await nothing_left(group)
-    await works(workers)
-    await workers.close()
+    await works(forked)
 
 
 async def test_daemons_of_a_trace_that_runs_stay_until_the_workers_are_closed(tmp_path: Path) -> None:
@@ -385,64 +385,44 @@ async def test_daemons_of_a_trace_that_runs_stay_until_the_workers_are_closed(tm
         await run
 
 
-async def test_a_zygote_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(
-        "fx_lsp.tracing.workers.fork_server.log.warning", lambda text, *parts: told.append(text % parts)
-    )
-    workers = started("fork")
-    await workers.start()
-    assert workers.pid is not None
-    os.kill(workers.pid, signal.SIGSTOP)
-    await asyncio.wait_for(works(workers), 30)
-    await works(workers)
+async def test_a_zygote_that_was_stopped_goes_on(forked: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = warnings_of("fork_server", monkeypatch)
+    await forked.start()
+    kill(forked, signal.SIGSTOP)
+    await asyncio.wait_for(works(forked), 30)
+    await works(forked)
     assert told == ["the tracer's parent process was stopped by somebody, and goes on"]
-    await workers.close()
 
 
 async def test_waiting_process_killed_between_requests(workers: Workers) -> None:
     await works(workers)
     await workers.start()
-    killed = workers.pid
-    assert killed is not None
-    os.kill(killed, signal.SIGKILL)
+    killed = kill(workers)
     await until(lambda: workers.pid != killed)
     await works(workers)
 
 
-async def test_a_zygote_that_is_killed_is_replaced_unasked_and_that_is_told_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr("fx_lsp.tracing.workers.pool.log.warning", lambda text, *parts: told.append(text % parts))
-    workers = started("fork")
-    await workers.start()
-    killed = workers.pid
-    assert killed is not None
-    os.kill(killed, signal.SIGKILL)
-    await until(lambda: workers.pid not in (None, killed))
+async def test_a_zygote_that_is_killed_is_replaced_unasked(forked: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = warnings_of("pool", monkeypatch)
+    await forked.start()
+    killed = kill(forked)
+    await until(lambda: forked.pid not in (None, killed))
     assert told == ["the tracer's parent process was ended by SIGKILL; another one starts"]
-    await workers.close()
 
 
-async def test_a_zygote_that_is_killed_again_and_again_waits_for_a_request() -> None:
-    workers, killed = started("fork"), set[int]()
-    await workers.start()
+async def test_a_zygote_that_is_killed_again_and_again_waits_for_a_request(forked: Workers) -> None:
+    killed = set[int]()
+    await forked.start()
     for _ in range(pool.RESTARTS + 1):
-        await until(lambda: workers.pid not in (None, *killed))
-        assert workers.pid is not None
-        killed.add(workers.pid)
-        os.kill(workers.pid, signal.SIGKILL)
-    await until(lambda: not workers.ready)
-    assert workers._starting is None
-    await works(workers)
-    await workers.close()
+        await until(lambda: forked.pid not in (None, *killed))
+        killed.add(kill(forked))
+    await until(lambda: not forked.ready)
+    assert forked._starting is None
+    await works(forked)
 
 
 async def test_processes_that_nobody_uses_end_until_somebody_does(mode: Mode) -> None:
-    workers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(HERE,), warm=False, limits=Limits(idle_seconds=0.3)), mode
-    )
+    workers = started(mode, limits=Limits(idle_seconds=0.3))
     await works(workers)
     waiting = workers.pid
     await until(lambda: workers.resting)
@@ -457,9 +437,7 @@ async def test_processes_that_nobody_uses_end_until_somebody_does(mode: Mode) ->
 
 
 async def test_a_trace_that_runs_is_use(tmp_path: Path) -> None:
-    workers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(HERE,), warm=False, limits=Limits(idle_seconds=0.1)), "fork"
-    )
+    workers = started("fork", limits=Limits(idle_seconds=0.1))
     go = tmp_path / "go"
     source = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nnotes = ['fine']"
     run = asyncio.create_task(notes(workers, source))
@@ -471,21 +449,16 @@ async def test_a_trace_that_runs_is_use(tmp_path: Path) -> None:
 
 
 async def test_with_a_limit_of_zero_nothing_ends() -> None:
-    workers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(HERE,), warm=False, limits=Limits(idle_seconds=0)), "fork"
-    )
+    workers = started("fork", limits=Limits(idle_seconds=0))
     await works(workers)
     assert workers._timer is None
     await workers.close()
 
 
-async def test_zygote_killed_unnoticed_is_replaced_before_anything_ran() -> None:
-    workers = started("fork")
-    await workers.start()
-    assert workers.pid is not None
-    os.kill(workers.pid, signal.SIGKILL)
-    await works(workers)
-    await workers.close()
+async def test_zygote_killed_unnoticed_is_replaced_before_anything_ran(forked: Workers) -> None:
+    await forked.start()
+    kill(forked)
+    await works(forked)
 
 
 async def test_when_the_server_is_killed_everything_goes(mode: Mode, tmp_path: Path) -> None:
@@ -523,9 +496,7 @@ async def test_preloaded_packages_are_there_and_broken_ones_do_no_harm(workers: 
 
 async def test_preload_that_kills_the_zygote_is_not_tried_again(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text("import os\nos._exit(7)")
-    workers = Workers(
-        Launch(sys.executable, job="jobs:run", paths=(HERE, str(tmp_path)), warm=False, limits=LIMITS), "fork"
-    )
+    workers = started("fork", paths=(HERE, str(tmp_path)))
     await workers.start()
     workers.preload(["deadly"])
     await until(lambda: not workers.ready)

@@ -1,7 +1,5 @@
 """A program is run once for all targets that it calls, and an edit of one of them costs a trace of that."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 from benches import described, inputs
+from waiting import is_running, until
 from warm import warm_python
 
 from fx_lsp.model import Failure, Outcome, Trace
@@ -229,34 +228,38 @@ async def test_an_edit_of_what_has_run_before_runs_it_again(counting: Project) -
     assert counting.counted == ["program run 2", "project imported 2"]
 
 
+NAMES = ("Block", "Net", "loss", "unused")
 EDITS = [
-    ("return x @ y", "return x.t() @ y"),
-    ("(y * scale).mean()", "(y / scale).sum()"),
-    ("        self.cache = y\n", "        # nothing is kept\n        pass\n"),
-    ("if self.cache is not None:", "if self.cache is None:"),
-    ("y = y + self.cache", "y = y * 2\n            y = y + 1"),
-    ("b, t, d = x.shape", "b, t, d = x.size()"),
-    ("self.drop(self.block(self.embed(tokens)))", "self.block(self.embed(tokens)).relu()"),
-    ("nn.Dropout(0.1)", "nn.Identity()"),
-    ("mask=None", "mask=1"),
-    ("def loss(y, scale):", "def loss(y, scale, power=1):"),
-    ("y = y + 1", "y = y + 1 + len(super().__repr__()) * 0"),
-    ("return x.t() @ y", "return (lambda a: a.t() @ y)(x)"),
-    ("import layers", "import layers\n\ntorch.set_default_dtype(torch.float16)"),
+    ("unused", "return x @ y", "return x.t() @ y"),
+    ("loss", "(y * scale).mean()", "(y / scale).sum()"),
+    ("Block", "        self.cache = y\n", "        # nothing is kept\n        pass\n"),
+    ("Block", "if self.cache is not None:", "if self.cache is None:"),
+    ("Block", "y = y + self.cache", "y = y * 2\n            y = y + 1"),
+    ("Block", "b, t, d = x.shape", "b, t, d = x.size()"),
+    ("Net", "self.drop(self.block(self.embed(tokens)))", "self.block(self.embed(tokens)).relu()"),
+    ("Net", "nn.Dropout(0.1)", "nn.Identity()"),
+    ("Block", "mask=None", "mask=1"),
+    ("loss", "def loss(y, scale):", "def loss(y, scale, power=1):"),
+    ("Block", "y = y + 1", "y = y + 1 + len(super().__repr__()) * 0"),
+    ("unused", "return x.t() @ y", "return (lambda a: a.t() @ y)(x)"),
+    ("Net", "import layers", "import layers\n\ntorch.set_default_dtype(torch.float16)"),
 ]
+"""The target that is edited, and its old and its new text."""
 
 
 RANDOM_EDITS = int(os.environ.get("FX_LSP_EDITS", "6"))
 """The number of random edits; many more find what nobody thought of."""
 
 
-def edited_texts() -> Iterator[str]:
-    """Yield later texts of the model: edit upon edit as somebody makes them, then single lines changed at random."""
+def edited_texts() -> Iterator[tuple[str, str]]:
+    """Yield later texts of the model, each with a target: edit upon edit as somebody makes them, then single lines
+    changed at random.
+    """
     text = MODEL
-    for old, new in EDITS:
+    for name, old, new in EDITS:
         assert old in text, old
         text = text.replace(old, new)
-        yield text
+        yield name, text
     random = Random(0)
     changes: list[Callable[[str], list[str]]] = [
         lambda line: [],
@@ -272,19 +275,18 @@ def edited_texts() -> Iterator[str]:
         lambda line: [line.replace("(", "(1 * ", 1)],
     ]
     lines = MODEL.splitlines()
-    for _ in range(RANDOM_EDITS):
+    for edit in range(RANDOM_EDITS):
         number = random.choice([number for number, line in enumerate(lines) if line])
         change = random.choice(changes)
-        yield "\n".join([*lines[:number], *change(lines[number]), *lines[number + 1 :], ""])
+        yield NAMES[edit % 4], "\n".join([*lines[:number], *change(lines[number]), *lines[number + 1 :], ""])
 
 
 async def test_edits_give_what_a_fresh_process_gives(project: Project, tmp_path: Path) -> None:
-    names = ("Block", "Net", "loss", "unused")
     fresh = Project(tmp_path / "fresh")
     different: list[tuple[str, str]] = []
-    for number, text in enumerate(edited_texts()):
-        for name in names if number < len(EDITS) else names[number % 4 :][:1]:
-            warm, cold = await project.result(name, text), await fresh.result(name, text)
+    for number, (edited, text) in enumerate(edited_texts()):
+        for name in {edited, NAMES[number % 4]}:
+            warm, cold = await asyncio.gather(project.result(name, text), fresh.result(name, text))
             if warm != cold:
                 different.append((name, "\n".join(unified_diff(MODEL.splitlines(), text.splitlines(), n=0))))
         await fresh.end_worlds()
@@ -435,14 +437,6 @@ async def test_parked_processes_are_ended_when_they_have_too_much_memory(project
         project.engine.close(project.model)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("it did not come to hold")
-
-
 async def test_a_world_ends_when_nobody_asks_it(project: Project) -> None:
     await project.engine.configure(replace(project.engine._settings, limits=Limits(idle_seconds=1)))
     await project.trace("loss")
@@ -504,10 +498,3 @@ def processes_of(pid: int) -> list[int]:
     """Return the processes below one."""
     children = [int(c) for task in Path(f"/proc/{pid}/task").glob("*/children") for c in task.read_text().split()]
     return [*children, *(inner for child in children for inner in processes_of(child))]
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process is there and has not ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False

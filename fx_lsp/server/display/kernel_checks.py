@@ -105,6 +105,7 @@ class KernelChecks:
             record = await asyncio.to_thread(record_of, document.file)
             if record is not None and self.session.documents.get(document.uri) is not None:
                 self.written(document.file, record.of(document.text), document.text)
+                self.refresh.updated(document.file)  # what is shown may be the result for an older text
 
         if is_known(document.file):
             self.tasks.spawn("a check of kernels", look())
