@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import check
+from terminal import Done, fx_lsp
 
 pytestmark = pytest.mark.torch
 
@@ -15,22 +15,36 @@ WRONG = """\
 import torch
 
 
-def first(x: torch.Tensor):
+# fx: x=f32[4]
+def first(x):
     return torch.ones(4, 4) @ torch.ones(3, 3)
 """
 COMMENT = "\n\n# fx: n=f32[4]\ndef commented(x):\n    return torch.relu(x)\n"
-ANOTHER = "\n\ndef second(x: torch.Tensor):\n    return torch.ones(5, 5) @ torch.ones(3, 3)\n"
+ANOTHER = "\n\n# fx: x=f32[4]\ndef second(x):\n    return torch.ones(5, 5) @ torch.ones(3, 3)\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project with two mistakes and a file that does not parse, and with a baseline of all of these."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "inner").mkdir()
+    (folder / "model.py").write_text(f"{WRONG}{COMMENT}")
+    (folder / "broken.py").write_text("def f(:\n")
+    done = fx_lsp(folder, "check", ".", "--write-baseline", "baseline.json")
+    assert (done.returncode, done.stderr) == (0, f"wrote 3 mistakes to {folder / 'baseline.json'}\n")
+    assert " · 3 problems · " in done.stdout
+    return folder
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Return a project with two mistakes and a file that does not parse, and with a baseline of all of these."""
-    (tmp_path / "model.py").write_text(f"{WRONG}{COMMENT}")
-    (tmp_path / "broken.py").write_text("def f(:\n")
-    done = check(tmp_path, ".", "--write-baseline", "baseline.json")
-    assert (done.returncode, done.stderr) == (0, f"wrote 3 mistakes to {tmp_path / 'baseline.json'}\n")
-    assert " · 3 problems · " in done.stdout
-    return tmp_path
+def project(folder: Path) -> Path:
+    """Return the project as it was."""
+    (folder / "model.py").write_text(f"{WRONG}{COMMENT}")
+    return folder
+
+
+def check(folder: Path, *arguments: str, baseline: str = "baseline.json") -> Done:
+    return fx_lsp(folder, "check", *arguments, "--baseline", baseline)
 
 
 def test_a_baseline_is_a_readable_list(project: Path):
@@ -45,7 +59,7 @@ def test_a_baseline_is_a_readable_list(project: Path):
 
 def test_what_is_in_the_baseline_is_not_reported_though_it_moved(project: Path):
     (project / "model.py").write_text(f"# moved\n\n{WRONG}{COMMENT}")
-    done = check(project, ".", "--baseline", "baseline.json")
+    done = check(project / "inner", "..", baseline="../baseline.json")
     assert done.returncode == 0
     assert "error (" not in done.stdout
     assert done.stdout.endswith("\naccepted by the baseline: 3\n")
@@ -55,7 +69,7 @@ def test_a_new_mistake_is_reported_in_every_format(project: Path):
     (project / "model.py").write_text(f"{WRONG}{COMMENT}{ANOTHER}")
 
     def told(name: str) -> str:
-        done = check(project, ".", "--baseline", "baseline.json", "--format", name)
+        done = check(project, ".", "--format", name)
         assert done.returncode == 1, name
         assert "accepted by the baseline: 3" in done.stdout + done.stderr or name == "json"
         return done.stdout
@@ -72,39 +86,27 @@ def test_a_new_mistake_is_reported_in_every_format(project: Path):
     assert entry["fingerprint"] == result["partialFingerprints"]["fxLsp/v1"]
     assert told("github").count("::error") == told("junit").count("<failure") == 1
     listed = told("text")
-    assert "  second     model.py:14: error (shape): " in listed
+    assert "  second     model.py:16: error (shape): " in listed
     assert "first " not in listed
 
 
 def test_another_mistake_with_the_same_words_is_new(project: Path):
     third = WRONG.replace("first", "third").removeprefix("import torch\n")
     (project / "model.py").write_text(f"{WRONG}{COMMENT}{third}")
-    done = check(project, "model.py", "--baseline", "baseline.json")
+    done = check(project, "model.py")
     assert done.returncode == 1
     assert done.stdout.count("error (shape)") == 1
-    assert "\n  third      model.py:14: error (shape): " in done.stdout
+    assert "\n  third      model.py:16: error (shape): " in done.stdout
 
 
-def test_what_no_longer_occurs_is_mentioned(project: Path):
+def test_what_no_longer_occurs_is_mentioned_of_what_was_checked(project: Path):
+    done = check(project, "model.py::first")
+    assert done.stdout.endswith("\naccepted by the baseline: 1\n")
     (project / "model.py").write_text("import torch\n")
-    done = check(project, "model.py", "--baseline", "baseline.json")
+    done = check(project, "model.py")
     assert done.stdout.endswith("\naccepted by the baseline: 0 · 2 of the baseline no longer occur\n")
     (project / "model.py").unlink()
-    assert (
-        "accepted by the baseline: 1 · 2 of the baseline no"
-        in check(project, ".", "--baseline", "baseline.json").stdout
-    )
-
-
-def test_what_was_not_checked_is_not_mentioned(project: Path):
-    done = check(project, "model.py::first", "--baseline", "baseline.json")
-    assert done.stdout.endswith("\naccepted by the baseline: 1\n")
-
-
-def test_a_baseline_is_found_from_another_folder(project: Path):
-    (project / "inner").mkdir()
-    done = check(project / "inner", "..", "--baseline", "../baseline.json")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "accepted by the baseline: 3")
+    assert "accepted by the baseline: 1 · 2 of the baseline no" in check(project, ".").stdout
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_a_baseline_that_cannot_be_read(tmp_path: Path, text: str | None, said: 
     if text is not None:
         (tmp_path / "b.json").write_text(text)
     for option in ("--baseline", "--write-baseline") if text is not None else ("--baseline",):
-        done = check(tmp_path, "model.py", option, "b.json", "--format", "json")
+        done = fx_lsp(tmp_path, "check", "model.py", option, "b.json", "--format", "json")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"fx-lsp: {said}")
     assert text is None or (tmp_path / "b.json").read_text() == text

@@ -1,22 +1,23 @@
-"""`fx-lsp check`: the contract that scripts rely on."""
+"""`fx-lsp check`: the contract that scripts rely on, on one folder of cases."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
-from checking import check, start_check
 from inline_snapshot import snapshot
-from warm import warm_python
+from terminal import Done, fx_lsp, start
 
-from fx_lsp.commands.sources import Source
+from fx_lsp.commands.cells import cell_of
+from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.commands.survey import FileReport, SurveyScope, TargetReport, survey
 from fx_lsp.model import Failure, Target
 from fx_lsp.tracing.answers.disk import Dependency
@@ -50,97 +51,25 @@ class Scale(torch.nn.Module):
 def get_inputs():
     return [torch.randn(4, 8)]
 """
-ENDLESS = """\
+ACCIDENT = """\
 import torch
 
 
-# fx: x=f32[4]
-def endless(x):
-    while True:
-        x = torch.relu(x)
+def gram(features):
+    b, c, h, w = features.shape
+    flat = features.view(b, c, h * w)
+    return torch.bmm(flat, flat)
+
+
+def weigh(x: torch.Tensor):
+    return x * (1 - (x > 0))
 """
-LEFT_OUT = (".hidden/a.py", "__pycache__/a.py", "node_modules/a.py", "env/lib/a.py", "build/a.py", "pkg/dist/a.py")
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A traced function, one that is wrong, a module, a file that does not parse, and much that is not looked at."""
-    found = tmp_path_factory.mktemp("checked")
-    texts = {
-        "model.py": CHECKED,
-        "broken.py": "def f(:\n",
-        "pkg/plain.py": "def f(n):\n    return n\n",
-        "env/pyvenv.cfg": "",
-        **dict.fromkeys(LEFT_OUT, CHECKED),
-    }
-    for name, text in texts.items():
-        (found / name).parent.mkdir(parents=True, exist_ok=True)
-        (found / name).write_text(text, encoding="utf-8")
-    return found
-
-
-@pytest.fixture(scope="module")
-def checked(project: Path) -> dict[str, Any]:
-    done = check(project, ".", "--format", "json")
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.startswith("3 found in 3 files · 2 traced · 1 not · 2 problems · ")
-    return json.loads(done.stdout)
-
-
-def test_json_of_a_check(checked: dict[str, Any], project: Path):
-    assert list(checked) == ["version", "torch", "python", "seconds", "summary", "files"]
-    assert checked["summary"] == snapshot(
-        {
-            "files": 3,
-            "found": 3,
-            "traced": 2,
-            "problems": 2,
-            "sources": {"convention": 1, "search": 1},
-            "failures": {"syntax": 1, "shape": 1},
-            "warnings": 0,
-            "information": 0,
-            "internal_errors": 0,
-        }
-    )
-    assert {Path(f["file"]).relative_to(project).as_posix(): len(f["targets"]) for f in checked["files"]} == {
-        "broken.py": 0,
-        "model.py": 3,
-        "pkg/plain.py": 0,
-    }
-    assert checked["files"][0]["failure"]["kind"] == "syntax"
-
-
-def test_what_is_no_tensor_code_is_not_listed(tmp_path: Path):
-    text = "import json\nimport torch\n\ndef size(record):\n    return json.loads(record), record.shape\n"
-    (tmp_path / "records.py").write_text(text)
-    got = json.loads(check(tmp_path, ".", "--format", "json").stdout)["files"][0]["targets"]
-    assert [t["failure"] for t in got] == []
-    asked = json.loads(check(tmp_path, "records.py::size", "--format", "json").stdout)["files"][0]["targets"]
-    assert [target["failure"]["kind"] for target in asked] == ["nothing"]
-
-
-def test_a_failure_is_told_where_it_is(tmp_path: Path):
-    text = """\
-import torch
-
-def mixed(a: torch.Tensor, b):
-    return torch.relu(a) @ b.t() + b.nothing
-
-def outer(x: torch.Tensor, b):
-    return mixed(x + 1, b)
-"""
-    (tmp_path / "m.py").write_text(text)
-    _, mixed, outer, *_ = check(tmp_path, "m.py").stdout.splitlines()
-    assert mixed.startswith("  mixed  m.py:4: not traced (inputs): AttributeError: ") and "`# fx: a=f32[" in mixed
-    assert outer == "  outer  not traced (inputs): as mixed"
-
-
-def test_a_fault_that_targets_of_several_files_reach_is_one(tmp_path: Path):
-    model = """\
+FAULT = """\
 import torch
 from torch import nn
 
 
+# fx: x=f32[8, 4]
 class Wrong(nn.Module):
     def __init__(self):
         super().__init__()
@@ -150,29 +79,184 @@ class Wrong(nn.Module):
         return self.down(self.up(x))
 
 
-def run(x: torch.Tensor):
+# fx: x=f32[8, 4]
+def run(x):
     return Wrong()(x)
 """
-    script = "import torch\nfrom a_model import Wrong\n\ndef call(x: torch.Tensor):\n    return Wrong()(x)\n"
-    (tmp_path / "a_model.py").write_text(model)
-    (tmp_path / "b_script.py").write_text(script)
-    said = [line for line in check(tmp_path, ".").stdout.splitlines() if line.startswith("  ")]
-    assert [line[:43] for line in said if " error" in line] == ["  Wrong  a_model.py:11: error (shape): matr"]
-    assert "  run    not traced (shape): as Wrong" in said
-    assert "  call  not traced (shape): as a_model.py::Wrong" in said
-    (log,) = json.loads(check(tmp_path, ".", "--format", "sarif").stdout)["runs"]
-    (result,) = log["results"]
-    assert [r["message"]["text"] for r in result["relatedLocations"]] == [
-        "also reached from run.",
-        "also reached from call.",
+BREAKING = """\
+import torch
+
+
+@torch.compile
+def breaking(x: torch.Tensor):
+    print("a")
+    y = torch.relu(x)
+    print("b")
+    return y
+"""
+COMMENTED = """\
+import torch
+
+# fx: x=f32[4], x=f32[5]
+def twice(x):
+    return torch.relu(x)
+
+# fx: n=f32[4]
+def unknown(x):
+    return torch.relu(x)
+
+# fx: x=f32[2]
+
+limit = 1
+"""
+GUESSED = """\
+import torch
+
+def mixed(a: torch.Tensor):
+    raise KeyError(str(a.shape[0]))
+
+def outer(x: torch.Tensor):
+    return mixed(x + 1)
+"""
+RECORDS = "import json\nimport torch\n\ndef size(record):\n    return json.loads(record), record.shape\n"
+ENDLESS = """\
+import torch
+
+
+# fx: x=f32[4]
+def endless(x):
+    while True:
+        x = torch.relu(x)
+"""
+CELLS = [
+    "%%bash\nls",
+    "!pip install x\nimport torch\n%matplotlib inline\ntorch.relu?",
+    "%%time\n# fx: x=f32[4]\ndef wrong(x):\n    return torch.ones(4, 8) @ torch.ones(3, 8)",
+    '@torch.compile\ndef breaking(x: torch.Tensor):\n    print("a")\n    return torch.relu(x)',
+]
+
+
+def notebook(*cells: str, language: str = "python") -> str:
+    """Return the text of a notebook with a text cell, and these cells of code."""
+    code = [
+        {"cell_type": "code", "source": cell.splitlines(keepends=True), "metadata": {}, "outputs": []} for cell in cells
     ]
-    checked = json.loads(check(tmp_path, ".", "--format", "json").stdout)
-    assert checked["summary"]["problems"] == 1
-    assert [target["failure"]["kind"] for file in checked["files"] for target in file["targets"]] == ["shape"] * 3
+    title = {"cell_type": "markdown", "source": "# Title", "metadata": {}}
+    return json.dumps({"cells": [title, *code], "metadata": {"language_info": {"name": language}}, "nbformat": 4})
+
+
+LEFT_OUT = (".hidden/a.py", "__pycache__/a.py", "node_modules/a.py", "env/lib/a.py", "build/a.py", "pkg/dist/a.py")
+FILES = {
+    "book.ipynb": notebook(*CELLS),
+    "breaking.py": BREAKING,
+    "broken.py": "def f(:\n",
+    "comments.py": COMMENTED,
+    "fault.py": FAULT,
+    "model.py": CHECKED,
+    "none.ipynb": "[]",
+    "pkg/plain.py": "def f(n):\n    return n\n",
+    "pkg/statistics.ipynb": notebook("x <- c(1, 2)", language="R"),
+    "records.py": RECORDS,
+    "script.py": "import torch\nfrom fault import Wrong\n\n# fx: x=f32[8, 4]\ndef call(x):\n    return Wrong()(x)\n",
+}
+
+
+def write(folder: Path, texts: dict[str, str]) -> Path:
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files, and much that is not looked at."""
+    left_out = {**dict.fromkeys(LEFT_OUT, CHECKED), "env/pyvenv.cfg": "", ".ipynb_checkpoints/a.ipynb": notebook("x")}
+    return write(tmp_path_factory.mktemp("checked"), {**FILES, **left_out})
+
+
+@pytest.fixture(scope="module")
+def report(project: Path) -> Callable[..., Done]:
+    """Return a function that checks all files and returns the report in a format."""
+    reports: dict[str, Done] = {}
+
+    def of(name: str) -> Done:
+        if name not in reports:
+            reports[name] = fx_lsp(project, "check", ".", "--format", name)
+        return reports[name]
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def checked(report: Callable[[str], Done]) -> dict[str, Any]:
+    done = report("json")
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("11 found in 11 files · 5 traced · 6 not · 7 problems · 4 information · ")
+    return json.loads(done.stdout)
+
+
+def test_json_of_a_check(checked: dict[str, Any], project: Path):
+    assert list(checked) == ["version", "torch", "python", "seconds", "summary", "files"]
+    assert checked["summary"] == snapshot(
+        {
+            "files": 11,
+            "found": 11,
+            "traced": 5,
+            "problems": 7,
+            "sources": {"comment": 1, "convention": 1, "search": 3},
+            "failures": {"shape": 5, "syntax": 2, "comment": 1},
+            "warnings": 0,
+            "information": 4,
+            "internal_errors": 0,
+        }
+    )
+    assert {Path(f["file"]).relative_to(project).as_posix(): len(f["targets"]) for f in checked["files"]} == snapshot(
+        {
+            "book.ipynb": 2,
+            "breaking.py": 1,
+            "broken.py": 0,
+            "comments.py": 2,
+            "fault.py": 2,
+            "model.py": 3,
+            "none.ipynb": 0,
+            "records.py": 0,
+            "script.py": 1,
+            "pkg/plain.py": 0,
+            "pkg/statistics.ipynb": 0,
+        }
+    )
+
+
+def of_file(checked: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return what a document has of a file."""
+    return next(file for file in checked["files"] if Path(file["file"]).name == name)
+
+
+def test_json_of_a_file(checked: dict[str, Any], project: Path):
+    assert of_file(checked, "broken.py")["failure"]["kind"] == "syntax"
+    comments = of_file(checked, "comments.py")
+    assert [t["failure"] and t["failure"]["message"] for t in comments["targets"]] == snapshot(
+        [None, "unknown has no parameter `n`; its parameters are x"]
+    )
+    assert [(c["span"]["line"], c["severity"], c["message"][:40]) for c in comments["comments"]] == [
+        (3, "error", "`x` is given twice"),
+        (11, "information", "This comment is not attached to a functi"),
+    ]
+    faults = [target["failure"] for name in ("fault.py", "script.py") for target in of_file(checked, name)["targets"]]
+    assert [failure["kind"] for failure in faults] == ["shape"] * 3
+    assert of_file(checked, "book.ipynb")["targets"][0]["failure"]["span"] == {
+        "file": str(project / "book.ipynb"),
+        "cell": 4,
+        "line": 4,
+        "col": 11,
+        "end_line": 4,
+        "end_col": 46,
+    }
 
 
 def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
-    shifted, wrong, scale = checked["files"][1]["targets"]
+    shifted, wrong, scale = of_file(checked, "model.py")["targets"]
     assert all(target.pop("seconds") > 0 for target in (shifted, wrong, scale))
     assert scale.pop("target") == f"{project / 'model.py'}::Scale"
     assert scale == snapshot(
@@ -205,156 +289,173 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
     )
 
 
-def test_a_check_for_people(project: Path):
-    done = check(project, "model.py", "--jobs", "1")
-    assert done.returncode == 1
-    lines = done.stdout.splitlines()
-    assert lines[0] == "model.py"
-    assert lines[1].startswith("  shifted  1 op forward · ") and lines[1].endswith(" s · inputs: search")
-    assert lines[2].startswith("  wrong    model.py:10: error (shape): ")
-    assert lines[5].startswith("3 found in 1 file · 2 traced · 1 not · 1 problem · ")
-    assert lines[6:] == ["traced with inputs from: convention 1 · search 1", "not traced: shape 1"]
-    assert (done.stderr, "\x1b" in done.stdout) == ("", False)
+def test_a_check_for_people(report: Callable[[str], Done]):
+    done = report("text")
+    assert (done.returncode, done.stderr, "\x1b" in done.stdout) == (1, "", False)
+    lines = re.sub(r"\d+\.\d+ s\b", "N s", done.stdout).split("\n")
+    shown = "\n".join(line if len(line) <= 100 else f"{line[:76]} … {line[-20:]}" for line in lines)
+    assert shown == snapshot("""\
+book.ipynb
+  wrong     book.ipynb:cell 4:4:12: error (shape): matrices of 4×8 and 3×8 c … s(3, 8): f32[3, 8]).
+  breaking  3 ops forward · 1 backward · saves ~1 KiB · N s · inputs: search
+    information: cell 5, line 3: torch.compile breaks the graph here (GB0059 … rint`… [graph-break]
+
+breaking.py
+  breaking  3 ops forward · 1 backward · saves ~1 KiB · N s · inputs: search
+    information: line 6: torch.compile breaks the graph here (GB0059): Dynam … h arg… [graph-break]
+    information: line 8: torch.compile breaks the graph here (GB0059): Dynam … h arg… [graph-break]
+
+broken.py
+  broken.py:1: error (syntax): syntax error: invalid syntax.
+
+comments.py
+  twice    3 ops forward · 1 backward · saves 20 B · N s · inputs: comment
+  unknown  comments.py:7: error (comment): unknown has no parameter `n`; its parameters are x.
+  comments.py:3: error (comment): `x` is given twice.
+  comments.py:11: information (comment): This comment is not attached to a f … r first in its body.
+
+fault.py
+  Wrong  fault.py:12: error (shape): matrices of 8×8 and 5×4 cannot be multi … so reached from run)
+  run    not traced (shape): as Wrong
+
+model.py
+  shifted  1 op forward · 0 backward · saves nothing · N s · inputs: search
+  wrong    model.py:10: error (shape): matrices of 4×8 and 3×8 cannot be mul … , 8], w: f32[3, 8]).
+  Scale    1 op forward · 4 backward · saves nothing · N s · inputs: convention
+
+none.ipynb
+  none.ipynb: error (syntax): the file cannot be read: it is not a notebook of format 4.
+
+script.py
+  call  not traced (shape): as fault.py::Wrong
+
+11 found in 11 files · 5 traced · 6 not · 7 problems · 4 information · N s
+traced with inputs from: comment 1 · convention 1 · search 3
+not traced: shape 5 · syntax 2 · comment 1
+""")
 
 
-def test_the_formats_of_ci_services(project: Path):
-    github = check(project, "model.py", "broken.py", "--format", "github")
+def test_the_formats_of_ci_services(report: Callable[[str], Done]):
+    github = report("github")
     assert github.returncode == 1
-    first, second = github.stdout.splitlines()
-    place = "file=model.py,line=10,title=fx-lsp%3A shape,col=17,endColumn=22"
-    assert first.startswith(f"::error {place}::wrong was not traced: ")
-    assert second.startswith("::error file=broken.py,line=")
-    listed = json.loads(check(project, "model.py", "broken.py", "--format", "gitlab").stdout)
-    assert [(r["check_name"], r["severity"], r["location"]) for r in listed] == [
-        ("fx-lsp/shape", "major", {"path": "model.py", "lines": {"begin": 10}}),
-        ("fx-lsp/syntax", "major", listed[1]["location"]),
-    ]
-    report = ElementTree.fromstring(check(project, "model.py", "broken.py", "--format", "junit").stdout)
-    assert [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in report] == [
-        ("model.py", "4", "1"),
-        ("broken.py", "1", "1"),
-    ]
-    cases = [case for case in report.iter("testcase") if case.find("failure") is not None]
-    assert [(case.get("classname"), case.get("name")) for case in cases] == [
-        ("model.py", "wrong"),
-        ("broken.py", "the file"),
-    ]
+    place = r"::(\w+) file=([\w.]+),line=(\d+),title=fx-lsp%3A (\w+),col=(\d+),endColumn=(\d+)::(.{1,20})"
+    assert [re.match(place, line).groups() for line in github.stdout.splitlines()] == snapshot(
+        [
+            ("error", "book.ipynb", "1", "shape", "1", "1", "cell 4, line 4: wron"),
+            ("error", "broken.py", "1", "syntax", "7", "8", "syntax error: invali"),
+            ("error", "comments.py", "7", "comment", "1", "15", "unknown was not trac"),
+            ("error", "comments.py", "3", "comment", "17", "18", "`x` is given twice."),
+            ("notice", "comments.py", "11", "comment", "1", "15", "This comment is not "),
+            ("error", "fault.py", "12", "shape", "16", "37", "Wrong was not traced"),
+            ("error", "model.py", "10", "shape", "17", "22", "wrong was not traced"),
+            ("error", "none.ipynb", "1", "syntax", "1", "1", "the file cannot be r"),
+        ]
+    )
+    listed = json.loads(report("gitlab").stdout)
+    assert [(r["check_name"], r["severity"], *r["location"].values()) for r in listed] == snapshot(
+        [
+            ("fx-lsp/shape", "major", "book.ipynb", {"begin": 1}),
+            ("fx-lsp/syntax", "major", "broken.py", {"begin": 1}),
+            ("fx-lsp/comment", "major", "comments.py", {"begin": 7}),
+            ("fx-lsp/comment", "major", "comments.py", {"begin": 3}),
+            ("fx-lsp/comment", "info", "comments.py", {"begin": 11}),
+            ("fx-lsp/shape", "major", "fault.py", {"begin": 12}),
+            ("fx-lsp/shape", "major", "model.py", {"begin": 10}),
+            ("fx-lsp/syntax", "major", "none.ipynb", {"begin": 1}),
+        ]
+    )
+    suites = ElementTree.fromstring(report("junit").stdout)
+    failed = {suite: [case for case in suite if case.find("failure") is not None] for suite in suites}
+    assert len(failed) == 11
+    assert [
+        (suite.get("name"), suite.get("tests"), suite.get("failures"), *(case.get("name") for case in cases))
+        for suite, cases in failed.items()
+        if cases
+    ] == snapshot(
+        [
+            ("book.ipynb", "3", "1", "wrong"),
+            ("broken.py", "1", "1", "the file"),
+            ("comments.py", "3", "2", "the file", "unknown"),
+            ("fault.py", "3", "1", "Wrong"),
+            ("model.py", "4", "1", "wrong"),
+            ("none.ipynb", "1", "1", "the file"),
+        ]
+    )
+    assert all(case.get("classname") == suite.get("name") for suite, cases in failed.items() for case in cases)
 
 
-def test_a_mistake_that_moves_keeps_its_fingerprint(tmp_path: Path):
-    source = "import torch\n\n\ndef wrong(x: torch.Tensor):\n    y = torch.ones(3)\n    return torch.ones(4) @ y\n"
-    fingerprints = []
-    for text in (source, f"# a comment\n\n{source}"):
-        (tmp_path / "model.py").write_text(text)
-        (result,) = json.loads(check(tmp_path, "model.py", "--format", "gitlab").stdout)
-        fingerprints.append(result["fingerprint"])
-    assert fingerprints[0] == fingerprints[1]
-
-
-def test_sarif(project: Path):
-    done = check(project, "model.py", "broken.py", "--format", "sarif")
+def test_sarif(report: Callable[[str], Done]):
+    done = report("sarif")
     assert done.returncode == 1
     (run,) = json.loads(done.stdout)["runs"]
     assert run["columnKind"] == "unicodeCodePoints"
     rules = run["tool"]["driver"]["rules"]
-    assert [(rule["id"], rule["shortDescription"]["text"]) for rule in rules] == [
-        ("shape", "sizes or ranks that do not fit"),
-        ("syntax", "a file that does not parse"),
-    ]
+    assert [(rule["id"], rule["shortDescription"]["text"]) for rule in rules] == snapshot(
+        [
+            ("comment", "a wrong `# fx:` comment"),
+            ("shape", "sizes or ranks that do not fit"),
+            ("syntax", "a file that does not parse"),
+        ]
+    )
     assert all("## Wrong" in rule["help"]["markdown"] for rule in rules)
-    for result in run["results"]:
-        del result["message"]
-        assert list(result.pop("partialFingerprints")) == ["fxLsp/v1"]
-    assert run["results"] == snapshot(
+    results = {
+        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]: result for result in run["results"]
+    }
+    assert {uri: result["level"] for uri, result in results.items()} == {
+        **dict.fromkeys(("book.ipynb", "broken.py", "fault.py", "model.py", "none.ipynb"), "error"),
+        "comments.py": "note",
+    }
+    assert [r["message"]["text"] for r in results["fault.py"]["relatedLocations"]] == [
+        "also reached from run.",
+        "also reached from call.",
+    ]
+    assert [list(result["partialFingerprints"]) for result in run["results"]] == [["fxLsp/v1"]] * len(run["results"])
+    assert results["model.py"]["ruleId"] == "shape"
+    assert results["model.py"]["locations"] == snapshot(
         [
             {
-                "ruleId": "shape",
-                "level": "error",
-                "locations": [
-                    {
-                        "physicalLocation": {
-                            "artifactLocation": {"uri": "model.py", "uriBaseId": "%SRCROOT%"},
-                            "region": {"startLine": 10, "startColumn": 17, "endLine": 10, "endColumn": 22},
-                        },
-                        "logicalLocations": [{"fullyQualifiedName": "wrong"}],
-                    }
-                ],
-            },
-            {
-                "ruleId": "syntax",
-                "level": "error",
-                "locations": [
-                    {
-                        "physicalLocation": {
-                            "artifactLocation": {"uri": "broken.py", "uriBaseId": "%SRCROOT%"},
-                            "region": {"startLine": 1, "startColumn": 7, "endLine": 1, "endColumn": 8},
-                        }
-                    }
-                ],
-            },
+                "physicalLocation": {
+                    "artifactLocation": {"uri": "model.py", "uriBaseId": "%SRCROOT%"},
+                    "region": {"startLine": 10, "startColumn": 17, "endLine": 10, "endColumn": 22},
+                },
+                "logicalLocations": [{"fullyQualifiedName": "wrong"}],
+            }
         ]
     )
+    (broken,) = results["broken.py"]["locations"]
+    assert results["broken.py"]["ruleId"] == "syntax" and "logicalLocations" not in broken
+    assert broken["physicalLocation"]["region"] == {"startLine": 1, "startColumn": 7, "endLine": 1, "endColumn": 8}
 
 
-COMMENTED = """\
-import torch
-
-# fx: x=f32[4], x=f32[5]
-def twice(x):
-    return torch.relu(x)
-
-# fx: n=f32[4]
-def unknown(x):
-    return torch.relu(x)
-
-# fx: x=f32[2]
-
-limit = 1
-"""
-
-
-def test_what_is_wrong_with_comments_is_said_once(tmp_path: Path):
-    (tmp_path / "model.py").write_text(COMMENTED)
-    done = check(tmp_path, "model.py", "--format", "json")
-    assert done.returncode == 1
-    document = json.loads(done.stdout)
-    (file,) = document["files"]
-    assert [t["failure"] and t["failure"]["message"] for t in file["targets"]] == snapshot(
-        [None, "unknown has no parameter `n`; its parameters are x"]
-    )
-    assert [(c["span"]["line"], c["severity"], c["message"]) for c in file["comments"]] == snapshot(
-        [
-            (3, "error", "`x` is given twice"),
-            (
-                11,
-                "information",
-                "This comment is not attached to a function or class: "
-                "write it directly above one, or first in its body",
-            ),
-        ]
-    )
-    assert document["summary"]["problems"] == 2
-    lines = check(tmp_path, "model.py").stdout.splitlines()
-    assert lines[3] == "  model.py:3: error (comment): `x` is given twice."
-    assert lines[4].startswith(
-        "  model.py:11: information (comment): This comment is not attached to a function or class"
-    )
+def test_a_mistake_that_moves_keeps_its_fingerprint(tmp_path: Path):
+    source = "import torch\n\n\n# fx: x=f32[4]\ndef wrong(x):\n    y = torch.ones(3)\n    return torch.ones(4) @ y\n"
+    fingerprints = []
+    for text in (source, f"# a comment\n\n{source}"):
+        write(tmp_path, {"model.py": text})
+        (result,) = json.loads(fx_lsp(tmp_path, "check", "model.py", "--format", "gitlab").stdout)
+        fingerprints.append(result["fingerprint"])
+    assert fingerprints[0] == fingerprints[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (["model.py::Scale"], ["Scale"]),
-        (["model.py::Scale", "model.py::shifted"], ["shifted", "Scale"]),
-        (["--only", "functions", "model.py::shifted", "model.py::Scale"], ["shifted"]),
+        (["model.py::Scale"], ["model.py::Scale"]),
+        (["model.py::Scale", "model.py::shifted"], ["model.py::shifted", "model.py::Scale"]),
+        (["--only", "functions", "model.py::shifted", "model.py::Scale"], ["model.py::shifted"]),
         (["pkg"], []),
+        (["records.py::size"], ["records.py::size"]),
     ],
 )
 def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
-    done = check(project, *arguments, "--format", "json")
+    done = fx_lsp(project, "check", *arguments, "--format", "json")
     assert done.returncode == 0, done.stderr
-    found = [target["target"] for file in json.loads(done.stdout)["files"] for target in file["targets"]]
-    assert found == [f"{project / 'model.py'}::{name}" for name in names]
+    targets = [target for file in json.loads(done.stdout)["files"] for target in file["targets"]]
+    assert [target["target"] for target in targets] == [f"{project / name}" for name in names]
+    assert [target["failure"]["kind"] for target in targets if target["failure"]] == ["nothing"] * (
+        "size" in str(names)
+    )
+    assert all(target["seconds"] < 0.05 for target in targets if target["traced"]), "they are not traced again"
 
 
 @pytest.mark.parametrize(
@@ -369,76 +470,50 @@ def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
     ],
 )
 def test_usage_of_check(project: Path, arguments: list[str], said: str):
-    done = check(project, *arguments)
+    done = fx_lsp(project, "check", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_why_nothing_is_traced(tmp_path: Path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "plain.py").write_text("def add(a, b):\n    return a + b\n")
-    nothing = "nothing to trace: there is no {} in what is checked"
-    assert check(tmp_path, "empty").stdout.splitlines()[1:] == [nothing.format("Python file or notebook")]
-    plain = check(tmp_path, "plain.py").stdout.splitlines()
-    assert plain[1:] == [nothing.format("function or module that computes with tensors")]
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("empty", "Python file or notebook"), ("plain.py", "function or module that computes with tensors")],
+)
+def test_why_nothing_is_traced(tmp_path: Path, path: str, why: str):
+    write(tmp_path, {"empty/notes.txt": "", "plain.py": "def add(a, b):\n    return a + b\n"})
+    printed = fx_lsp(tmp_path, "check", path).stdout.splitlines()
+    assert printed[1:] == [f"nothing to trace: there is no {why} in what is checked"]
 
 
 def test_the_folder_that_is_checked_is_a_root_of_imports(tmp_path: Path):
-    texts = {
-        "code/models/net.py": "import torch\nfrom utils.constants import WIDTH\n\n"
-        "def f(x: torch.Tensor):\n    return x.view(-1, WIDTH)\n",
-        "code/utils/constants.py": "WIDTH = 7\n",
-    }
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    done = check(tmp_path, "code")
-    assert " · 1 traced · 0 not · 0 problems · " in done.stdout
+    net = "import torch\nfrom utils.constants import WIDTH\n\ndef f(x: torch.Tensor):\n    return x.view(-1, WIDTH)\n"
+    write(tmp_path, {"code/models/net.py": net, "code/utils/constants.py": "WIDTH = 7\n"})
+    assert " · 1 traced · 0 not · 0 problems · " in fx_lsp(tmp_path, "check", "code").stdout
 
 
-BREAKING = """\
-import torch
-
-
-@torch.compile
-def breaking(x: torch.Tensor):
-    print("a")
-    y = torch.relu(x)
-    print("b")
-    return y
-"""
-
-
-def test_the_counts_are_those_of_what_is_listed(tmp_path: Path):
-    (tmp_path / "model.py").write_text(BREAKING)
-    listed = check(tmp_path, "model.py").stdout
-    assert listed.count("    information: line ") == listed.count("[graph-break]") == 2
-    assert " · 0 problems · 2 information · " in listed
-    assert json.loads(check(tmp_path, "model.py", "--format", "json").stdout)["summary"]["information"] == 2
-
-
-def test_what_is_checked_is_not_traced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    text = "import torch\n\ndef f(x: torch.Tensor):\n    B, T = x.shape\n    return x.reshape(B * T).exp()\n"
-    (tmp_path / "model.py").write_text(text)
-    command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--format", "json", "--python", warm_python()]
-    for _ in range(2):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert json.loads(done.stdout)["files"][0]["targets"][0]["seconds"] < 0.05
+def test_guessed_inputs_make_no_problem(tmp_path: Path):
+    write(tmp_path, {"accident.py": ACCIDENT, "guessed.py": GUESSED})
+    done = fx_lsp(tmp_path, "check")
+    assert done.returncode == 0
+    assert "    warning: line 7: `torch.bmm(flat, flat)` only works when c == h * w. " in done.stdout
+    assert " Is a dimension missing or swapped? [dimension]\n" in done.stdout
+    assert "accident.py:11: warning (dtype): Subtraction, the `-` operator" in done.stdout
+    assert "  mixed  guessed.py:4: not traced (inputs): KeyError: " in done.stdout and "`# fx: a=f32[" in done.stdout
+    assert "  outer  not traced (inputs): as mixed\n" in done.stdout
+    assert " · 1 traced · 3 not · 0 problems · 2 warnings · " in done.stdout
 
 
 def test_a_check_without_torch(project: Path, tmp_path: Path):
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')
     (tmp_path / "python").chmod(0o755)
-    command = [sys.executable, "-m", "fx_lsp", "check", "model.py", "--python", str(tmp_path / "python")]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300)
+    done = fx_lsp(project, "check", "model.py", "--python", str(tmp_path / "python"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "python has no torch; pass the interpreter that has torch with --python" in done.stderr
 
 
 def test_a_check_whose_reader_has_gone(project: Path):
-    process = start_check(project, "model.py")
+    process = start(project, "check", "model.py::Scale")
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == ""
@@ -446,9 +521,8 @@ def test_a_check_whose_reader_has_gone(project: Path):
 
 
 def test_a_check_that_is_interrupted(tmp_path: Path):
-    (tmp_path / "a.py").write_text(CHECKED, encoding="utf-8")
-    (tmp_path / "b.py").write_text(ENDLESS)
-    process = start_check(tmp_path, "a.py::shifted", "b.py", "--jobs", "1")
+    write(tmp_path, {"a.py": CHECKED, "b.py": ENDLESS})
+    process = start(tmp_path, "check", "a.py::shifted", "b.py", "--jobs", "1")
     assert process.stdout is not None
     assert process.stdout.readline() == "a.py\n"
     process.send_signal(signal.SIGINT)
@@ -456,6 +530,14 @@ def test_a_check_that_is_interrupted(tmp_path: Path):
     assert process.returncode == 130
     assert "1 found in 1 file · 1 traced" in said
     assert errors == ""
+
+
+def test_a_line_of_a_notebook_is_in_a_cell(tmp_path: Path):
+    write(tmp_path, {"book.ipynb": notebook("a\nb", "", "%%writefile x.py\nimport torch", "c")})
+    file = str(tmp_path / "book.ipynb")
+    assert read_source(file) == "a\nb\n\n\n\nc"
+    assert [cell_of(file, line) for line in range(1, 8)] == [(2, 1), (2, 2), (3, 1), (4, 1), (4, 2), (5, 1), None]
+    assert cell_of(str(tmp_path / "model.py"), 1) is None
 
 
 class NoTracer:
@@ -503,32 +585,3 @@ async def test_what_is_known_of_the_files_in_flight_when_it_is_interrupted(tmp_p
         "c.py": [],
     }
     assert engine.files == {}
-
-
-ACCIDENT = """\
-import torch
-
-
-def gram(features):
-    b, c, h, w = features.shape
-    flat = features.view(b, c, h * w)
-    return torch.bmm(flat, flat)
-
-
-def weigh(x: torch.Tensor):
-    return x * (1 - (x > 0))
-"""
-
-
-def test_warnings_are_told_and_end_with_0(tmp_path: Path):
-    (tmp_path / "model.py").write_text(ACCIDENT)
-    listed = check(tmp_path, "model.py")
-    assert listed.returncode == 0
-    assert (
-        "    warning: line 7: `torch.bmm(flat, flat)` only works when c == h * w. "
-        "Is a dimension missing or swapped? [dimension]\n" in listed.stdout
-    )
-    assert "model.py:11: warning (dtype): Subtraction, the `-` operator" in listed.stdout
-    assert " · 0 problems · 2 warnings · " in listed.stdout
-    (run,) = json.loads(check(tmp_path, "model.py", "--format", "sarif").stdout)["runs"]
-    assert [result["level"] for result in run["results"]] == ["warning", "warning"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checking import start_check
+from terminal import start
 
 pytestmark = pytest.mark.torch
 
@@ -17,22 +16,11 @@ import torch
 from sizes import WIDTH
 
 
-def f(x: torch.Tensor):
+# fx: x=f32[4]
+def f(x):
     return torch.ones(2, WIDTH) @ torch.ones(4, 2)
 """
-STEADY = "import torch\n\n\ndef steady(x: torch.Tensor):\n    return torch.relu(x)\n"
-
-
-@pytest.fixture
-def watching(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A check that watches a model without mistakes, whose first report is not read yet."""
-    (tmp_path / "sizes.py").write_text("WIDTH = 4\n")
-    (tmp_path / "model.py").write_text(MODEL)
-    (tmp_path / "steady.py").write_text(STEADY)
-    process = start_check(tmp_path, "model.py", "steady.py", "--watch")
-    yield process
-    process.kill()
-    process.communicate()
+STEADY = "import torch\n\n\n# fx: x=f32[4]\ndef steady(x):\n    return torch.relu(x)\n"
 
 
 def report(process: subprocess.Popen[str]) -> str:
@@ -46,40 +34,41 @@ def report(process: subprocess.Popen[str]) -> str:
     return "".join(lines)
 
 
-def test_a_check_that_watches(watching: subprocess.Popen[str], tmp_path: Path):
-    assert " · 2 traced · 0 not · 0 problems · " in report(watching)
-
-    (tmp_path / "sizes.py").write_text("WIDTH = 5\n")  # a file that the model imports, which is not checked itself
-    second = report(watching)
-    assert "model.py:6: error (shape): " in second
-    assert "\x1b" not in second
-
-    (tmp_path / "model.py").write_text("def f(:\n")
-    assert "model.py:1: error (syntax): " in report(watching)
-
-    (tmp_path / "model.py").unlink()
-    (tmp_path / "model.py").write_text(STEADY.replace("steady", "again"))
-    last = report(watching)
-    while "again" not in last:  # the file may be seen while it is missing or empty
-        last = report(watching)
-    assert " · 2 traced · 0 not · 0 problems · " in last
-
-    watching.send_signal(signal.SIGINT)
-    _, errors = watching.communicate(timeout=300)
-    assert watching.returncode == 130
-    assert errors.count("watching for changes; Ctrl-C ends\n") >= 4
-    assert "Traceback" not in errors
-
-
-def test_a_module_that_appears(tmp_path: Path):
+def test_a_check_that_watches(tmp_path: Path):
+    (tmp_path / "inner").mkdir()
     (tmp_path / "model.py").write_text(MODEL)
-    process = start_check(tmp_path, ".", "--watch")
+    (tmp_path / "inner" / "steady.py").write_text(STEADY)
+    watching = start(tmp_path, "check", "model.py", "inner", "--watch")
     try:
-        assert "not traced (import): " in report(process)
-        (tmp_path / "sizes.py").write_text("WIDTH = 4\n")
-        last = report(process)
-        while " · 1 traced · " not in last:  # the file may be seen while it is empty
-            last = report(process)
+        assert "not traced (import): " in report(watching)
+
+        (tmp_path / "sizes.py").write_text("WIDTH = 4\n")  # a file that the model imports, which is not checked itself
+        last = report(watching)
+        while " · 2 traced · 0 not · 0 problems · " not in last:  # the file may be seen while it is empty
+            last = report(watching)
+
+        (tmp_path / "sizes.py").write_text("WIDTH = 5\n")
+        second = report(watching)
+        while "model.py:7: error (shape): " not in second:
+            second = report(watching)
+        assert "\x1b" not in second
+
+        (tmp_path / "model.py").write_text("def f(:\n")
+        while "model.py:1: error (syntax): " not in report(watching):
+            pass
+
+        (tmp_path / "model.py").unlink()
+        (tmp_path / "model.py").write_text(STEADY.replace("steady", "again"))
+        (tmp_path / "inner" / "more.py").write_text(STEADY)
+        last = report(watching)
+        while "again" not in last or " · 3 traced · 0 not · 0 problems · " not in last:  # also while it is missing
+            last = report(watching)
+
+        watching.send_signal(signal.SIGINT)
+        _, errors = watching.communicate(timeout=300)
+        assert watching.returncode == 130
+        assert errors.count("watching for changes; Ctrl-C ends\n") >= 5
+        assert "Traceback" not in errors
     finally:
-        process.kill()
-        process.communicate()
+        watching.kill()
+        watching.communicate()

@@ -45,6 +45,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runner")
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("package_index")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no git repository")
 @pytest.mark.skipif(os.name == "nt", reason="the project links to its environment")
@@ -71,6 +72,7 @@ def test_the_action_reads_each_input() -> None:
     assert "${{" not in step["run"], "an input would be run as a part of the script"
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("package_index")
 def test_the_action_shows_a_mistake_at_its_line(project: Path, runner: Path) -> None:
     checked = run_action(project, runner)
@@ -78,6 +80,7 @@ def test_the_action_shows_a_mistake_at_its_line(project: Path, runner: Path) -> 
     assert re.search(rf"^::error .*file=wrong\.py,line=5,.*{MESSAGE}", checked.stdout, re.MULTILINE)
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("package_index")
 def test_the_action_takes_paths_and_arguments(project: Path, runner: Path) -> None:
     checked = run_action(project, runner, paths="parts\nparts/right.py", args="--jobs 1\n", format="text")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
-from warm import warm_python
+from terminal import Done, fx_lsp
 
-from fx_lsp.cli import main
 from fx_lsp.commands.compare import Compared, read_graphs
 from fx_lsp.errors import TargetError
 
@@ -45,20 +45,19 @@ def test_what_is_no_comparison(graphs: list[str]):
         read_graphs(graphs)
 
 
-def compare(*words: str) -> int:
-    return main(["compare", *words, "--no-cache", "--python", warm_python()])
-
-
 @pytest.fixture
-def file(tmp_path: Path) -> str:
+def compare(tmp_path: Path) -> Callable[..., Done]:
     (tmp_path / "m.py").write_text(SOURCE)
-    return str(tmp_path / "m.py")
+    return lambda *arguments: fx_lsp(tmp_path, "compare", *arguments)
 
 
 @pytest.mark.torch
-def test_a_variant_is_compared(file: str, capsys: pytest.CaptureFixture[str]):
-    assert compare(f"{file}::f:forward", "@scale:forward") == 0
-    assert capsys.readouterr().out == snapshot("""\
+@pytest.mark.parametrize(
+    ("graphs", "page"),
+    [
+        (
+            ("m.py::f:forward", "@scale:forward"),
+            snapshot("""\
   m.py::f · forward                                 │ m.py::f with scale · forward
   ───────────────────────────────────────────────── │ ──────────────────────────────────────────
   x: f32[4, 8]                                      │ x: f32[4, 8]
@@ -69,13 +68,11 @@ def test_a_variant_is_compared(file: str, capsys: pytest.CaptureFixture[str]):
 ≠ detach_1: f32[4, 8] = aten.detach.default(detach) │
 ≠                                                   │ mul: f32[4, 8] = aten.mul.Tensor(y, scale)
 ≠ return (y, detach_1)                              │ return (mul, scale, relu)
-""")
-
-
-@pytest.mark.torch
-def test_another_function_is_compared(file: str, capsys: pytest.CaptureFixture[str]):
-    assert compare(f"{file}::f:forward", f"{file}::g:forward") == 0
-    assert capsys.readouterr().out == snapshot("""\
+"""),
+        ),
+        (
+            ("m.py::f:forward", "m.py::g:forward"),
+            snapshot("""\
   m.py::f · forward                                 │ m.py::g · forward
   ───────────────────────────────────────────────── │ ─────────────────────────────────────────
   x: f32[4, 8]                                      │ x: f32[4, 8]
@@ -84,16 +81,22 @@ def test_another_function_is_compared(file: str, capsys: pytest.CaptureFixture[s
 ≠ y: f32[4, 8] = aten.add.Tensor(relu, 1)           │ add: f32[4, 8] = aten.add.Tensor(relu, 2)
   detach_1: f32[4, 8] = aten.detach.default(detach) │ h_1: f32[4, 8] = aten.detach.default(h)
   return (y, detach_1)                              │ return (add, h_1)
-""")
+"""),
+        ),
+    ],
+)
+def test_a_variant_and_another_function_are_compared(compare: Callable[..., Done], graphs: tuple[str, ...], page: str):
+    assert compare(*graphs) == (0, page, "")
 
 
 @pytest.mark.torch
-def test_a_page_and_json_have_all_graphs(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    page = tmp_path / "page.html"
-    assert compare(f"{file}::f:forward", ":joint", "--html", str(page)) == 0
-    assert page.read_text().count("<th>") == 2
-    assert compare(f"{file}::f:forward", ":joint", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+def test_a_page_and_json_have_all_graphs(compare: Callable[..., Done], tmp_path: Path):
+    graphs = ("m.py::f:forward", ":joint")
+    assert compare(*graphs, "--html", "page.html").returncode == 0
+    assert (tmp_path / "page.html").read_text().count("<th>") == 2
+    done = compare(*graphs, "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
     assert found["graphs"] == ["m.py::f · forward", "m.py::f · joint"]
     assert [row["nodes"][0]["name"] for row in found["rows"] if row["unlike"] == [False, False]] == snapshot(
         ["x", "relu", "detach", "y", "detach_1"]
@@ -101,6 +104,6 @@ def test_a_page_and_json_have_all_graphs(file: str, tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.torch
-def test_a_stage_that_is_missing_is_named(file: str, capsys: pytest.CaptureFixture[str]):
-    assert compare(f"{file}::f:forward", ":jiont") == 1
-    assert "has no stage jiont. " in capsys.readouterr().err
+def test_a_stage_that_is_missing_is_named(compare: Callable[..., Done]):
+    done = compare("m.py::f:forward", ":jiont")
+    assert (done.returncode, "has no stage jiont. " in done.stderr) == (1, True)

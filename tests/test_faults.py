@@ -19,7 +19,11 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     ("victim", "hurt", "step"),
-    [("zygote", "killed", "view"), ("tracer", "killed", "first lens"), ("server", "stopped", "edit")],
+    [
+        ("zygote", "killed", "view"),
+        pytest.param("tracer", "killed", "first lens", marks=pytest.mark.release),
+        pytest.param("server", "stopped", "edit", marks=pytest.mark.release),
+    ],
 )
 async def test_a_process_that_is_hurt(victim: str, hurt: str, step: str):
     row = await faults.hurt_at(victim, hurt, [step])
@@ -27,7 +31,7 @@ async def test_a_process_that_is_hurt(victim: str, hurt: str, step: str):
     assert row.left == []
 
 
-@pytest.mark.parametrize("fault", ["no descriptors", "clock jumps"])
+@pytest.mark.parametrize("fault", [pytest.param("no descriptors", marks=pytest.mark.release), "clock jumps"])
 async def test_surroundings_that_fail(fault: str):
     row = await faults.surrounded(fault)
     assert row.steps >= 7 and not row.silences, row.details

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
+from terminal import Done, fx_lsp
 from warm import warm_python
 
 from fx_lsp.tracing.kernel_files.checking import Checked, CheckPlace, compared, syntax_errors, with_failure
@@ -50,22 +50,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def kernel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "kernel", "--python", warm_python(), "--no-cache", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+def kernel(folder: Path, target: str, *arguments: str) -> Done:
+    return fx_lsp(folder, "kernel", f"model.py::{target}", *arguments)
 
 
 @pytest.fixture(scope="module")
-def written(folder: Path) -> subprocess.CompletedProcess[str]:
-    return kernel(folder, "model.py::doubled", "-o", "kernels.py")
+def written(folder: Path) -> Done:
+    return kernel(folder, "doubled", "-o", "kernels.py")
 
 
-def test_the_file_is_compiled_and_compared_before_it_is_written(
-    written: subprocess.CompletedProcess[str], folder: Path
-):
+def test_the_file_is_compiled_and_compared_before_it_is_written(written: Done, folder: Path):
     """For the size of its comment, an odd one, and one."""
-    assert written.returncode == 0, written.stderr
-    assert written.stdout == ""
+    assert (written.returncode, written.stdout) == (0, ""), written.stderr
     lines = [line for line in written.stderr.splitlines() if line.startswith("right")]
     assert [line.split("  ")[1] for line in lines] == [
         *("out", "gradient of x"),
@@ -75,7 +71,7 @@ def test_the_file_is_compiled_and_compared_before_it_is_written(
     assert (folder / "kernels.py").read_text().startswith('"""doubled as Triton kernels: forward and backward.')
 
 
-def test_a_wrong_file_says_so_at_its_top(written: subprocess.CompletedProcess[str], folder: Path):
+def test_a_wrong_file_says_so_at_its_top(written: Done, folder: Path):
     text = (folder / "kernels.py").read_text()
     broken = text.replace("return grad_x\n", "return grad_x * 1.01\n")
     assert broken != text
@@ -93,14 +89,8 @@ def test_text_that_an_older_python_cannot_read_is_not_called_written():
     )
 
 
-def test_a_comparison_may_take_only_so_long(folder: Path):
-    place = CheckPlace(sys.executable, (str(folder),), seconds=0.1)
-    checked = asyncio.run(compared(MINIMAL.format("import time; time.sleep(60)"), place))
-    assert checked == Checked("not checked: the comparison takes more than 0 s\n", wrong=False)
-
-
 def test_what_stays_a_call_is_said_with_its_line(folder: Path):
-    done = kernel(folder, "model.py::ordered", "-o", "ordered.py")
+    done = kernel(folder, "ordered", "-o", "ordered.py", "--no-check")
     assert done.returncode == 0
     first, *_ = done.stderr.splitlines()
     assert first == f"{folder / 'model.py'}:15: aten.sort falls back to PyTorch: there is no kernel that sorts"
@@ -109,7 +99,7 @@ def test_what_stays_a_call_is_said_with_its_line(folder: Path):
 def test_no_file_of_the_user_is_written_over(folder: Path):
     theirs = folder / "thesis.txt"
     theirs.write_text("my thesis")
-    view = ("model.py::doubled", "--view", "ttir", "-o", "thesis.txt", "--python", sys.executable)
+    view = ("doubled", "--view", "ttir", "-o", "thesis.txt", "--python", sys.executable)
     done = kernel(folder, *view)
     assert (done.returncode, theirs.read_text()) == (2, "my thesis")
     reason = "it already exists, and fx-lsp did not write it: --force overwrites it"
@@ -123,7 +113,7 @@ def test_a_folder_for_passes_keeps_what_the_user_has_in_it(folder: Path):
     dump.mkdir()
     (dump / "00_joint.py").write_text("mine")
     (dump / "01_joint_derive_sizes_from_inputs.py").write_text("mine")
-    done = kernel(folder, "model.py::averaged", "--dump-passes", "mine")
+    done = kernel(folder, "averaged", "--dump-passes", "mine")
     assert done.returncode == 2
     assert done.stderr.startswith("fx-lsp: mine/00_joint.py cannot be written: it already exists")
     assert {file.name: file.read_text() for file in dump.iterdir()} == {
@@ -134,7 +124,8 @@ def test_a_folder_for_passes_keeps_what_the_user_has_in_it(folder: Path):
 
 def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
     dump = folder / "passes"
-    done = kernel(folder, "model.py::averaged", "-o", "averaged.py", "--dump-passes", "passes")
+    dumping = ("--dump-passes", "passes", "--no-check")
+    done = kernel(folder, "averaged", "-o", "averaged.py", *dumping)
     assert done.returncode == 0, done.stderr
     assert sorted(file.name for file in dump.iterdir()) == snapshot(
         [
@@ -168,37 +159,39 @@ def test_graphs_are_written_after_each_rewrite_that_changed_them(folder: Path):
         ["#   it does not run: other choices", "#   it does not run: other choices"]
     )
 
-    done = kernel(folder, "model.py::averaged", "-o", "apart.py", "--dump-passes", "passes", "--fuse", "no")
+    done = kernel(folder, "averaged", "-o", "apart.py", *dumping, "--fuse", "no")
     assert done.returncode == 0, done.stderr
     assert not (dump / "09_joint_sum_stacked_parts.py").exists(), "what changed nothing now is not there"
 
 
-def test_graphs_are_not_written_where_there_are_none(folder: Path):
-    done = kernel(folder, "model.py::wrong", "--dump-passes", "nothing")
-    assert done.returncode == 1
-    assert "undefined" in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("model.py::wrong",), 1, "undefined"),
+        (("model.py::wrong", "--dump-passes", "nothing"), 1, "undefined"),
+        (("model.py",), 2, "is not a target"),
+        (("model.py::doubled", "-o", "missing/kernels.py"), 2, "missing/kernels.py cannot be written"),
+    ],
+)
+def test_what_writes_no_kernels(folder: Path, arguments: tuple[str, ...], code: int, said: str):
+    done = fx_lsp(folder, "kernel", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
     assert not (folder / "nothing").exists()
 
 
-def test_what_cannot_be_traced(folder: Path):
-    done = kernel(folder, "model.py::wrong")
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "undefined" in done.stderr
-    assert kernel(folder, "model.py").returncode == 2
-
-
-def test_a_file_that_cannot_be_written(folder: Path):
-    done = kernel(folder, "model.py::doubled", "-o", "missing/kernels.py")
-    assert done.returncode == 2
-    assert "missing/kernels.py cannot be written" in done.stderr
-
-
-def test_a_comparison_that_lacks_a_package_is_no_error(tmp_path: Path):
-    place = CheckPlace(warm_python(), (str(tmp_path),))
-    checked = asyncio.run(compared(MINIMAL.format("import no_such_package"), place))
+@pytest.mark.parametrize(
+    ("statement", "seconds", "said"),
+    [
+        ("import no_such_package", 120.0, "has no no_such_package, which the comparison needs"),
+        ("import time; time.sleep(60)", 0.1, "not checked: the comparison takes more than 0 s\n"),
+    ],
+)
+def test_a_comparison_that_cannot_be_done_is_no_error(tmp_path: Path, statement: str, seconds: float, said: str):
+    place = CheckPlace(warm_python(), (str(tmp_path),), seconds=seconds)
+    checked = asyncio.run(compared(MINIMAL.format(statement), place))
     assert (checked.done, checked.wrong) == (False, False)
-    assert "has no no_such_package, which the comparison needs" in checked.output
+    assert said in checked.output
 
 
 def test_a_comparison_in_the_background_is_confined(folder: Path, tmp_path: Path):

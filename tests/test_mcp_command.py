@@ -49,6 +49,7 @@ class Block(nn.Module):
         return x + self.down(h)
 """
 WRONG = MODEL.replace("w=f32[8, 3]", "w=f32[3, 8]")
+ABSENT = "import torch\nimport absent\n\n\ndef f(x: torch.Tensor):\n    return absent.g(torch.relu(x))\n"
 MARKING = """\
 #!/bin/sh
 echo "interpreter $*" >> {marker}
@@ -125,7 +126,7 @@ async def test_tools_are_listed_with_what_they_do_and_take(folder: Path):
         assert {"detail", "full"} & tool.input_schema["properties"].keys(), name
 
 
-async def test_a_wrong_edit_is_found_before_it_is_written(folder: Path):
+async def test_a_wrong_edit_is_found_before_it_is_written_and_what_cannot_be_traced_is_none(folder: Path):
     async with trusting(folder) as agent:
         assert await agent.call("check") == "no mistakes in 2 functions and modules"
         answer = await agent.call("check", text=WRONG)
@@ -136,14 +137,9 @@ async def test_a_wrong_edit_is_found_before_it_is_written(folder: Path):
         assert await agent.call("check", text=WRONG, only="modules") == "no mistakes in 1 function or module"
         assert "mistake in 2" in await agent.call("check", "new.py", text=WRONG), "a file that is not on disk yet"
         assert "x: f32[2, 32]" in await agent.call("check", detail=True)
-
-
-async def test_what_cannot_be_traced_is_no_mistake(folder: Path):
-    text = "import torch\nimport absent\n\n\ndef f(x: torch.Tensor):\n    return absent.g(torch.relu(x))\n"
-    async with trusting(folder) as agent:
-        first, second = (await agent.call("check", text=text)).splitlines()
-    assert first == "no mistakes in 1 function or module; 1 not traced"
-    assert second.startswith("not traced: 2:1 import: f was not traced: the package `absent` is not installed")
+        first, second = (await agent.call("check", text=ABSENT)).splitlines()
+        assert first == "no mistakes in 1 function or module; 1 not traced"
+        assert second.startswith("not traced: 2:1 import: f was not traced: the package `absent` is not installed")
 
 
 async def test_other_files_see_what_is_on_disk(folder: Path):
@@ -212,17 +208,6 @@ async def test_kernels_are_generated_with_options(folder: Path):
         assert "no option speed" in await agent.refused("kernel", name="Block", choices={"speed": "yes"})
 
 
-async def test_wrong_requests_are_errors_that_say_what_is_there(folder: Path):
-    async with trusting(folder) as agent:
-        answer = await agent.call("check", text="def f(:\n")
-        assert answer == "the file was not checked\n1:7 error [syntax] syntax error: invalid syntax."
-        assert "syntax error" in await agent.refused("graph", name="f", text="def f(:\n")
-        assert "No such file or directory" in await agent.refused("check", "missing.py")
-        assert "Did you mean `Block`?" in await agent.refused("graph", name="Blok")
-        assert "Did you mean `joint`?" in await agent.refused("graph", name="Block", stage="join")
-        assert "has 21 lines" in await agent.refused("shapes", line=99)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="the interpreter is a shell script")
 async def test_nothing_of_a_folder_runs_that_the_user_does_not_trust(folder: Path):
     marker, python = folder.parent / "ran.txt", folder / ".venv" / "bin" / "python"
@@ -247,14 +232,20 @@ async def test_nothing_of_a_folder_runs_that_the_user_does_not_trust(folder: Pat
         assert marker.read_text().startswith("interpreter "), "it would have run"
 
 
-async def test_only_confirmed_hosts_are_used(folder: Path):
+async def test_wrong_requests_are_errors_that_say_what_is_there(folder: Path):
     config = folder.parent / "config" / "fx-lsp"
     config.mkdir(parents=True, mode=0o700)
     (config / "hosts.toml").write_text('[hosts.h200]\nssh = "gpu-box"\n')
     async with trusting(folder) as agent:
-        assert "there is no host a100; there are: local, h200" in await agent.refused(
-            "bench", name="Block", host="a100"
-        )
+        answer = await agent.call("check", text="def f(:\n")
+        assert answer == "the file was not checked\n1:7 error [syntax] syntax error: invalid syntax."
+        assert "syntax error" in await agent.refused("graph", name="f", text="def f(:\n")
+        assert "No such file or directory" in await agent.refused("check", "missing.py")
+        assert "Did you mean `Block`?" in await agent.refused("graph", name="Blok")
+        assert "Did you mean `joint`?" in await agent.refused("graph", name="Block", stage="join")
+        assert "has 21 lines" in await agent.refused("shapes", line=99)
+        absent = await agent.refused("bench", name="Block", host="a100")
+        assert "there is no host a100; there are: local, h200" in absent
         refusal = await agent.refused("bench", name="Block", host="h200")
         assert f"the user can run `fx-lsp bench {folder / 'model.py'}::Block --host h200` in a terminal" in refusal
 

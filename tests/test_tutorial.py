@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from terminal import fx_lsp
 from tutorial import ROOT, code, missing, sessions
 
 pytestmark = pytest.mark.torch
@@ -48,17 +46,7 @@ def test_a_line_that_is_not_printed_is_missing() -> None:
 
 def printed(command: str, folder: Path) -> list[str]:
     """Run a command of fx-lsp and return the lines that it prints."""
-    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     program, *arguments = shlex.split(command)
     assert program == "fx-lsp"
-    run = subprocess.run(
-        [sys.executable, "-m", "fx_lsp", *arguments],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        timeout=300,
-    )
-    return run.stdout.splitlines()
+    done = fx_lsp(folder, *arguments)
+    return [*done.stdout.splitlines(), *done.stderr.splitlines()]

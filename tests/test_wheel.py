@@ -24,6 +24,8 @@ from stdio import session
 from fx_lsp import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.release
+
 USER_FILE = "import torch\n\ndef f(x):\n    return torch.relu(x)\n\nf(torch.ones(3))\n"
 
 

@@ -23,10 +23,9 @@ CHANGES = "# Changelog\n\n## [0.2.0] - 2030-01-31\n\n### Added\n\n- A view.\n\n#
 every_workflow = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 
 
-@every_workflow
 @pytest.mark.parametrize("schema", ["vendor.github-workflows", "custom.github-workflows-require-timeout"])
-def test_workflows_are_valid(workflow: Path, schema: str) -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(workflow)]
+def test_workflows_are_valid(schema: str) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, WORKFLOWS)]
     checked = subprocess.run(command, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,8 @@ import pytest
 from boxes import MakeBox
 from inline_snapshot import snapshot
 from sshd import Sshd
-from warm import warm_python
+from terminal import Done, fx_lsp
 
-from fx_lsp.cli import main
 from fx_lsp.measured import Report
 from fx_lsp.sandbox.trial import gaps
 from fx_lsp.tracing.remote.history import runs_of
@@ -50,16 +50,10 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def fx_lsp(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", *arguments, "--python", warm_python()]
-    env = {**os.environ, **environment}
-    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=300)
-
-
 QUICK = ("--variant", "eager", "--what", "forward")
 
 
-def reports(done: subprocess.CompletedProcess[str]) -> dict[str, Report]:
+def reports(done: Done) -> dict[str, Report]:
     assert done.returncode == 0, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout)
     return {host: from_json(Report, data) for host, data in printed["reports"].items()}
@@ -79,9 +73,13 @@ def named_box(config: Path, box: MakeBox) -> None:
     named(config, f'[hosts.h200]\nssh = "box"\nssh_config = "{host.ssh_config}"\npython = "{host.python}"\n')
 
 
-def test_a_report_of_this_machine(project: Path):
-    done = fx_lsp(project, "bench", "model.py::doubled", *QUICK, "--json", "--svg", "pictures")
-    report = reports(done)["local"]
+def test_a_report_of_this_machine(project: Path, own_settings: Path):
+    done = fx_lsp(project, "bench", "model.py::doubled", *QUICK, "--svg", "pictures")
+    assert done.returncode == 0, done.stderr
+    (run,) = runs_of(str(project / "model.py"), "doubled")
+    report = run.run.report
+    hint = f"name a host that has one in {own_settings / 'fx-lsp' / 'hosts.toml'} and pass --host NAME."
+    assert done.stdout.endswith(f"{hint}\n") is not bool(report.machine.gpu), done.stderr
     (row,) = report.measured
     assert (report.name, row.variant, row.right) == ("doubled", "eager", True)
     assert row.timings["wall"].median > 0
@@ -90,13 +88,6 @@ def test_a_report_of_this_machine(project: Path):
     assert " ms by wall" in past.stdout and "an older version" not in past.stdout
     (project / "model.py").write_text(SOURCE.replace("* 2", "* 3"))
     assert "an older version" in fx_lsp(project, "bench", "model.py::doubled", "--history").stdout
-
-
-def test_where_to_name_a_gpu_is_said_without_one(project: Path, own_settings: Path):
-    done = fx_lsp(project, "bench", "model.py::doubled", *QUICK)
-    (run,) = runs_of(str(project / "model.py"), "doubled")
-    hint = f"name a host that has one in {own_settings / 'fx-lsp' / 'hosts.toml'} and pass --host NAME."
-    assert done.stdout.endswith(f"{hint}\n") is not bool(run.run.report.machine.gpu), done.stderr
 
 
 def test_a_sweep_with_kernels(project: Path):
@@ -154,18 +145,9 @@ def test_times_by_line_are_those_of_your_files(project: Path):
     assert all(time.forward > 0 and time.backward > 0 for time in timed.values())
 
 
-def test_times_by_line_are_those_of_eager(project: Path):
-    done = fx_lsp(project, "bench", "model.py::doubled", "--by-line", "--variant", "compile")
-    assert done.returncode == 2
-    assert "add --variant eager" in done.stderr
-
-
-def test_a_target_that_cannot_be_traced(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(project)
-    assert main(["bench", "model.py::wrong", "--json", "--python", warm_python()]) == 1
-    assert json.loads(capsys.readouterr().out)["failure"]["kind"] == "shape"
+def test_a_target_that_cannot_be_traced(project: Path):
+    done = fx_lsp(project, "bench", "model.py::wrong", "--json")
+    assert (done.returncode, json.loads(done.stdout)["failure"]["kind"]) == (1, "shape")
 
 
 @pytest.mark.parametrize(
@@ -176,20 +158,15 @@ def test_a_target_that_cannot_be_traced(
         (("--rival", "fast"), "`fast` is not a rival: write it as name=package.module:function"),
         (("--what", "sideways"), "--what is a list of forward, backward, both, not `sideways`"),
         (("--sweep", "N"), "`N` is not a sweep: write it as N=1024..65536 or N=1000,2000,4000"),
+        (("--by-line", "--variant", "compile"), "add --variant eager"),
     ],
 )
-def test_wrong_usage(
-    project: Path,
-    arguments: tuple[str, ...],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
-    monkeypatch.chdir(project)
-    assert main(["bench", "model.py::doubled", *arguments]) == 2
-    assert said in capsys.readouterr().err
+def test_wrong_usage(project: Path, arguments: tuple[str, ...], said: str):
+    done = fx_lsp(project, "bench", "model.py::doubled", *arguments)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.host
 def test_a_host_is_asked_for_once(project: Path, own_settings: Path, box: MakeBox, sshd: Sshd):
     named_box(own_settings, box)
     met = (sshd.folder / "log").read_text().count("Accepted publickey")
@@ -204,6 +181,7 @@ def test_a_host_is_asked_for_once(project: Path, own_settings: Path, box: MakeBo
     assert list(reports(fx_lsp(project, *arguments))) == ["h200"]
 
 
+@pytest.mark.host
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
 def test_a_yes_in_a_terminal(project: Path, own_settings: Path, box: MakeBox, answer: str, code: int):
     named_box(own_settings, box)
@@ -241,20 +219,14 @@ def test_a_workspace_names_no_hosts(project: Path, own_settings: Path):
     assert not pwned.exists()
 
 
-def test_a_workspace_that_sets_the_environment_names_no_hosts(project: Path):
+def test_a_workspace_that_sets_the_environment_names_no_hosts(project: Path, monkeypatch: pytest.MonkeyPatch):
     pwned, config = project / "pwned", project / "config"
     config.mkdir(mode=0o700)
     named(config, EVIL.format(file=pwned))
-    done = fx_lsp(project, "bench", "model.py::doubled", "--host", "evil", "--yes", XDG_CONFIG_HOME=str(config))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    done = fx_lsp(project, "bench", "model.py::doubled", "--host", "evil", "--yes")
     assert done.returncode == 2 and "it is in the project" in done.stderr
     assert not pwned.exists()
-
-
-def test_the_doctor_checks_this_machine_alone(project: Path, own_settings: Path):
-    named(own_settings, '[hosts.a]\nssh = "no-such-host.invalid"\n[hosts.b]\nshh = "b"\n')
-    about = {check["about"] for check in json.loads(fx_lsp(project, "doctor", "--no-hosts", "--json").stdout)}
-    assert {"fx-lsp", "interpreter", "tracing"} <= about
-    assert [name for name in about if name.startswith("host")] == []
 
 
 def test_what_the_doctor_says(project: Path, own_settings: Path):
@@ -280,7 +252,10 @@ def test_what_the_doctor_says(project: Path, own_settings: Path):
     assert "torch" in checks["interpreter"]["text"]
 
 
-def test_a_healthy_machine(project: Path):
-    done = fx_lsp(project, "doctor")
+def test_a_healthy_machine_checked_alone(project: Path, own_settings: Path):
+    named(own_settings, '[hosts.a]\nssh = "no-such-host.invalid"\n[hosts.b]\nshh = "b"\n')
+    done = fx_lsp(project, "doctor", "--no-hosts")
     assert done.returncode == 0, done.stdout
-    assert "✓ tracing" in done.stdout
+    checks = re.findall(r"^([✓·✗]) ([\w-]+)", done.stdout, re.MULTILINE)
+    assert {("✓", "fx-lsp"), ("✓", "interpreter"), ("✓", "tracing")} <= {*checks}, done.stdout
+    assert [about for _, about in checks if about.startswith("host")] == []

@@ -61,10 +61,10 @@ async def test_a_command_that_fails():
 
 
 async def test_a_command_that_waits_for_its_turn():
-    host = reached_by("sh -c 'echo job 12 is queued >&2; sleep 100'", connect=6)
+    host = reached_by("sh -c 'echo job 12 is queued >&2; sleep 100'", connect=3)
     *before, last = await events_of(host)
     assert last.message == snapshot(
-        "slurm does not answer: no Python was running there after 6 s; its output: job 12 is queued"
+        "slurm does not answer: no Python was running there after 3 s; its output: job 12 is queued"
     )
     assert before[-1].text == "slurm: job 12 is queued"
 

@@ -97,6 +97,7 @@ async def events_of(cluster: Cluster, *labels: str) -> list[Event]:
         return [event async for event in events]
 
 
+@pytest.mark.host
 async def test_a_sweep_is_spread_and_put_together(ray: Cluster):
     *before, last = await events_of(ray, "N=1", "N=2", "N=3")
     assert isinstance(last, Finished), last
@@ -106,10 +107,12 @@ async def test_a_sweep_is_spread_and_put_together(ray: Cluster):
     assert texts == ["connecting", "measuring", "N=1", "N=2", "N=3"]
 
 
+@pytest.mark.host
 async def test_a_case_that_fails(ray: Cluster):
     assert (await events_of(ray, "N=1", "bad"))[-1] == Failed("It is bad.")
 
 
+@pytest.mark.host
 async def test_cancelling_ends_what_runs_and_what_waits(ray: Cluster, jobs: Path):
     trust(ray)
     there = boxes.Box(Host("lab"), jobs)
@@ -123,6 +126,7 @@ async def test_cancelling_ends_what_runs_and_what_waits(ray: Cluster, jobs: Path
     assert there.left_at_last() == []
 
 
+@pytest.mark.host
 async def test_a_cluster_that_has_no_gpu(ray: Cluster):
     trust(ray)
     async with aclosing(run_on_cluster(ray, BenchmarkJob("f", (BenchmarkCase("N=1", ""),)), FILES, gpus=3)) as events:

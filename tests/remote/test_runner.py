@@ -16,7 +16,7 @@ from fx_lsp.measured import EAGER, KERNELS, BenchmarkCase, BenchmarkJob, Event, 
 from fx_lsp.tracing.remote.jobs import probe_host, run_job
 
 pytest_plugins = ["box_fixtures"]
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.host]
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels" / "rms_norm.py"
 JOB = BenchmarkJob(

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from boxes import FILES, LONG, Box, MakeBox, events_of
 from inline_snapshot import snapshot
-from interrupts import interruptible
 from slurm import MISSING, NoCluster, Slurm, start_slurm
+from terminal import interruptible
 
 from fx_lsp.measured import BenchmarkJob, Event, Failed, JobProgress
 from fx_lsp.tracing.remote.hosts import Host
@@ -26,6 +26,7 @@ from fx_lsp.tracing.remote.queues import Queue
 from fx_lsp.tracing.remote.trust import trust
 
 pytest_plugins = ["box_fixtures"]
+pytestmark = pytest.mark.host
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from fx_lsp.measured import Failed
 from fx_lsp.tracing.remote.jobs import run_job
 
 pytest_plugins = ["box_fixtures"]
+pytestmark = pytest.mark.host
 
 
 async def test_a_job_comes_back_and_leaves_nothing(box: MakeBox):

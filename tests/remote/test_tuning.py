@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
+from terminal import Done, fx_lsp
 from warm import warm_python
 
 from fx_lsp.choices import Choices
@@ -186,9 +185,8 @@ def test_a_file_of_another_form(file: Path):
         read_tuned(str(file.parent))
 
 
-def kernel(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fx_lsp", "kernel", "model.py::scaled", "--python", warm_python(), *arguments]
-    return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=300)
+def kernel(file: Path, *arguments: str, name: str = "scaled") -> Done:
+    return fx_lsp(file.parent, "kernel", f"model.py::{name}", *arguments)
 
 
 @pytest.mark.torch
@@ -217,6 +215,5 @@ def test_tuning_needs_a_gpu(file: Path):
 @pytest.mark.torch
 def test_a_target_that_does_not_exist(file: Path):
     keep_tuned(str(file.parent), entry(file))
-    command = [sys.executable, "-m", "fx_lsp", "kernel", "model.py::absent", "--python", warm_python()]
-    done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=300)
+    done = kernel(file, name="absent")
     assert done.returncode == 1 and "has no function or module 'absent'" in done.stderr

@@ -134,9 +134,7 @@ def through_proc_self_fd(place: Place) -> None:
     open(f"/proc/self/fd/{descriptor}", "w").write("!")
 
 
-@attempts(WRITES)
-def through_proc_self_root(place: Place) -> None:
-    open("/proc/self/root" + place.kept, "w").write("!")
+WRITES["through proc self root"] = lambda place: open("/proc/self/root" + place.kept, "w").write("!")
 
 
 @attempts(WRITES)
@@ -233,19 +231,9 @@ def exchanged(place: Place) -> None:
     call(316, 276, AT_FDCWD, path.encode(), AT_FDCWD, place.kept.encode(), 2)
 
 
-@attempts(WRITES)
-def truncated(place: Place) -> None:
-    os.truncate(place.kept, 0)
-
-
-@attempts(WRITES)
-def truncated_by_descriptor(place: Place) -> None:
-    os.ftruncate(os.open(place.kept, os.O_RDONLY), 0)
-
-
-@attempts(WRITES)
-def allocated(place: Place) -> None:
-    os.posix_fallocate(os.open(place.kept, os.O_RDONLY), 0, 100)
+WRITES["truncated"] = lambda place: os.truncate(place.kept, 0)
+WRITES["truncated by descriptor"] = lambda place: os.ftruncate(os.open(place.kept, os.O_RDONLY), 0)
+WRITES["allocated"] = lambda place: os.posix_fallocate(os.open(place.kept, os.O_RDONLY), 0, 100)
 
 
 @attempts(WRITES)
@@ -258,11 +246,7 @@ def sent_to_a_file(place: Place) -> None:
     os.sendfile(os.open(place.new, os.O_WRONLY | os.O_CREAT), os.open("/etc/hostname", os.O_RDONLY), 0, 10)
 
 
-@attempts(WRITES)
-def written_at_a_position(place: Place) -> None:
-    os.pwrite(os.open(place.kept, os.O_RDONLY), b"!", 0)
-
-
+WRITES["written at a position"] = lambda place: os.pwrite(os.open(place.kept, os.O_RDONLY), b"!", 0)
 # What belongs to files.
 
 WRITES["os.chmod"] = lambda place: os.chmod(place.kept, 0o777)
@@ -357,11 +341,7 @@ def by_another_process(place: Place) -> None:
     process.join(5)
 
 
-@attempts(WRITES)
-def by_dd(place: Place) -> None:
-    subprocess.run(["dd", "if=/etc/hostname", f"of={place.new}"], check=False)
-
-
+WRITES["by dd"] = lambda place: subprocess.run(["dd", "if=/etc/hostname", f"of={place.new}"], check=False)
 # Libraries.
 
 
@@ -371,39 +351,13 @@ def a_database(place: Place) -> None:
         connection.execute("CREATE TABLE t (x)")
 
 
-@attempts(WRITES)
-def a_shelf(place: Place) -> None:
-    shelve.open(place.new).close()
-
-
-@attempts(WRITES)
-def a_dbm(place: Place) -> None:
-    dbm.dumb.open(place.new, "c").close()
-
-
-@attempts(WRITES)
-def a_zip(place: Place) -> None:
-    zipfile.ZipFile(place.new, "w").close()
-
-
-@attempts(WRITES)
-def a_tar(place: Place) -> None:
-    tarfile.open(place.new, "w").close()
-
-
-@attempts(WRITES)
-def a_log(place: Place) -> None:
-    logging.getLogger("tried").addHandler(logging.FileHandler(place.new))
-
-
-@attempts(WRITES)
-def a_table(place: Place) -> None:
-    csv.writer(pathlib.Path(place.new).open("w")).writerow([1])
-
-
-@attempts(WRITES)
-def a_pickle(place: Place) -> None:
-    pickle.dump(1, pathlib.Path(place.new).open("wb"))
+WRITES["a shelf"] = lambda place: shelve.open(place.new).close()
+WRITES["a dbm"] = lambda place: dbm.dumb.open(place.new, "c").close()
+WRITES["a zip"] = lambda place: zipfile.ZipFile(place.new, "w").close()
+WRITES["a tar"] = lambda place: tarfile.open(place.new, "w").close()
+WRITES["a log"] = lambda place: logging.getLogger("tried").addHandler(logging.FileHandler(place.new))
+WRITES["a table"] = lambda place: csv.writer(pathlib.Path(place.new).open("w")).writerow([1])
+WRITES["a pickle"] = lambda place: pickle.dump(1, pathlib.Path(place.new).open("wb"))
 
 
 @attempts(WRITES)
@@ -533,11 +487,7 @@ def of_a_loop(place: Place) -> bool:
     return asyncio.run(start()) == 0
 
 
-@attempts(PROGRAMS)
-def of_platform(place: Place) -> bool:
-    return bool(subprocess.check_output(["uname", "-p"])) and bool(platform.processor())
-
-
+PROGRAMS["of platform"] = lambda place: bool(subprocess.check_output(["uname", "-p"])) and bool(platform.processor())
 # Connections.
 
 

@@ -1,17 +1,13 @@
 """Graphs that people build by hand: the graph, its table, its code and its TorchScript, and what is wrong with it."""
 
-from dataclasses import replace
-
 import pytest
-from conftest import Traced, in_fork, request_for
 from inline_snapshot import snapshot
 from user_passes import run_own
+from works import traced_for
 
 PRELUDE = "import operator\nimport torch\nfrom torch import fx, nn\n"
 
-SIX_KINDS = (
-    PRELUDE
-    + """
+SIX_KINDS = """
 class Root(nn.Module):
     def __init__(self):
         super().__init__()
@@ -29,25 +25,15 @@ def build() -> fx.GraphModule:
     g.output(t)
     return fx.GraphModule(Root(), g)
 """
-)
 
 
 @pytest.fixture
 def build(warm_torch, tmp_path):
     """What is known of a graph that a source text builds; with `work`, its TorchScript as well."""
-
-    def run(source: str, name: str = "build", work: str = "") -> Traced:
-        from fx_lsp.tracer import job
-
-        file = tmp_path / "user.py"
-        file.write_text(source)
-        request = replace(request_for(str(file), source, name), work=work)
-        return Traced(in_fork(lambda: job.run(request)), source)
-
-    return run
+    return lambda source, name="build", work="": traced_for(tmp_path, PRELUDE + source, name, work)
 
 
-def test_all_six_kinds_of_nodes_with_the_expressions_that_made_them(build):
+def test_all_six_kinds_of_nodes_in_the_graph_its_table_and_its_code(build):
     traced = build(SIX_KINDS)
     nodes = traced.stage("graph").nodes
     assert [(n.op, n.name, n.spec, traced.at(n.span)) for n in nodes] == snapshot(
@@ -60,10 +46,6 @@ def test_all_six_kinds_of_nodes_with_the_expressions_that_made_them(build):
             ("output", "output", "f32[2]", "g.output(t)"),
         ]
     )
-
-
-def test_the_table_and_the_code(build):
-    traced = build(SIX_KINDS)
     assert traced.stage("table").text == snapshot("""\
 # opcode         name    target     args   kwargs  users   spec       line
 # placeholder    x       x                         fc      f32[2, 4]  14: x = g.placeholder("x")
@@ -89,17 +71,14 @@ def test_no_specs_where_nothing_says_what_the_inputs_are(build):
 
 
 def test_example_values_of_the_placeholders_are_propagated(build):
-    traced = build(
-        PRELUDE
-        + """
+    traced = build("""
 def build():
     graph = fx.Graph()
     x = graph.placeholder("x")
     x.meta["val"] = torch.ones(2, 3)
     graph.output(graph.call_function(operator.neg, (x,)))
     return graph
-"""
-    )
+""")
     assert traced.graph("graph") == snapshot("""\
 x: f32[2, 3] = placeholder
 neg: f32[2, 3] = operator.neg(x)
@@ -108,9 +87,7 @@ return neg\
 
 
 def test_a_proxy_built_graph_and_a_name_that_holds_one(build):
-    source = (
-        PRELUDE
-        + """
+    source = """
 def body(x, w):
     h = x @ w
     return torch.relu(h)
@@ -125,7 +102,6 @@ def build():
 
 held = fx.symbolic_trace(body)
 """
-    )
     proxied, held = build(source), build(source, "held")
     assert proxied.graph("graph") == snapshot("""\
 x: None = placeholder
@@ -149,8 +125,7 @@ return add\
 
 def test_a_graph_that_is_built_at_the_top_level(build):
     traced = build(
-        PRELUDE
-        + """
+        """
 graph = fx.Graph()
 x = graph.placeholder("x")
 y = graph.call_function(torch.relu, (x,))
@@ -167,9 +142,7 @@ module = fx.GraphModule(nn.Module(), graph)
 
 
 def test_make_fx_and_export(build):
-    source = (
-        PRELUDE
-        + """
+    source = """
 from torch.fx.experimental.proxy_tensor import make_fx
 
 def body(x):
@@ -181,7 +154,6 @@ def made():
 def exported():
     return torch.export.export(nn.Linear(2, 3), (torch.ones(1, 2),))
 """
-    )
     made, exported = build(source, "made"), build(source, "exported")
     assert made.graph("graph") == snapshot("""\
 x_1: f32[3] = placeholder
@@ -202,9 +174,7 @@ return (linear,)\
 
 
 def test_what_lint_says_stands_at_the_node_that_it_says_it_of(build):
-    traced = build(
-        PRELUDE
-        + """
+    traced = build("""
 def build():
     graph = fx.Graph()
     x = graph.placeholder("x")
@@ -213,8 +183,7 @@ def build():
         z = graph.call_function(torch.neg, (y,))
     graph.output(z)
     return fx.GraphModule(nn.Module(), graph)
-"""
-    )
+""")
     (remark,) = traced.trace.remarks
     assert (remark.severity, remark.message, traced.at(remark.span)) == snapshot(
         (
@@ -227,9 +196,7 @@ def build():
 
 
 def test_an_exception_stands_at_the_expression_that_made_the_node(build):
-    traced = build(
-        PRELUDE
-        + """
+    traced = build("""
 def body(x):
     if x.sum() > 0:
         return x
@@ -237,8 +204,7 @@ def body(x):
 
 def build():
     return fx.symbolic_trace(body)
-"""
-    )
+""")
     assert (traced.failure.kind, traced.failure.severity, traced.failure.message) == snapshot(
         ("error", "error", "symbolically traced variables cannot be used as inputs to control flow")
     )
@@ -257,17 +223,14 @@ def test_a_node_that_cannot_be_computed(build):
 
 
 def test_effects_are_blocked_while_a_graph_is_built(build):
-    traced = build(
-        PRELUDE
-        + """
+    traced = build("""
 from pathlib import Path
 
 def build():
     graph = fx.Graph()
     Path("/graph.txt").write_text(str(graph))
     return graph
-"""
-    )
+""")
     assert (traced.failure.kind, traced.at(traced.failure.span)) == (
         "effect",
         'Path("/graph.txt").write_text(str(graph))',
@@ -275,7 +238,7 @@ def build():
 
 
 def test_what_is_no_graph_after_all(build):
-    assert build(PRELUDE + "def build() -> fx.Graph:\n    return 3\n").failure.message == snapshot(
+    assert build("def build() -> fx.Graph:\n    return 3\n").failure.message == snapshot(
         "build returns int, not a Graph or GraphModule"
     )
 
@@ -308,7 +271,7 @@ def forward(self,
 
 
 def test_torchscript_of_a_lambda(build):
-    traced = build(PRELUDE + "held = fx.symbolic_trace(lambda x: x + 1)\n", "held", "torchscript")
+    traced = build("held = fx.symbolic_trace(lambda x: x + 1)\n", "held", "torchscript")
     assert traced.stage("torchscript").text == snapshot("""\
 def forward(self,
     x: Tensor) -> Tensor:
@@ -325,8 +288,7 @@ def forward(self,
 
 def test_why_a_graph_does_not_script(build):
     traced = build(
-        PRELUDE
-        + """
+        """
 def strange(x):
     return {**x}
 
@@ -352,8 +314,7 @@ def build():
 
 def test_an_operation_that_does_not_script(build):
     traced = build(
-        PRELUDE
-        + """
+        """
 def body(x):
     y = x.flip("all")
     return y
@@ -369,7 +330,7 @@ held = fx.symbolic_trace(body)
 
 
 def test_torchscript_of_a_function(build):
-    source = PRELUDE + "\n# fx: x=f32[4]\ndef f(x):\n    return torch.relu(x) + 1\n"
+    source = "\n# fx: x=f32[4]\ndef f(x):\n    return torch.relu(x) + 1\n"
     traced = build(source, "f", "torchscript")
     assert [s.name for s in traced.trace.stages] == ["torch", "torchscript"]
     assert traced.stage("torchscript").text == snapshot("""\
@@ -424,8 +385,11 @@ class Modules(OperatorSupport):
     def is_node_supported(self, submodules, node):
         return node.op == "call_module"
 """
-BUILDERS = SIX_KINDS.replace("g.output(t)", "g.output(g.call_function(torch.relu, (t,)))") + (
-    """
+BUILDERS = (
+    PRELUDE
+    + SIX_KINDS.replace("g.output(t)", "g.output(g.call_function(torch.relu, (t,)))")
+    + (
+        """
 
 def alone() -> fx.Graph:
     g = fx.Graph()
@@ -444,6 +408,7 @@ def broken() -> fx.Graph:
     g.call_function(torch.relu, (g.placeholder("x"),))
     return g
 """
+    )
 )
 
 

@@ -1,36 +1,18 @@
 """The debug views of a target: functionalization, decompositions, aliases and mutations, fake against real."""
 
-from dataclasses import replace
-
 import pytest
-from conftest import Traced, in_fork, request_for
 from inline_snapshot import snapshot
+from works import traced_for
 
 PRELUDE = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 
 
 @pytest.fixture
 def debug(warm_torch, tmp_path):
-    def run(source: str, name: str = "f", before: object = None) -> Traced:
-        from fx_lsp.tracer import job
-
-        file = tmp_path / "user.py"
-        file.write_text(source)
-        request = replace(request_for(str(file), source, name), work="debug")
-
-        def work():
-            if callable(before):
-                before()
-            return job.run(request)
-
-        return Traced(in_fork(work), source)
-
-    return run
+    return lambda source, name="f", before=None: traced_for(tmp_path, PRELUDE + source, name, "debug", before)
 
 
-IN_PLACE = (
-    PRELUDE
-    + """
+IN_PLACE = """
 # fx: x=f32[4, 8], w=f32[4, 8]
 def f(x, w):
     y = x * w
@@ -38,7 +20,6 @@ def f(x, w):
     z = F.silu(y)
     return z
 """
-)
 
 
 def test_the_joint_graph_before_and_after_functionalization(debug):
@@ -82,8 +63,7 @@ def test_a_graph_without_a_backward(debug):
 
 def test_what_aotautograd_knows(debug):
     traced = debug(
-        PRELUDE
-        + """
+        """
 class M(nn.Module):
     def __init__(self):
         super().__init__()
@@ -131,15 +111,12 @@ class M(nn.Module):
 
 
 def test_views_of_one_intermediate(debug):
-    traced = debug(
-        PRELUDE
-        + """
+    traced = debug("""
 # fx: x=f32[4, 4], w=f32[4, 4]
 def f(x, w):
     h = x * w
     return h.t(), h.view(-1)
-"""
-    )
+""")
     told = traced.stage("aliasing").text.splitlines()
     assert told[told.index("# outputs") : told.index("# duplicated inputs")] == snapshot(
         [
@@ -156,17 +133,14 @@ def f(x, w):
 
 
 def test_one_tensor_given_twice_and_a_view_of_it(debug):
-    traced = debug(
-        PRELUDE
-        + """
+    traced = debug("""
 base, other = torch.ones(8, dtype=torch.long), torch.ones(8)
 
 # fx: x=base, y=base, z=base[:4], v=other, w=other
 def f(x, y, z, v, w):
     x.mul_(2)
     return y + 1, z * 2
-"""
-    )
+""")
     assert traced.stage("aliasing").text == snapshot("""\
 # inputs
 #   #  name  spec    kind   requires grad  mutated                     shares its storage with
@@ -199,8 +173,7 @@ def f(x, y, z, v, w):
 
 def test_buffers_that_share_a_storage(debug):
     traced = debug(
-        PRELUDE
-        + """
+        """
 class Ring(nn.Module):
     def __init__(self):
         super().__init__()
@@ -242,30 +215,24 @@ class Ring(nn.Module):
 
 
 def test_fake_and_real_agree(debug):
-    traced = debug(
-        PRELUDE
-        + """
+    traced = debug("""
 # fx: tokens=i64[2, 5], table=f32[3, 8], mask=b8[2, 5]
 def f(tokens, table, mask):
     h = F.embedding(tokens, table)
     h = h.masked_fill(mask[..., None], 0.0)
     values, indices = h.max(dim=-1)
     return values.t(), indices
-"""
-    )
+""")
     assert traced.stage("crossref").text == snapshot(
         "# Fake and real agree on all 7 nodes: shape, dtype and strides of 8 values.\n"
     )
 
 
-WRONG = (
-    PRELUDE
-    + """
+WRONG = """
 # fx: x=f32[6, 8]
 def f(x):
     return torch.ops.shapes.halve(x) * 2
 """
-)
 
 
 def wrong_operation():
@@ -293,15 +260,12 @@ def test_an_operation_whose_fake_implementation_lies(debug):
 
 
 def test_what_raises_on_real_tensors_only(debug):
-    traced = debug(
-        PRELUDE
-        + """
+    traced = debug("""
 # fx: x=f32[4, 4], i=i64[2]
 def f(x, i):
     j = i + 100
     return x[j]
-"""
-    )
+""")
     assert traced.stage("crossref").text == snapshot("""\
 # index = aten.index.Tensor runs on fake tensors, but raises on random real tensors:
 #   index 101 is out of bounds for dimension 0 with size 4
@@ -311,12 +275,12 @@ def f(x, i):
 
 
 def test_large_graphs_are_not_run(debug):
-    traced = debug(PRELUDE + "\n# fx: x=f32[20000, 20000]\ndef f(x):\n    return x + 1\n")
+    traced = debug("\n# fx: x=f32[20000, 20000]\ndef f(x):\n    return x + 1\n")
     assert traced.stage("crossref").text == snapshot(
         "# Not run: its values need 3.0 GiB at once, more than the limit of 1 GiB.\n"
     )
 
 
 def test_named_sizes_stand_for_numbers(debug):
-    traced = debug(PRELUDE + "\n# fx: x=f32[B, 8]\ndef f(x):\n    return x.view(-1, 4).relu()\n")
+    traced = debug("\n# fx: x=f32[B, 8]\ndef f(x):\n    return x.view(-1, 4).relu()\n")
     assert "Fake and real agree on all" in traced.stage("crossref").text

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Traced, in_fork, request_for
+from conftest import Traced, in_fork
 from inline_snapshot import snapshot
 from user_passes import TARGETS, own_request
+from works import traced_for
 
 from fx_lsp.tracer.job import run as run_job
 
@@ -31,21 +31,7 @@ def graphs(traced: Traced) -> dict[str, dict[str, Any]]:
 @pytest.fixture
 def compiled(warm_torch: None, tmp_path: Path):
     """Compare the compiler's graphs of a target; `before` runs first in the process that compiles."""
-
-    def do(
-        name: str, source: str = TARGETS, before: Callable[[], None] = lambda: None, work: str = "diverge"
-    ) -> Traced:
-        file = tmp_path / "user.py"
-        file.write_text(source)
-        request = replace(request_for(str(file), source, name), work=work)
-
-        def work():
-            before()
-            return run_job(request)
-
-        return Traced(in_fork(work), source)
-
-    return do
+    return lambda name, source=TARGETS, before=None, work="diverge": traced_for(tmp_path, source, name, work, before)
 
 
 @pytest.fixture

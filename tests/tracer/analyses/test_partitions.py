@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import Traced, in_fork, request_for
+from conftest import Traced, in_fork
 from inline_snapshot import snapshot
+from works import traced_for
 
 from fx_lsp.features.checkpoint import checkpoint
 from fx_lsp.features.pin import TextChange
 from fx_lsp.model import Trace
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, min_cut_partition
-from fx_lsp.tracer.job import run
 from fx_lsp.tracing.analysis import analyse
 
 SOURCE = """\
@@ -89,12 +88,7 @@ pytestmark = pytest.mark.skipif(not (HAS_COLUMNS and HAS_ANNOTATE), reason="this
 
 @pytest.fixture
 def work(warm_torch: None, tmp_path: Path):
-    def do(work: str, name: str, text: str = SOURCE) -> Traced:
-        file = tmp_path / "user.py"
-        file.write_text(text)
-        return Traced(in_fork(lambda: run(replace(request_for(str(file), text, name), work=work))), text)
-
-    return do
+    return lambda work, name, text=SOURCE: traced_for(tmp_path, text, name, work)
 
 
 def rows(traced: Traced, stage: str = "table") -> dict[str, list[int]]:

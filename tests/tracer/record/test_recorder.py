@@ -15,6 +15,7 @@ from types import CodeType
 
 import pytest
 from inline_snapshot import snapshot
+from terminal import fx_lsp
 
 from fx_lsp.tracing.calls.recordings import recordings
 
@@ -255,11 +256,11 @@ def test_a_program_that_ends_badly(tmp_path: Path, then: str, code: int):
     assert recorded.texts() == {"f": ["x=f32[2, 3]"]}
 
 
-def test_then_the_graph_is_traced_with_what_was_recorded(tmp_path: Path):
+def test_then_the_graph_is_traced_with_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write(tmp_path, train=SHORT.replace("{then}", ""))
     assert record_in(tmp_path).code == 0
-    command = [sys.executable, "-m", "fx_lsp", "graph", "train.py::f", "--json", "--python", sys.executable]
-    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, env=environment_of(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = fx_lsp(tmp_path, "graph", "train.py::f", "--json")
     given = {"name": "x", "spec": "f32[2, 3]", "source": "recorded", "guessed": False}
     assert json.loads(done.stdout)["inputs"] == [given]
 
