@@ -44,8 +44,11 @@ HIGH = 200
 
 
 @functools.cache
-def warm_python() -> str:
-    """The path of such an interpreter, one for all tests of this process; where there is no fork, Python as it is."""
+def warm_python(package: Path = Path(fx_lsp.__file__).parents[1]) -> str:
+    """The path of such an interpreter, one for all tests of this process; where there is no fork, Python as it is.
+
+    `package` is the folder of the `fx_lsp` whose server starts it.
+    """
     if sys.platform != "linux":
         return sys.executable
     folder = tempfile.TemporaryDirectory(prefix="fx-lsp-warm-")
@@ -54,7 +57,7 @@ def warm_python() -> str:
     launcher.chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, "-X", "utf8", "-B", __file__, str(path)],
-        env={**worker_environment(os.environ), "PYTHONPATH": str(Path(fx_lsp.__file__).parents[1])},
+        env={**worker_environment(os.environ), "PYTHONPATH": str(package)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

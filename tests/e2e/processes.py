@@ -47,7 +47,7 @@ class Processes:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    async def gone(self, seconds: float = 10.0) -> bool:
+    async def gone(self, seconds: float = 60.0) -> bool:
         """Whether all of them end within `seconds`."""
         for _ in range(int(seconds / 0.05)):
             if not self.all():

@@ -9,7 +9,6 @@ import asyncio
 import shutil
 import sqlite3
 import sys
-import textwrap
 import venv
 from collections.abc import AsyncIterator
 from fnmatch import fnmatchcase
@@ -20,7 +19,8 @@ import pytest_asyncio
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from sessions import FULL, wire
-from users import OPTIONS, PATIENCE, SERVE, User, started
+from users import PATIENCE, SERVE, User, options, started
+from warm import warm_python
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,9 +32,20 @@ def good_with(module: str, factor: str) -> str:
     return f"import torch\nimport {module}\ndef f(x: torch.Tensor):\n    return torch.relu(x) * {factor}\n"
 
 
+def inside(*body: str) -> str:
+    """A function that does this."""
+    return "\n    ".join(["import torch\n# fx: x=f32[4]\ndef f(x):", *body, "return torch.relu(x)\n"])
+
+
+def at_the_top(line: str) -> str:
+    """A function that needs a value which is computed like this when the file is imported."""
+    return f"import torch\ndef build():\n    {line}\nN = build()\ndef f(x):\n    return torch.relu(x) * len(N)\n"
+
+
 def here(source: str) -> int:
-    """The line of the comment `# here`."""
-    return next(n for n, line in enumerate(textwrap.dedent(source).splitlines(), 1) if "# here" in line)
+    """The line of the comment `# here`; of the function where there is none."""
+    lines = source.split("\n")
+    return next(n for text in ("# here", "def f(") for n, line in enumerate(lines, 1) if text in line)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -43,17 +54,24 @@ async def user(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
         yield found
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def one(tmp_path: Path) -> AsyncIterator[User]:
-    """A server for one test that leaves it in another state."""
-    async with started(tmp_path) as found:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def one(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
+    """A server whose processes are looked at or killed: Python as it is starts them."""
+    async with started(tmp_path_factory.mktemp("processes"), options=options(sys.executable)) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def brief(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
+    """A server that soon stops what does not end. Seconds without a processor do not count."""
+    async with started(tmp_path_factory.mktemp("brief"), options=options(seconds=4)) as found:
         yield found
 
 
 GOOD = "import torch\ndef f(x: torch.Tensor):\n    return torch.relu(x)\n"
 SLOW = "import time, torch\ndef f(x: torch.Tensor):\n    time.sleep(999)\n    return torch.relu(x)\n"
 
-LIMITED = "tracing f took more than 8 s and was stopped while it was at line {line}. Check whether this code ends; "
+LIMITED = "tracing f took more than 4 s and was stopped while it was at line {line}. Check whether this code ends; "
 LIMITED += "if it does, write smaller inputs in a `# fx:` comment, "
 LIMITED += "or raise `fx-lsp.limits.seconds` (`--limit-seconds` in a terminal)."
 EXIT = 'Raise an exception instead; at the top level, move the call under `if __name__ == "__main__":`.'
@@ -63,234 +81,93 @@ CRASHED = "Native code failed there; it cannot run on fake tensors, because they
 APART = "Move it out of the traced function, or pass the value that it computes as an argument."
 INSTALL = "Install it, or choose another interpreter (`fx-lsp.interpreter`)."
 
+EFFECT = f"tracing does not allow such side effects. {APART}"
+NO_MEMORY = "the code needs more memory here than a trace is allowed to use"
+UNPARSED = "No graphs are shown until the file parses."
+
 SENTENCES: dict[str, tuple[str, str]] = {
     "syntax error": (
-        """
-        import torch
-        def f(x):
-            return torch.relu(x  # here
-        """,
-        "syntax error: '(' was never closed. No graphs are shown until the file parses.",
+        "import torch\ndef f(x):\n    return torch.relu(x  # here",
+        f"syntax error: '(' was never closed. {UNPARSED}",
+    ),
+    "null byte": (
+        "import torch\ndef f(x): return torch.relu(x)  # \0 here",
+        f"syntax error: source code string cannot contain null bytes. {UNPARSED}",
     ),
     "import error": (
-        """
-        import torch
-        from torch import nothing_like_it  # here
-        def f(x):
-            return torch.relu(nothing_like_it(x))
-        """,
+        "import torch\nfrom torch import nothing_like_it  # here\ndef f(x):\n    return torch.relu(nothing_like_it(x))",
         "ImportError: cannot import name 'nothing_like_it' from 'torch' (…) (while importing the file).",
     ),
     "exception at the top level": (
-        """
-        import torch
-        N = 1 / 0  # here
-        def f(x):
-            return torch.relu(x) * N
-        """,
+        "import torch\nN = 1 / 0  # here\ndef f(x):\n    return torch.relu(x) * N",
         "ZeroDivisionError: division by zero (while importing the file).",
     ),
     "missing package": (
-        """
-        import torch
-        import no_such_package.part as part  # here
-        def f(x):
-            return part.g(torch.relu(x))
-        """,
+        "import torch\nimport no_such_package.part as part  # here\ndef f(x):\n    return part.g(torch.relu(x))",
         f"the package `no_such_package` is not installed in the interpreter that fx-lsp uses. {INSTALL}",
     ),
-    "loop in the function": (
-        """
-        import torch
-        def f(x: torch.Tensor):
-            while True: x = torch.relu(x)  # here
-            return x
-        """,
-        LIMITED,
-    ),
-    "loop at the top level": (
-        """
-        import torch
-        def build():
-            while True: pass  # here
-        N = build()
-        def f(x):
-            return torch.relu(x) * N
-        """,
-        LIMITED,
-    ),
-    "loop that catches everything": (
-        """
-        import time, torch
-        def f(x: torch.Tensor):
-            while True:
-                try:
-                    time.sleep(60)  # here
-                except BaseException:
-                    pass
-            return x
-        """,
-        LIMITED,
-    ),
     "sys.exit": (
-        """
-        import sys, torch
-        # fx: x=f32[4]
-        def f(x):
-            sys.exit("enough")  # here
-            return torch.relu(x)
-        """,
+        inside('import sys; sys.exit("enough")  # here'),
         f"the code exits the process (sys.exit('enough')). {EXIT}",
     ),
     "sys.exit at the top level": (
-        """
-        import sys, torch
-        def build():
-            sys.exit(3)  # here
-        N = build()
-        def f(x):
-            return torch.relu(x) * N
-        """,
+        at_the_top("import sys; sys.exit(3)  # here"),
         f"the code exits the process (sys.exit(3)) (while importing the file). {EXIT}",
     ),
     "os._exit": (
-        """
-        import os, torch
-        # fx: x=f32[4]
-        def f(x):  # here
-            os._exit(7)
-            return torch.relu(x)
-        """,
+        inside("import os; os._exit(7)"),
         f"tracing f ended without a result: the tracer exited with code 7. {DIED}",
     ),
     "os._exit as if all were well": (
-        """
-        import os, torch
-        # fx: x=f32[4]
-        def f(x):  # here
-            os._exit(0)
-            return torch.relu(x)
-        """,
+        inside("import os; os._exit(0)"),
         f"tracing f ended without a result: the tracer exited with code 0. {DIED}",
     ),
     "allocates without end": (
-        """
-        import torch
-        def f(x: torch.Tensor):
-            held = []
-            while True:
-                held.append(bytes(16 << 20))  # here
-            return torch.relu(x)
-        """,
-        f"the code needs more memory here than a trace is allowed to use. {MEMORY}",
+        inside("held = []", "while True:", "    held.append(bytes(16 << 20))  # here"),
+        f"{NO_MEMORY}. {MEMORY}",
     ),
     "allocates at the top level": (
-        """
-        import torch
-        def build():
-            return bytearray(1 << 40)  # here
-        N = build()
-        def f(x):
-            return torch.relu(x) * len(N)
-        """,
-        f"the code needs more memory here than a trace is allowed to use (while importing the file). {MEMORY}",
+        at_the_top("return bytearray(1 << 40)  # here"),
+        f"{NO_MEMORY} (while importing the file). {MEMORY}",
     ),
     "segmentation fault": (
-        """
-        import ctypes, torch
-        def f(x: torch.Tensor):
-            y = torch.relu(x)
-            ctypes.string_at(0)  # here
-            return y
-        """,
+        inside("y = torch.relu(x)", "import ctypes; ctypes.string_at(0)  # here"),
         f"tracing f crashed the process with a segmentation fault (SIGSEGV) at line 5. {CRASHED}",
     ),
     "abort": (
-        """
-        import os, torch
-        # fx: x=f32[4]
-        def f(x):
-            os.abort()  # here
-            return torch.relu(x)
-        """,
-        f"tracing f crashed the process with an abort (SIGABRT) at line 5. {CRASHED}",
+        inside("import os; os.abort()  # here"),
+        f"tracing f crashed the process with an abort (SIGABRT) at line 4. {CRASHED}",
     ),
     "kills itself": (
-        """
-        import os, signal, torch
-        # fx: x=f32[4]
-        def f(x):
-            os.kill(os.getpid(), signal.SIGKILL)  # here
-            return torch.relu(x)
-        """,
-        f"the code sends a signal; tracing does not allow such side effects. {APART}",
+        inside("import os, signal; os.kill(os.getpid(), signal.SIGKILL)  # here"),
+        f"the code sends a signal; {EFFECT}",
     ),
     "reads a file that is not there": (
-        """
-        import torch
-        # fx: x=f32[4]
-        def f(x):
-            n = len(open("weights.bin", "rb").read())  # here
-            return torch.relu(x) * n
-        """,
+        inside('n = len(open("weights.bin", "rb").read())  # here'),
         "the code reads 'weights.bin': No such file or directory.",
     ),
     "reads standard input": (
-        """
-        import torch
-        # fx: x=f32[4]
-        def f(x):
-            return torch.relu(x) * float(input("scale? "))  # here
-        """,
+        inside('x = x * float(input("scale? "))  # here'),
         "the code reads standard input, which is empty while tracing.",
     ),
     "writes a file": (
-        """
-        import torch
-        # fx: x=f32[4]
-        def f(x):
-            open("/fx-lsp-was-here", "w").write("!")  # here
-            return torch.relu(x)
-        """,
-        f"the code writes the file /fx-lsp-was-here; tracing does not allow such side effects. {APART}",
+        inside('open("/fx-lsp-was-here", "w").write("!")  # here'),
+        f"the code writes the file /fx-lsp-was-here; {EFFECT}",
     ),
     "uses the network": (
-        """
-        import urllib.request, torch
-        # fx: x=f32[4]
-        def f(x):
-            urllib.request.urlopen("http://localhost:9/weights")  # here
-            return torch.relu(x)
-        """,
-        f"the code opens a network connection to localhost:9; tracing does not allow such side effects. {APART}",
+        inside("import urllib.request", 'urllib.request.urlopen("http://localhost:9/weights")  # here'),
+        f"the code opens a network connection to localhost:9; {EFFECT}",
     ),
     "uses the network at the top level": (
-        """
-        import socket, torch
-        N = socket.create_connection(("127.0.0.1", 9)).fileno()
-        def f(x):
-            return torch.relu(x) * N  # here
-        """,
+        "import socket, torch\nN = socket.create_connection(('127.0.0.1', 9)).fileno()\n"
+        "def f(x):\n    return torch.relu(x) * N  # here",
         "it needs a value that is unavailable: the code opens a network connection to 127.0.0.1:9, which is not "
         f"allowed while tracing. {APART}",
     ),
     "starts a program": (
-        """
-        import subprocess, torch
-        # fx: x=f32[4]
-        def f(x):
-            subprocess.run(["touch", "/fx-lsp-was-here"])  # here
-            return torch.relu(x)
-        """,
+        inside('import subprocess; subprocess.run(["touch", "/fx-lsp-was-here"])  # here'),
         "the code starts the program 'touch'; traced code starts only those that the setting `fx-lsp.limits.programs` "
         f"or `--allow-program` names. {APART}",
-    ),
-    "null byte": (
-        """
-        import torch
-        def f(x): return torch.relu(x)  # \0 here
-        """,
-        "syntax error: source code string cannot contain null bytes. No graphs are shown until the file parses.",
     ),
 }
 
@@ -299,10 +176,31 @@ SENTENCES: dict[str, tuple[str, str]] = {
 async def test_a_sentence_says_what_happened_and_what_to_do(user: User, case: str):
     source, sentence = SENTENCES[case]
     (problem,) = await user.told(source)
-    line = 3 if case == "null byte" else here(source)
-    assert fnmatchcase(problem, f"{line}: {sentence.format(line=line)}".replace("…", "*").replace("[", "[[]")), problem
+    assert fnmatchcase(problem, f"{here(source)}: {sentence}".replace("…", "*").replace("[", "[[]")), problem
     await user.traces()
     assert not Path("/fx-lsp-was-here").exists()
+
+
+ENDLESS = (
+    inside("while True: x = torch.relu(x)  # here"),
+    at_the_top("while True: pass  # here"),
+    inside(
+        "import time",
+        "while True:",
+        "    try:",
+        "        time.sleep(60)  # here",
+        "    except BaseException:",
+        "        pass",
+    ),
+)
+"""Programs with a loop: in the function, at the top level, and one that catches everything."""
+
+
+async def test_what_does_not_end_is_stopped(brief: User):
+    problems = await asyncio.gather(*map(brief.told, ENDLESS))
+    lines = [here(source) for source in ENDLESS]
+    assert problems == [[f"{line}: {LIMITED.format(line=line)}"] for line in lines]
+    await brief.traces()
 
 
 HARMLESS = {
@@ -343,13 +241,13 @@ RUNS = {
 
 
 @pytest.mark.parametrize("case", RUNS)
-async def test_what_runs_is_traced(user: User, case: str):
+async def test_what_runs_is_traced(one: User, case: str):
     source = f"import torch\n# fx: x=f32[4]\ndef f(x: torch.Tensor):\n    {RUNS[case]}\n    return torch.relu(x)\n"
-    uri = user.start(source)
-    await asyncio.wait_for(user.lens(uri), PATIENCE)
-    user.close(uri)
-    await user.traces()
-    await user.until(lambda: len(user.processes.tracers()) == 0, PATIENCE)
+    uri = one.start(source)
+    await asyncio.wait_for(one.lens(uri), PATIENCE)
+    one.close(uri)
+    await one.traces()
+    await one.until(lambda: len(one.processes.tracers()) == 0, PATIENCE)
 
 
 async def test_what_a_failing_function_printed_is_shown_whatever_it_is(user: User):
@@ -382,19 +280,19 @@ async def test_a_syntax_error_keeps_the_last_good_graphs(user: User):
     user.close(uri)
 
 
-async def test_a_killed_tracer_is_a_failure_at_the_function(user: User):
-    uri = user.start(SLOW)
-    await user.until(user.processes.tracers, PATIENCE)
-    user.processes.kill(*user.processes.tracers())
-    await user.until(lambda: user.client.diagnostics.get(uri), PATIENCE)
-    (problem,) = user.client.diagnostics[uri]
+async def test_a_killed_tracer_is_a_failure_at_the_function(one: User):
+    uri = one.start(SLOW)
+    await one.until(one.processes.tracers, PATIENCE)
+    one.processes.kill(*one.processes.tracers())
+    await one.until(lambda: one.client.diagnostics.get(uri), PATIENCE)
+    (problem,) = one.client.diagnostics[uri]
     assert problem.range.start == types.Position(1, 4)
     assert problem.message == (
         "the process that traced f was killed (SIGKILL), most likely because memory ran out. The limit is 1024 MiB; "
         "write smaller inputs in a `# fx:` comment, or restart the server's tracers to try again."
     )
-    user.close(uri)
-    await user.traces()
+    one.close(uri)
+    await one.traces()
 
 
 async def test_a_killed_zygote_loses_nothing(one: User):
@@ -528,7 +426,7 @@ async def test_no_torch_in_the_interpreter(tmp_path: Path):
 
 
 async def test_a_wrong_interpreter_path_and_then_the_right_one(tmp_path: Path):
-    configuration = {**OPTIONS, "interpreter": "/nowhere/bin/python"}
+    configuration = {**options(), "interpreter": "/nowhere/bin/python"}
     async with started(tmp_path, options=None, configuration=configuration) as user:
         uri = user.start(GOOD)
         await user.until(lambda: user.client.diagnostics.get(uri), PATIENCE)
@@ -539,7 +437,7 @@ async def test_a_wrong_interpreter_path_and_then_the_right_one(tmp_path: Path):
             "project's packages.",
         )
         assert user.statuses[-1].health == "error"
-        user.client.set_configuration({"fx-lsp": OPTIONS})
+        user.client.set_configuration({"fx-lsp": options()})
         user.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings=None))
         await asyncio.wait_for(user.lens(uri), PATIENCE)
         await user.until(lambda: user.statuses[-1].health == "ok", PATIENCE)
@@ -548,14 +446,14 @@ async def test_a_wrong_interpreter_path_and_then_the_right_one(tmp_path: Path):
 
 async def test_two_workspaces_with_their_own_interpreters(tmp_path: Path):
     bare = await without_torch(tmp_path)
-    for name, python in (("one", sys.executable), ("two", bare)):
+    for name, python in (("one", warm_python()), ("two", bare)):
         folder = tmp_path / name / ".venv" / "bin"
         folder.mkdir(parents=True)
         (folder / "python").write_text(f'#!/bin/sh\nexec {python} "$@"\n')
         (folder / "python").chmod(0o755)
-    options = {"limits": OPTIONS["limits"]}
+    limits = {"limits": options()["limits"]}
     env = {"VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
-    async with started(tmp_path, options=options, folders=["one", "two"], extra_env=env) as user:
+    async with started(tmp_path, options=limits, folders=["one", "two"], extra_env=env) as user:
         good, bad = user.open("one/m.py", GOOD), user.open("two/m.py", GOOD)
         await user.until(lambda: user.client.diagnostics.get(bad), PATIENCE)
         assert "has no torch" in user.client.diagnostics[bad][0].message
@@ -618,8 +516,8 @@ async def test_a_full_disk_keeps_no_traces_and_stops_nothing(user: User):
 
 async def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    options = {**OPTIONS, "cache": {"path": str(tmp_path / "file" / "traces.sqlite3")}}
-    async with started(tmp_path, options=options) as user:
+    broken = {**options(), "cache": {"path": str(tmp_path / "file" / "traces.sqlite3")}}
+    async with started(tmp_path, options=broken) as user:
         await user.traces()
         await user.until(lambda: user.statuses[-1].quiescent and user.statuses[-1].health == "warning", PATIENCE)
         assert user.statuses[-1].message.startswith("traces are not stored on disk in this session: ")
@@ -631,7 +529,7 @@ async def test_a_locked_cache_holds_nothing_up(tmp_path: Path):
     path = tmp_path / "traces.sqlite3"
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    async with started(tmp_path, options={**OPTIONS, "cache": {"path": str(path)}}) as user:
+    async with started(tmp_path, options={**options(), "cache": {"path": str(path)}}) as user:
         await user.traces()
         other.execute("ROLLBACK")
         await user.command("fxLsp.clearCache")
@@ -653,17 +551,18 @@ async def test_a_request_after_shutdown(tmp_path: Path):
 
 
 async def test_a_shutdown_in_the_middle_of_a_trace_leaves_nothing(tmp_path: Path):
-    async with started(tmp_path) as user:
+    async with started(tmp_path, options=options(sys.executable)) as user:
         user.start(SLOW)
         await user.until(user.processes.tracers, PATIENCE)
 
 
 async def without_torch(folder: Path) -> str:
     """Another Python that works and has no torch: one on PATH, else a new environment."""
-    venv.create(folder / "bare")
     check = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is not None)"
     for python in (*map(shutil.which, ("python3.13", "python3.12", "python3.10")), str(folder / "bare/bin/python")):
         if python is not None:
+            if python.startswith(str(folder)):
+                venv.create(folder / "bare")
             process = await asyncio.create_subprocess_exec(python, "-c", check, stderr=asyncio.subprocess.DEVNULL)
             if await process.wait() == 0:
                 return python

@@ -5,40 +5,23 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
-from scenarios import ASKING, BLOCKED_SECONDS, GATE, HERE, REPOSITORY, SERVER, SMALL, Run, emacs, require, run
+from scenarios import ASKING, BLOCKED_SECONDS, GATE, SERVER, SMALL, Run, run_emacs
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def small(emacs: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("emacs")
     (folder / "small.py").write_text(SMALL)
     return run_emacs("drive.el", folder / "small.py", folder, SERVER)
 
 
-def run_emacs(
-    script: str, file: Path, folder: Path, server: list[str], variables: Mapping[str, str] = MappingProxyType({})
-) -> Run:
-    """Runs a script of `emacs/` in Emacs, with this server."""
-    program = require(emacs(), "Emacs with eglot")
-    env = {
-        "FX_FILE": str(file),
-        "FX_SERVER": "\n".join(server),
-        "FX_PYTHON": sys.executable,
-        "PYTHONPATH": str(REPOSITORY),
-        **variables,
-    }
-    load = ["-l", str(REPOSITORY / "editors" / "emacs" / "fx-lsp.el"), "-l", str(HERE / "emacs" / script)]
-    return run([program, "-q", "--batch", *load], folder, file.read_text(), env, 480)
-
-
-def test_the_user_is_asked_trusts_and_revokes(tmp_path: Path) -> None:
+def test_the_user_is_asked_trusts_and_revokes(emacs: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "m.py").write_text(GATE)
@@ -48,9 +31,8 @@ def test_the_user_is_asked_trusts_and_revokes(tmp_path: Path) -> None:
     assert shown["questions"][0]["choices"] == ["Trust", "Not now", "Never"]
 
 
-def test_lsp_mode_starts_it_next_to_another_python_server(tmp_path: Path) -> None:
-    program = require(emacs(), "Emacs with eglot")
-    has_lsp_mode = subprocess.run([program, "-q", "--batch", "--eval", "(require 'lsp-mode)"], capture_output=True)
+def test_lsp_mode_starts_it_next_to_another_python_server(emacs: str, tmp_path: Path) -> None:
+    has_lsp_mode = subprocess.run([emacs, "-q", "--batch", "--eval", "(require 'lsp-mode)"], capture_output=True)
     if has_lsp_mode.returncode:
         pytest.skip("lsp-mode is not installed")
     project = tmp_path / "project"
@@ -59,7 +41,7 @@ def test_lsp_mode_starts_it_next_to_another_python_server(tmp_path: Path) -> Non
     (project / ".git").mkdir()
     (file := project / "small.py").write_text(SMALL)
     other = [shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff", "server"]
-    shown = run_emacs("lsp_mode.el", file, tmp_path, SERVER, {"FX_OTHER": "\n".join(other)})
+    shown = run_emacs("lsp_mode.el", file, tmp_path, SERVER, FX_OTHER="\n".join(other))
     assert sorted(shown["servers"]) == ["fx-lsp", "other"]
     assert any("cannot be multiplied" in message for message in shown["problems"])
     assert shown["graph"]["name"] == "small.gate.forward.py" and shown["graph"]["readonly"]

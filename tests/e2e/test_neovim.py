@@ -2,59 +2,69 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from scenarios import BLOCKED_SECONDS, ENABLE, SMALL, Run, llama, run_neovim
+from scenarios import BLOCKED_SECONDS, SMALL, STARTS, Neovim, Run, llama
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
-STARTS = {
-    "0.11, vim.lsp.enable": ENABLE,
+WAYS = {
+    "0.11, vim.lsp.enable": STARTS["0.11"],
     "0.11, vim.lsp.start": """
         vim.api.nvim_create_autocmd('FileType', { pattern = 'python', callback = function(args)
           if vim.bo[args.buf].buftype == '' then vim.lsp.start(require('fx_lsp').config(overrides)) end
         end })""",
-    "0.7, setup": "require('fx_lsp').setup(overrides)",
+    "0.7, setup": STARTS["0.7"],
 }
 
+TRAINED = [
+    "rotate_half",
+    "apply_rotary_pos_emb",
+    "repeat_kv",
+    "LlamaRMSNorm",
+    "LlamaMLP",
+    "LlamaAttention",
+    "LlamaDecoderLayer",
+]
+ROTARY = "LlamaRotaryEmbedding"
+"""What is looked at of the large file."""
 
-@pytest.fixture(scope="module", params=STARTS)
+
+@pytest.fixture(scope="module", params=WAYS)
 def start(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(scope="module", params=[s for s in STARTS if s != "0.11, vim.lsp.start"])
-def start_once(request: pytest.FixtureRequest) -> str:
-    """One way to start for each Neovim: enough for what takes long."""
+@pytest.fixture(scope="module", params=STARTS)
+def version(request: pytest.FixtureRequest) -> str:
+    """Each Neovim, started in one way: enough for what takes long."""
     return request.param
 
 
 @pytest.fixture(scope="module")
-def small(start: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def small(neovim: Neovim, start: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The small file, edited, broken and mended again."""
     folder = tmp_path_factory.mktemp("small") / "a folder, 100% full"
     folder.mkdir()
     file = folder / "small.py"
     file.write_text(SMALL)
-    return drive(start, "small.lua", file, folder, folder / "cache.db")
+    return neovim(start.partition(",")[0], "small.lua", file, folder, WAYS[start])
 
 
 @pytest.fixture(scope="module")
-def large(start_once: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A large file that others wrote. What one Neovim traced, the next one finds in the cache."""
-    cache = tmp_path_factory.getbasetemp() / "llama.db"
-    return drive(start_once, "llama.lua", llama(), tmp_path_factory.mktemp("large"), cache)
+def large(neovim: Neovim, version: str, answers: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A large file that others wrote. Not all of it is traced: whole models take long, and VS Code looks at one."""
+    wanted = json.dumps([f"def {name}(" if name.islower() else f"class {name}(" for name in (*TRAINED, ROTARY)])
+    folder = tmp_path_factory.mktemp("large")
+    return neovim(version, "llama.lua", llama(), folder, cache=answers, FX_WANTED=wanted)
 
 
-def drive(start: str, script: str, file: Path, folder: Path, cache: Path) -> Run:
-    return run_neovim(start.partition(",")[0], STARTS[start], script, file, folder, cache)
-
-
-def test_two_lenses_and_a_menu_by_default(start_once: str, tmp_path: Path) -> None:
+def test_two_lenses_and_a_menu_by_default(neovim: Neovim, version: str, tmp_path: Path) -> None:
     (file := tmp_path / "small.py").write_text(SMALL)
-    version = start_once.partition(",")[0]
-    found = run_neovim(version, STARTS[start_once], "menu.lua", file, tmp_path, tmp_path / "cache.db", all_lenses=False)
+    found = neovim(version, "menu.lua", file, tmp_path, all_lenses=False)
     assert found["lens"].startswith("6 ops forward · ")
     assert found["lens"].endswith(" | graphs")
     assert found["graph"]["name"].endswith("/gate.backward.py")
@@ -139,18 +149,7 @@ def test_editor_is_never_blocked(small: Run) -> None:
     assert small["gap"] < BLOCKED_SECONDS
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "rotate_half",
-        "apply_rotary_pos_emb",
-        "repeat_kv",
-        "LlamaRMSNorm",
-        "LlamaMLP",
-        "LlamaAttention",
-        "LlamaDecoderLayer",
-    ],
-)
+@pytest.mark.parametrize("name", TRAINED)
 def test_llama_forward_and_backward(large: Run, name: str) -> None:
     lens = large.lens(f"def {name}(") if name.islower() else large.lens(f"class {name}(")
     assert "ops forward · " in lens
@@ -161,7 +160,7 @@ def test_llama_forward_and_backward(large: Run, name: str) -> None:
 
 
 def test_llama_inference(large: Run) -> None:
-    lens = large.lens("class LlamaRotaryEmbedding(")
+    lens = large.lens(f"class {ROTARY}(")
     assert "nothing to differentiate" in lens
     assert lens.endswith("show inference graph | passes | why not fused | generate Triton kernel | benchmark")
 
@@ -172,8 +171,8 @@ def test_llama_hover(large: Run) -> None:
     assert "aten.cat.default(" in large["hover_expression"]
 
 
-def test_llama_inlay_hints(large: Run, start_once: str) -> None:
-    if start_once.startswith("0.7"):
+def test_llama_inlay_hints(large: Run, version: str) -> None:
+    if version == "0.7":
         pytest.skip("Neovim 0.7 has no inlay hints")
     assert "x1: ~f32[" in large["hints"][str(large.line("x1 = x["))]
 

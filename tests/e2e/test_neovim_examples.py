@@ -8,9 +8,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from scenarios import BLOCKED_SECONDS, ENABLE, REPOSITORY, Run, run_neovim
+from scenarios import BLOCKED_SECONDS, REPOSITORY, Neovim, Run
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 FOLDER = REPOSITORY / "examples"
 
@@ -113,12 +114,12 @@ EXAMPLES = {
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def session(neovim: Neovim, answers: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One Neovim that opens them all."""
     folder = tmp_path_factory.mktemp("examples")
     plan = folder / "plan.json"
     plan.write_text(json.dumps([steps(FOLDER / name, example) for name, example in EXAMPLES.items()]))
-    return run_neovim("0.11", ENABLE, "examples.lua", plan, folder, folder / "cache.db")
+    return neovim("0.11", "examples.lua", plan, folder, cache=answers)
 
 
 def steps(file: Path, example: Example) -> dict[str, object]:

@@ -6,24 +6,23 @@ import re
 from pathlib import Path
 
 import pytest
-from scenarios import ASKING, ENABLE, GATE, REPOSITORY, SERVER, run_neovim
+from scenarios import ASKING, GATE, REPOSITORY, SERVER, STARTS, Neovim
 from warm import warm_python
 
 from fx_lsp import __version__
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
-STARTS = {"0.11": ENABLE, "0.7": "require('fx_lsp').setup(overrides)"}
 
-
-def report(version: str, folder: Path, server: list[str], before: str = "") -> str:
+def report(neovim: Neovim, version: str, folder: Path, server: list[str], before: str = "") -> str:
     """What the command shows for a file of a project."""
     project = folder / "project"
     project.mkdir()
     (project / "pyproject.toml").touch()
     (project / "m.py").write_text(GATE)
     start = f"{before}\n{STARTS[version]}"
-    shown = run_neovim(version, start, "health.lua", project / "m.py", folder, folder / "cache.db", server=server)
+    shown = neovim(version, "health.lua", project / "m.py", folder, start, server=server)
     return shown["report"]
 
 
@@ -33,8 +32,8 @@ def problems(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("version", STARTS)
-def test_all_is_well(version: str, tmp_path: Path) -> None:
-    text = report(version, tmp_path, SERVER)
+def test_all_is_well(neovim: Neovim, version: str, tmp_path: Path) -> None:
+    text = report(neovim, version, tmp_path, SERVER)
     assert problems(text) == []
     assert f"fx-lsp {__version__}: " in text
     assert f"is attached to 1 of 1 Python files, in {tmp_path / 'project'}" in text
@@ -44,8 +43,8 @@ def test_all_is_well(version: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", STARTS)
-def test_an_untrusted_folder_is_reported_and_nothing_of_it_runs(version: str, tmp_path: Path) -> None:
-    text = report(version, tmp_path, ASKING)
+def test_an_untrusted_folder_is_reported_and_nothing_of_it_runs(neovim: Neovim, version: str, tmp_path: Path) -> None:
+    text = report(neovim, version, tmp_path, ASKING)
     assert f"{tmp_path / 'project'} is not trusted: nothing is traced" in problems(text)
     assert ":FxTrust asks again" in text
     assert "Not checked, because the folder is not trusted" in text
@@ -53,15 +52,15 @@ def test_an_untrusted_folder_is_reported_and_nothing_of_it_runs(version: str, tm
 
 
 @pytest.mark.parametrize("version", STARTS)
-def test_a_missing_command(version: str, tmp_path: Path) -> None:
-    text = report(version, tmp_path, ["fx-lsp-elsewhere", "serve"], "vim.g.fx_no_server = true")
+def test_a_missing_command(neovim: Neovim, version: str, tmp_path: Path) -> None:
+    text = report(neovim, version, tmp_path, ["fx-lsp-elsewhere", "serve"], "vim.g.fx_no_server = true")
     assert problems(text) == ["fx-lsp-elsewhere is not a command", "No client runs"]
     assert "pip install fx-lsp" in text
 
 
-def test_another_version_and_a_second_client(tmp_path: Path) -> None:
+def test_another_version_and_a_second_client(neovim: Neovim, tmp_path: Path) -> None:
     before = "require('fx_lsp.health').VERSION = '0.0.1'\nvim.g.fx_second = true"
-    found = problems(report("0.11", tmp_path, SERVER, before))
+    found = problems(report(neovim, "0.11", tmp_path, SERVER, before))
     assert found[0] == f"fx-lsp is {__version__}, and this plugin is 0.0.1"
     assert found[1].endswith("runs fx-lsp too, as other")
     assert len(found) == 2

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from scenarios import ENABLE, REPOSITORY, Run, run_neovim
+from scenarios import REPOSITORY, Neovim, Run
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 FOLDER = REPOSITORY / "examples" / "passes"
 
@@ -76,7 +76,7 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def seen(neovim: Neovim, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("own_passes")
     runs = [
         {
@@ -88,9 +88,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         }
         for case in CASES
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FX_RUNS", json.dumps(runs))
-        yield run_neovim("0.11", ENABLE, "own_passes.lua", FOLDER / "model.py", folder, folder / "cache.db")
+    return neovim("0.11", "own_passes.lua", FOLDER / "model.py", folder, FX_RUNS=json.dumps(runs))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

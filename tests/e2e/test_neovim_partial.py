@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from scenarios import ENABLE, Run, run_neovim
+from scenarios import Neovim, Run
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 SOURCE = """\
 import torch
@@ -43,11 +44,11 @@ class Net(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def found(neovim: Neovim, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("partial")
     file = folder / "partial.py"
     file.write_text(SOURCE)
-    return run_neovim("0.11", ENABLE, "partial.lua", file, folder, folder / "cache.db")
+    return neovim("0.11", "partial.lua", file, folder)
 
 
 def test_what_ran_of_a_function_that_fails(found: Run) -> None:

@@ -15,7 +15,7 @@ from lsprotocol import types
 from processes import Processes
 from pygls.exceptions import JsonRpcException
 from sessions import FULL, editor
-from users import OPTIONS, PATIENCE, SERVE, User
+from users import PATIENCE, SERVE, User, options
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 
@@ -99,7 +99,7 @@ class Author(User):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def author(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Author]:
     processes, folder = Processes(), tmp_path_factory.mktemp("passes")
-    async with editor(folder, FULL, OPTIONS, command=SERVE, env=processes.env, make=Author) as found:
+    async with editor(folder, FULL, options(seconds=8), command=SERVE, env=processes.env, make=Author) as found:
         found.processes = processes
         yield found
     assert await processes.gone(), processes.all()

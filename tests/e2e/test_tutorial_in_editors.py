@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import ENABLE, HERE, REPOSITORY, SERVER, Run, emacs, require, run, run_neovim
+from scenarios import REPOSITORY, SERVER, Neovim, Run, run_emacs
 from tutorial import code, missing, printed_by
 from vscode.pictures import seen, shown
-from vscode.workbench import running, tools
-from warm import warm_python
+from vscode.workbench import Code
 
 pytest.importorskip("triton")
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 MODEL = "examples/tutorial/model.py"
 
@@ -28,31 +27,21 @@ def model(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def neovim(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def in_neovim(neovim: Neovim, answers: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("neovim")
-    file = model(folder)
-    return run_neovim("0.11", ENABLE, "tutorial.lua", file, folder, folder / "cache.db", all_lenses=False)
+    return neovim("0.11", "tutorial.lua", model(folder), folder, cache=answers, all_lenses=False)
 
 
 @pytest.fixture(scope="module")
-def in_emacs(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    program = require(emacs(), "Emacs with eglot")
+def in_emacs(emacs: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("emacs")
-    file = model(folder)
-    env = {"FX_FILE": str(file), "FX_SERVER": "\n".join(SERVER), "FX_PYTHON": sys.executable}
-    plugin, script = REPOSITORY / "editors" / "emacs" / "fx-lsp.el", HERE / "emacs" / "tutorial.el"
-    command = [program, "-q", "--batch", "-l", str(plugin), "-l", str(script)]
-    return run(command, folder, file.read_text(), {**env, "PYTHONPATH": str(REPOSITORY)}, 900)
+    return run_emacs("tutorial.el", model(folder), folder, SERVER)
 
 
 @pytest.fixture(scope="module")
-def in_vscode(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    require("", "VS Code")
-    folder = tmp_path_factory.mktemp("vscode")
-    file = model(folder)
-    settings = {"fx-lsp.interpreter": warm_python(), "fx-lsp.cache.path": str(folder / "cache.db")}
-    with running(tools(), folder, settings) as code:
-        return code.play("tutorial.mjs", file.parent, file)
+def in_vscode(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = model(tmp_path_factory.mktemp("vscode"))
+    return vscode.play("tutorial.mjs", file.parent, file)
 
 
 def costs() -> dict[str, str]:
@@ -80,27 +69,27 @@ def has_the_actions(actions: list[str]) -> None:
     ]
 
 
-def test_neovim_shows_what_the_pages_on_graphs_say(neovim: Run) -> None:
-    assert neovim["lenses"] == {name: f"{text} | graphs" for name, text in costs().items()}
-    has_the_graphs(neovim)
-    assert "scale: f32[8, 32, 1] = torch.rsqrt(" in neovim["hints"]
+def test_neovim_shows_what_the_pages_on_graphs_say(in_neovim: Run) -> None:
+    assert in_neovim["lenses"] == {name: f"{text} | graphs" for name, text in costs().items()}
+    has_the_graphs(in_neovim)
+    assert "scale: f32[8, 32, 1] = torch.rsqrt(" in in_neovim["hints"]
 
 
-def test_neovim_underlines_the_mistake(neovim: Run) -> None:
-    (problem,) = neovim["mistake"]
+def test_neovim_underlines_the_mistake(in_neovim: Run) -> None:
+    (problem,) = in_neovim["mistake"]
     assert (problem["text"], problem["severity"]) == ("self.head(x.mean(dim=1))", "ERROR")
     assert "matrices of 8×64 and 128×10 cannot be multiplied" in problem["message"]
-    assert "x: f32[8, 32, 64] = self.block(x)" in neovim["partial"]
+    assert "x: f32[8, 32, 64] = self.block(x)" in in_neovim["partial"]
 
 
-def test_neovim_checkpoints_the_block(neovim: Run) -> None:
-    has_the_actions(neovim["actions"])
-    assert "checkpoint(" in neovim["checkpointed"]
-    assert " 66 backward · saves 66 KiB" in neovim["saved"]
+def test_neovim_checkpoints_the_block(in_neovim: Run) -> None:
+    has_the_actions(in_neovim["actions"])
+    assert "checkpoint(" in in_neovim["checkpointed"]
+    assert " 66 backward · saves 66 KiB" in in_neovim["saved"]
 
 
-def test_neovim_generates_the_kernel(neovim: Run) -> None:
-    assert missing(code("kernel", 0), neovim["kernel"].splitlines()) == []
+def test_neovim_generates_the_kernel(in_neovim: Run) -> None:
+    assert missing(code("kernel", 0), in_neovim["kernel"].splitlines()) == []
 
 
 def test_emacs_shows_what_the_pages_on_graphs_say(in_emacs: Run) -> None:

@@ -6,20 +6,19 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import REPOSITORY, llama, require
+from scenarios import REPOSITORY, llama
 from vscode.animation import animate
 from vscode.pictures import SHOTS, seen, shown
-from vscode.workbench import Code, Tools, extension, running, tools
-from warm import warm_python
+from vscode.workbench import Code, Tools, extension
 
 from fx_lsp import __version__
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 PLANTED = """\
 import torch
@@ -60,26 +59,11 @@ exports.activate = () => ({
 """
 """What of the Python Environments extension is used, with one interpreter for all folders."""
 
+UNSET = {"fx-lsp.interpreter": None}
+"""The setting that comes before what extensions say."""
+
 NO_ANSWER = "exports.activate = () => undefined;\n"
 """The Python Environments extension if it is turned off."""
-
-
-@pytest.fixture(scope="module")
-def made() -> Tools:
-    require("", "VS Code")
-    return tools()
-
-
-def settings(cache: Path) -> dict[str, Any]:
-    ours = {"fx-lsp.interpreter": warm_python(), "fx-lsp.cache.path": str(cache), "fx-lsp.limits.seconds": 300}
-    return {**ours, "diffEditor.hideUnchangedRegions.enabled": True}  # what changed is on the screen
-
-
-@pytest.fixture(scope="module")
-def code(made: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Code]:
-    folder = tmp_path_factory.mktemp("code")
-    with running(made, folder, settings(folder / "cache.db")) as started:
-        yield started
 
 
 def copied(folder: Path) -> Path:
@@ -88,33 +72,33 @@ def copied(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def graphs(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def graphs(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     workspace = copied(tmp_path_factory.mktemp("graphs"))
-    return code.play("graphs.mjs", workspace, workspace / "attention.py")
+    return vscode.play("graphs.mjs", workspace, workspace / "attention.py")
 
 
 @pytest.fixture(scope="module")
-def views(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def views(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     workspace = copied(tmp_path_factory.mktemp("views"))
     (workspace / "plain.py").write_text("def add(a, b):\n    return a + b\n")
-    found = code.play("views.mjs", workspace, workspace / "attention.py")
+    found = vscode.play("views.mjs", workspace, workspace / "attention.py")
     return {**found, "svg": (workspace / "attention.backward.svg").read_text()}
 
 
 @pytest.fixture(scope="module")
-def tour(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def tour(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     source = REPOSITORY / "tests" / "e2e" / "vscode" / "transformer"
     workspace = Path(shutil.copytree(source, tmp_path_factory.mktemp("tour") / source.name))
-    pictures = code.play("tour.mjs", workspace, workspace / "attention.py")
+    pictures = vscode.play("tour.mjs", workspace, workspace / "attention.py")
     animate([SHOTS / f"{frame}.png" for frame in pictures["frames"]], SHOTS / "tour.gif")
     return pictures
 
 
 @pytest.fixture(scope="module")
-def large(code: Code) -> dict[str, Any]:
+def large(vscode: Code) -> dict[str, Any]:
     file = llama()
     line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith("class LlamaModel("))
-    return code.play("llama.mjs", file.parent, file, FX_LINE=str(line), FX_PATIENCE_MS="300000")
+    return vscode.play("llama.mjs", file.parent, file, FX_LINE=str(line))
 
 
 def test_lenses_and_shapes(graphs: dict[str, Any]) -> None:
@@ -224,17 +208,15 @@ def test_a_large_graph_is_read_and_drawn(large: dict[str, Any]) -> None:
     assert large["shown"] > 5000
 
 
-def test_nothing_runs_in_a_workspace_that_is_not_trusted(made: Tools, tmp_path: Path) -> None:
+def test_nothing_runs_in_a_workspace_that_is_not_trusted(vscode: Code, tmp_path: Path) -> None:
     folder = tmp_path / "downloaded"
     python, ran = folder / ".venv" / "bin" / "python", folder / "ran"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{warm_python()}" "$@"\n')
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{ran}"\nexec "{vscode.python}" "$@"\n')
     python.chmod(0o755)
     (folder / "planted.py").write_text(PLANTED)
     trust = {"security.workspace.trust.enabled": True, "security.workspace.trust.startupPrompt": "never"}
-    own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}
-    with running(made, tmp_path / "code", {**own, **trust}) as code:
-        found = code.play("untrusted.mjs", folder, folder / "planted.py", FX_RAN=str(ran))
+    found = vscode.play("untrusted.mjs", folder, folder / "planted.py", {**UNSET, **trust}, FX_RAN=str(ran))
     assert "this workspace is not trusted" in found["told"]
     assert [row.partition("Nothing")[0] for row in found["tree"]][:2] == ["planted", "other"]
     assert any("cannot parse the `# fx:` comment" in problem for problem in found["problems"])
@@ -255,7 +237,7 @@ ENVIRONMENTS = "ms-python.vscode-python-envs"
     ],
 )
 def test_the_interpreter_is_the_selected_one(
-    made: Tools, tmp_path: Path, scripts: dict[str, str], selected: str
+    vscode: Code, tmp_path: Path, scripts: dict[str, str], selected: str
 ) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
@@ -265,38 +247,39 @@ def test_the_interpreter_is_the_selected_one(
         publisher, _, short = name.partition(".")
         python = tmp_path / name / "python"
         python.parent.mkdir()
-        python.write_text(f'#!/bin/sh\necho "$@" >> "{python}.started"\nexec "{warm_python()}" "$@"\n')
+        python.write_text(f'#!/bin/sh\necho "$@" >> "{python}.started"\nexec "{vscode.python}" "$@"\n')
         python.chmod(0o755)
         packed.append(extension(tmp_path, publisher, short, script.replace("PYTHON", str(python))))
-    own = {key: value for key, value in settings(tmp_path / "cache.db").items() if not key.endswith("interpreter")}
-    with running(made, tmp_path / "code", own, (*packed, made.vsix)) as code:
-        assert any("ops forward" in lens for lens in code.play("python.mjs", folder, folder / "planted.py")["lenses"])
+    own = {**UNSET, "fx-lsp.cache.path": str(tmp_path / "cache.db")}
+    with vscode.extended(*packed):
+        found = vscode.play("python.mjs", folder, folder / "planted.py", own)
+    assert any("ops forward" in lens for lens in found["lenses"])
     started = (tmp_path / selected / "python.started").read_text().splitlines()
     assert any(line.endswith(" serve") for line in started), "it runs the server"
     assert any("bootstrap.py" in line for line in started), "and traces"
     assert [file.parent.name for file in tmp_path.glob("*/python.started")] == [selected]
 
 
-def test_a_report_for_an_issue_has_versions_and_no_code(made: Tools, tmp_path: Path) -> None:
+def test_a_report_for_an_issue_has_versions_and_no_code(vscode: Code, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "planted.py").write_text(PLANTED)
-    own = {**settings(tmp_path / "code" / "cache.db"), "fx-lsp.trace.server": "verbose", "fx-lsp.host": "gpu-box"}
-    with running(made, tmp_path / "code", own) as code:
-        code.hosts.parent.mkdir(parents=True, mode=0o700)
-        code.hosts.write_text('[hosts.gpu-box]\nssh = "me@there"\n')
-        code.hosts.chmod(0o600)
-        seen = code.play("report.mjs", folder, folder / "planted.py")
+    cache = str(vscode.run_folder / "cache.db")
+    own = {"fx-lsp.cache.path": cache, "fx-lsp.trace.server": "verbose", "fx-lsp.host": "gpu-box"}
+    vscode.hosts.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    vscode.hosts.write_text('[hosts.gpu-box]\nssh = "me@there"\n')
+    vscode.hosts.chmod(0o600)
+    seen = vscode.play("report.mjs", folder, folder / "planted.py", own)
     report = seen["report"]
     assert "Open Issues" in seen["toast"]
     assert f"- fx-lsp {__version__}\n" in report and re.search(r"- interpreter: Python \d.* torch \d", report)
     assert '\n- fx-lsp.cache.path: "~/cache.db"\n' in report and "\n- fx-lsp.host: HOST\n" in report
     assert "- problems: comment 1\n" in report and "\nRunning the server with " in report
-    assert [text for text in ("relu", "gpu-box", "there", "127.0.0.1", str(tmp_path / "code")) if text in report] == []
+    assert [text for text in ("relu", "gpu-box", "there", "127.0.0.1", str(vscode.run_folder)) if text in report] == []
 
 
-def test_the_vsix_has_what_runs_and_no_more(made: Tools) -> None:
-    with zipfile.ZipFile(made.vsix) as packed:
+def test_the_vsix_has_what_runs_and_no_more(vscode_tools: Tools) -> None:
+    with zipfile.ZipFile(vscode_tools.vsix) as packed:
         names = {name.removeprefix("extension/") for name in packed.namelist() if name.startswith("extension/")}
     assert {"readme.md", "changelog.md", "package.json", "dist/main.js", "server/fx_lsp/cli.py"} <= names
     assert {name.partition("/")[0] for name in names} == {
@@ -309,16 +292,16 @@ def test_the_vsix_has_what_runs_and_no_more(made: Tools) -> None:
     parts = {part for name in names for part in name.split("/")}
     assert parts.isdisjoint({"src", "tests", "node_modules", "__pycache__"})
     assert {Path(name).suffix for name in names}.isdisjoint({".ts", ".map", ".pyc", ".so", ".vsix"})
-    assert made.vsix.stat().st_size < 6 * 1024 * 1024
+    assert vscode_tools.vsix.stat().st_size < 6 * 1024 * 1024
 
 
-def test_the_cells_of_a_notebook(code: Code, tmp_path: Path) -> None:
+def test_the_cells_of_a_notebook(vscode: Code, tmp_path: Path) -> None:
     sources = {"%matplotlib inline\nimport torch": "code", "# Title": "markdown", NET: "code", USE: "code"}
     empty: dict[str, Any] = {"metadata": {}, "outputs": []}
     cells = [{"cell_type": kind, "source": text, **empty} for text, kind in sources.items()]
     about = {"metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 4}
     (tmp_path / "book.ipynb").write_text(json.dumps({"cells": cells, **about}))
-    found = code.play("notebook.mjs", tmp_path)
+    found = vscode.play("notebook.mjs", tmp_path)
     assert "y: f32[2, 3] = Net()(x)\n    return y + 1-> f32[2, 3]" in found["use"]
     assert any(lens.startswith("3 ops forward · 1 backward") for lens in found["lenses"])
     assert "# book.ipynb::use · forward graph" in found["graph"]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import HERE, REPOSITORY, require
+from scenarios import HERE, REPOSITORY
 from vscode.pictures import SHOTS, seen
 from vscode.pictures import shown as shown_in
-from vscode.workbench import Code, running, tools
-from warm import warm_python
+from vscode.workbench import Code
 
 from fx_lsp.measured import BenchmarkRun, Report
 from fx_lsp.tracing.remote.cases import BenchRequest, analysed
@@ -22,7 +20,8 @@ from fx_lsp.tracing.remote.history import keep, source_hash
 from fx_lsp.wire import from_json
 
 pytest.importorskip("execnet")
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 TEXT = """\
 import torch
@@ -35,28 +34,19 @@ def double(x):
 
 
 @pytest.fixture(scope="module")
-def code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Code]:
-    require("", "VS Code")
-    folder = tmp_path_factory.mktemp("code")
-    settings = {"fx-lsp.interpreter": warm_python(), "fx-lsp.cache.path": str(folder / "cache.db")}
-    with running(tools(), folder, settings) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def measured(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def measured(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("measured")
     (folder / "model.py").write_text(TEXT)
-    return code.play("benchmark.mjs", folder, folder / "model.py")
+    return vscode.play("benchmark.mjs", folder, folder / "model.py")
 
 
 @pytest.fixture(scope="module")
-def shown(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def shown(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Two runs of one function, and of another one, whose kernels became slower meanwhile."""
     folder = tmp_path_factory.mktemp("shown") / "examples"
     folder.mkdir()
     file = Path(shutil.copy(REPOSITORY / "examples" / "norms.py", folder))
-    history = code.run_folder / "cache" / "fx-lsp" / "benchmarks.sqlite3"
+    history = vscode.run_folder / "cache" / "fx-lsp" / "benchmarks.sqlite3"
     reports = [from_json(Report, data) for data in json.loads((HERE / "vscode" / "h200.json").read_text())]
     fast, slow = (replace(reports[0], name="layer_norm", started=reports[0].started + hour) for hour in (0, 3600))
     for run in (
@@ -66,7 +56,7 @@ def shown(code: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
         BenchmarkRun(str(file), "layer_norm", "h200", slower(slow, "kernels", 1.5)),
     ):
         keep(replace(run, report=replace(run.report, source_hash=hash_of(file, run.target))), path=history)
-    found = code.play("benchmarks.mjs", folder, file, FX_HOSTS=str(code.hosts))
+    found = vscode.play("benchmarks.mjs", folder, file, FX_HOSTS=str(vscode.hosts))
     return {**found, "svg": (folder / "rms_norm.h200.forward.times.svg").read_text()}
 
 

@@ -7,25 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import REPOSITORY, require
-from vscode.workbench import SHOTS, running, tools
-from warm import warm_python
+from scenarios import REPOSITORY
+from vscode.workbench import SHOTS, Code
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    require("", "VS Code")
-    folder = tmp_path_factory.mktemp("code")
+def compared(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     workspace = Path(shutil.copytree(REPOSITORY / "examples", tmp_path_factory.mktemp("compare") / "examples"))
-    settings = {
-        "fx-lsp.interpreter": warm_python(),
-        "fx-lsp.cache.path": str(folder / "cache.db"),
-        "fx-lsp.limits.seconds": 300,
-    }
-    with running(tools(), folder, settings) as code:
-        return code.play("compare.mjs", workspace, workspace / "attention.py")
+    return vscode.play("compare.mjs", workspace, workspace / "attention.py")
 
 
 def test_stages_passes_and_other_functions_are_offered(compared: dict[str, Any]) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import require
-from vscode.workbench import extension, running, tools
-from warm import warm_python
+from vscode.workbench import Code, extension
 
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 MODEL = "import torch\n\n\n# fx: x=f32[4, 8]\ndef {name}(x):\n    return torch.relu(x)\n"
 PROGRAM = """\
@@ -33,22 +32,22 @@ exports.activate = () => ({
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def folders(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What was seen, and with what the interpreters of both folders were started."""
-    require("", "VS Code")
-    made, base = tools(), tmp_path_factory.mktemp("folders")
-    one, two = (_folder(base / name) for name in ("one", "two"))
+    base = tmp_path_factory.mktemp("folders")
+    one, two = (_folder(base / name, vscode.python) for name in ("one", "two"))
     (one / "model.py").write_text(MODEL.format(name="model"))
     (two / "other.py").write_text(MODEL.format(name="other"))
     (two / "run.py").write_text(PROGRAM)
     workspace = base / "both.code-workspace"
     workspace.write_text(json.dumps({"folders": [{"path": str(one)}, {"path": str(two)}]}))
     stand_in = extension(base, "ms-python", "python", PYTHON_EXTENSION)
-    with running(made, base / "code", {"fx-lsp.cache.path": str(base / "cache.db")}, (stand_in, made.vsix)) as code:
-        seen = code.play(
+    with vscode.extended(stand_in):
+        seen = vscode.play(
             "folders.mjs",
             workspace,
             one / "model.py",
+            {"fx-lsp.interpreter": None, "fx-lsp.cache.path": str(base / "cache.db")},
             FX_OTHER=str(two),
             FX_RECORDED=str(two / "recorded.json"),
             FX_RAN=str(two / "env" / "ran"),
@@ -56,11 +55,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**seen, "started": {f.name: (f / "env" / "ran").read_text().splitlines() for f in (one, two)}}
 
 
-def _folder(folder: Path) -> Path:
+def _folder(folder: Path, interpreter: str) -> Path:
     """A folder whose interpreter writes down what it is started with."""
     python = folder / "env" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\necho "$@" >> "{folder / "env" / "ran"}"\nexec "{warm_python()}" "$@"\n')
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{folder / "env" / "ran"}"\nexec "{interpreter}" "$@"\n')
     python.chmod(0o755)
     return folder
 

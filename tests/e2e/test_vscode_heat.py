@@ -8,27 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import HERE, require
-from vscode.workbench import SHOTS, running, tools
-from warm import warm_python
+from scenarios import HERE
+from vscode.workbench import SHOTS, Code
 
 pytest.importorskip("execnet")
-pytestmark = [pytest.mark.editor, pytest.mark.torch]
+pytest_plugins = ["shared_editors"]
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(scope="module")
-def heat(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    require("", "VS Code")
-    folder = tmp_path_factory.mktemp("code")
+def heat(vscode: Code, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     source = HERE / "vscode" / "transformer"
     workspace = Path(shutil.copytree(source, tmp_path_factory.mktemp("heat") / source.name))
-    settings = {
-        "fx-lsp.interpreter": warm_python(),
-        "fx-lsp.cache.path": str(folder / "cache.db"),
-        "fx-lsp.limits.seconds": 300,
-    }
-    with running(tools(), folder, settings) as code:
-        return code.play("heat.mjs", workspace, workspace / "attention.py")
+    return vscode.play("heat.mjs", workspace, workspace / "attention.py")
 
 
 def cell(cells: list[dict[str, Any]], code: str) -> dict[str, Any]:

@@ -16,13 +16,18 @@ from lsprotocol import types
 from processes import Processes
 from pytest_lsp import LanguageClient
 from sessions import Editor, editor
+from warm import warm_python
 
 SERVE = [sys.executable, "-m", "fx_lsp", "serve", "--trust"]
-OPTIONS = {"interpreter": sys.executable, "limits": {"seconds": 8, "memory": 1024}}
-PATIENCE = 90.0
+PATIENCE = 300.0
 FORWARD = "ops forward"
 
 _numbers = count(1)
+
+
+def options(interpreter: str | None = None, seconds: float = 60) -> dict[str, Any]:
+    """The settings of a server. `processes` are all there with Python as it is alone: `sys.executable`."""
+    return {"interpreter": interpreter or warm_python(), "limits": {"seconds": seconds, "memory": 1024}}
 
 
 class User(Editor):
@@ -106,7 +111,11 @@ async def started(folder: Path, extra_env: dict[str, str] | None = None, **chang
     """A user with the real server; at the end nothing that it started is left."""
     processes = Processes()
     async with editor(
-        folder, command=SERVE, env={**processes.env, **(extra_env or {})}, make=User, **{"options": OPTIONS, **changes}
+        folder,
+        command=SERVE,
+        env={**processes.env, **(extra_env or {})},
+        make=User,
+        **{"options": options(), **changes},
     ) as user:
         user.processes = processes
         yield user

@@ -1,14 +1,14 @@
 -- A large real file: what is shown over its functions and modules.
 local drive = dofile(vim.env.FX_DRIVE)
-local fx = require('fx_lsp')
 local result = drive.result
 
 drive.run(function()
   drive.open(vim.env.FX_FILE)
-  drive.wait('the end of tracing', function()
-    local _, status = fx.status()
-    return status and status.quiescent and drive.lens('class LlamaDecoderLayer') ~= ''
-  end, tonumber(vim.env.FX_DEADLINE))
+  for _, definition in ipairs(vim.fn.json_decode(vim.env.FX_WANTED)) do
+    drive.wait('a lens over ' .. definition, function()
+      return drive.lens(definition) ~= ''
+    end, tonumber(vim.env.FX_DEADLINE))
+  end
   result.lenses = drive.lenses()
   result.hover_name = drive.hover('def rotate_half', 'rotate_half')
   result.hover_expression = drive.hover('torch.cat((-x2, x1), dim=-1)', 'cat')

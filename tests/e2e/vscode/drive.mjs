@@ -4,27 +4,18 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-const { FX_CHROMIUM, FX_PLAYWRIGHT, FX_RESULT, FX_SHOTS, FX_URL } = process.env;
+const { FX_BROWSER, FX_PLAYWRIGHT, FX_RESULT, FX_SHOTS, FX_URL } = process.env;
 const { chromium } = await import(pathToFileURL(join(FX_PLAYWRIGHT, 'index.mjs')).href);
-const ARGUMENTS = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-  '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
-];
-const LONG = Number(process.env.FX_PATIENCE_MS || 120_000);
+const LONG = 600_000;
 
 /** Opens `file` in `folder`, runs `scenario`, writes what it returns to $FX_RESULT; a failure with a picture of it. */
 export async function drive(scenario) {
   const { FX_FILE: file, FX_FOLDER: folder } = process.env;
-  const browser = await chromium.launch({ executablePath: FX_CHROMIUM, args: ARGUMENTS });
+  const browser = await chromium.connect(FX_BROWSER);
   const context = await browser.newContext({ viewport: { width: 1500, height: 900 }, bypassCSP: false });
   context.setDefaultTimeout(LONG);
   const page = await context.newPage();
+  page.on('dialog', (dialog) => dialog.accept()); // what was not saved is lost
   const said = [];
   page.on('console', (message) => said.push(message.text()));
   let result;
@@ -36,9 +27,11 @@ export async function drive(scenario) {
   } catch (error) {
     await page.screenshot({ path: picture('failure') }).catch(() => undefined);
     result = { error: `${error.stack ?? error}`, picture: picture('failure'), messages: said.slice(-30) };
-  } finally {
-    await browser.close();
   }
+  for (const open of context.pages()) {
+    await open.goto('about:blank').catch(() => undefined); // a window that is left ends its extensions
+  }
+  await browser.close();
   writeFileSync(FX_RESULT, JSON.stringify(result));
 }
 

@@ -1,4 +1,4 @@
-"""VS Code, built of npm packages, in a real browser: where it is, how it is started, how a scenario is run in it."""
+"""VS Code, built of npm packages, in a real browser: where it is, how it is started, how scenarios are run in it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ import time
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import IO, Any
 
 import pytest
 from filelock import FileLock
 from vscode.install import install
 from vscode.pictures import SHOTS
+from warm import warm_python
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent.parent
 EXTENSION = REPOSITORY / "vscode-extension"
-SCENARIO_SECONDS = 900
+PLAYWRIGHT = EXTENSION / "node_modules" / "playwright-core"
+NONE: Mapping[str, Any] = MappingProxyType({})
+SCENARIO_SECONDS = 1800
 START_SECONDS = 60
 QUIET = {
     "workbench.startupEditor": "none",
@@ -67,25 +71,36 @@ class Tools:
 
 @dataclass(frozen=True)
 class Code:
-    """A running VS Code."""
+    """A running VS Code and a running browser. `settings` are those of all scenarios, `python` is their interpreter."""
 
     tools: Tools
     url: str
+    browser: str
     run_folder: Path
+    python: str
+    settings: Mapping[str, Any]
 
     @property
     def hosts(self) -> Path:
         """The file of the user's GPU hosts, which is not there at first."""
         return self.run_folder / "config" / "fx-lsp" / "hosts.toml"
 
-    def play(self, script: str, folder: Path, file: Path | None = None, **extra: str) -> dict[str, Any]:
-        """Runs a scenario on a folder; returns what it found. Fails with what it says went wrong."""
+    def play(
+        self, script: str, folder: Path, file: Path | None = None, changes: Mapping[str, Any] = NONE, **extra: str
+    ) -> dict[str, Any]:
+        """Runs a scenario on a folder, in a window of its own; returns what it found, or fails with what went wrong.
+
+        `changes` are to the settings, None to have none.
+        """
+        settings = {key: value for key, value in {**self.settings, **changes}.items() if value is not None}
+        for place in ("User", "Machine"):  # settings of a machine count in the latter alone
+            (self.run_folder / "user-data" / place / "settings.json").write_text(json.dumps(settings))
         with tempfile.TemporaryDirectory() as scratch:
             result = Path(scratch) / "result.json"
             env = {
                 **os.environ,
-                "FX_CHROMIUM": self.tools.chromium,
-                "FX_PLAYWRIGHT": str(EXTENSION / "node_modules" / "playwright-core"),
+                "FX_BROWSER": self.browser,
+                "FX_PLAYWRIGHT": str(PLAYWRIGHT),
                 "FX_RESULT": str(result),
                 "FX_SHOTS": str(SHOTS),
                 "FX_URL": self.url,
@@ -95,15 +110,27 @@ class Code:
             }
             command = [str(self.tools.node), str(HERE / script)]
             done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SCENARIO_SECONDS)
+            self.hosts.unlink(missing_ok=True)
             assert result.exists(), f"{script} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
             found = json.loads(result.read_text())
         assert not found.get("error"), f"{found['error']}\n{found.get('messages')}\n{self.log()}"
         return found
 
+    @contextmanager
+    def extended(self, *extensions: Path) -> Iterator[None]:
+        """Have these extensions beside ours meanwhile. A window has those that are there when it opens."""
+        _run(self.tools, self.run_folder, *(f"--install-extension={vsix}" for vsix in extensions))
+        try:
+            yield
+        finally:
+            _run(self.tools, self.run_folder, *(f"--uninstall-extension={vsix.stem}" for vsix in extensions))
+
     def log(self) -> str:
-        """The ends of what the extension host and the server wrote."""
-        logs = sorted(self.run_folder.glob("user-data/logs/*/exthost*/**/*fx-lsp*.log"))
-        return "\n".join(log.read_text(errors="replace")[-3000:] for log in logs)
+        """The ends of what the extension host and the server of the last window wrote."""
+        logs = sorted(
+            self.run_folder.glob("user-data/logs/*/exthost*/**/*fx-lsp*.log"), key=lambda log: log.stat().st_mtime
+        )
+        return "\n".join(log.read_text(errors="replace")[-3000:] for log in logs[-2:])
 
 
 def tools() -> Tools:
@@ -154,7 +181,7 @@ def extension(folder: Path, publisher: str, name: str, script: str) -> Path:
     """An extension of one script, packed."""
     identity = f'Id="{name}" Version="1.0.0" Publisher="{publisher}" Language="en-US"'
     asset = '<Asset Type="Microsoft.VisualStudio.Code.Manifest" Path="extension/package.json"/>'
-    vsix = folder / f"{name}.vsix"
+    vsix = folder / f"{publisher}.{name}.vsix"
     with zipfile.ZipFile(vsix, "w") as packed:
         manifest = f"<Metadata><Identity {identity}/></Metadata><Assets>{asset}</Assets>"
         schema = "http://schemas.microsoft.com/developer/vsx-schema/2011"
@@ -174,22 +201,43 @@ def extension(folder: Path, publisher: str, name: str, script: str) -> Path:
 
 
 @contextmanager
-def running(
-    made: Tools, folder: Path, settings: Mapping[str, Any], extensions: tuple[Path, ...] | None = None
-) -> Iterator[Code]:
-    """VS Code with a profile of its own in `folder`, and with these extensions: ours alone, unless others are named."""
-    for place in ("User", "Machine"):  # settings of a machine count in the latter alone
+def running(made: Tools, folder: Path, settings: Mapping[str, Any]) -> Iterator[Code]:
+    """VS Code with our extension and a profile of its own in `folder`, and a browser."""
+    for place in ("User", "Machine"):
         (folder / "user-data" / place).mkdir(parents=True)
-        (folder / "user-data" / place / "settings.json").write_text(json.dumps({**QUIET, **settings}))
     port = _free_port()
+    url = f"http://127.0.0.1:{port}"
     (folder / "config.yaml").write_text(f"bind-addr: 127.0.0.1:{port}\nauth: none\ncert: false\n")
+    flags = ["--auth", "none", "--disable-telemetry", "--disable-update-check", "--disable-getting-started-override"]
+    browser = {**os.environ, "FX_CHROMIUM": made.chromium, "FX_PLAYWRIGHT": str(PLAYWRIGHT)}
+    _run(made, folder, "--install-extension", str(made.vsix))
+    (server,) = (folder / "extensions").glob("fx-lsp.fx-lsp-*/server")
+    python = warm_python(server)
+    with ExitStack() as stack:
+        log = stack.enter_context((folder / "server.log").open("w"))
+        chromium = stack.enter_context(
+            _process([str(made.node), str(HERE / "browser.mjs")], browser, subprocess.PIPE, log)
+        )
+        command = [*_command(made, folder), "--bind-addr", f"127.0.0.1:{port}", *flags, "--disable-proxy"]
+        assert chromium.stdout is not None
+        address = chromium.stdout.readline().decode().strip()
+        code = Code(made, url, address, folder, python, {**QUIET, "fx-lsp.interpreter": python, **settings})
+        stack.enter_context(_process(command, _environment(made, folder), log, log))
+        _wait_for(f"{url}/healthz", folder / "server.log")
+        yield code
+
+
+def _command(made: Tools, folder: Path) -> list[str]:
+    """VS Code's program, with its profile in `folder`."""
     entry = made.code / "node_modules" / "code-server" / "out" / "node" / "entry.js"
     places = ["--user-data-dir", str(folder / "user-data"), "--extensions-dir", str(folder / "extensions")]
-    command = [str(made.node), str(entry), "--config", str(folder / "config.yaml"), *places]
-    path = os.pathsep.join([str(made.node.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return [str(made.node), str(entry), "--config", str(folder / "config.yaml"), *places]
+
+
+def _environment(made: Tools, folder: Path) -> dict[str, str]:
     env = {
         **os.environ,
-        "PATH": path,
+        "PATH": os.pathsep.join([str(made.node.parent), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder / "config"),
         "XDG_DATA_HOME": str(folder / "data"),
@@ -197,22 +245,24 @@ def running(
         "EXTENSIONS_GALLERY": '{"serviceUrl":""}',
     }
     env.pop("VIRTUAL_ENV", None)
-    for vsix in (made.vsix,) if extensions is None else extensions:
-        done = subprocess.run([*command, "--install-extension", str(vsix)], env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    flags = ["--auth", "none", "--disable-telemetry", "--disable-update-check", "--disable-getting-started-override"]
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--bind-addr", f"127.0.0.1:{port}", *flags, "--disable-proxy"],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    return env
+
+
+def _run(made: Tools, folder: Path, *words: str) -> None:
+    """Have VS Code's program do something and end."""
+    command, env = [*_command(made, folder), *words], _environment(made, folder)
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def _process(command: list[str], env: dict[str, str], out: Any, log: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is ended with all that it started."""
+    process = subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True
+    )
     try:
-        _wait_for(f"http://127.0.0.1:{port}/healthz", folder / "server.log")
-        yield Code(made, f"http://127.0.0.1:{port}", folder)
+        yield process
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:

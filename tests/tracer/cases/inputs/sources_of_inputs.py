@@ -10,7 +10,7 @@ import math
 def f(x):
     b, t, h, d = x.shape
     return x.transpose(1, 2).reshape(b, h, t * d)
-#: f
+#: f(x=f32[4, 8, 12, 64] · search) -> f32[4, 12, 512]
 
 # === Sizes are tied where the code ties them
 import math
@@ -18,7 +18,8 @@ import math
 def attention(q, k, v):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     return scores.softmax(-1) @ v
-#: attention
+#: attention(q=f32[4, 8, 12, 64] · search; k=f32[4, 8, 24, 64], v=f32[4, 8, 24, 96] · search: sizes that fit) -> f32[4,
+#:   8, 12, 96]
 
 # === Products heads and fused projections
 import math

@@ -36,6 +36,7 @@ class WindowAttention(nn.Module):
         self.window_size = window_size
         self.num_heads = num_heads
         self.table = nn.Parameter(torch.zeros((2 * window_size[0] - 1) * (2 * window_size[1] - 1), num_heads))
+       #^^^^^^^^^^ information[no-gradient]: `self.table` gets no gradient: the class does not use it.
         self.qkv = nn.Linear(dim, dim * 3, bias=qkv_bias)
     def forward(self, x):
         B, N, C = x.shape
@@ -134,17 +135,20 @@ class FeedForward(nn.Module):
         self.scale = args["scale"]
     def forward(self, x):
         return F.silu(self.up(x)) * self.scale
-#: CausalSelfAttention
-#: Cfg
-#: WindowAttention
-#: PatchMerging
-#: window_partition
-#: window_reverse
-#: mode_fn
-#: to_gray
-#: norm_of
-#: same_shape
-#: blur
-#: one_example
-#: lies
-#: FeedForward
+#: CausalSelfAttention(init.config=SimpleNamespace(bias=False, block_size=64, dropout=0.1, n_embd=64, n_head=4),
+#:   x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Cfg(init.cfg={'dim': 64, 'hidden': 64}, x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: WindowAttention(init.dim=64, init.window_size=(4, 4), init.num_heads=4, x=f32[4, 8, 64] · search) -> f32[4, 4, 8, 8]
+#: PatchMerging(init.input_resolution=(32, 32), init.dim=64, init.norm_layer=torch.nn.modules.normalization.LayerNorm ·
+#:   search; x=f32[4, 1024, 64] · search: sizes that fit) -> f32[4, 256, 128]
+#: window_partition(x=f32[4, 8, 12, 64], window_size=4 · search) -> f32[24, 4, 4, 64]
+#: window_reverse(windows=f32[4, 64], window_size=4, H=8, W=8 · search) -> f32[1, 8, 8, 4]
+#: mode_fn(x=f32[4, 64], mode='max' · search) -> f32[4]
+#: to_gray(image=f32[4, 3, 12, 64] · search: shape from the docstring) -> f32[4, 12, 64]
+#: norm_of(points=f32[4, 3] · search) -> f32[4]
+#: same_shape(pred=f32[4, 64] · search; target=f32[4, 64] · search: from a check that failed) -> f32[]
+#: blur(x=f32[4, 8, 64], kernel_size=3 · search) -> f32[4, 8, 62]
+#: one_example(x=f32[4, 64] · search) -> f32[4, 64]
+#: lies(states=f32[8, 32] · search) -> f32[8]
+#: FeedForward(init.args=AttributeDict({'dim': 64, 'hidden_dim': 64, 'scale': 0.5}), x=f32[4, 8, 64] · search) -> f32[4,
+#:   8, 64]
