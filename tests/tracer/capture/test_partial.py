@@ -139,33 +139,3 @@ def test_guessed_inputs_are_those_of_the_partial_trace(trace: TraceFixture) -> N
 
 def test_a_target_that_runs_has_none(trace: TraceFixture) -> None:
     assert "torch" not in trace(SOURCE, "fine").reply.stages
-
-
-def test_the_whole_of_what_runs_but_is_not_captured(trace: TraceFixture) -> None:
-    traced = trace(
-        """
-        import torch
-
-        class Odd(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x.clone()
-
-            @staticmethod
-            def backward(ctx, grad):
-                raise ZeroDivisionError("no")
-
-        # fx: x=f32[4]
-        def f(x):
-            y = x.sin()
-            return Odd.apply(y) * 2
-        """
-    )
-    assert traced.failure.message == snapshot("it runs, but AOTAutograd cannot capture it: ZeroDivisionError: no")
-    assert traced.graph("torch") == snapshot("""\
-x: f32[4] = placeholder
-y: f32[4] = sin(x)
-clone: f32[4] = clone(y)
-mul: f32[4] = mul(clone, 2)
-return mul\
-""")

@@ -9,51 +9,6 @@ from inline_snapshot import snapshot
 from fx_lsp.model import Trace
 
 
-def test_a_number_that_is_carried_along(trace: TraceFixture) -> None:
-    traced = trace("""
-        # fx: x=f32[4, 8]
-        def f(x):
-            scale = x.max().item()
-            return x / scale
-    """)
-    assert traced.graph("forward") == snapshot("""\
-x: f32[4, 8] = placeholder
-max_1: f32[] = aten.max.default(x)
-convert_element_type_default: f64[] = prims.convert_element_type.default(max_1, torch.float64)
-convert_element_type_default_1: f32[] = prims.convert_element_type.default(convert_element_type_default, torch.float32)
-div_tensor: f32[4, 8] = aten.div.Tensor(x, convert_element_type_default_1)
-return (div_tensor, convert_element_type_default_1)\
-""")
-    assert traced.trace.notes == snapshot(
-        ("numbers and sizes that depend on the values of tensors are shown as names",)
-    )
-
-
-def test_a_number_that_is_a_size(trace: TraceFixture) -> None:
-    traced = trace("""
-        # fx: x=f32[4, 16], lengths=i64[4]
-        def f(x, lengths):
-            n = lengths.max().item()
-            return x[:, :n] * 2
-    """)
-    assert traced.graph("forward") == snapshot("""\
-x: f32[4, 16] = placeholder
-lengths: i64[4] = placeholder
-max_1: i64[] = aten.max.default(lengths)
-n: None = aten._local_scalar_dense.default(max_1)
-slice_1: f32[4, n_1](16, 1) = aten.slice.Tensor(x, 1, 0, n)
-mul: f32[4, n_1] = aten.mul.Tensor(slice_1, 2)
-return (mul, n)\
-""")
-    assert traced.graph("backward") == snapshot("""\
-n: None = placeholder
-grad_out: f32[4, n_1] = placeholder
-mul_1: f32[4, n_1] = aten.mul.Tensor(grad_out, 2)
-grad_x: f32[4, 16] = aten.slice_backward.default(mul_1, [4, 16], 1, 0, n, 1)
-return (grad_x, None)\
-""")
-
-
 def test_nonzero(trace: TraceFixture) -> None:
     traced = trace("""
         import torch
@@ -75,44 +30,6 @@ num_nonzero: None = aten.sym_size.int(nonzero, 0)
 return (index_add, nonzero, num_nonzero)\
 """)
     assert [f"{s.name}: {s.spec}" for s in traced.trace.saved] == snapshot(["nonzero: i64[num_nonzero, 1]"])
-
-
-def test_a_mask_and_a_named_size(trace: TraceFixture) -> None:
-    traced = trace("""
-        # fx: x=f32[B, 8], m=b8[B]
-        def f(x, m):
-            return x[m] * 2
-    """)
-    assert traced.graph("forward") == snapshot("""\
-x: f32[B, 8] = placeholder
-m: b8[B] = placeholder
-index: f32[num_nonzero, 8] = aten.index.Tensor(x, [m])
-mul: f32[num_nonzero, 8] = aten.mul.Tensor(index, 2)
-B: None = aten.sym_size.int(x, 0)
-return (mul, m, B)\
-""")
-    assert [f"{n.name}: {n.spec}" for n in traced.stage("backward").nodes[:-1]] == snapshot(
-        [
-            "B: None",
-            "m: b8[B]",
-            "grad_out: f32[num_nonzero, 8]",
-            "mul_1: f32[num_nonzero, 8]",
-            "new_zeros: f32[B, 8]",
-            "grad_x: f32[B, 8]",
-        ]
-    )
-
-
-def test_unique_and_tolist(trace: TraceFixture) -> None:
-    traced = trace("""
-        import torch
-
-        # fx: x=f32[4, 8], ids=i64[2]
-        def f(x, ids):
-            a, b = torch.split(x, ids.tolist())
-            return a.sum() * torch.unique(ids), b * 2
-    """)
-    assert traced.trace.outputs == snapshot(("f32[num_unique]", "f32[item_1, 8]"))
 
 
 SPLIT = """
@@ -140,23 +57,6 @@ def test_what_goes_on_only_with_values_has_some_that_are_drawn(trace: TraceFixtu
     assert trace(SPLIT).trace.outputs == traced.trace.outputs
 
 
-def test_numbers_that_a_call_gives_are_those_of_the_trace(trace: TraceFixture) -> None:
-    traced = trace(
-        """
-        import torch
-
-        def padded(x, lengths):
-            return torch.relu(x[:, : max(lengths)])
-
-        def main():
-            padded(torch.randn(2, 10, 3), torch.tensor([7, 4]))
-    """,
-        "padded",
-    )
-    assert traced.trace.outputs == snapshot(("f32[2, 7, 3]",))
-    assert not traced.trace.remarks
-
-
 def test_a_layer_that_is_drawn_has_a_backward_graph(trace: TraceFixture) -> None:
     traced = trace(
         """
@@ -177,26 +77,6 @@ def test_a_layer_that_is_drawn_has_a_backward_graph(trace: TraceFixture) -> None
     )
     assert traced.trace.ops("backward")
     assert traced.trace.outputs == snapshot(("f32[4, 31, 8]",))
-
-
-def test_checks_that_compiled_code_leaves_out(trace: TraceFixture) -> None:
-    traced = trace("""
-        import torch
-
-        # fx: x=f32[4, 8]
-        def f(x):
-            if not torch.compiler.is_compiling():
-                x = x / max(x.min(), x.max())
-            return x.log()
-    """)
-    assert traced.graph("forward") == snapshot("""\
-x: f32[4, 8] = placeholder
-log: f32[4, 8] = aten.log.default(x)
-return (log, x)\
-""")
-    assert traced.trace.notes == snapshot(
-        ("traced as if compiling (`torch.compiler.is_compiling()` is true); otherwise the code needs tensor values",)
-    )
 
 
 EXPLAINED = {
@@ -392,15 +272,3 @@ def test_equal_masks_select_equally_many(trace: TraceFixture) -> None:
     assert trace(ALIKE, "alike").trace.remarks == ()
     assert trace(ALIKE, "alike").graph("forward").count("f32[num_nonzero]") == 3
     assert "f32[num_nonzero_1]" in trace(ALIKE, "changed").graph("forward")
-
-
-def test_a_split_at_the_values_of_a_tensor_is_traced(trace: TraceFixture) -> None:
-    """PyTorch reads the places of the split in C++, without an operation."""
-    traced = trace("""
-        # fx: x=f32[16], ends=i64[3]
-        def f(x, ends):
-            return [part.sum() for part in x.tensor_split(ends)]
-    """)
-    assert traced.trace.notes == snapshot(
-        ("numbers and sizes that depend on the values of tensors are shown as names",)
-    )

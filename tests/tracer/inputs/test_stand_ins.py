@@ -119,35 +119,9 @@ class Waves:
 """
 
 
-def test_what_another_function_calls_is_a_function(trace: TraceFixture) -> None:
-    assert given(trace(HEAD + CALLED, "rendered"))["network"] == "torch.nn.functional.relu"
-
-
-def test_each_of_several_things_that_are_called_is_a_function(trace: TraceFixture) -> None:
-    inputs = given(trace(HEAD + CALLED, "Waves.embed"))
-    assert inputs["init.waves[0]"] == inputs["init.waves[1]"] == "torch.nn.functional.relu"
-
-
 def test_tensors_that_are_defaults_of_functions_are_inputs_of_the_graph(trace: TraceFixture) -> None:
     traced = trace(HEAD + CALLED, "Waves.embed")
     assert any("frequency" in saved.name for saved in traced.trace.saved) or traced.inputs()
-
-
-def test_a_module_has_what_a_constructor_asserts_of_it(trace: TraceFixture) -> None:
-    source = """
-class Diffusion(nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        assert model.learned
-        assert not model.conditional, "not supported"
-        self.model = model
-
-    def forward(self, x):
-        device = next(self.model.parameters()).device
-        return self.model(x * 2, torch.rand(x.shape[0], device=device))
-"""
-    model = given(trace(HEAD + source, "Diffusion"))["init.model"]
-    assert model == "(lambda x, *others, **named: x) with conditional=False, learned=True"
 
 
 OF_FILE = """
@@ -216,21 +190,3 @@ def with_keyword(net, x: torch.Tensor):
 )
 def test_what_is_called_may_be_a_module_of_the_file(trace: TraceFixture, name: str, parameter: str, spec: str) -> None:
     assert given(trace(HEAD + OF_FILE, name))[parameter] == spec
-
-
-def test_what_a_stand_in_returns_requires_nothing(trace: TraceFixture) -> None:
-    traced = trace(
-        HEAD
-        + """
-class Flow:
-    def __init__(self, net):
-        self.net = net
-
-    def loss(self, images):
-        t = torch.rand(images.shape[0])
-        return (self.net(t.view(-1, 1, 1, 1) * images, t) - images).square().mean()
-""",
-        "Flow.loss",
-    )
-    assert given(traced)["init.net"] == "torch.add"
-    assert [remark.message for remark in traced.trace.remarks] == []

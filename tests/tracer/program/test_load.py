@@ -85,19 +85,6 @@ def f(x: Tensor):
     assert traced.trace.ops("forward")
 
 
-def test_name_is_never_main(trace):
-    traced = trace(
-        PRELUDE
-        + """
-FACTOR = 2 if __name__ == "__main__" else 5
-
-def f(x: Tensor):
-    return x * FACTOR
-"""
-    )
-    assert "5" in traced.graph("forward")
-
-
 def test_a_package_whose_init_fails_is_left_out_where_the_target_needs_nothing_of_it(trace, tmp_path):
     files = {
         "__init__.py": "from .heavy import everything",
@@ -346,32 +333,3 @@ def test_a_module_that_has_gone_is_told_as_that(trace, tmp_path):
     )
     traced = trace(PRELUDE + "import helpers\n\ndef f(x: Tensor):\n    return helpers.double(x)\n", "f")
     assert traced.trace.notes == snapshot(("not in the installed version, and skipped: `broken_package.old`",))
-
-
-def test_an_environment_variable_that_nobody_has_set_is_what_the_file_reads_it_as(trace):
-    source = """
-import os
-import torch
-from torch import Tensor
-
-MODE, PARTS, WIDTH = os.environ["NET_MODE"], os.environ["NET_PARTS"], int(os.environ["NET_WIDTH_OF_HEAD"])
-
-if "gate" in os.environ["NET_PARTS"] and "skip" in os.environ["NET_PARTS"]:
-    class Head(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.nn.Linear(WIDTH, 8)
-
-        def forward(self, x: Tensor):
-            assert os.environ["NET_MODE"] == "fast"
-            return self.fc(x) * float(os.environ["NET_SCALE_OF_HEAD"])
-"""
-    traced = trace(source, "Head")
-    assert [note for note in traced.trace.notes if "environment" in note] == snapshot(
-        [
-            "the environment variable NET_MODE is not set; assumed: 'fast'",
-            "the environment variable NET_PARTS is not set; assumed: 'gate skip'",
-            "the environment variable NET_WIDTH_OF_HEAD is not set; assumed: '4'",
-            "the environment variable NET_SCALE_OF_HEAD is not set; assumed: '4'",
-        ]
-    )

@@ -88,19 +88,6 @@ def f(x):
     assert collectives(trace(HEAD + source, "f"), "forward") == ["all_reduce: f32[4, 8], communicates 128 bytes"]
 
 
-def test_the_group_has_the_size_that_the_program_says(trace):
-    source = """
-# fx: x=f32[4, 8]
-def f(x):
-    dist.init_process_group("nccl", rank=1, world_size=4)
-    out = x.new_empty(4 * dist.get_world_size(), 8)
-    dist.all_gather_into_tensor(out, x)
-    return out * dist.get_rank()
-"""
-    traced = trace(HEAD + source, "f")
-    assert traced.trace.outputs == ("f32[16, 8]",)
-
-
 def test_a_mesh_has_as_many_processes_as_its_shape_says(trace):
     source = """
 # fx: x=f32[4, 8]
@@ -129,17 +116,6 @@ def test_a_step_of_a_replicated_model(trace):
     traced = trace(HEAD + TRAIN, "main.step")
     assert [n.name for n in traced.stage("forward").nodes if n.op == "placeholder"] == snapshot(
         ["model_module_weight", "model_module_bias"]
-    )
-
-
-def test_a_model_that_is_replicated_where_it_is_traced(trace):
-    source = """
-# fx: x=f32[4, 8]
-def f(x):
-    return DistributedDataParallel(nn.Linear(8, 4))(x)
-"""
-    assert trace(HEAD + source, "f").trace.notes == snapshot(
-        ("DistributedDataParallel averages the gradients over all processes, outside of these graphs",)
     )
 
 

@@ -295,71 +295,6 @@ def test_a_call_in_a_readme(trace):
     )
 
 
-def test_dictionaries_in_lists(trace):
-    traced = trace(
-        """
-        import torch
-        import torch.nn.functional as F
-
-        def loss(outputs, targets):
-            labels = torch.cat([t["labels"] for t in targets])
-            boxes = torch.cat([t["boxes"] for t in targets])
-            predicted = outputs["boxes"].flatten(0, 1)
-            return F.l1_loss(predicted[: len(boxes)], boxes) * labels.float().mean()
-        """,
-        "loss",
-    )
-    assert traced.inputs() == snapshot(
-        [
-            "outputs['boxes']: f32[4, 64] · search",
-            "targets[0]['boxes']: f32[8, 16] · search",
-            "targets[0]['labels']: i64[12] · search",
-            "targets[1]['boxes']: f32[8, 16] · search",
-            "targets[1]['labels']: i64[12] · search",
-        ]
-    )
-
-
-def test_objects_with_tensors_in_them(trace):
-    traced = trace(
-        """
-        import torch
-        from torch import Tensor, nn
-        from typing import Optional
-
-        class Nested:
-            def __init__(self, tensors, mask: Optional[Tensor]):
-                self.tensors, self.mask = tensors, mask
-
-        class Masked(nn.Module):
-            def forward(self, nested: Nested):
-                return nested.tensors * ~nested.mask
-        """,
-        "Masked",
-    )
-    assert traced.inputs() == snapshot(["nested.tensors: f32[4, 8, 64] · search", "nested.mask: b8[4, 1, 64] · search"])
-    assert "aten.bitwise_not" in traced.graph("forward")
-
-
-def test_an_object_without_a_class(trace):
-    traced = trace(
-        """
-        import torch
-        from torch import nn
-
-        class Encoder(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.embed = nn.Embedding(50, 16)
-
-            def forward(self, batch):
-                return self.embed(batch.tokens) * batch.weights.unsqueeze(-1)
-        """,
-        "Encoder",
-    )
-    assert traced.inputs() == snapshot(["batch.tokens: i64[4, 8] · search", "batch.weights: f32[4, 8] · search"])
-
-
 def test_a_name_that_the_program_declares_global(trace):
     """What a function on the way assigns is not what the module begins with."""
     train = """
@@ -504,25 +439,6 @@ def test_a_method_that_the_program_does_not_come_to_has_the_programs_object(trac
     assert lines(traced) == snapshot(["init.betas: ndarray(…) · train.py:7", "init.kind: <Kind.NOISE: 1> · train.py:7"])
 
 
-def test_a_parameter_that_is_used_as_an_array_is_one(trace):
-    source = """
-    import numpy as np
-    import torch
-
-    class Table:
-        def __init__(self, weights):
-            self.weights = np.array(weights, dtype=np.float64)
-            assert len(self.weights.shape) == 1 and (self.weights > 0).all()
-
-        def weighted(self, losses, t):
-            return losses * torch.from_numpy(self.weights)[t]
-    """
-    traced = trace(source, "Table.weighted")
-    assert [f"{i.name}: {i.spec}" for i in traced.trace.inputs if "weights" in i.name] == snapshot(
-        ["init.weights: np.linspace(0.01, 0.99, 64)"]
-    )
-
-
 def test_an_argument_that_holds_a_module(trace):
     source = """
     import torch
@@ -545,42 +461,6 @@ def test_an_argument_that_holds_a_module(trace):
     for held in ("loss(Scaled(linear), torch.randn(2, 8))", "loss(linear.forward, torch.randn(2, 8))"):
         traced = trace(source.replace("HELD", held), "loss")
         assert "mm" in traced.graph("joint")
-
-
-def test_a_loop_over_absent_data_has_a_turn(trace):
-    source = """
-    import torch
-
-    def loss(x, scale, extra):
-        return (torch.relu(x) * scale + extra["y"] + extra["z"]).mean()
-    """
-    train = """
-    import torch
-    from user import loss
-    from nowhere import Loader
-
-    def main(path):
-        scale = torch.randn(24)
-        for epoch in range(3):
-            for number, (x, y) in enumerate(Loader(path)):
-                x = x.cuda()
-                if number > 100:
-                    break
-                loss(x, scale, extra=dict(y=y, z=torch.ones(24)))
-
-    if __name__ == "__main__":
-        main("rows.csv")
-    """
-    traced = trace(source, "loss", files={"train.py": train})
-    inputs = [f"{i.name}: {i.spec} {i.source}" for i in traced.trace.inputs]
-    assert inputs == snapshot(
-        [
-            "x: f32[4, 24] search",
-            "scale: f32[24] call site",
-            "extra['y']: f32[4, 24] search",
-            "extra['z']: f32[24] call site",
-        ]
-    )
 
 
 TRAINER = """

@@ -60,33 +60,6 @@ def test_an_index_out_of_bounds_is_told(trace: TraceFixture) -> None:
     )
 
 
-def test_a_mask_of_a_transformer_that_asks_whether_it_is_causal(trace: TraceFixture) -> None:
-    source = """
-class Language(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 1)
-
-    def forward(self, x):  # fx: x=f32[8, 4, 16]
-        return self.encoder(x, mask=torch.log(torch.ones(len(x), len(x)).tril()))
-"""
-    assert trace(PRELUDE + source, "Language").trace.outputs[0] == "f32[8, 4, 16]"
-
-
-def test_checks_that_print_do_not_end_a_search(trace: TraceFixture) -> None:
-    source = """
-def loudest(wave):
-    if torch.max(wave) > 1.0:
-        print("clipped", torch.max(wave))
-    return (wave * torch.hann_window(48)).amax()
-"""
-    traced = trace(PRELUDE + source, "loudest").trace
-    assert [given.spec for given in traced.inputs] == ["f32[4, 48]"]
-    assert [remark.message for remark in traced.remarks] == [
-        "the trace assumes that the check `torch.max(wave) > 1.0` passes"
-    ]
-
-
 def _function(body: str) -> str:
     return f"{PRELUDE}\n# fx: x=f32[4, 8]\ndef f(x):\n{indent(body, '    ')}\n"
 

@@ -232,22 +232,6 @@ def test_a_check_leaves_nothing_in_the_graph(
     assert operations(trace, name) == called
 
 
-def test_what_is_said(trace: TraceFixture) -> None:
-    (remark,) = trace(SOURCE, "branch").trace.remarks
-    assert [remark.message, remark.severity] == snapshot(
-        ["the trace assumes that `x.sum() > 0` is true" + WHY, "information"]
-    )
-
-
-def test_where_it_is_said(trace: TraceFixture) -> None:
-    assert taken(trace, "inside_of_torch") == snapshot(
-        [
-            "Normal(mean, std, validate_args=True): `not torch._is_all_true(valid)` in distribution.py passes",
-            "normal.log_prob(x): `not torch._is_all_true(valid)` in distribution.py passes",
-        ]
-    )
-
-
 WAYS = {
     "until": snapshot(
         [
@@ -366,18 +350,3 @@ def test_the_reason_is_what_no_symbol_stands_in_for(trace: TraceFixture) -> None
             return y / max(y.sum(), y.max())
     """).trace.remarks
     assert any(r.message.startswith("`max(y.sum(), y.max())` compares the values of tensors") for r in remarks)
-
-
-def test_code_that_asks_for_one_element_is_not_suspected_of_it(trace: TraceFixture) -> None:
-    traced = trace("""
-        import torch
-
-        def f(scores):
-            while True:
-                scores = torch.relu(scores - scores.mean(-1, keepdim=True))
-                if torch.sigmoid(scores.sum(-1)) > 0.5:
-                    break
-            return scores
-    """)
-    assert [given.spec for given in traced.trace.inputs] == snapshot(["f32[1, 64]"])
-    assert [remark.severity for remark in traced.trace.remarks] == ["information"]

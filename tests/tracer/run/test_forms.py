@@ -200,17 +200,6 @@ def test_a_coroutine_that_waits(trace):
     )
 
 
-def test_each_result_has_its_spec_where_one_is_returned_twice(trace):
-    source = "import torch\ndef f(x):\n    h = x.sin()\n    return h, h, h.sum(), {'a': [(h, x)]}\n"
-    assert list(trace(source, comment="x=f32[4, 2]").trace.outputs) == [
-        "f32[4, 2]",
-        "f32[4, 2]",
-        "f32[]",
-        "f32[4, 2]",
-        "f32[4, 2]",
-    ]
-
-
 def test_what_is_nested_too_deep_to_be_shown_is_not_shown_as_empty(trace):
     source = (
         "import torch\ndef f(x: torch.Tensor):\n    y = {'a': [(x, (x, [x]), [], {'b': x})]}\n    return x + 1, y\n"

@@ -240,16 +240,3 @@ def test_a_backward_that_asks_what_its_arguments_need(trace):
     inputs, stages = summary(trace(ASKING, "Scaled"))
     assert inputs == ["x: f32[4, 64] · search", "factor: 2.0 · default", "dim: -1 · default"]
     assert "backward" in stages
-
-
-def test_what_is_spread_as_keywords_is_a_dictionary(trace):
-    traced = trace(
-        """
-        import torch
-
-        def guided(guide, x, t, options=None):
-            return x + guide(x, t, **options)
-        """,
-        "guided",
-    )
-    assert [i.spec for i in traced.trace.inputs if i.name == "options"] == ["{}"]

@@ -39,20 +39,6 @@ def test_a_size_that_the_module_has_too_stays(trace):
     assert trace(PRELUDE + offered, "Model").inputs() == snapshot(["x: f32[3, 5, 300] · convention"])
 
 
-def test_a_loop_that_begins_with_the_second_step(trace):
-    source = """
-def total(x: Tensor):
-    sums = [x[:, 0]]
-    for t in range(1, x.shape[1]):
-        sums.append((sums[-1] * 0.5 + x[:, t]).tanh())
-    return torch.stack(sums, 1)
-
-def main():
-    total(torch.randn(2, 400))
-"""
-    assert trace(PRELUDE + source, "total").inputs() == snapshot(["x: f32[2, 5] · call site"])
-
-
 def test_what_the_author_says_is_traced(trace):
     source = """
 # fx: x=f32[2, 260]
@@ -111,17 +97,6 @@ def test_a_comment_says_how_many_steps(trace):
         PRELUDE + GENERATE.replace("{default}", ""), "Model.generate", comment="idx=i64[2, 3], max_new_tokens=6"
     )
     assert traced.graph("inference").count("aten.argmax.default") == 6
-
-
-def test_a_number_that_is_none_of_steps_stays(trace):
-    source = """
-def f(x: Tensor, n):
-    for _ in range(120):
-        x = torch.tanh(x.unflatten(-1, (n, x.shape[-1] // n)).flatten(-2))
-    return x
-"""
-    (n,) = (i for i in trace(PRELUDE + source).outcome.inputs if i.name == "n")
-    assert "steps" not in n.detail
 
 
 GENERATED_BY_A_CALL = """

@@ -463,33 +463,6 @@ def f(x):
     assert traced.trace.stages[0].name == snapshot("joint")
 
 
-def test_a_parameter_that_forward_assigns_to_itself(trace):
-    traced = trace(
-        """
-        import torch
-        from torch import nn
-
-        class Scale(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.alpha = nn.Parameter(torch.tensor(1.0))
-
-            # fx: x=f32[4, 8]
-            def forward(self, x):
-                self.alpha = self.alpha.to(x.device)
-                return x * self.alpha
-    """,
-        "Scale",
-    )
-    assert [i.name for i in traced.trace.inputs] == ["x"]
-    assert traced.graph("forward") == snapshot("""\
-alpha: f32[] = placeholder
-x: f32[4, 8] = placeholder
-mul: f32[4, 8] = aten.mul.Tensor(x, alpha)
-return (mul, alpha, x)\
-""")
-
-
 def test_a_state_in_a_tuple_is_an_input(trace):
     traced = trace(
         """

@@ -64,22 +64,6 @@ def f(x):
     assert sums == ["torch.exp(x)"]
 
 
-def test_a_call_of_an_own_function_lies_on_the_chain(trace):
-    traced = trace(
-        PRELUDE
-        + """
-def norm(x):
-    return x / x.sum()
-
-# fx: x=f32[8]
-def f(x):
-    return norm(x) + 1
-"""
-    )
-    division = next(n for n in traced.stage("forward").nodes if n.target == "aten.div.Tensor")
-    assert [traced.at(s) for s in division.spans] == ["x / x.sum()", "norm(x)"]
-
-
 def test_multi_line_calls_and_text_that_is_not_ascii(trace):
     traced = trace(
         PRELUDE

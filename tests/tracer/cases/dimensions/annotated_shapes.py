@@ -25,13 +25,3 @@ class Layer(nn.Module):
     def forward(self, x: Annotated[Tensor, "b t d"]) -> Annotated[Tensor, "b t d"]:
         return self.project(x)
 #: Layer(init.dim=64, init.out=2 · search; x=f32[4, 8, 64] · annotation) -> f32[4, 8, 2]
-
-# === An operand of a guessed rank makes it a warning
-from typing import Annotated, Optional
-
-def f(x: Annotated[Tensor, "b c"], y) -> Annotated[Tensor, "b"]:
-    return x + torch.relu(y)
-    #      ^^^^^^^^^^^^^^^^^ warning[dimension]:
-    #  the result is f32[4, 64]: it has 2 dimensions, but "b" has 1 dimension.
-    #  line 9: annotated as Annotated[Tensor, 'b']
-#: f(x=f32[4, 64] · annotation; y=f32[4, 64] · search: sizes that fit) -> f32[4, 64]

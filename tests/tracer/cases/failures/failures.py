@@ -105,38 +105,3 @@ def f(x):
 def f(x):
     return torch.relu(x)
 #: f()
-
-# === What is written in place fails for its own reason
-# fx: x=f32[1, 4], y=f32[3, 4]
-def f(x, y):
-    x += y
-   #^^^^^^ error[shape]:
-   #  output with shape torch.Size([1, 4]) doesn't match the broadcast shape (3, 4) (x: f32[1, 4], y: f32[3, 4]).
-    return x
-#: f()
-
-# === Fake tensors are tensors to the user
-# fx: x=f32[3]
-def f(x: Tensor):
-    return x.foo()
-    #      ^^^^^ error[error]: AttributeError: 'Tensor' object has no attribute 'foo'.
-#: f()
-
-# === The tensor that is indexed has its name
-# fx: x=f32[3, 4]
-def f(x: Tensor):
-    return x[5]
-    #      ^^^^ error[shape]: index 5 is out of bounds for dimension 0 with size 3 (x: f32[3, 4]).
-#: f()
-
-# === A value that backward needs and that is written over
-# fx: x=f32[4]
-def f(x):
-    y = x.exp()
-    y.mul_(2)
-   #^^^^^^^^^ warning[changed-in-place]:
-   #  the backward pass fails: this modifies in place a tensor that exp saved for it.
-    return y.sum()
-#: f() -> f32[]
-#:   note: it has no backward graph: backward needs the result of `Exp`, of shape [4], but it is modified in place
-#:     afterwards

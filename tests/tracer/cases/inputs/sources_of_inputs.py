@@ -29,7 +29,8 @@ def mha(x, w_qkv, w_out, n_heads: int):
     q, k, v = (x @ w_qkv).view(b, t, 3, n_heads, d // n_heads).permute(2, 0, 3, 1, 4)
     y = F.scaled_dot_product_attention(q, k, v)
     return y.transpose(1, 2).reshape(b, t, d) @ w_out
-#: mha
+#: mha(x=f32[4, 8, 64] · search; w_qkv=f32[64, 192], w_out=f32[64, 96], n_heads=4 · search: sizes that fit) -> f32[4, 8,
+#:   96]
 
 # === Indices labels and masks get their dtypes
 import math
@@ -37,7 +38,7 @@ import math
 def f(ids, table, labels, mask):
     logits = F.embedding(ids, table).masked_fill(mask, 0.0)
     return F.cross_entropy(logits.flatten(0, 1), labels)
-#: f
+#: f(ids=i64[4, 8], table=f32[12, 64] · search; labels=i64[32], mask=b8[8, 64] · search: sizes that fit) -> f32[]
 
 # === Modules construct from defaults and guessed sizes
 import math
@@ -52,7 +53,7 @@ class Block(nn.Module):
     def forward(self, x, attn_mask=None):
         h = self.norm(x)
         return x + self.attn(h, h, h, attn_mask=attn_mask)[0]
-#: Block
+#: Block(init.dim=64, init.n_heads=4, x=f32[4, 8, 64] · search; attn_mask=None · default) -> f32[4, 8, 64]
 
 # === An image network gets images
 import math
@@ -65,20 +66,7 @@ class Net(nn.Module):
 
     def forward(self, img):
         return self.fc(F.relu(self.conv(img)).mean((2, 3)))
-#: Net
-
-# === A constructor that reads values is built from real tensors
-import math
-
-class Net(nn.Module):
-    def __init__(self, depth=4):
-        super().__init__()
-        self.rates = [r.item() for r in torch.linspace(0, 0.5, depth)]
-        self.fc = nn.Linear(8, 8)
-
-    def forward(self, x):
-        return self.fc(x) * self.rates[-1]
-#: Net [forward]
+#: Net(img=f32[4, 3, 64, 64] · search) -> f32[4, 10]
 
 # === Get inputs and get init inputs
 import math
@@ -96,7 +84,8 @@ def get_inputs():
 
 def get_init_inputs():
     return [48, 1e-3]
-#: Model
+#: Model(init.features=48, init.eps=0.001 · convention: get_init_inputs(); x=f32[16, 48], scale=2.0 · convention:
+#:   get_inputs()) -> f32[16, 48]
 
 # === A comment wins and the rest is searched
 import math
@@ -104,7 +93,7 @@ import math
 # fx: x=f32[3, 5]
 def f(x, w):
     return x @ w
-#: f
+#: f(w=f32[5, 64] · search: sizes that fit) -> f32[3, 64]
 
 # === A comment with constructor arguments expressions and strides
 import math
@@ -117,7 +106,7 @@ class Act(nn.Module):
 
     def forward(self, x):
         return self.act(x)
-#: Act
+#: Act() -> f16[4, 8](1, 4)
 
 # === A default stays as it is where the code runs with it
 import math
@@ -125,7 +114,7 @@ import math
 def f(x, bias=None, scale: float = 2.0):
     y = torch.relu(x) * scale
     return y if bias is None else y + bias
-#: f
+#: f(x=f32[4, 64] · search; bias=None, scale=2.0 · default) -> f32[4, 64]
 
 # === None where a tensor is needed is repaired
 import math
@@ -133,7 +122,7 @@ import math
 def f(x: Tensor, pair: tuple[Tensor, Tensor] | None = None):
     cos, sin = pair
     return x * cos + x * sin
-#: f
+#: f(x=f32[4, 64] · search; pair[0]=f32[4, 64], pair[1]=f32[4, 64] · search: sizes that fit) -> f32[4, 64]
 
 # === Enums literals dtypes and dataclass configs
 import math
@@ -154,7 +143,7 @@ class Net(nn.Module):
 
     def forward(self, x):
         return getattr(self.fc(x), self.mode)()
-#: Net
+#: Net(init.config=Config(), init.mode='mean' · annotation; init.dtype=torch.float32, x=f32[4, 8, 24] · search) -> f32[]
 
 # === States and masks have the shapes that layers take
 class Stateful(nn.Module):
@@ -173,9 +162,15 @@ class Masked(nn.Module):
 
     def forward(self, x, causal, padding):
         y, _ = self.attention(x, x, x, attn_mask=causal, key_padding_mask=padding)
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[pytorch-warning]:
+        #  PyTorch warns: Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both
+        #  instead.
         return self.norm(x + y)
-#: Stateful
-#: Masked
+#: Stateful(init.words=2, ids=i64[4, 8] · search; state[0]=f32[2, 4, 48], state[1]=f32[2, 4, 48] · search: sizes that
+#:   fit) -> f32[32, 2], f32[2, 4, 48], f32[2, 4, 48]
+#:   note: recurrent layers are shown as the single operation that cuDNN runs (its reserve space is not counted as
+#:     saved); without cuDNN, PyTorch loops over the steps
+#: Masked(x=f32[4, 8, 64] · search; causal=f32[8, 8], padding=b8[4, 8] · search: sizes that fit) -> f32[4, 8, 64]
 
 # === The annotation of a number describes no tensor of its name
 class Melody(nn.Module):
@@ -185,4 +180,4 @@ class Melody(nn.Module):
 
     def forward(self, notes):
         return self.embed(notes).view(notes.size(0), -1)
-#: Melody
+#: Melody(init.notes=2, notes=i64[4, 8] · search) -> f32[4, 64]

@@ -23,8 +23,9 @@ class Waves:
 
     def embed(self, x):
         return torch.cat([function(x) for function in self.functions], -1)
-#: rendered
-#: Waves.embed
+#: rendered(points=f32[4, 64], network=torch.nn.functional.relu · search; size=1024 · default) -> f32[4, 64]
+#: Waves.embed(init.count=8, init.waves[0]=torch.nn.functional.relu, init.waves[1]=torch.nn.functional.relu, x=f32[4,
+#:   64] · search) -> f32[4, 1024]
 
 # === A module has what a constructor asserts of it
 class Diffusion(nn.Module):
@@ -37,7 +38,8 @@ class Diffusion(nn.Module):
     def forward(self, x):
         device = next(self.model.parameters()).device
         return self.model(x * 2, torch.rand(x.shape[0], device=device))
-#: Diffusion
+#: Diffusion(init.model=(lambda x, *others, **named: x) with conditional=False, learned=True, x=f32[4, 8, 64] · search)
+#:   -> f32[4, 8, 64]
 
 # === What a stand in returns requires nothing
 class Flow:
@@ -47,4 +49,4 @@ class Flow:
     def loss(self, images):
         t = torch.rand(images.shape[0])
         return (self.net(t.view(-1, 1, 1, 1) * images, t) - images).square().mean()
-#: Flow.loss
+#: Flow.loss(init.net=torch.add · search; images=f32[4, 3, 4, 4] · search: sizes that fit) -> f32[]

@@ -9,7 +9,11 @@ FACTOR = 2 if __name__ == "__main__" else 5
 
 def f(x: Tensor):
     return x * FACTOR
-#: f [forward]
+#: f [forward](x=f32[4, 64] · search) -> f32[4, 64]
+#:   forward:
+#:     x: f32[4, 64] = placeholder
+#:     mul: f32[4, 64] = aten.mul.Tensor(x, 5)
+#:     return (mul,)
 
 # === An environment variable that nobody has set is what the file reads it as
 import os
@@ -25,4 +29,8 @@ if "gate" in os.environ["NET_PARTS"] and "skip" in os.environ["NET_PARTS"]:
         def forward(self, x: Tensor):
             assert os.environ["NET_MODE"] == "fast"
             return self.fc(x) * float(os.environ["NET_SCALE_OF_HEAD"])
-#: Head
+#: Head(x=f32[8, 12, 4] · search) -> f32[8, 12, 8]
+#:   note: the environment variable NET_MODE is not set; assumed: 'fast'
+#:   note: the environment variable NET_PARTS is not set; assumed: 'gate skip'
+#:   note: the environment variable NET_WIDTH_OF_HEAD is not set; assumed: '4'
+#:   note: the environment variable NET_SCALE_OF_HEAD is not set; assumed: '4'

@@ -10,7 +10,9 @@ def loss(outputs, targets):
     boxes = torch.cat([t["boxes"] for t in targets])
     predicted = outputs["boxes"].flatten(0, 1)
     return F.l1_loss(predicted[: len(boxes)], boxes) * labels.float().mean()
-#: loss
+#: loss(outputs['boxes']=f32[4, 64] · search; targets[0]['boxes']=f32[8, 16] · search: sizes that fit;
+#:   targets[0]['labels']=i64[12] · search; targets[1]['boxes']=f32[8, 16] · search: sizes that fit;
+#:   targets[1]['labels']=i64[12] · search) -> f32[]
 
 # === Objects with tensors in them
 from typing import Optional
@@ -22,7 +24,14 @@ class Nested:
 class Masked(nn.Module):
     def forward(self, nested: Nested):
         return nested.tensors * ~nested.mask
-#: Masked [forward]
+#: Masked [forward](nested.tensors=f32[4, 8, 64] · search; nested.mask=b8[4, 1, 64] · search: sizes that fit) -> f32[4,
+#:   8, 64]
+#:   forward:
+#:     nested_tensors: f32[4, 8, 64] = placeholder
+#:     nested_mask: b8[4, 1, 64] = placeholder
+#:     bitwise_not: b8[4, 1, 64] = aten.bitwise_not.default(nested_mask)
+#:     mul: f32[4, 8, 64] = aten.mul.Tensor(nested_tensors, bitwise_not)
+#:     return (mul, nested_mask)
 
 # === An object without a class
 class Encoder(nn.Module):
@@ -32,7 +41,7 @@ class Encoder(nn.Module):
 
     def forward(self, batch):
         return self.embed(batch.tokens) * batch.weights.unsqueeze(-1)
-#: Encoder
+#: Encoder(batch.tokens=i64[4, 8] · search; batch.weights=f32[4, 8] · search: sizes that fit) -> f32[4, 8, 16]
 
 # === A parameter that is used as an array is one
 import numpy as np
@@ -44,7 +53,8 @@ class Table:
 
     def weighted(self, losses, t):
         return losses * torch.from_numpy(self.weights)[t]
-#: Table.weighted
+#: Table.weighted(init.weights=np.linspace(0.01, 0.99, 64) · search: used as an array; losses=f32[4, 64], t=0 · search)
+#:   -> f32[4, 64]
 
 # === A loop over absent data has a turn
 def loss(x, scale, extra):
@@ -65,4 +75,6 @@ def main(path):
 
 if __name__ == "__main__":
     main("rows.csv")
-#: loss
+#: loss(x=f32[4, 24] · search: sizes that fit; scale=f32[24] · call site `loss(x, scale, extra=dict(y=y,
+#:   z=torch.ones(24)))`; extra['y']=f32[4, 24] · search: sizes that fit; extra['z']=f32[24] · call site `loss(x, scale,
+#:   extra=dict(y=y, z=torch.ones(24)))`) -> f32[]

@@ -4,15 +4,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch import Tensor
 
-# === An index out of bounds is told
-import numpy as np
-
-# fx: x=f32[4, 8]
-def f(x):
-    table = torch.arange(8)
-    return x * table[torch.tensor([8])]
-#: f
-
 # === A mask of a transformer that asks whether it is causal
 import numpy as np
 
@@ -23,23 +14,14 @@ class Language(nn.Module):
 
     def forward(self, x):  # fx: x=f32[8, 4, 16]
         return self.encoder(x, mask=torch.log(torch.ones(len(x), len(x)).tril()))
-#: Language
+#: Language() -> f32[8, 4, 16]
 
 # === Checks that print do not end a search
 import numpy as np
 
 def loudest(wave):
     if torch.max(wave) > 1.0:
+    #  ^^^^^^^^^^^^^^^^^^^^^ information[dimension]: the trace assumes that the check `torch.max(wave) > 1.0` passes.
         print("clipped", torch.max(wave))
     return (wave * torch.hann_window(48)).amax()
-#: loudest
-
-# === Integers are drawn the same each time
-import numpy as np
-
-text = torch.arange(1000)
-
-def windows(count=4, size=8):
-    starts = torch.randint(len(text) - size, (count,))
-    return torch.stack([text[i : i + size] for i in starts]).to(torch.float32)
-#: windows [inference]
+#: loudest(wave=f32[4, 48] · search: sizes that fit) -> f32[]

@@ -61,7 +61,11 @@ def chosen(x, mask):
 # fx: x=f32[4, 8], mean=f32[8], std=f32[8]
 def inside_of_torch(x, mean, std):
     normal = Normal(mean, std, validate_args=True)
+    #        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[dimension]:
+    #  the trace assumes that the check `not torch._is_all_true(valid)` in distribution.py passes.
     return normal.log_prob(x)
+    #      ^^^^^^^^^^^^^^^^^^ information[dimension]:
+    #  the trace assumes that the check `not torch._is_all_true(valid)` in distribution.py passes.
 
 # fx: x=f32[4, 8]
 def settles(x):
@@ -126,6 +130,9 @@ def skips(x):
 # fx: x=f32[4, 8]
 def branch(x):
     if x.sum() > 0:
+    #  ^^^^^^^^^^^ information[dimension]:
+    #  the trace assumes that `x.sum() > 0` is true: it depends on a tensor's value, and torch.compile breaks the
+    #  graph here.
         x = x.sin()
     else:
         x = x.cos()
@@ -192,22 +199,17 @@ def both_raise(x):
         raise ValueError
     else:
         raise TypeError
-#: branch
-#: inside_of_torch
-
-# === The reason is what no symbol stands in for
-# fx: x=f32[4, 8]
-def f(x):
-    scale = x.max().item()
-    y = x * scale
-    return y / max(y.sum(), y.max())
-#: f
+#: branch() -> f32[4, 8]
+#: inside_of_torch() -> f32[4, 8]
 
 # === Code that asks for one element is not suspected of it
 def f(scores):
     while True:
         scores = torch.relu(scores - scores.mean(-1, keepdim=True))
         if torch.sigmoid(scores.sum(-1)) > 0.5:
+        #  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[dimension]:
+        #  the trace leaves the loop in its second iteration, at `torch.sigmoid(scores.sum(-1)) > 0.5`: it depends on
+        #  a tensor's value, and torch.compile breaks the graph here.
             break
     return scores
-#: f
+#: f(scores=f32[1, 64] · search: one example: the code takes one at a time) -> f32[1, 64]

@@ -9,4 +9,4 @@ from torch import Tensor
 def f(x):
     h = x.sin()
     return h, h, h.sum(), {'a': [(h, x)]}
-#: f
+#: f() -> f32[4, 2], f32[4, 2], f32[], f32[4, 2], f32[4, 2]

@@ -7,4 +7,4 @@ from torch import Tensor
 # === What is spread as keywords is a dictionary
 def guided(guide, x, t, options=None):
     return x + guide(x, t, **options)
-#: guided
+#: guided(guide=lambda x, *others, **named: x, x=f32[4, 64], t=f32[8, 32], options={} · search) -> f32[4, 64]

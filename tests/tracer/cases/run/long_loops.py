@@ -13,20 +13,11 @@ def total(x: Tensor):
 
 def main():
     total(torch.randn(2, 400))
-#: total
-
-# === What the author says is traced
-# fx: x=f32[2, 260]
-def total(x: Tensor):
-    state = x[:, 0]
-    for t in range(x.shape[1]):
-        state = (state * 0.5 + x[:, t]).tanh()
-    return state
-#: total [forward]
+#: total(x=f32[2, 5] · call site: line 14, with 5 instead of 400: a long loop iterates over it) -> f32[2, 5]
 
 # === A number that is none of steps stays
 def f(x: Tensor, n):
     for _ in range(120):
         x = torch.tanh(x.unflatten(-1, (n, x.shape[-1] // n)).flatten(-2))
     return x
-#: f
+#: f(x=f32[4, 64], n=2 · search) -> f32[4, 64]

@@ -4,25 +4,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch import Tensor
 
-# === Modules are copied moved and tied
-import copy
-
-class Net(nn.Module):
-    def __init__(self, vocabulary=50, dim=16):
-        super().__init__()
-        layer = nn.Linear(dim, dim)
-        self.layers = nn.ModuleList(copy.deepcopy(layer) for _ in range(2)).to("cpu").double()
-        self.embed = nn.Embedding(vocabulary, dim)
-        self.head = nn.Linear(dim, vocabulary, bias=False)
-        self.head.weight = self.embed.weight
-        self.double()
-    def forward(self, ids):
-        x = self.embed(ids)
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(x)
-#: Net [joint]
-
 # === Inputs of a file are for its outermost module and the others are watched
 import copy
 
@@ -46,8 +27,9 @@ def get_inputs():
 
 def get_init_inputs():
     return [10]
-#: Model
-#: Inner
+#: Model(init.dim=10 · convention: get_init_inputs(); x=f32[5, 10] · convention: get_inputs()) -> f32[5, 6]
+#: Inner(init.dim=6 · call site `self.inner = Inner(6)`; x=f32[5, 6] · call site `return self.inner(self.down(x))`) ->
+#:   f32[5, 6]
 
 # === What stops the inputs of the file is said and not what stops others
 import copy
@@ -68,6 +50,9 @@ class Model(nn.Module):
 
     def forward(self, x, chosen):
         if max(x.sum(), x.mean()) > 0:
+        #  ^^^^^^^^^^^^^^^^^^^^^^ information[data-dependent]:
+        #  `if max(x.sum(), x.mean()) > 0:` branches on a tensor's value, and a trace has shapes but no values. Use
+        #  `torch.where` (both sides are computed) or `torch.cond`, or branch on shapes.
             raise ValueError("positive")
         raise TypeError("negative")
 
@@ -76,4 +61,5 @@ def get_inputs():
 
 def get_init_inputs():
     return [10, 6]
-#: Model
+#: Model(init.dim=10, init.groups=6 · convention: get_init_inputs(); x=f32[12, 10], chosen=i64[4, 6] · convention:
+#:   get_inputs())

@@ -57,17 +57,6 @@ def test_what_is_handed_on(trace, name: str, found: list[str]) -> None:
     assert [line for line in given if line.partition(":")[0] in {f.partition(":")[0] for f in found}] == found
 
 
-def test_an_array_as_a_default(trace):
-    source = """
-import numpy as np
-import torch
-
-def f(x, weights=np.ones(8)):
-    return torch.relu(x) * weights.sum()
-"""
-    assert trace(source).inputs()[1].endswith("· default")
-
-
 EDGES = """
 import torch
 from torch import nn

@@ -161,18 +161,3 @@ TWO = "init.{0}[0]: nn.Identity(), init.{0}[1]: nn.Identity()"
 def test_what_is_asked_for_is_given(trace: TraceFixture, name: str, found: list[str]) -> None:
     inputs = trace(SOURCE, name).trace.inputs
     assert [f"{given.name}: {given.spec}" for given in inputs if given.source != "default"] == found
-
-
-def test_an_argument_says_what_it_is_for(trace: TraceFixture) -> None:
-    (depth,) = (given for given in trace(SOURCE, "Groups").trace.inputs if given.name == "init.depth")
-    assert (depth.source, depth.detail) == ("search", "for Layer")
-
-
-def test_an_abstract_method_that_is_called_has_no_graph(trace: TraceFixture) -> None:
-    assert "a solver has steps" in trace(SOURCE, "Solver.stepped").failure.message
-
-
-def test_an_argument_whose_class_cannot_be_made_is_a_failure_of_the_code(trace: TraceFixture) -> None:
-    failure = trace(SOURCE, "Adjoint.state").failure
-    assert failure.kind == "construct"
-    assert "'int' object has no attribute 'kind'" in failure.message

@@ -135,24 +135,6 @@ print(correct)
     assert traced.trace.outputs == ("i64[]",)
 
 
-def test_what_goes_from_turn_to_turn_is_an_input(trace):
-    traced = trace(
-        """
-        import torch
-        from torch import nn
-
-        rnn = nn.LSTM(4, 8)
-        state = torch.zeros(1, 16, 8), torch.zeros(1, 16, 8)
-        for i in range(0, 100, 5):
-            state = [s.detach() for s in state]
-            out, state = rnn(torch.randn(5, 16, 4), state)
-            out.mean().backward()
-        """,
-        "step",
-    )
-    assert traced.inputs() == snapshot(["state[0]: f32[1, 16, 8] · call site", "state[1]: f32[1, 16, 8] · call site"])
-
-
 def test_what_needs_data_that_is_not_here_is_an_input(trace):
     traced = trace(
         NET
@@ -214,35 +196,6 @@ for x, y in DataLoader(TensorDataset(torch.randn(64, 8), torch.zeros(64).long())
     assert traced.failure.severity in ("error", "warning")
     assert traced.failure.message == message
     assert traced.at(traced.failure.span) == "loss.backward()"
-
-
-def test_the_loop_of_another_file_is_reached_by_its_caller(trace):
-    traced = trace(
-        """
-        import torch.nn.functional as F
-
-        def train_one_epoch(model, loader, optimizer, log=None):
-            for x, y in loader:
-                loss = F.mse_loss(model(x), y)
-                loss.backward()
-        """,
-        "train_one_epoch.step",
-        files={
-            "main.py": """
-            import torch
-            from missing_package import Logger
-            from user import train_one_epoch
-
-            def main(width=12):
-                loader = [(torch.randn(6, width), torch.randn(6, 1))]
-                train_one_epoch(torch.nn.Linear(width, 1), loader, None, log=Logger())
-
-            if __name__ == "__main__":
-                main()
-            """
-        },
-    )
-    assert traced.inputs() == snapshot(["x: f32[6, 12] · call site", "y: f32[6, 1] · call site"])
 
 
 def test_nothing_is_written(trace, tmp_path):
@@ -584,34 +537,6 @@ train()
     )
     assert trace(source, "train.step").inputs() == snapshot(
         ["images: f32[4, 3, 32, 32] · search", "target: i64[4] · search"]
-    )
-
-
-def test_a_batch_that_is_spread_over_the_arguments_of_a_model(trace):
-    source = """
-import torch
-import torch.nn.functional as F
-from torch import nn
-
-class Graph(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 4)
-
-    def forward(self, x, adjacency):
-        return adjacency @ self.fc(x)
-
-def train_step(model, criterion, batch, target):
-    loss = criterion(model(*batch), target)
-    loss.backward()
-
-if __name__ == "__main__":
-    batch, target = torch.load("/nowhere/batch.pt")
-    train_step(Graph(), nn.CrossEntropyLoss(), batch, target)
-"""
-    traced = trace(source, "train_step")
-    assert [given for given in traced.inputs() if given.startswith(("batch", "target"))] == snapshot(
-        ["batch[0]: f32[4, 8] · search", "batch[1]: f32[12, 4] · search", "target: i64[12] · search"]
     )
 
 

@@ -4,45 +4,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch import Tensor
 
-# === A main guard with a model and a training loop
-import argparse
-import itertools
-
-class Block(nn.Module):
-    def __init__(self, dim, heads=2):
-        super().__init__()
-        self.fc = nn.Linear(dim, dim * heads)
-        self.drop = nn.Dropout(0.5)
-
-    def forward(self, x, scale=1.0):
-        return self.drop(self.fc(x)) * scale
-
-    def extra(self, y):
-        return torch.relu(self.fc(y))
-
-if __name__ == "__main__":
-    model = Block(48, heads=4)
-    model.eval()
-    print("never", undefined)
-    x = torch.randn(2, 10, 48)
-    for _ in range(100):
-        y = model(x)
-        y.sum().backward()
-#: Block [forward](init.dim=48, init.heads=4 · call site `model = Block(48, heads=4)`; self.training=False, x=f32[2, 10,
-#:   48] · call site `y = model(x)`; scale=1.0 · default) -> f32[2, 10, 192]
-#:   note: traced in evaluation mode
-#:   forward:
-#:     fc_weight: f32[192, 48] = placeholder
-#:     fc_bias: f32[192] = placeholder
-#:     x: f32[2, 10, 48] = placeholder
-#:     view: f32[20, 48] = aten.view.default(x, [20, 48])
-#:     t: f32[48, 192](1, 48) = aten.t.default(fc_weight)
-#:     addmm: f32[20, 192] = aten.addmm.default(fc_bias, view, t)
-#:     view_1: f32[2, 10, 192] = aten.view.default(addmm, [2, 10, 192])
-#:     clone: f32[2, 10, 192] = aten.clone.default(view_1)
-#:     mul: f32[2, 10, 192] = aten.mul.Tensor(clone, 1.0)
-#:     return (mul, fc_weight, view)
-
 # === A call at module level
 def attention(q, k, v, causal=False):
     return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
@@ -122,36 +83,6 @@ def test_attention():
     out = [module.attention(x, x, x) for x in torch.randn(3, 6, 2)]
 #: attention(q=f32[6, 2], k=f32[6, 2], v=f32[6, 2] · call site `out = [module.attention(x, x, x) for x in torch.randn(3,
 #:   6, 2)]`; causal=False · default) -> f32[6, 2]
-
-# === A test class
-import argparse
-import itertools
-
-class Block(nn.Module):
-    def __init__(self, dim, heads=2):
-        super().__init__()
-        self.fc = nn.Linear(dim, dim * heads)
-        self.drop = nn.Dropout(0.5)
-
-    def forward(self, x, scale=1.0):
-        return self.drop(self.fc(x)) * scale
-
-    def extra(self, y):
-        return torch.relu(self.fc(y))
-# --- tests/test_user.py
-import unittest
-import torch
-from user import Block
-
-class BlockTest(unittest.TestCase):
-    def setUp(self):
-        self.block = Block(dim=14).eval()
-
-    def test_shape(self):
-        self.assertEqual(self.block(torch.ones(2, 14)).shape, (2, 28))
-#: Block(init.dim=14 · call site `self.block = Block(dim=14).eval()`; self.training=False, x=f32[2, 14] · call site
-#:   `self.assertEqual(self.block(torch.ones(2, 14)).shape, (2, 28))`; scale=1.0 · default) -> f32[2, 28]
-#:   note: traced in evaluation mode
 
 # === What a program passes is known and what is searched for is guessed
 def f(x, scale):

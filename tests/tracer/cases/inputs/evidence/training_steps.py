@@ -33,38 +33,6 @@ if __name__ == "__main__":
     main()
 #: train_one_epoch.step(x=f32[6, 12], y=f32[6, 1] · call site `for x, y in loader:`) -> f32[]
 
-# === A function that trains on what the file reads
-import argparse
-import numpy as np
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-class Net(nn.Module):
-    def __init__(self, width, classes=4):
-        super().__init__()
-        self.fc = nn.Linear(width, classes)
-
-    def forward(self, x):
-        return self.fc(x)
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--hidden", type=int, default=16)
-args = parser.parse_args()
-args.cuda = torch.cuda.is_available()
-rows, labels, chosen = torch.load("/nowhere/rows.pt")
-model = Net(rows.shape[1], classes=labels.max().item() + 1)
-
-def train(epoch):
-    loss = F.cross_entropy(model(rows)[chosen], labels[chosen])
-    loss.backward()
-    print(epoch, loss.item())
-
-for epoch in range(10):
-    train(epoch)
-#: train(epoch=0 · call site `train(epoch)`; rows=f32[4, 64] · search; chosen=i64[32], labels=i64[1001] · search: rank
-#:   that the operation accepts) -> f32[]
-#:   note: weights are not loaded: /nowhere/rows.pt
-#:   note: the data is missing; assumed: rows_size=64, classes=1000
-
 # === A batch that is spread over the arguments of a model
 class Graph(nn.Module):
     def __init__(self):
