@@ -146,16 +146,14 @@ def test_a_file_without_an_original_has_no_report():
     assert last == Failed("It is not compared with the original: it is random.")
 
 
-def test_cases_of_a_sweep_are_measured_each():
-    cases = tuple(BenchmarkCase(f"N={n}", generated(HONEST, shape=f"(4, {n})")) for n in (8, 16))
-    found = report(replace(JOB, cases=cases, what=("forward",)))
-    assert [(r.label, r.variant) for r in found.measured] == [("N=8", "eager"), ("N=16", "eager")]
+def test_cases_of_a_sweep_are_measured_each_and_forward_alone_without_gradients():
+    cases = tuple(BenchmarkCase(f"N={n}", generated(HONEST, shape=f"(4, {n})", grad=False)) for n in (8, 16))
+    found = report(replace(JOB, cases=cases))
+    assert [(r.label, r.variant, r.what) for r in found.measured] == [
+        ("N=8", "eager", "forward"),
+        ("N=16", "eager", "forward"),
+    ]
     assert [(c.label, c.bytes) for c in found.costs] == [("N=8", 288), ("N=16", 576)]
-
-
-def test_without_gradients_there_is_forward_alone():
-    found = report(replace(JOB, cases=(BenchmarkCase("", generated(HONEST, grad=False)),)))
-    assert [r.what for r in found.measured] == ["forward"]
     assert "No input requires a gradient: only forward is measured." in found.warnings
 
 

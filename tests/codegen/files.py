@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
+import runpy
 import sys
+import traceback
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,21 +17,10 @@ from fx_lsp import wire
 from fx_lsp.model import TraceReply, write_work
 from fx_lsp.tracing.analysis import analyse
 
-RUN = """\
-import runpy, sys, traceback
-from pathlib import Path
-from fx_lsp.bench.variant import check
-for path in sys.argv[1:]:
-    print("file", path, flush=True)
-    sys.argv[1:] = [path]
-    try:
-        if Path(path).read_text().startswith('\"\"\"'):
-            print("exit", check.main(), flush=True)
-        else:
-            runpy.run_path(path, run_name="__main__")
-    except Exception:
-        print(traceback.format_exc(), flush=True)
-"""
+
+def names_in(text: str) -> list[str]:
+    """The functions and classes of a text."""
+    return re.findall(r"^(?:def|class) (\w+)", text, re.M)
 
 
 def generated(file: Path, text: str, names: list[str], sizes: str = "traced") -> dict[str, str]:
@@ -47,14 +38,38 @@ def replied(file: Path, text: str, name: str, sizes: str = "traced") -> TraceRep
     return run(replace(analyse(str(file), text, ()).request(name, {}, 5.0), work=work))
 
 
+def script(text: str, lines: str) -> str:
+    """A script that uses a generated file."""
+    return "# a script\n" + text.partition('\nif __name__ == "__main__":')[0] + lines
+
+
 def outputs(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
-    """What comparisons of generated files with their originals print, and what scripts print, one after the other."""
-    paths = {str(folder / f"{name}.py"): name for name in texts}
-    for path, name in paths.items():
-        Path(path).write_text(texts[name])
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-c", RUN, *paths]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    parts = re.split(r"^file (.*)\n", done.stdout, flags=re.M)[1:]
-    return {paths[path]: output for path, output in zip(parts[::2], parts[1::2], strict=True)}
+    """What comparisons of generated files with their originals print, and what scripts print, one after the other, in
+    a process that has the modules of this one."""
+    import fx_lsp.numerics.interpreter  # noqa: F401 - it imports triton, once for all
+
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text)
+    process = get_context("fork").Process(target=_run, args=(folder, list(texts)))
+    process.start()
+    process.join(600)
+    said = {name: (folder / f"{name}.out").read_text() for name in texts if (folder / f"{name}.out").exists()}
+    assert process.exitcode == 0 and len(said) == len(texts), (process.exitcode, said)
+    return said
+
+
+def _run(folder: Path, names: list[str]) -> None:
+    from fx_lsp.bench.variant import check
+
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    for name in names:
+        sys.argv[1:] = [f"{name}.py"]
+        with open(f"{name}.out", "w", encoding="utf-8") as out, redirect_stdout(out):
+            try:
+                if Path(sys.argv[1]).read_text().startswith('"""'):
+                    print("exit", check.main())
+                else:
+                    runpy.run_path(sys.argv[1], run_name="__main__")
+            except Exception:
+                print(traceback.format_exc())

@@ -106,6 +106,20 @@ def generated(found: Captured, name: str = "f", choices: Choices = DEFAULT) -> G
     return generate(subject, replace(found.graphs, choices=choices), PLAIN, {})
 
 
+def floats(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape).to(dtype).requires_grad_()
+
+
+def below(limit: int, *shape: int) -> torch.Tensor:
+    return torch.randint(0, limit, shape)
+
+
+def rotated(x: torch.Tensor) -> torch.Tensor:
+    """The halves of each row, in the other order."""
+    left, right = x.chunk(2, dim=-1)
+    return torch.cat((-right, left), dim=-1)
+
+
 class _Poisoned:
     """`torch` for a generated file: memory that it allocates holds NaN, or a number that stands out."""
 
@@ -122,6 +136,12 @@ class _Poisoned:
 def kernels_in(found: GeneratedFile) -> list[str]:
     """The text of each kernel of a file, from its `def` on."""
     return found.text.partition("\n\n\ndef is_plain(")[0].split("@triton.jit\n")[1:]
+
+
+def named_kernels(found: GeneratedFile) -> dict[str, str]:
+    """The kernels of the file of `f` by name, each from its name on, without the functions that they call."""
+    parts = [part.removeprefix("def ").partition("\n\n\n")[0] for part in kernels_in(found)]
+    return {part.partition("(")[0]: part for part in parts if part.startswith("f_")}
 
 
 def _poison(fresh: torch.Tensor) -> torch.Tensor:
@@ -195,6 +215,13 @@ def _numbers(value: torch.Tensor) -> torch.Tensor:
 def wrong(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choices: Choices = DEFAULT) -> list[str]:
     """What is wrong with the file of a function, in forward and backward."""
     return compared(loaded(generated(captured(function, inputs, choices), choices=choices)).f, function, inputs)
+
+
+def checked(function: Callable[..., Any], inputs: Sequence[torch.Tensor], choices: Choices = DEFAULT) -> GeneratedFile:
+    """The file of a function, once it was found right."""
+    file = generated(captured(function, inputs, choices), choices=choices)
+    assert compared(loaded(file).f, function, inputs) == []
+    return file
 
 
 def compared(found: Callable[..., Any], function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> list[str]:

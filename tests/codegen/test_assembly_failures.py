@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from inline_snapshot import snapshot
 
 from fx_lsp.codegen.inspect.assembly import assemble
 from fx_lsp.codegen.inspect.compilation import LaunchSpec
@@ -26,96 +25,83 @@ def failure(code: str, launch: LaunchSpec | None = None, target: str = "cuda:90"
     return outcome.kind, outcome.message, at
 
 
-def test_text_that_does_not_parse() -> None:
-    assert failure("def f(:\n") == snapshot(("syntax", "the file does not parse: invalid syntax", "def f(:"))
-
-
-def test_imports_that_fail() -> None:
-    assert failure("import not_there_at_all\n") == snapshot(
+@pytest.mark.parametrize(
+    ("code", "kind", "message", "at"),
+    [
+        ("def f(:\n", "syntax", "the file does not parse: invalid syntax", "def f(:"),
         (
+            "import not_there_at_all\n",
             "import",
             "the file cannot be imported: ModuleNotFoundError: No module named 'not_there_at_all'",
             "import not_there_at_all",
-        )
-    )
-    assert failure("def g():\n    return 1 / 0\n\n\nz = g()\n") == snapshot(
-        ("import", "the file cannot be imported: ZeroDivisionError: division by zero", "return 1 / 0")
-    )
-    assert failure("raise SystemExit('usage')\n") == snapshot(
-        ("import", "the file cannot be imported: SystemExit: usage", "raise SystemExit('usage')")
-    )
-
-
-def test_what_is_no_kernel() -> None:
-    assert failure("def g(x):\n    pass\n") == snapshot(("error", "the file has no kernel named f", ""))
-    assert failure("def f(x):\n    pass\n") == snapshot(
-        ("error", "f is not a kernel: it lacks @triton.jit", "def f(x):")
-    )
+        ),
+        (
+            "def g():\n    return 1 / 0\n\n\nz = g()\n",
+            "import",
+            "the file cannot be imported: ZeroDivisionError: division by zero",
+            "return 1 / 0",
+        ),
+        (
+            "raise SystemExit('usage')\n",
+            "import",
+            "the file cannot be imported: SystemExit: usage",
+            "raise SystemExit('usage')",
+        ),
+        ("def g(x):\n    pass\n", "error", "the file has no kernel named f", ""),
+        ("def f(x):\n    pass\n", "error", "f is not a kernel: it lacks @triton.jit", "def f(x):"),
+    ],
+)
+def test_files_that_have_no_kernel(code: str, kind: str, message: str, at: str) -> None:
+    assert failure(code) == (kind, message, at)
 
 
 KERNEL = "@triton.jit\ndef f(x, n, BLOCK: tl.constexpr):\n    tl.store(x + tl.arange(0, BLOCK), n)\n"
 
 
+SIGNATURE = {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+
+
 @pytest.mark.parametrize(
-    ("launch", "message"),
+    ("signature", "constants", "message"),
     [
-        (
-            LaunchSpec("f", {"x": "*fp32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
-            snapshot("f is launched without its argument n"),
-        ),
-        (
-            LaunchSpec("f", {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}),
-            snapshot("f is launched without a value of its constexpr BLOCK"),
-        ),
-        (
-            LaunchSpec("f", {"x": "*fp32", "n": "i32", "m": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
-            snapshot("f has no argument m"),
-        ),
-        (
-            LaunchSpec("f", {"x": "*fp99", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}),
-            snapshot("Triton cannot compile f for cuda:90: KeyError: 'fp99'"),
-        ),
+        ({"x": "*fp32", "BLOCK": "constexpr"}, {"BLOCK": 64}, "f is launched without its argument n"),
+        (SIGNATURE, {}, "f is launched without a value of its constexpr BLOCK"),
+        ({**SIGNATURE, "m": "i32"}, {"BLOCK": 64}, "f has no argument m"),
+        ({**SIGNATURE, "x": "*fp99"}, {"BLOCK": 64}, "Triton cannot compile f for cuda:90: KeyError: 'fp99'"),
     ],
 )
-def test_a_launch_that_does_not_fit(launch: LaunchSpec, message: str) -> None:
+def test_a_launch_that_does_not_fit(signature: dict[str, str], constants: dict[str, int], message: str) -> None:
+    launch = LaunchSpec("f", signature, dict(constants))
     assert failure(KERNEL, launch) == ("error", message, "def f(x, n, BLOCK: tl.constexpr):")
 
 
 def test_targets() -> None:
-    assert failure(KERNEL, target="cuda:1")[:2] == snapshot(("unsupported", "there is no target cuda:1"))
-    assert failure(KERNEL, target="metal") == snapshot(("unsupported", "there is no target metal", ""))
+    assert failure(KERNEL, target="cuda:1")[:2] == ("unsupported", "there is no target cuda:1")
+    assert failure(KERNEL, target="metal") == ("unsupported", "there is no target metal", "")
 
 
-def test_an_error_in_a_kernel() -> None:
-    assert failure("@triton.jit\ndef f(x):\n    at = tl.arange(0, 48)\n    tl.store(x + at, 0)\n") == snapshot(
-        ("error", "Triton cannot compile f for cuda:90: arange's range must be a power of 2", "at = tl.arange(0, 48)")
-    )
-    assert failure("@triton.jit\ndef f(x):\n    tl.store(x, missing)\n") == snapshot(
-        ("error", "Triton cannot compile f for cuda:90: missing is not defined", "tl.store(x, missing)")
-    )
+ARANGE = "arange's range must be a power of 2"
+HELPER = "@triton.jit\ndef helper(x):\n    return tl.load(x + tl.arange(0, 48))\n\n\n"
 
 
-def test_an_error_in_a_function_that_a_kernel_calls() -> None:
-    helper = "@triton.jit\ndef helper(x):\n    return tl.load(x + tl.arange(0, 48))\n\n\n"
-    assert failure(helper + "@triton.jit\ndef f(x):\n    tl.store(x, tl.sum(helper(x)))\n") == snapshot(
+@pytest.mark.parametrize(
+    ("before", "body", "message", "at"),
+    [
+        ("", "at = tl.arange(0, 48)\n    tl.store(x + at, 0)", ARANGE, "at = tl.arange(0, 48)"),
+        ("", "tl.store(x, missing)", "missing is not defined", "tl.store(x, missing)"),
+        (HELPER, "tl.store(x, tl.sum(helper(x)))", ARANGE, "return tl.load(x + tl.arange(0, 48))"),
         (
-            "error",
-            "Triton cannot compile f for cuda:90: arange's range must be a power of 2",
-            "return tl.load(x + tl.arange(0, 48))",
-        )
-    )
-
-
-def test_an_error_in_a_call_of_the_library() -> None:
-    assert failure(
-        "@triton.jit\ndef f(x):\n    v = tl.load(x + tl.arange(0, 64))\n    tl.sort(v, dim=3)\n"
-    ) == snapshot(
-        (
-            "error",
-            "Triton cannot compile f for cuda:90: only minor dimension is currently supported",
+            "",
+            "v = tl.load(x + tl.arange(0, 64))\n    tl.sort(v, dim=3)",
+            "only minor dimension is currently supported",
             "tl.sort(v, dim=3)",
-        )
-    )
+        ),
+    ],
+    ids=["in the kernel", "of a name", "in a function that it calls", "in a call of the library"],
+)
+def test_an_error_in_a_kernel(before: str, body: str, message: str, at: str) -> None:
+    found = failure(f"{before}@triton.jit\ndef f(x):\n    {body}\n")
+    assert found == ("error", f"Triton cannot compile f for cuda:90: {message}", at)
 
 
 def test_an_error_of_the_assembler() -> None:

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from files import generated, outputs
+from files import names_in, outputs
+from parameters import some
 
 SOURCE = """\
 import torch
@@ -77,15 +78,13 @@ class Chunked(nn.Module):
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, dim=-1))
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 """
-NAMES = re.findall(r"^(?:def|class) (\w+)", SOURCE, re.M)
+NAMES = names_in(SOURCE)
 
 
-@pytest.fixture(scope="module")
-def files(warm_torch: None) -> dict[str, str]:
-    return generated(Path("net.py"), SOURCE, NAMES)
+LENGTHS = [(2, 70, 7), (1, 70, 7), (2, 3, 150)]
 
 
-@pytest.mark.parametrize(("first", "second", "third"), [(1, 70, 7), (2, 3, 150)])
+@pytest.mark.parametrize(("first", "second", "third"), some(LENGTHS, LENGTHS[:1], several=True))
 def test_one_file_is_right_for_all_sizes(
     files: dict[str, str], tmp_path: Path, first: int, second: int, third: int
 ) -> None:

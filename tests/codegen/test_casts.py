@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
-from files import generated, outputs
+from files import names_in, outputs
 
 SOURCE = """\
 import torch
@@ -31,12 +28,7 @@ def mixed(x, n):
 def one_dtype(x):
     return torch.softmax(x.float(), -1).to(x.dtype)
 """
-NAMES = re.findall(r"^def (\w+)", SOURCE, re.M)
-
-
-@pytest.fixture(scope="module")
-def files(warm_torch: None) -> dict[str, str]:
-    return generated(Path("/project/model.py"), SOURCE, NAMES)
+NAMES = names_in(SOURCE)
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from interpreted import captured, generated, wrong
+from interpreted import checked, rotated
 
 
 def kept(function: Callable[..., Any], *sizes: tuple[int, ...]) -> dict[str, list[bool]]:
     """Whether each load of the forward kernel is kept, by the parameter that it loads from."""
     inputs = [torch.randn(*s) for s in sizes]
-    assert wrong(function, inputs) == []
-    text = generated(captured(function, inputs)).text
+    text = checked(function, inputs).text
     loads = re.findall(r"tl\.load\(\s*arg(\d+)_1_ptr(.*?)\)(?:\.to\(\w+\.\w+\))?\n", text, re.DOTALL)
     found: dict[str, list[bool]] = {name: [] for name in inspect.signature(function).parameters}
     for number, rest in loads:
@@ -37,11 +36,6 @@ def test_a_column_that_the_blocks_of_a_row_read():
 
 def test_what_the_only_program_reads():
     assert kept(lambda x, bias: torch.softmax(x + bias, -1), (2, 16), (16,)) == {"x": [False], "bias": [False]}
-
-
-def rotated(x):
-    left, right = x.chunk(2, dim=-1)
-    return torch.cat((-right, left), dim=-1)
 
 
 def test_halves_that_change_places():

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from files import generated, outputs
+from files import generated, outputs, script
 from inline_snapshot import snapshot
 
 TESTS = Path(__file__).parent.parent
@@ -185,6 +185,21 @@ def weighted(x):
     weights = torch.tensor([0.1, 0.2, 0.7], device=x.device)
     limits = torch.as_tensor([0.5, float("inf"), -0.0], device=x.device)
     return (x * weights).minimum(limits).sum(-1) * torch.tensor(2.0)
+
+
+# fx: gate=f32[8, 16], up=f32[8, 16]
+def gated(gate, up):
+    return F.silu(gate) * up
+
+
+# fx: x=f32[64, 32], w=f32[48, 32]
+def linear(x, w):
+    return F.gelu(F.linear(x, w))
+
+
+# fx: x=f32[8, 16], weight=f32[16], bias=f32[16]
+def normalized(x, weight, bias):
+    return F.layer_norm(x, (16,), weight, bias)
 """
 
 COMPARED = {
@@ -229,7 +244,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(warm_torch: None) -> dict[str, str]:
-    return generated(Path("/project/model.py"), SOURCE, [*COMPARED, "dropped"])
+    return generated(Path("/project/model.py"), SOURCE, [*COMPARED, "dropped", "gated", "linear", "normalized"])
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +256,7 @@ def said(files: dict[str, str], folder: Path) -> dict[str, str]:
         "failing": re.sub(r"(def original\(.*\n.*\n)", r"\1    return lambda x: [x][1]\n\n", files["relu"]),
     }
     assert all(text not in files.values() for text in broken.values())
-    return outputs(folder, {**files, **broken})
+    return outputs(folder, {**{name: files[name] for name in (*COMPARED, "dropped")}, **broken})
 
 
 @pytest.mark.parametrize("name", COMPARED)
@@ -278,13 +293,21 @@ def test_text_is_executed_where_it_cannot_stand_in_a_function(files: dict[str, s
     assert "exec(" not in files["relu"]
 
 
-@pytest.mark.parametrize("name", COMPARED)
-def test_files_are_formatted_and_speak_of_nothing_else(name: str, files: dict[str, str]):
-    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--preview", "--select", "E,W,F,I", "-"]
+def test_files_are_formatted_and_speak_of_nothing_else(files: dict[str, str], folder: Path):
+    for name in COMPARED:
+        (folder / f"{name}.py").write_text(files[name])
+        assert not re.search(r"fx.lsp|/project", files[name])
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--preview", "--select", "E,W,F,I"]
     ruff += ["--ignore", "E731"]  # an original may name a lambda
-    done = subprocess.run(ruff, input=files[name], capture_output=True, text=True)
+    done = subprocess.run([*ruff, *(f"{name}.py" for name in COMPARED)], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert not re.search(r"fx.lsp|/project", files[name])
+
+
+def ran(folder: Path, files: dict[str, str], code: str) -> str:
+    """What a script prints that imports generated files."""
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return outputs(folder, {"script": code})["script"]
 
 
 def test_what_is_refused(files: dict[str, str], folder: Path):
@@ -317,12 +340,7 @@ for call in (
     except (TypeError, ValueError) as error:
         print(error)
 """
-    for name in ("containers", "any_batch", "written_columns", "written_integers", "outside"):
-        (folder / f"{name}.py").write_text(files[name])
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-c", calls]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines() == [
+    assert ran(folder, files, calls).splitlines() == [
         "config['n'] is 2 in these kernels, not 3",
         "len(xs) is 2 in these kernels, not 1",
         "scale is 2.0 in these kernels, not 3.0",
@@ -334,7 +352,7 @@ for call in (
         "x must be contiguous: a result overwrites or views it",
         "x must have the strides (1, 8), not (4, 1)",
         "TABLE gets no gradient from these kernels: pass TABLE.detach()",
-    ], done.stderr
+    ]
 
 
 LAYOUTS = """
@@ -357,31 +375,26 @@ for name, change in layouts.items():
 """
 
 
-@pytest.mark.parametrize("name", ["containers", "strided", "spread"])
-def test_an_input_with_other_strides_is_copied(name: str, files: dict[str, str], folder: Path):
-    text = files[name].partition('\nif __name__ == "__main__":')[0] + LAYOUTS.replace("FUNCTION", name)
-    (folder / f"{name}_layouts.py").write_text(text)
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, f"{name}_layouts.py"]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+def test_an_input_with_other_strides_is_copied(files: dict[str, str], folder: Path):
     shapes = {
         "containers": "(4, 8) (4, 8) (4, 8) (4, 8) (4, 8) (8,)",
         "strided": "(4,) (8, 4) (1, 4)",
         "spread": "(3, 4) (3, 4) (3, 4) (4,) (3, 4)",
-    }[name]
-    expected = [f"{layout} {shapes}" for layout in ("transposed", "sliced", "expanded")]
-    assert done.stdout.splitlines() == expected, done.stderr
+    }
+    said = outputs(folder, {f"{n}_layouts": script(files[n], LAYOUTS.replace("FUNCTION", n)) for n in shapes})
+    for name, found in shapes.items():
+        expected = [f"{layout} {found}" for layout in ("transposed", "sliced", "expanded")]
+        assert said[f"{name}_layouts"].splitlines() == expected
 
 
-@pytest.mark.parametrize("name", ["relu", "weighted"])
-def test_a_file_works_under_torch_compile(name: str, files: dict[str, str], folder: Path):
+def test_a_file_works_under_torch_compile(files: dict[str, str], folder: Path):
     """AOTAutograd sees an operator in forward and one in backward; without a GPU it cannot run them."""
-    shape = {"relu": (4, 8), "weighted": (5, 3)}[name]
-    script = f"""\
+    code = """\
 import torch
 from functorch.compile import default_partition
 from torch._dynamo.backends.common import aot_autograd
-from {name} import {name}
+from relu import relu
+from weighted import weighted
 
 
 class Done(BaseException):
@@ -395,16 +408,18 @@ def partition(joint, inputs, **options):
 
 
 backend = aot_autograd(fw_compiler=lambda gm, _: gm.forward, partition_fn=partition)
-try:
-    torch.compile({name}, backend=backend, fullgraph=True)(torch.randn({shape}, requires_grad=True))
-except Done:
-    pass
+for function, shape in ((relu, (4, 8)), (weighted, (5, 3))):
+    try:
+        torch.compile(function, backend=backend, fullgraph=True)(torch.randn(shape, requires_grad=True))
+    except Done:
+        pass
 """
-    (folder / f"{name}.py").write_text(files[name])
+    for name in ("relu", "weighted"):
+        (folder / f"{name}.py").write_text(files[name])
     environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
-    operators = [f"{name}_triton.forward.default", f"{name}_triton.backward.default"]
+    operators = [f"{name}_triton.{way}.default" for name in ("relu", "weighted") for way in ("forward", "backward")]
     assert done.stdout.splitlines() == operators, done.stderr
 
 
@@ -413,7 +428,7 @@ def test_a_constant_tensor_is_created_once(files: dict[str, str], folder: Path):
     operators = files["weighted"].partition("def weighted_forward(")[2].partition("class _Weighted")[0]
     assert operators.count("constant_tensor(") == 3
     assert "torch.tensor(" not in operators
-    script = """\
+    code = """\
 import torch
 import weighted
 from torch._subclasses import FakeTensorMode
@@ -435,13 +450,9 @@ with FakeTensorMode():
     print(type(weighted.constant_tensor("tensor_constant0", x.device)).__name__)
 print(type(weighted.constant_tensor("tensor_constant0", x.device)).__name__)
 """
-    (folder / "weighted.py").write_text(files["weighted"])
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
     create = "created for cpu"
     expected = [create, create, "called", "called", create, "FakeTensor", "Tensor"]
-    assert done.stdout.splitlines() == expected, done.stderr
+    assert ran(folder, files, code).splitlines() == expected
 
 
 GOLDEN = {"rms_norm": NORMS, "RMSNorm": NORMS, "convolved": None}
@@ -465,49 +476,28 @@ def test_golden_files_are_as_ruff_wants_them():
     assert done.returncode == 0, done.stdout
 
 
-ORDER = """\
-import torch
-import torch.nn.functional as F
-
-
-# fx: gate=f32[8, 16], up=f32[8, 16]
-def gated(gate, up):
-    return F.silu(gate) * up
-
-
-# fx: x=f32[64, 32], w=f32[48, 32]
-def linear(x, w):
-    return F.gelu(F.linear(x, w))
-
-
-# fx: x=f32[8, 16], weight=f32[16], bias=f32[16]
-def normalized(x, weight, bias):
-    return F.layer_norm(x, (16,), weight, bias)
-"""
-
-
-def test_loads_come_before_stores(folder: Path):
+def test_loads_come_before_stores(files: dict[str, str]):
     """A load behind a store would wait for it: the compiler has to take them for the same memory."""
-    text = generated(folder / "order.py", ORDER, ["gated"])["gated"]
+    text = files["gated"]
     kernel = text[text.index("def gated_backward_kernel") : text.index("def is_plain")]
     assert re.findall(r"tl\.(load|store)", kernel) == ["load"] * 3 + ["store"] * 2
 
 
-def test_loads_come_before_reductions(folder: Path):
+def test_loads_come_before_reductions(files: dict[str, str]):
     """What is needed after them is on its way while they wait for each other."""
-    text = generated(folder / "order.py", ORDER, ["normalized"])["normalized"]
+    text = files["normalized"]
     kernel = text[text.index("def normalized_forward_kernel") : text.index("def normalized_backward_kernel")]
     assert re.findall(r"tl\.(load|sum)", kernel) == ["load"] * 3 + ["sum"] * 2
 
 
-def test_results_of_one_operation_are_called_what_its_name_says(folder: Path):
-    text = generated(folder / "order.py", ORDER, ["normalized"])["normalized"]
+def test_results_of_one_operation_are_called_what_its_name_says(files: dict[str, str]):
+    text = files["normalized"]
     assert "    return out, mean, rsqrt" in text
     assert "getitem" not in text
 
 
-def test_a_view_of_what_is_stored_is_not_stored_again(folder: Path):
-    text = generated(folder / "order.py", ORDER, ["linear"])["linear"]
+def test_a_view_of_what_is_stored_is_not_stored_again(files: dict[str, str]):
+    text = files["linear"]
     backward = text[text.index("def linear_backward(") : text.index("class _Linear")]
     assert backward.count("torch.empty") == 1
     assert ".permute([1, 0]), x)" in backward
@@ -515,7 +505,7 @@ def test_a_view_of_what_is_stored_is_not_stored_again(folder: Path):
 
 def test_plain_tensors_do_not_go_through_the_dispatcher(files: dict[str, str], folder: Path):
     """The operator is there for tracers, and is not called otherwise."""
-    script = """\
+    code = """\
 import torch
 import relu
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -531,8 +521,5 @@ with Seen():
     relu.relu(torch.ones(4, 8))
     torch.ops.relu_triton.forward(torch.ones(4, 8))
 """
-    (folder / "relu.py").write_text(files["relu"])
-    command = [sys.executable, "-c", script]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert [line for line in done.stdout.splitlines() if "relu" in line] == ["relu_triton.forward.default"], done.stderr
+    found = [line for line in ran(folder, files, code).splitlines() if "relu" in line]
+    assert found == ["relu_triton.forward.default"]

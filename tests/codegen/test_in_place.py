@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from files import generated, outputs
+from files import names_in
 from inline_snapshot import snapshot
 
 SOURCE = """\
@@ -114,7 +114,7 @@ def plain(x):
     x.mul_(2)
     return x.sum()
 """
-NAMES = re.findall(r"^def (\w+)", SOURCE, re.M)
+NAMES = names_in(SOURCE)
 
 CALLS = """\
 import torch
@@ -137,22 +137,8 @@ for wrong in (product.backward, lambda: plain(torch.rand(12, requires_grad=True)
 with torch.inference_mode():
     print("inference", plain(torch.ones(12)).item())
 """
+SCRIPTS = {"calls": CALLS}
 """What else holds of functions that change tensors in place."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("overwriting")
-
-
-@pytest.fixture(scope="module")
-def files(warm_torch: None) -> dict[str, str]:
-    return generated(Path("/project/model.py"), SOURCE, NAMES)
-
-
-@pytest.fixture(scope="module")
-def said(files: dict[str, str], folder: Path) -> dict[str, str]:
-    return outputs(folder, {**files, "calls": CALLS})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -219,7 +205,7 @@ def test_tuning_leaves_values_as_they_are(files: dict[str, str]) -> None:
         assert tuned == ("restore_value=[" in files[name])
 
 
-def test_torch_compile_sees_what_is_overwritten(files: dict[str, str], folder: Path) -> None:
+def test_torch_compile_sees_what_is_overwritten(files: dict[str, str], tmp_path: Path) -> None:
     """Without a GPU it cannot run the kernels."""
     script = """\
 import torch
@@ -234,10 +220,10 @@ def shown(module, inputs):
 
 torch.compile(adamw, backend=aot_autograd(fw_compiler=shown), fullgraph=True)(*(torch.rand(33, 40) for _ in range(4)))
 """
-    (folder / "adamw.py").write_text(files["adamw"])
+    (tmp_path / "adamw.py").write_text(files["adamw"])
     environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == snapshot(["auto_functionalized_v2", "getitem"]), done.stderr
 
 

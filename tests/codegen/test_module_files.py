@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from files import generated, outputs
+from files import generated, names_in, outputs
 from inline_snapshot import snapshot
 
 SOURCE = """\
@@ -58,7 +58,7 @@ def größe(α, café):
 def first_two(x):
     return torch.stack([x[0], x[1] * 2])
 """
-NAMES = re.findall(r"^(?:def|class) (\w+)", SOURCE, re.M)
+NAMES = names_in(SOURCE)
 CALLS = """\
 import torch
 from original import Block, Observed
@@ -115,18 +115,7 @@ for call in (lambda: Block.Block(8).eval()(torch.randn(4, 8, 6, 6)), lambda: Blo
     except (ValueError, AttributeError) as error:
         print(error)
 """
-
-
-@pytest.fixture(scope="module")
-def files(warm_torch: None) -> dict[str, str]:
-    return generated(Path("/project/model.py"), SOURCE, NAMES)
-
-
-@pytest.fixture(scope="module")
-def said(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("modules")
-    (folder / "original.py").write_text(SOURCE)
-    return outputs(folder, {**files, "calls": CALLS, "offered": OFFERED})
+SCRIPTS = {"calls": CALLS, "offered": OFFERED}
 
 
 @pytest.mark.parametrize("name", NAMES)

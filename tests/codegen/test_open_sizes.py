@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from files import generated, outputs
+from files import generated, names_in, outputs
 
 SOURCE = """\
 import torch
@@ -68,7 +68,8 @@ class Normalized(nn.Module):
     def forward(self, x):
         return self.norm(x).relu()
 """
-NAMES = re.findall(r"^(?:def|class) (\w+)", SOURCE, re.M)
+NAMES = names_in(SOURCE)
+SIZES = "any"
 
 BY_DEFAULT = """\
 import torch
@@ -103,16 +104,6 @@ class Block(nn.Module):
 """
 
 
-@pytest.fixture(scope="module")
-def files(warm_torch: None) -> dict[str, str]:
-    return generated(Path("/project/model.py"), SOURCE, NAMES, sizes="any")
-
-
-@pytest.fixture(scope="module")
-def compared(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return outputs(tmp_path_factory.mktemp("sizes"), files)
-
-
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [
@@ -130,9 +121,9 @@ def test_sizes_that_the_code_leaves_open(name: str, inputs: list[str], files: di
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_results_and_gradients_are_right_for_other_sizes(name: str, compared: dict[str, str]) -> None:
-    assert "wrong" not in compared[name] and compared[name].endswith("exit 0\n")
-    assert ("=1)" in compared[name] or "=1," in compared[name]) == (name not in ("conditional", "squeezed", "counted"))
+def test_results_and_gradients_are_right_for_other_sizes(name: str, said: dict[str, str]) -> None:
+    assert "wrong" not in said[name] and said[name].endswith("exit 0\n")
+    assert ("=1)" in said[name] or "=1," in said[name]) == (name not in ("conditional", "squeezed", "counted"))
 
 
 def test_offsets_into_large_tensors_have_64_bits(files: dict[str, str], tmp_path: Path) -> None:
@@ -153,7 +144,7 @@ def test_sizes_for_which_the_code_does_something_else_are_refused(files: dict[st
 
 @pytest.fixture(scope="module")
 def defaults(warm_torch: None) -> dict[str, str]:
-    names = re.findall(r"^(?:def|class) (\w+)", BY_DEFAULT, re.M)
+    names = names_in(BY_DEFAULT)
     return generated(Path("/project/model.py"), BY_DEFAULT, names, sizes="auto")
 
 

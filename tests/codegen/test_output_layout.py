@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from files import generated, outputs
+from files import names_in
 from inline_snapshot import snapshot
 
 SOURCE = """\
@@ -105,17 +104,7 @@ def scaled_twice(q, v):
 def joined(a, b, c, w):
     return torch.cat([F.gelu(a @ w), F.silu(b @ w), c.relu()], 1)
 """
-NAMES = re.findall(r"^(?:def|class) (\w+)", SOURCE, re.M)
-
-
-@pytest.fixture(scope="module")
-def files(warm_torch: None) -> dict[str, str]:
-    return generated(Path("/project/model.py"), SOURCE, NAMES)
-
-
-@pytest.fixture(scope="module")
-def said(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return outputs(tmp_path_factory.mktemp("landing"), files)
+NAMES = names_in(SOURCE)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from interpreted import wrong
+from parameters import some
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
@@ -75,12 +76,24 @@ shapes = st.lists(st.sampled_from((1, 2, 3, 7, 33)), min_size=1, max_size=3)
 steps = st.tuples(st.sampled_from([*SINGLE, *DOUBLE, "joined"]), *[st.integers(0, 8)] * 3)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.lists(shapes, min_size=1, max_size=3), st.lists(steps, min_size=2, max_size=6), st.integers(0, 99))
-def test_operations_put_together(sizes: list[list[int]], chosen: list[Step], seed: int) -> None:
-    torch.manual_seed(seed)
-    inputs = [torch.randn(s).requires_grad_() for s in sizes]
-    assert wrong(lambda *tensors: computed(chosen, *tensors), inputs) == []
+def test_operations_put_together() -> None:
+    put_together(6)
+
+
+@pytest.mark.release
+def test_more_operations_put_together() -> None:
+    put_together(30)
+
+
+def put_together(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(st.lists(shapes, min_size=1, max_size=3), st.lists(steps, min_size=2, max_size=6), st.integers(0, 99))
+    def compare(sizes: list[list[int]], chosen: list[Step], seed: int) -> None:
+        torch.manual_seed(seed)
+        inputs = [torch.randn(s).requires_grad_() for s in sizes]
+        assert wrong(lambda *tensors: computed(chosen, *tensors), inputs) == []
+
+    compare()
 
 
 def some_operations() -> list[Any]:
@@ -90,7 +103,7 @@ def some_operations() -> list[Any]:
     return random.Random(7).sample(opinfo.operations(), 25)
 
 
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", some(range(25), (3, 9, 14, 20)))
 def test_inputs_of_pytorch_itself(number: int) -> None:
     op = some_operations()[number]
     import opinfo

@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 from interpreted import wrong
+from parameters import some
 
 UNARY = (
     torch.tanh,
@@ -70,7 +71,7 @@ class Loop:
         return tuple(results)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", some(range(40), (0, 7, 13, 22, 31, 38)))
 def test_random_loops(seed):
     loop = Loop(seed)
     torch.manual_seed(seed)

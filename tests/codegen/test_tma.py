@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from inline_snapshot import snapshot
-from interpreted import captured, compared, generated, loaded
+from interpreted import captured, checked, generated, loaded
+from parameters import some
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.ir.kernel import KernelLaunch
@@ -23,8 +24,7 @@ def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16, grad: bool = True) 
 
 def described(function: Callable[..., Any], *inputs: torch.Tensor, choices: Choices = TMA) -> list[str]:
     """What the descriptors of a file are made of, once it was found right."""
-    made = generated(captured(function, inputs, choices), choices=choices)
-    assert compared(loaded(made).f, function, inputs) == []
+    made = checked(function, inputs, choices)
     kernels = [s.kernel for p in made.programs for s in p.steps if isinstance(s, KernelLaunch)]
     calls = [line.text for k in kernels for line in k.printed() if "tl.make_tensor_descriptor" in line.text]
     return [call.split("(", 1)[1].removesuffix(")") for call in calls]
@@ -33,7 +33,10 @@ def described(function: Callable[..., Any], *inputs: torch.Tensor, choices: Choi
 torch.manual_seed(0)
 
 
-@pytest.mark.parametrize("m, n, k", [(129, 136, 264), (1000, 8, 328), (128, 128, 512), (127, 264, 264), (65, 40, 264)])
+SIZES = [(129, 136, 264), (1000, 8, 328), (128, 128, 512), (127, 264, 264), (65, 40, 264)]
+
+
+@pytest.mark.parametrize("m, n, k", some(SIZES, [SIZES[0], SIZES[4]], several=True))
 def test_sizes(m: int, n: int, k: int) -> None:
     assert len(described(lambda x, y: torch.relu(x @ y), tensor(m, k), tensor(k, n))) >= 2
 
