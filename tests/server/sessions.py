@@ -106,7 +106,7 @@ class Editor:
         params = types.TextDocumentContentParams(uri=uri)
         return (await self.client.workspace_text_document_content_async(params)).text
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+    async def until(self, condition: Callable[[], Any], seconds: float = 600.0) -> Any:
         """Waits until `condition()` is true, and returns what it returned."""
         async with asyncio.timeout(seconds) if sys.version_info >= (3, 11) else _no_timeout():
             while not (found := condition()):
@@ -218,7 +218,7 @@ class Wire:
         """The next message, or None at the end of the output."""
         assert self.process.stdout is not None
         length = 0
-        while line := (await asyncio.wait_for(self.process.stdout.readline(), 120)).strip():
+        while line := (await asyncio.wait_for(self.process.stdout.readline(), 600)).strip():
             if line.lower().startswith(b"content-length:"):
                 length = int(line.split(b":")[1])
         return json.loads(await self.process.stdout.readexactly(length)) if length else None

@@ -64,12 +64,12 @@ def name_host(folder: Path, text: str) -> None:
 
 async def test_a_benchmark_is_measured_shown_and_kept(tmp_path: Path):
     async with session(tmp_path) as (found, uri):
-        await found.until(lambda: found.client.diagnostics, 60)
+        await found.until(lambda: found.client.diagnostics)
         shown = await found.command("fxLsp.bench", uri, "double", QUICK)
         assert shown["uri"].endswith("/double.benchmark.txt?benchmark")
         before = await found.document(shown["uri"])
         assert before.startswith("measuring on local: ")
-        await found.until(lambda: found.done("Benchmark of double"), 120)
+        await found.until(lambda: found.done("Benchmark of double"))
         assert any("eager" in text for text in found.progress("Benchmark of double")[1])
 
         page = await found.document(shown["uri"])
@@ -94,7 +94,7 @@ async def test_what_was_measured_is_stale_once_an_import_has_changed(tmp_path: P
     factors.write_text("TWO = 2\n")
     text = SOURCE.replace("import torch\n", "import torch\n\nfrom factors import TWO\n").replace("* 2", "* TWO")
     async with session(tmp_path, text) as (found, uri):
-        await found.until(lambda: found.client.diagnostics, 60)
+        await found.until(lambda: found.client.diagnostics)
         await found.command("fxLsp.bench", uri, "double", {**QUICK, "show": False})
         await found.lens(uri, "measured")
         imported = found.open("factors.py", factors.read_text())
@@ -107,10 +107,10 @@ async def test_what_was_measured_is_stale_once_an_import_has_changed(tmp_path: P
 async def test_a_benchmark_is_stopped(tmp_path: Path):
     async with session(tmp_path) as (found, uri):
         await found.command("fxLsp.bench", uri, "double", {"hosts": ["local"], "show": False})
-        token, _, _ = await found.until(lambda: found.progress("Benchmark of double"), 60)
-        await found.until(lambda: any("local: " in text for text in found.progress("Benchmark of double")[1]), 60)
+        token, _, _ = await found.until(lambda: found.progress("Benchmark of double"))
+        await found.until(lambda: any("local: " in text for text in found.progress("Benchmark of double")[1]))
         found.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
-        await found.until(lambda: found.done("Benchmark of double"), 60)
+        await found.until(lambda: found.done("Benchmark of double"))
         data = await found.client.protocol.send_request_async("fxLsp/benchmark", {"uri": page_of(tmp_path)})
         assert (data.running, data.runs) == ([], [])
 
@@ -118,11 +118,11 @@ async def test_a_benchmark_is_stopped(tmp_path: Path):
 async def test_a_command_stops_what_is_measured_of_a_target(tmp_path: Path):
     async with session(tmp_path) as (found, uri):
         page = await found.command("fxLsp.bench", uri, "double", {"hosts": ["local"], "show": False})
-        await found.until(lambda: found.progress("Benchmark of double"), 60)
+        await found.until(lambda: found.progress("Benchmark of double"))
         await found.command("fxLsp.stopBench", uri, "another")
         assert not found.done("Benchmark of double")
         await found.command("fxLsp.stopBench", page["uri"], "")
-        await found.until(lambda: found.done("Benchmark of double"), 60)
+        await found.until(lambda: found.done("Benchmark of double"))
         assert await found.command("fxLsp.stopBench", uri, "double") is None
 
 
@@ -140,7 +140,7 @@ async def test_a_host_that_was_never_used_is_asked_for(tmp_path: Path):
 
         found.choice = "Use box"
         assert await found.command("fxLsp.bench", uri, "double", {"hosts": ["box"], "show": False})
-        await found.until(lambda: any("was not measured on box" in m for m in found.told), 120)
+        await found.until(lambda: any("was not measured on box" in m for m in found.told))
         data = await found.client.protocol.send_request_async("fxLsp/benchmark", {"uri": page_of(tmp_path)})
         assert [f.host for f in data.failures] == ["box"]
         assert (await found.document(page_of(tmp_path))).startswith(f"not measured on box: {data.failures[0].message}")

@@ -44,7 +44,7 @@ async def offered(e: Editor, uri: str, first: int, end: int) -> list[types.Comma
             await asyncio.sleep(0.05)
         return found
 
-    return await asyncio.wait_for(wait(), 60)
+    return await asyncio.wait_for(wait(), 600)
 
 
 async def page(e: Editor, action: types.Command | types.CodeAction) -> str:

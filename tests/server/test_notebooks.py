@@ -262,7 +262,7 @@ async def test_a_notebook_is_traced(tmp_path: Path):
     options = {"interpreter": warm_python(), "virtualDocuments": True}
     async with editor(tmp_path, CLIENT, options, command=REAL, make=NotebookEditor) as e:
         _, cells = e.open_notebook([first, "!echo 'it\nx?", second])
-        (problem, *_) = await e.until(lambda: e.client.diagnostics.get(cells[0]), 60)
+        (problem, *_) = await e.until(lambda: e.client.diagnostics.get(cells[0]))
         assert (problem.code, problem.range) == ("shape", at(5, 15, 20))
         related = {(one.location.uri, one.location.range.start.line) for one in problem.related_information or ()}
         assert related == {(cells[2], 2)}

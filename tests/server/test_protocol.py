@@ -65,14 +65,14 @@ async def test_requests_after_shutdown_are_refused_and_exit_ends_with_0():
         server.send("textDocument/hover", {"garbage": True}, msg_id=2)
         assert (await server.answer(2))["error"]["code"] == INVALID_REQUEST
         server.send("exit")
-        assert await asyncio.wait_for(server.process.wait(), 60) == 0
+        assert await asyncio.wait_for(server.process.wait(), 600) == 0
 
 
 @pytest.mark.parametrize("session", [served, wire], ids=["initialized", "not initialized"])
 async def test_exit_without_shutdown_ends_with_1(session):
     async with session() as server:
         server.send("exit")
-        assert await asyncio.wait_for(server.process.wait(), 60) == 1
+        assert await asyncio.wait_for(server.process.wait(), 600) == 1
 
 
 @pytest.mark.parametrize("command", [FAKE, REAL], ids=["fake", "real"])
@@ -80,7 +80,7 @@ async def test_the_end_of_the_input_is_the_end(command: list[str]):
     async with wire(command) as server:
         await server.initialize()
         server.process.stdin.close()
-        assert await asyncio.wait_for(server.process.wait(), 60) == 1
+        assert await asyncio.wait_for(server.process.wait(), 600) == 1
 
 
 async def test_the_server_ends_with_the_client_that_started_it():
@@ -88,7 +88,7 @@ async def test_the_server_ends_with_the_client_that_started_it():
     async with served(process_id=parent.pid) as server:
         parent.kill()
         await parent.wait()
-        assert await asyncio.wait_for(server.process.wait(), 60) == 1
+        assert await asyncio.wait_for(server.process.wait(), 600) == 1
 
 
 async def test_a_client_in_another_container_has_no_process_here():

@@ -368,7 +368,7 @@ async def test_pth_files_and_statements_of_modules_run_only_in_a_trusted_folder(
         await user.refused()
         assert place.ran() == ""
         user.answers.append("Trust")
-        await user.until(lambda: "pth" in place.ran(), 60)
+        await user.until(lambda: "pth" in place.ran())
         while not any("ops" in title for title in await user.titles(uri)):
             await asyncio.sleep(0.05)
         assert children(user)

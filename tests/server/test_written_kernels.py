@@ -236,7 +236,7 @@ async def test_the_errors_of_a_check_are_put_into_the_buffer(tmp_path: Path):
         text = (tmp_path / "m_scaled_kernels.py").read_text()
         wrong = text.replace(STORE, "tl.exp(x) * 2.5")
         ed.show(kernels, wrong)
-        await ed.until(lambda: ed.texts[kernels].startswith(WRONG), 120)
+        await ed.until(lambda: ed.texts[kernels].startswith(WRONG))
         assert ed.texts[kernels].endswith(wrong)
         assert (tmp_path / "m_scaled_kernels.py").read_text() == text, "what is open is changed there"
 

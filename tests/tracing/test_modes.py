@@ -85,7 +85,7 @@ def checked(folder: Path, mode: str) -> Any:
         "--python",
         warm_python(),
     ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 1, done.stderr
     (file,) = json.loads(done.stdout)["files"]
     assert [target["traced"] for target in file["targets"]] == [True, True, False]

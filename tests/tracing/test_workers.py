@@ -389,7 +389,7 @@ async def test_a_zygote_that_was_stopped_goes_on(forked: Workers, monkeypatch: p
     told = warnings_of("fork_server", monkeypatch)
     await forked.start()
     kill(forked, signal.SIGSTOP)
-    await asyncio.wait_for(works(forked), 30)
+    await asyncio.wait_for(works(forked), 600)
     await works(forked)
     assert told == ["the tracer's parent process was stopped by somebody, and goes on"]
 

@@ -452,7 +452,7 @@ async def test_a_world_serves_others_if_the_request_that_starts_it_is_cancelled(
             await asyncio.sleep(0)
 
     request = asyncio.ensure_future(counting.trace("loss"))
-    await asyncio.wait_for(starts(), 60)
+    await asyncio.wait_for(starts(), 600)
     counting.engine.cancel_all()
     with suppress(asyncio.CancelledError):
         await request
@@ -468,7 +468,7 @@ async def test_a_world_and_what_it_parked_go_on_after_they_were_stopped(project:
     for pid in project.processes:
         os.kill(pid, signal.SIGSTOP)
     edited = MODEL.replace("(y * scale).mean()", "(y * scale).sum()")
-    trace = await asyncio.wait_for(project.trace("loss", edited), 60)
+    trace = await asyncio.wait_for(project.trace("loss", edited), 600)
     assert inputs(trace)[0].endswith("(call site, train.py:17)")
 
 

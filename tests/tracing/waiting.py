@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], T], seconds: float = 60) -> T:
+async def until(condition: Callable[[], T], seconds: float = 600) -> T:
     """Wait until a condition holds, and return what it gave."""
     ends = time.monotonic() + seconds
     while not (found := condition()):
