@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -29,13 +30,16 @@ class Done(NamedTuple):
 
 
 def fx_lsp(folder: Path, *arguments: str) -> Done:
-    """Run a command that traces, in this process. What it has traced before is not traced again."""
+    """Run a command that traces, in this process. What it has traced before is not traced again.
+
+    A trace has more time than by default: on a busy machine, that does not mean that it does not end.
+    """
     out, errors, here = io.StringIO(), io.StringIO(), Path.cwd()
     environment = {"XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or _cache()}
     os.chdir(folder)
     try:
         with mock.patch.dict(os.environ, environment), redirect_stdout(out), redirect_stderr(errors):
-            code = main([*arguments, "--python", warm_python()] if "--python" not in arguments else arguments)
+            code = main([*arguments, *_added(arguments)])
     except SystemExit as ended:  # the parser of arguments has ended the command
         code = ended.code
     finally:
@@ -60,6 +64,13 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def interruptible() -> None:
     """Let an interrupt end the program, also where the tests run in the background of a shell; for `preexec_fn`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _added(arguments: Sequence[str]) -> Iterator[str]:
+    if "--python" not in arguments:
+        yield from ("--python", warm_python())
+    if "--limit-seconds" not in arguments and arguments[0] != "doctor":
+        yield from ("--limit-seconds", "600")
 
 
 @functools.cache

@@ -17,6 +17,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for an answer as long as a busy machine needs for it."""
+    monkeypatch.setattr(faults, "SECONDS", 600.0)
+
+
 @pytest.mark.parametrize(
     ("victim", "hurt", "step"),
     [
