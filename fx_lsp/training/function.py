@@ -68,6 +68,17 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
     return ast.fix_missing_locations(tree)
 
 
+def as_step(tree: ast.Module, line: int) -> ast.FunctionDef | None:
+    """Make the function at `line` return its results, in place, with the same parameters; return it, None for a loop."""
+    path = path_to(tree.body, line)
+    function = path[-1][1] if path else None
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    function.body = returning(function.body)
+    ast.fix_missing_locations(tree)
+    return function
+
+
 def _without(body: list[ast.stmt], dropped: Collection[ast.stmt]) -> list[ast.stmt]:
     """Return a body without the statements `dropped`, which run exactly once."""
     rest = [node for node in body if node not in dropped]

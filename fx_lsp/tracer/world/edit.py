@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import CodeType
 
 from fx_lsp.syntax import FunctionNode, outermost_functions, parse
+from fx_lsp.training.function import as_step
 
 Place = tuple[int, str]
 """The line at which a function begins, its decorators included, and its name."""
@@ -50,6 +51,25 @@ def new_codes(file: str, old: str, new: str) -> Mapping[Place, CodeType]:
     counts = Counter((was.co_firstlineno, was.co_name) for was, _ in pairs)
     codes = {(was.co_firstlineno, was.co_name): now for was, now in pairs}
     return {place: code for place, code in codes.items() if counts[place] == 1}
+
+
+def code_of_step(file: str, text: str, line: int) -> CodeType | None:
+    """Return the code of the function at a line of a text, which returns its losses in place of calling `backward`.
+
+    None if no function begins there.
+    """
+    tree = ast.parse(text, file)
+    function = as_step(tree, line)
+    if function is None:
+        return None
+    place = first_line(function), function.name
+    codes = [compile(tree, file, "exec", dont_inherit=True)]
+    while codes:
+        code = codes.pop()
+        if (code.co_firstlineno, code.co_name) == place:
+            return code
+        codes += (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return None
 
 
 def _body_of(function: FunctionNode) -> str:

@@ -99,6 +99,15 @@ class Instrument:
             if code.co_freevars == function.__code__.co_freevars:
                 function.__code__ = code
 
+    def replace(self, code: CodeType) -> None:
+        """Have the functions that begin where a code does run that code."""
+        place = code.co_filename, code.co_firstlineno, code.co_name
+        for function in self._functions.values():
+            old = function.__code__
+            is_there = (old.co_filename, old.co_firstlineno, old.co_name) == place
+            if is_there and old.co_freevars == code.co_freevars:
+                function.__code__ = code
+
     def _pairs(self, file: str, text: str) -> list[tuple[FunctionType, CodeType]]:
         """Return the functions of a file, each with its code in a later text."""
         if file not in self._compiled:

@@ -19,7 +19,7 @@ from fx_lsp.tracer.inputs.evidence.call_sites import is_absent
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
 from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import located
-from fx_lsp.tracer.program.absences import Absent, with_numbers
+from fx_lsp.tracer.program.absences import Absent, backward_of, with_numbers
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.installed import foreign_modules, package_files
 from fx_lsp.tracer.program.load import Loaded, LoadError, forget_project, is_of_project, load, new_module
@@ -31,11 +31,12 @@ from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
 from fx_lsp.tracer.rehearsal.script import rehearsed
 from fx_lsp.tracer.source.provenance import Sources
-from fx_lsp.tracer.world.edit import changed_functions, outermost_names
+from fx_lsp.tracer.world.edit import changed_functions, code_of_step, outermost_names
 from fx_lsp.tracer.world.import_graph import ImportGraph
 from fx_lsp.tracer.world.instrument import Instrument
 from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
 from fx_lsp.tracer.world.watch import CallWatch, FirstCall
+from fx_lsp.training.step import BACKWARD
 
 PROGRAM_SECONDS = 6.0
 """The time that a program may take to get to what it calls."""
@@ -196,9 +197,13 @@ class World:
         return sys.modules.get(self.program.module) if is_own and self.program is not None else None
 
     def module_of(self, request: TraceRequest) -> Loaded:
-        """Return the module of a target as it is here."""
+        """Return the module of a target as it is here; a function that is a training step returns its losses."""
         module = self._module(request.file)
         assert module is not None, "the target was found here"
+        step = code_of_step(request.file, request.sliced, request.step) if request.step else None
+        if step is not None:
+            vars(module)[BACKWARD] = backward_of
+            self.instrument.replace(step)
         return Loaded(module, whole=False, missing=self.missing)
 
     def offers(self) -> tuple[Offer, ...]:
