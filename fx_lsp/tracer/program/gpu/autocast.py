@@ -7,6 +7,7 @@ device C++ sees.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -32,8 +33,11 @@ class FakeAutocast:
         self._dtypes: dict[Any, torch.dtype | None] = {}
 
     def install(self) -> None:
-        """Replace autocast's kernels."""
-        if not self._libraries:
+        """Replace autocast's kernels. PyTorch's warning about that is not one about the user's code."""
+        if self._libraries:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             for name in torch._C._dispatch_get_registrations_for_dispatch_key(self._key):
                 self._register(name)
 
