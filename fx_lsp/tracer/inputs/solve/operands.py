@@ -7,8 +7,8 @@ message is parsed, and no operation is known by name: it works for any function 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any
@@ -100,12 +100,19 @@ class Question:
         """Switch to tensors without storage ("meta"), or to fake ones."""
         self._device = device
         self._mode: Callable[[], AbstractContextManager[Any]] = (
-            nullcontext if device == "cpu" else unset_fake_temporarily
+            nullcontext if device == "cpu" else self._outside_of_modes
         )
         with self._mode():
             tensors = self.tensors if device == "meta" else ()
             self._stand_ins = {id(tensor): _without_storage(tensor) for tensor in tensors}
         self.refused = self.error_with({})
+
+    @contextmanager
+    def _outside_of_modes(self) -> Generator[None, None, None]:
+        """Run, inside, only PyTorch's own code; modes see the call if it names a device, which may be missing."""
+        names_device = any(isinstance(leaf, (str, torch.device)) for leaf in self._leaves)
+        with unset_fake_temporarily(), nullcontext() if names_device else torch._C.DisableTorchFunction():
+            yield
 
     @property
     def operands(self) -> list[torch.Tensor]:
