@@ -273,6 +273,9 @@ def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
 
+    world = current()
+    if request.step and world is not None and world.is_entered:
+        world.return_losses(request)
     decisions = Decisions(sources, lines)
     sources.name_modules(prepared.call.modules)
     begun = time.process_time()

@@ -69,7 +69,7 @@ def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str]
 
 
 def as_step(tree: ast.Module, line: int) -> ast.FunctionDef | None:
-    """Make the function at `line` return its results, in place, with the same parameters; return it, None for a loop."""
+    """Make the function at `line` return its losses, in place, and return it; None for a loop."""
     path = path_to(tree.body, line)
     function = path[-1][1] if path else None
     if not isinstance(function, ast.FunctionDef):

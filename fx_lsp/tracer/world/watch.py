@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
 from torch import nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from fx_lsp.model import WatchedFile
+from fx_lsp.specs import TensorSpec
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import has_absent
 from fx_lsp.tracer.inputs.evidence.callers import (
@@ -25,6 +28,7 @@ from fx_lsp.tracer.inputs.evidence.callers import (
 from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, value
 from fx_lsp.tracer.record.argument_text import argument_names, arguments_text
+from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 from fx_lsp.tracer.world.edit import first_line
 
 MAX_LATER, MAX_LOOKED_AT = 12, 256
@@ -46,12 +50,38 @@ class WatchedTarget:
 
 
 @dataclass(frozen=True)
+class TransformedState:
+    """A parameter or buffer of a module that a call inside `vmap` or `grad` has in place of its own: `spec` is that of
+    one part, and `tensors` the module's table with its `name`.
+    """
+
+    tensors: dict[str, torch.Tensor | None]
+    name: str
+    spec: TensorSpec
+
+    def leave(self) -> None:
+        """Put such a tensor outside of the transformation in its place."""
+        tensor = make_tensor(self.spec)
+        is_parameter = tensor.is_floating_point() or tensor.is_complex()
+        self.tensors[self.name] = nn.Parameter(tensor) if is_parameter else tensor
+
+
+def transformed_state(receiver: Any) -> Iterator[TransformedState]:
+    """Yield the tensors of a module that are inside `vmap` or `grad`."""
+    for module in receiver.modules() if isinstance(receiver, nn.Module) else ():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None and is_functorch_wrapped_tensor(tensor):
+                    yield TransformedState(tensors, name, replace(spec_of(tensor), strides=None))
+
+
+@dataclass(frozen=True)
 class FirstCall:
     """A target as a program calls it first, or constructs it: the offer, and the module that the target is in there.
 
     `place` is where the function begins that was called, if one was. `line` is where the program calls it, and
     `init_line` where it constructs its object, in its own file as far as the call comes from there. Unless the call
-    `is_complete`, some argument is a placeholder for missing data.
+    `is_complete`, some argument is a placeholder for missing data. `transformed` are tensors of its module.
     """
 
     target: WatchedTarget
@@ -61,6 +91,7 @@ class FirstCall:
     line: int
     init_line: int
     is_complete: bool = True
+    transformed: tuple[TransformedState, ...] = ()
 
 
 @dataclass
@@ -225,7 +256,8 @@ class CallWatch:
             (self.reached if is_complete else self.incomplete).add(target)
             if is_complete:
                 self.later[target] = LaterCalls(receiver)
-            self.report(FirstCall(target, offer, module, place, line, init_line, is_complete))
+            state = tuple(transformed_state(receiver))
+            self.report(FirstCall(target, offer, module, place, line, init_line, is_complete, state))
 
     @staticmethod
     def _module_of(kind: type, target: WatchedTarget) -> str:

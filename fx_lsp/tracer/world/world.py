@@ -12,6 +12,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
 from fx_lsp import files
 from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest, WrittenInputs
 from fx_lsp.syntax import edited_lines
@@ -197,14 +199,21 @@ class World:
         return sys.modules.get(self.program.module) if is_own and self.program is not None else None
 
     def module_of(self, request: TraceRequest) -> Loaded:
-        """Return the module of a target as it is here; a function that is a training step returns its losses."""
+        """Return the module of a target as it is here."""
         module = self._module(request.file)
         assert module is not None, "the target was found here"
-        step = code_of_step(request.file, request.sliced, request.step) if request.step else None
-        if step is not None:
+        return Loaded(module, whole=False, missing=self.missing)
+
+    def return_losses(self, request: TraceRequest) -> None:
+        """Have a function that is a training step return its losses, from now on, in place of differentiating them.
+
+        AOTAutograd differentiates what a function returns, and captures no `backward` in it.
+        """
+        module = self._module(request.file)
+        step = code_of_step(request.file, request.sliced, request.step)
+        if module is not None and step is not None:
             vars(module)[BACKWARD] = backward_of
             self.instrument.replace(step)
-        return Loaded(module, whole=False, missing=self.missing)
 
     def offers(self) -> tuple[Offer, ...]:
         """Return the arguments that the program passes to the target, without placeholders for missing ones."""
@@ -307,6 +316,10 @@ class World:
     def enter(self) -> None:
         """Give this process to a request for a target that is found here."""
         self.recorder.close()
+        self.stack.enter_context(temporarily_clear_interpreter_stack())
+        with self.around.mode:
+            for state in self.call.transformed if self.call is not None else ():
+                state.leave()
         self.around.notes.numbers.update(self.run.absences.numbers)
         self.since = frozenset(sys.modules)
         self.is_entered = True

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from fx_lsp.model import InputSource, InputSpec
 from fx_lsp.specs import Expression, TensorSpec
@@ -22,6 +23,7 @@ from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 from fx_lsp.tracer.run.values.constants import draw_input, give_known, give_values, known_numbers
+from fx_lsp.tracer.run.values.symbols import size_hint
 
 INIT = "init."
 """The prefix of the names of constructor arguments, among the inputs of a trace."""
@@ -377,7 +379,7 @@ def plan_of(written: Any, source: InputSource, evaluate: Callable[[str], Any], d
 def plan_of_made(original: Any, source: InputSource, detail: str = "") -> Plan:
     """Return the plan for a value from user code: its tensors are described and created again."""
     if isinstance(original, torch.Tensor):
-        return TensorPlan(spec_of(original), source, detail, numbers=known_numbers(original))
+        return _plan_of_tensor(original, source, detail)
     if type(original) in (list, tuple):
         return SequencePlan(tuple(plan_of_made(g, source, detail) for g in original), type(original))
     if type(original) is dict:
@@ -385,6 +387,18 @@ def plan_of_made(original: Any, source: InputSource, detail: str = "") -> Plan:
     plan = value(original, source, detail)
     snapshot = _snapshot(original)
     return plan if snapshot is original else replace(plan, make=lambda: _snapshot(snapshot))
+
+
+def _plan_of_tensor(original: torch.Tensor, source: InputSource, detail: str) -> TensorPlan:
+    """Return the plan for a tensor; for one with symbolic sizes, its hints, for one inside `vmap` or `grad`, its part.
+
+    Such tensors live in the transformation, and so have neither numbers nor strides outside.
+    """
+    transformed = is_functorch_wrapped_tensor(original)
+    if not transformed and not any(isinstance(size, torch.SymInt) for size in original.shape):
+        return TensorPlan(spec_of(original), source, detail, numbers=known_numbers(original))
+    sizes = tuple(map(size_hint, original.shape))
+    return TensorPlan(replace(spec_of(original), sizes=sizes, strides=None), source, detail)
 
 
 def _snapshot(original: Any) -> Any:
