@@ -2,9 +2,9 @@
 import torch
 from torch import nn
 from helpers.kinds import Kind
-#^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-#  information[import]: the package `helpers` is not installed in the interpreter that fx-lsp uses. Install it, or
-#  choose another interpreter (`fx-lsp.interpreter`).
+#^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[import]:
+#  the package `helpers` is not installed in the interpreter that fx-lsp uses. Install it, or choose another
+#  interpreter (`fx-lsp.interpreter`).
 #  line 29: traced Computes
 #  line 46: also reached from OnlyThroughWhatIsMissing
 
@@ -44,9 +44,9 @@ class Computes(nn.Module):
 class NeverAModule(nn.Module):
     def __init__(self, scale):
         self.scale = scale
-       #^^^^^^^^^^ …
-       #  information[construct]: AttributeError: cannot assign module before Module.__init__() call (constructing
-       #  NeverAModule). The inputs are guessed; write the real ones in a comment: `# fx: init(scale=…)`.
+       #^^^^^^^^^^ information[construct]:
+       #  AttributeError: cannot assign module before Module.__init__() call (constructing NeverAModule). The inputs
+       #  are guessed; write the real ones in a comment: `# fx: init(scale=…)`.
 
     def forward(self, x):
         return x * self.scale

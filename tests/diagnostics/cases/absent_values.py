@@ -48,25 +48,24 @@ class Shard(nn.Module):
 
 def penalty(output, x):
     gradient = torch.autograd.grad(output, x, torch.ones(output.size()), create_graph=True)[0]
-    #          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  information[inputs]: element 0 of tensors does not require grad and does not have a grad_fn ((f32[4, 64],),
-    #  (f32[8, 32],), f32[4, 64]). The inputs are guessed; write the real ones in a comment: `# fx: output=f32[4, 64],
-    #  x=f32[8, 32]`.
+    #          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[inputs]:
+    #  element 0 of tensors does not require grad and does not have a grad_fn ((f32[4, 64],), (f32[8, 32],), f32[4,
+    #  64]). The inputs are guessed; write the real ones in a comment: `# fx: output=f32[4, 64], x=f32[8, 32]`.
     return (gradient.norm(2, dim=1) - 1).pow(2).mean()
 
 
 def filled_by_a_loop(x: torch.Tensor, rows=()):
     values = [row * x for row in rows]
     return x + float(np.concatenate(values).sum())
-    #                ^^^^^^^^^^^^^^^^^^^^^^ …
-    #  information[dimension]: the value of `np.concatenate(values)` is assumed: a trace has shapes but no values.
+    #                ^^^^^^^^^^^^^^^^^^^^^^ information[dimension]:
+    #  the value of `np.concatenate(values)` is assumed: a trace has shapes but no values.
 
 
 def of_an_absent_package(x: torch.Tensor):
     return fast.kernel(x.relu())
-    #      ^^^^^^^^^^^ …
-    #  information[inputs]: AttributeError: 'NoneType' object has no attribute 'kernel'. The inputs are guessed; write
-    #  the real ones in a comment: `# fx: x=f32[4, 64]`.
+    #      ^^^^^^^^^^^ information[inputs]:
+    #  AttributeError: 'NoneType' object has no attribute 'kernel'. The inputs are guessed; write the real ones in a
+    #  comment: `# fx: x=f32[4, 64]`.
 
 
 class Net(nn.Module):
@@ -82,9 +81,8 @@ class Small(Net):
     def __init__(self, **options):
         super().__init__(**options)
         assert self.classes == 0
-        #      ^^^^^^^^^^^^^^^^^ …
-        #  information[construct]: AssertionError (constructing Small). Write its arguments in a comment: `# fx:
-        #  init(…)`.
+        #      ^^^^^^^^^^^^^^^^^ information[construct]:
+        #  AssertionError (constructing Small). Write its arguments in a comment: `# fx: init(…)`.
 
 
 class Norm(nn.Module):
@@ -99,9 +97,8 @@ class Norm(nn.Module):
 def asserted(x: torch.Tensor):
     y = x.relu()
     assert y.dtype == torch.bfloat16
-    #      ^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  information[inputs]: AssertionError. The inputs are guessed; write the real ones in a comment: `# fx: x=f32[4,
-    #  64]`.
+    #      ^^^^^^^^^^^^^^^^^^^^^^^^^ information[inputs]:
+    #  AssertionError. The inputs are guessed; write the real ones in a comment: `# fx: x=f32[4, 64]`.
     return y * 2
 
 
@@ -112,19 +109,19 @@ class ExtraLayers(nn.Module):
 
     def forward(self, x):
         return self.conv(x)
-        #      ^^^^^^^^^^^^ …
-        #  information[inputs]: Given groups=1, expected weight to be at least 1 at dimension 0, but got weight of
-        #  size [0, 3, 3, 3] instead (input: f32[4, 3, 64, 64], weight: f32[0, 3, 3, 3], bias: f32[0]). The inputs are
-        #  guessed; write the real ones in a comment: `# fx: init(args=…), x=f32[4, 3, 64, 64]`.
+        #      ^^^^^^^^^^^^ information[inputs]:
+        #  Given groups=1, expected weight to be at least 1 at dimension 0, but got weight of size [0, 3, 3, 3]
+        #  instead (input: f32[4, 3, 64, 64], weight: f32[0, 3, 3, 3], bias: f32[0]). The inputs are guessed; write
+        #  the real ones in a comment: `# fx: init(args=…), x=f32[4, 3, 64, 64]`.
 
 
 class Words(nn.Module):
     def __init__(self, file):
         super().__init__()
         self.fc, self.request = nn.Linear(8, 8), Request(file)
-        #                                        ^^^^^^^^^^^^^ …
-        #  information[construct]: unknown url type: 'Gives(result=Tensor(..., size=(4, 8, 64), requires_grad=True))'
-        #  (constructing Words). The inputs are guessed; write the real ones in a comment: `# fx: init(file=…)`.
+        #                                        ^^^^^^^^^^^^^ information[construct]:
+        #  unknown url type: 'Gives(result=Tensor(..., size=(4, 8, 64), requires_grad=True))' (constructing Words).
+        #  The inputs are guessed; write the real ones in a comment: `# fx: init(file=…)`.
 
     def forward(self, x):
         return self.fc(x)
@@ -133,10 +130,9 @@ class Words(nn.Module):
 def at_a_point(spec: torch.Tensor):
     point = spec[0][spec.shape[1] // 2][3]
     return spec + torch.tensor([[[2, point]]]).sum()
-    #             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  information[data-dependent]: the code needs the value of a tensor here (`aten._local_scalar_dense.default`),
-    #  and a trace has shapes but no values. Branch on shapes instead, use `torch.where`, or move this part out of the
-    #  traced function.
+    #             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[data-dependent]:
+    #  the code needs the value of a tensor here (`aten._local_scalar_dense.default`), and a trace has shapes but no
+    #  values. Branch on shapes instead, use `torch.where`, or move this part out of the traced function.
 
 
 parser = argparse.ArgumentParser()

@@ -26,10 +26,10 @@ def adversarial(data):
         of_generator.zero_grad()
         generator_loss = -judged.mean()
         generator_loss.backward()
-       #^^^^^^^^^^^^^^^^^^^^^^^^^ …
-       #  error[error]: backward needs `critic.body.2.weight` as the forward pass read it, but `of_critic.step()` in
-       #  line 24 has changed it in place since. Call `backward()` before what changes the value, or compute the
-       #  forward pass again.
+       #^^^^^^^^^^^^^^^^^^^^^^^^^ error[error]:
+       #  backward needs `critic.body.2.weight` as the forward pass read it, but `of_critic.step()` in line 24 has
+       #  changed it in place since. Call `backward()` before what changes the value, or compute the forward pass
+       #  again.
        #  line 31: also reached from __main__
         of_generator.step()
 

@@ -25,9 +25,8 @@ class PositionsOfBatch(nn.Module):
     def forward(self, x):
         T, B, C = x.shape
         return x + self.table[: x.size(1)]
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `x + self.table[:x.size(1)]` only broadcasts when B == T. Is a dimension missing or
-        #  swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `x + self.table[:x.size(1)]` only broadcasts when B == T. Is a dimension missing or swapped?
 
 
 class Residual(nn.Module):
@@ -48,9 +47,9 @@ class ResidualOfOtherChannels(nn.Module):
     def forward(self, x):
         y = self.first(x)
         return F.relu(self.second(y) + y)
-        #             ^^^^^^^^^^^^^^^^^^ …
-        #  error[shape]: shapes [4, 16, 64, 64] and [4, 32, 64, 64] do not broadcast: size 16 at dimension -3 does not
-        #  match (self.second(y): f32[4, 32, 64, 64], y: f32[4, 16, 64, 64]).
+        #             ^^^^^^^^^^^^^^^^^^ error[shape]:
+        #  shapes [4, 16, 64, 64] and [4, 32, 64, 64] do not broadcast: size 16 at dimension -3 does not match
+        #  (self.second(y): f32[4, 32, 64, 64], y: f32[4, 16, 64, 64]).
 
 
 class Rotary(nn.Module):
@@ -77,9 +76,8 @@ class RotaryOfHeads(nn.Module):
         q = self.query(x).view(B, T, self.heads, -1)
         angles = torch.outer(torch.arange(T), self.rates)
         return q * angles.cos()
-        #      ^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `q * angles.cos()` only broadcasts when T == init.heads. Is a dimension missing or
-        #  swapped?
+        #      ^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `q * angles.cos()` only broadcasts when T == init.heads. Is a dimension missing or swapped?
 
 
 class Slopes(nn.Module):
@@ -106,9 +104,8 @@ class SlopesOfColumns(nn.Module):
         q, k = (y.view(B, T, self.heads, -1).transpose(1, 2) for y in self.qk(x).chunk(2, -1))
         distance = torch.arange(T)[None, :] - torch.arange(T)[:, None]
         return (q @ k.transpose(-2, -1) + self.slopes * distance).softmax(-1)
-        #                                 ^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.slopes * distance` only broadcasts when T == 6. Is a dimension missing or
-        #  swapped?
+        #                                 ^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.slopes * distance` only broadcasts when T == 6. Is a dimension missing or swapped?
 
 
 class Halved(nn.Module):
@@ -127,9 +124,8 @@ class HalvedOnce(nn.Module):
 
     def forward(self, x):
         return self.pool(self.body(x)) + x
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.pool(self.body(x)) + x` only broadcasts when x.shape[3] == 2. Is a dimension
-        #  missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.pool(self.body(x)) + x` only broadcasts when x.shape[3] == 2. Is a dimension missing or swapped?
 
 
 def nearest(first, second):
@@ -140,8 +136,8 @@ def nearest(first, second):
 def nearest_of_one_set(first, second):
     """The distance of points to the nearest_of_one_set of others, first: (batch, n, 3), second: (batch, m, 3)."""
     return (first.unsqueeze(2) - second).pow(2).sum(-1).amin(2)
-    #       ^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  warning[dimension]: `first.unsqueeze(2) - second` only works when second.shape[0] == 8, but batch is 4.
+    #       ^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+    #  `first.unsqueeze(2) - second` only works when second.shape[0] == 8, but batch is 4.
 
 
 @dataclass
@@ -174,5 +170,5 @@ class PatchesWithoutFirst(nn.Module):
         x = self.patches(pixels).flatten(2).transpose(1, 2)
         x = torch.cat([self.first.expand(len(x), -1, -1), x], 1)
         return x + self.places
-        #      ^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `x + self.places` only works when pixels.shape[2] == 28, but image_size is 32.
+        #      ^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `x + self.places` only works when pixels.shape[2] == 28, but image_size is 32.

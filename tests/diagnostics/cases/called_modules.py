@@ -51,9 +51,9 @@ def activated(x):
 
 def wrong(x: torch.Tensor):
     return heads[0](heads[1](encode(x)))
-    #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  error[shape]: matrices of 4×3 and 4×2 cannot be multiplied: the inner sizes 3 and 4 differ (input: f32[4, 3],
-    #  weight: f32[2, 4], bias: f32[2]).
+    #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
+    #  matrices of 4×3 and 4×2 cannot be multiplied: the inner sizes 3 and 4 differ (input: f32[4, 3], weight: f32[2,
+    #  4], bias: f32[2]).
 
 
 def trained(x):

@@ -11,10 +11,9 @@ def fit(data):
         score.backward(retain_graph=True)
         of_b.step()
         (-score).backward()
-       #^^^^^^^^^^^^^^^^^^^ …
-       #  error[error]: backward needs `b.weight` as the forward pass read it, but `of_b.step()` in line 11 has
-       #  changed it in place since. Call `backward()` before what changes the value, or compute the forward pass
-       #  again.
+       #^^^^^^^^^^^^^^^^^^^ error[error]:
+       #  backward needs `b.weight` as the forward pass read it, but `of_b.step()` in line 11 has changed it in place
+       #  since. Call `backward()` before what changes the value, or compute the forward pass again.
        #  line 25: also reached from __main__
 
 

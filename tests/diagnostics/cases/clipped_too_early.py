@@ -23,10 +23,10 @@ def clipped_too_early(data):
             for parameter in critic.parameters():
                 parameter.clamp_(-0.01, 0.01)
         loss.backward()
-       #^^^^^^^^^^^^^^^ …
-       #  error[error]: backward needs `critic.1.weight` as the forward pass read it, but `parameter.clamp_(-0.01,
-       #  0.01)` in line 23 has changed it in place since. Call `backward()` before what changes the value, or compute
-       #  the forward pass again.
+       #^^^^^^^^^^^^^^^ error[error]:
+       #  backward needs `critic.1.weight` as the forward pass read it, but `parameter.clamp_(-0.01, 0.01)` in line 23
+       #  has changed it in place since. Call `backward()` before what changes the value, or compute the forward pass
+       #  again.
        #  line 27: also reached from __main__
 
 

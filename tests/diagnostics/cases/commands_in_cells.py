@@ -36,9 +36,9 @@ def wrong(x: torch.Tensor):
     y = LM()(x)
     !echo "(
     return y @ torch.ones(5, 5)
-    #      ^^^^^^^^^^^^^^^^^^^^ …
-    #  error[shape]: matrices of 8×4 and 5×5 cannot be multiplied: the inner sizes 4 and 5 differ (y: f32[8, 4],
-    #  torch.ones(5, 5): f32[5, 5]).
+    #      ^^^^^^^^^^^^^^^^^^^^ error[shape]:
+    #  matrices of 8×4 and 5×5 cannot be multiplied: the inner sizes 4 and 5 differ (y: f32[8, 4], torch.ones(5, 5):
+    #  f32[5, 5]).
 
 
 def train_epoch(batches):

@@ -37,13 +37,13 @@ def synchronized(x):  # fx: x=f32[8]@cuda
 @torch.compile(fullgraph=True)
 def printed(x):  # fx: x=f32[8]
     print("about to add")
-   #^^^^^^^^^^^^^^^^^^^^^ …
-   #  error[graph-break]: torch.compile(fullgraph=True) raises here (GB0059): Dynamo does not know how to trace
-   #  builtin operator `print` with argument types ['str'] (has_kwargs False). Avoid calling builtin `print` with
-   #  argument types ['str']. Consider using an equivalent alternative function/method to `print`.
+   #^^^^^^^^^^^^^^^^^^^^^ error[graph-break]:
+   #  torch.compile(fullgraph=True) raises here (GB0059): Dynamo does not know how to trace builtin operator `print`
+   #  with argument types ['str'] (has_kwargs False). Avoid calling builtin `print` with argument types ['str'].
+   #  Consider using an equivalent alternative function/method to `print`.
     y = x + 1
     torch._dynamo.graph_break()
-   #^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-   #  error[graph-break]: torch.compile(fullgraph=True) raises here (GB0025): User-inserted graph break. Message:
-   #  None. Remove the `torch._dynamo.graph_break()` call.
+   #^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[graph-break]:
+   #  torch.compile(fullgraph=True) raises here (GB0025): User-inserted graph break. Message: None. Remove the
+   #  `torch._dynamo.graph_break()` call.
     return y * 2

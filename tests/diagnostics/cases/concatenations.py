@@ -22,8 +22,8 @@ class TokensOfOne(nn.Module):
     def forward(self, x):
         first = self.first
         return torch.cat([first, x], 1)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `torch.cat([first, x], 1)` only works when x.shape[0] == 1.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `torch.cat([first, x], 1)` only works when x.shape[0] == 1.
 
 
 class Branches(nn.Module):
@@ -42,9 +42,9 @@ class BranchesAlongHeight(nn.Module):
 
     def forward(self, x):
         return torch.cat([self.first(x), self.second(x)], 2)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `torch.cat([self.first(x), self.second(x)], 2)` only works when init.wide ==
-        #  init.narrow. Is a dimension missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `torch.cat([self.first(x), self.second(x)], 2)` only works when init.wide == init.narrow. Is a dimension
+        #  missing or swapped?
 
 
 class Critic(nn.Module):
@@ -63,9 +63,8 @@ class CriticOfStates(nn.Module):
 
     def forward(self, states, action):
         return self.value(torch.cat([states, action], -1)).squeeze(-1)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.value(torch.cat([states, action], -1))` only works when states.shape[2] == 32,
-        #  but state_dim is 64.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.value(torch.cat([states, action], -1))` only works when states.shape[2] == 32, but state_dim is 64.
 
 
 class Gates(nn.Module):
@@ -86,9 +85,8 @@ class GatesOfInput(nn.Module):
     def forward(self, x):
         state = x.new_zeros(x.size(0), self.hidden_dim, x.size(2), x.size(3))
         return self.gates(torch.cat([x, state], dim=1))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.gates(torch.cat([x, state], dim=1))` only works when x.shape[1] == 64, but
-        #  input_dim is 128.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.gates(torch.cat([x, state], dim=1))` only works when x.shape[1] == 64, but input_dim is 128.
 
 
 class Queries(nn.Module):
@@ -110,10 +108,9 @@ class QueriesOfRows(nn.Module):
 
     def forward(self, x):
         queries = self.queries.expand(x.shape[0], -1)
-        #         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[shape]: `self.queries.expand(x.shape[0], -1)` only works when x.shape[0] == 32. Is a dimension
-        #  missing or swapped? The inputs are guessed; write the real ones in a comment: `# fx: init(width=8),
-        #  x=f32[32, 8]`.
+        #         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[shape]:
+        #  `self.queries.expand(x.shape[0], -1)` only works when x.shape[0] == 32. Is a dimension missing or swapped?
+        #  The inputs are guessed; write the real ones in a comment: `# fx: init(width=8), x=f32[32, 8]`.
         return self.layer(torch.cat([self.norm(x), queries], 1))
 
 
@@ -137,7 +134,7 @@ class PairWithoutDifference(nn.Module):
     def forward(self, first, second):
         u, v = (self.rnn(self.words(tokens))[1][-1] for tokens in (first, second))
         return self.head(torch.cat([u, v, (u - v).abs()], 1))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[shape]: matrices of 4×24 and 16×1000 cannot be multiplied: the inner sizes 24 and 16 differ (input:
-        #  f32[4, 24], weight: f32[1000, 16], bias: f32[1000]). The inputs are guessed; write the real ones in a
-        #  comment: `# fx: init(words=2, width=8, classes=1000), first=i64[4, 64], second=i64[4, 32]`.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[shape]:
+        #  matrices of 4×24 and 16×1000 cannot be multiplied: the inner sizes 24 and 16 differ (input: f32[4, 24],
+        #  weight: f32[1000, 16], bias: f32[1000]). The inputs are guessed; write the real ones in a comment: `# fx:
+        #  init(words=2, width=8, classes=1000), first=i64[4, 64], second=i64[4, 32]`.

@@ -23,9 +23,8 @@ class ImagesWithoutStride(nn.Module):
 
     def forward(self, x):
         return self.fc(self.conv(x).flatten(1))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.fc(self.conv(x).flatten(1))` only works when x.shape[2] == 64, but the size in
-        #  the docstring is 32.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.fc(self.conv(x).flatten(1))` only works when x.shape[2] == 64, but the size in the docstring is 32.
 
 
 class ImagesOfParameter(nn.Module):
@@ -38,9 +37,8 @@ class ImagesOfParameter(nn.Module):
     def forward(self, x):
         """x: (B, 3, 32, 32)"""
         return self.fc(self.conv(x).flatten(1))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.fc(self.conv(x).flatten(1))` only works when x.shape[2] == 64, but the size in
-        #  the docstring is 32.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.fc(self.conv(x).flatten(1))` only works when x.shape[2] == 64, but the size in the docstring is 32.
 
 
 class Joined(nn.Module):

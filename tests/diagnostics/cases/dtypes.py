@@ -23,10 +23,10 @@ class RelationsOfIntegers(nn.Module):
     def forward(self, head, relation):
         rows = F.one_hot(relation, 6)
         return self.names(head) * (rows @ self.table)
-        #                          ^^^^^^^^^^^^^^^^^ …
-        #  warning[dtype]: expected m1 and m2 to have the same dtype, but got: long int != float (rows: i64[12, 16,
-        #  6], self.table: f32[6, 32]). The inputs are guessed; write the real ones in a comment: `# fx: head=i64[4,
-        #  8], relation=i64[12, 16]`.
+        #                          ^^^^^^^^^^^^^^^^^ warning[dtype]:
+        #  expected m1 and m2 to have the same dtype, but got: long int != float (rows: i64[12, 16, 6], self.table:
+        #  f32[6, 32]). The inputs are guessed; write the real ones in a comment: `# fx: head=i64[4, 8],
+        #  relation=i64[12, 16]`.
 
 
 class Times(nn.Module):
@@ -47,10 +47,9 @@ class TimesInDouble(nn.Module):
     def forward(self, t):
         steps = torch.from_numpy(np.exp(-np.arange(self.width)))
         return self.layer(t[:, None].float() * steps)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dtype]: mat1 and mat2 must have the same dtype, but got Double and Float (input: f64[4, 1, 8, 16],
-        #  weight: f32[32, 16], bias: f32[32]). The inputs are guessed; write the real ones in a comment: `# fx:
-        #  t=f32[4, 8, 16]`.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dtype]:
+        #  mat1 and mat2 must have the same dtype, but got Double and Float (input: f64[4, 1, 8, 16], weight: f32[32,
+        #  16], bias: f32[32]). The inputs are guessed; write the real ones in a comment: `# fx: t=f32[4, 8, 16]`.
 
 
 class Scaled(nn.Module):
@@ -68,10 +67,9 @@ class ScaledByIntegers(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(classes, 8))
         self.scale = nn.Parameter(torch.full((classes,), 10))
-        #            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[construct]: only Tensors of floating point dtype can require gradients (nn: i64[1000])
-        #  (constructing ScaledByIntegers). The inputs are guessed; write the real ones in a comment: `# fx:
-        #  init(classes=1000)`.
+        #            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[construct]:
+        #  only Tensors of floating point dtype can require gradients (nn: i64[1000]) (constructing ScaledByIntegers).
+        #  The inputs are guessed; write the real ones in a comment: `# fx: init(classes=1000)`.
 
     def forward(self, x):
         return F.linear(x, self.weight) * self.scale

@@ -13,9 +13,8 @@ class Scaled(nn.Module):
     def forward(self, x):
         ratio = self.length / self.weight.norm(dim=1, keepdim=True)
         return x @ (self.weight * ratio).t()
-        #           ^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.weight * ratio` only broadcasts when init.fan_in == init.fan_out. Is a dimension
-        #  missing or swapped?
+        #           ^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.weight * ratio` only broadcasts when init.fan_in == init.fan_out. Is a dimension missing or swapped?
         #  line 12: a column and a row broadcast here to all pairs of their elements
 
 
@@ -42,9 +41,9 @@ class Gated(nn.Module):
         p = self.score(x)
         if self.use_gate:
             p = p * self.gate(p)
-            #   ^^^^^^^^^^^^^^^^ …
-            #  warning[dimension]: with use_gate=True: `p * self.gate(p)` only broadcasts when init.parts ==
-            #  init.width. Is a dimension missing or swapped?
+            #   ^^^^^^^^^^^^^^^^ warning[dimension]:
+            #  with use_gate=True: `p * self.gate(p)` only broadcasts when init.parts == init.width. Is a dimension
+            #  missing or swapped?
         return p
 
 
@@ -55,9 +54,9 @@ class Residual(nn.Module):
 
     def forward(self, x):
         return x + self.conv(x).relu()
-        #      ^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `x + self.conv(x).relu()` only broadcasts when init.in_channels == init.out_channels.
-        #  Is a dimension missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `x + self.conv(x).relu()` only broadcasts when init.in_channels == init.out_channels. Is a dimension
+        #  missing or swapped?
 
 
 class ResidualRight(nn.Module):
@@ -88,9 +87,8 @@ class Scale(nn.Module):
 
     def forward(self, x):
         return x @ (self.u @ self.v)
-        #           ^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.u @ self.v` only works when init.rank == init.size. Is a dimension missing or
-        #  swapped?
+        #           ^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.u @ self.v` only works when init.rank == init.size. Is a dimension missing or swapped?
 
 
 class ScaleRight(nn.Module):
@@ -149,9 +147,9 @@ class PreAct(nn.Module):
 def scaled_given(length: torch.Tensor, weight: torch.Tensor):
     ratio = length / weight.norm(dim=1, keepdim=True)
     return weight * ratio
-    #      ^^^^^^^^^^^^^^ …
-    #  error[shape]: shapes [5, 5] and [5, 3] do not broadcast: size 5 at dimension -1 does not match (weight: f32[5,
-    #  3], ratio: f32[5, 5]); line 135: a column and a row broadcast here to all pairs of their elements.
+    #      ^^^^^^^^^^^^^^ error[shape]:
+    #  shapes [5, 5] and [5, 3] do not broadcast: size 5 at dimension -1 does not match (weight: f32[5, 3], ratio:
+    #  f32[5, 5]); line 135: a column and a row broadcast here to all pairs of their elements.
 
 
 def scaled_right(length: torch.Tensor, weight: torch.Tensor):

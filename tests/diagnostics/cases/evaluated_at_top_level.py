@@ -29,10 +29,10 @@ def jacobian(x: torch.Tensor):
 
 def trained(x: torch.Tensor):
     return torch.func.jacrev(other)(x)
-    #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  error[error]: During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place
-    #  operation (aten::add_.Tensor) that would mutate a captured Tensor. This is not supported; please rewrite the
-    #  function being transformed to explicitly accept the mutated Tensor(s) as inputs (input: i64[]).
+    #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[error]:
+    #  During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation
+    #  (aten::add_.Tensor) that would mutate a captured Tensor. This is not supported; please rewrite the function
+    #  being transformed to explicitly accept the mutated Tensor(s) as inputs (input: i64[]).
 
 
 def doubled(x: torch.Tensor):

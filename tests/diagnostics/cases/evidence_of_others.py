@@ -28,8 +28,8 @@ class Weighted(nn.Module):
 
     def forward(self, x):
         return x @ self.weight
-        #      ^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `x @ self.weight` only works when x.shape[2] == 64, but in_features is 48.
+        #      ^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `x @ self.weight` only works when x.shape[2] == 64, but in_features is 48.
 
 
 class Scores(nn.Module):
@@ -55,7 +55,7 @@ class Dilated(nn.Module):
         if image.shape[-1] > 4096:
             raise ValueError("too large")
         return self.last(self.scale(image))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  information[inputs]: Calculated padded input size per channel: (32 x 32). Kernel size: (8001 x 8001).
-        #  Kernel size can't be greater than actual input size (input: f32[4, 4, 32, 32], weight: f32[4, 4, 3, 3],
-        #  bias: f32[4]). The inputs are guessed; write the real ones in a comment: `# fx: image=f32[4, 3, 64, 64]`.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[inputs]:
+        #  Calculated padded input size per channel: (32 x 32). Kernel size: (8001 x 8001). Kernel size can't be
+        #  greater than actual input size (input: f32[4, 4, 32, 32], weight: f32[4, 4, 3, 3], bias: f32[4]). The
+        #  inputs are guessed; write the real ones in a comment: `# fx: image=f32[4, 3, 64, 64]`.

@@ -12,9 +12,9 @@ class Gate(nn.Module):
         p = self.score(x).softmax(-1)
         if balance:
             return p, (p.sum(0) - p.sum(1)).pow(2).mean()
-            #          ^^^^^^^^^^^^^^^^^^^ …
-            #  warning[dimension]: with balance=True: `p.sum(0) - p.sum(1)` only broadcasts when x.shape[1] ==
-            #  x.shape[0]. Is a dimension missing or swapped?
+            #          ^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+            #  with balance=True: `p.sum(0) - p.sum(1)` only broadcasts when x.shape[1] == x.shape[0]. Is a dimension
+            #  missing or swapped?
         return p, None
 
 
@@ -27,9 +27,9 @@ class GateTyped(nn.Module):
         p = self.score(x).softmax(-1)
         if balance:
             return p, (p.sum(0) - p.sum(1)).pow(2).mean()
-            #          ^^^^^^^^^^^^^^^^^^^ …
-            #  warning[dimension]: with balance=True: `p.sum(0) - p.sum(1)` only broadcasts when x.shape[1] ==
-            #  x.shape[0]. Is a dimension missing or swapped?
+            #          ^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+            #  with balance=True: `p.sum(0) - p.sum(1)` only broadcasts when x.shape[1] == x.shape[0]. Is a dimension
+            #  missing or swapped?
         return p, None
 
 
@@ -56,9 +56,9 @@ class Pooled(nn.Module):
         if self.kind == "glu":
             first, second = y.chunk(2, dim=-1)
             return first * second.sigmoid() + y
-            #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-            #  warning[dimension]: with kind=glu: shapes [4, 12, 16] and [4, 12, 8] do not broadcast: size 16 at
-            #  dimension -1 does not match (first * second.sigmoid(): f32[4, 12, 8], y: f32[4, 12, 16]).
+            #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+            #  with kind=glu: shapes [4, 12, 16] and [4, 12, 8] do not broadcast: size 16 at dimension -1 does not
+            #  match (first * second.sigmoid(): f32[4, 12, 8], y: f32[4, 12, 16]).
         if self.kind in ("tanh", "relu"):
             return y.tanh() if self.kind == "tanh" else y.relu()
         return y
@@ -106,9 +106,9 @@ def inverted(x: torch.Tensor, mask=None, invert: bool = False):
 def inner(x, flip=False):
     if flip:
         return x.reshape(-1, 7, 5) @ torch.ones(4, 4)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[dimension]: with flip=True: matrices of 448×5 and 4×4 cannot be multiplied: the inner sizes 5 and 4
-        #  differ (x.reshape(-1, 7, 5): f32[64, 7, 5], torch.ones(4, 4): f32[4, 4]).
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[dimension]:
+        #  with flip=True: matrices of 448×5 and 4×4 cannot be multiplied: the inner sizes 5 and 4 differ
+        #  (x.reshape(-1, 7, 5): f32[64, 7, 5], torch.ones(4, 4): f32[4, 4]).
         #  line 102: also reached from outer
     return x * 2
 

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 def make(initializer, experts, shape):
     def init(weight):
         size = math.prod(shape)
-        #      ^^^^^^^^^^^^^^^^ …
-        #  information[inputs]: TypeError: 'int' object is not iterable. The arguments of the enclosing function make
-        #  are guessed: `experts`, `initializer`, `shape`. Write a `# fx:` comment there.
+        #      ^^^^^^^^^^^^^^^^ information[inputs]:
+        #  TypeError: 'int' object is not iterable. The arguments of the enclosing function make are guessed:
+        #  `experts`, `initializer`, `shape`. Write a `# fx:` comment there.
         if weight.ndim != 2 or weight.shape[0] != experts or weight.shape[1] != size:
             raise ValueError("weight must be [experts, prod(shape)]")
         for i in range(experts):
@@ -30,8 +30,8 @@ def scheduled(model, steps):
 def wrong(scale):
     def apply(x: torch.Tensor):
         return x.view(3, 7) @ torch.ones(4, 4) * scale
-        #      ^^^^^^^^^^^^ …
-        #  warning[shape]: `x.view(3, 7)` only works when x.shape[0] == 3. Is a dimension missing or swapped?
+        #      ^^^^^^^^^^^^ warning[shape]:
+        #  `x.view(3, 7)` only works when x.shape[0] == 3. Is a dimension missing or swapped?
 
     return apply
 
@@ -48,9 +48,9 @@ def sized(width):
     def apply(x: torch.Tensor):
         kernel = torch.ones(width, width)
         return x.view(-1, 7) @ kernel
-        #      ^^^^^^^^^^^^^^^^^^^^^^ …
-        #  information[inputs]: matrices of 256×7 and 8×8 cannot be multiplied: the inner sizes 7 and 8 differ
-        #  (x.view(-1, 7): f32[256, 7], kernel: f32[8, 8]). The arguments of the enclosing function sized are guessed:
-        #  `width`. Write a `# fx:` comment there.
+        #      ^^^^^^^^^^^^^^^^^^^^^^ information[inputs]:
+        #  matrices of 256×7 and 8×8 cannot be multiplied: the inner sizes 7 and 8 differ (x.view(-1, 7): f32[256, 7],
+        #  kernel: f32[8, 8]). The arguments of the enclosing function sized are guessed: `width`. Write a `# fx:`
+        #  comment there.
 
     return apply

@@ -8,8 +8,8 @@ class Hooked(nn.Module):
         super().__init__()
         self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 2)
         self.a.register_forward_hook(lambda module, args, out: (out[0] * 2,) + out[1:])
-        #                                                      ^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[error]: TypeError: can only concatenate tuple (not "Tensor") to tuple.
+        #                                                      ^^^^^^^^^^^^^^^^^^^^^^^ error[error]:
+        #  TypeError: can only concatenate tuple (not "Tensor") to tuple.
 
     def forward(self, x):
         return self.b(self.a(x))

@@ -21,9 +21,9 @@ class Score(nn.Module):
 
     def forward(self, x):
         return self.end(F.relu(self.skip(x)))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[shape]: Given groups=1, weight of size [24, 24, 1], expected input[4, 40, 64] to have 24 channels,
-        #  but got 40 channels instead (input: f32[4, 40, 64], weight: f32[24, 24, 1], bias: f32[24]).
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
+        #  Given groups=1, weight of size [24, 24, 1], expected input[4, 40, 64] to have 24 channels, but got 40
+        #  channels instead (input: f32[4, 40, 64], weight: f32[24, 24, 1], bias: f32[24]).
 
 
 def gradient_penalty(critic, mixed):
@@ -42,9 +42,9 @@ class Colors(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(1, base, 3)
         nn.init.xavier_uniform_(self.first.bias)
-       #^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-       #  warning[construct]: Fan in and fan out can not be computed for tensor with fewer than 2 dimensions
-       #  (constructing Colors). Write its arguments in a comment: `# fx: init(…)`.
+       #^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[construct]:
+       #  Fan in and fan out can not be computed for tensor with fewer than 2 dimensions (constructing Colors). Write
+       #  its arguments in a comment: `# fx: init(…)`.
 
     def forward(self, x):
         return self.first(x)
@@ -67,10 +67,10 @@ class Normalized(nn.Module):
 
     def forward(self, x):
         return F.layer_norm(self.project(x), x.size(-1))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[shape]: TypeError: layer_norm(): argument 'normalized_shape' (position 2) must be tuple of ints,
-        #  not int (input: f32[4, 12, 8]). The inputs are guessed; write the real ones in a comment: `# fx:
-        #  init(width=8), x=f32[4, 12, 8]`.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[shape]:
+        #  TypeError: layer_norm(): argument 'normalized_shape' (position 2) must be tuple of ints, not int (input:
+        #  f32[4, 12, 8]). The inputs are guessed; write the real ones in a comment: `# fx: init(width=8), x=f32[4,
+        #  12, 8]`.
 
 
 class Residual(nn.Module):

@@ -30,9 +30,9 @@ class StackOfFirstWidth(nn.Module):
         for layer in self.layers:
             x = layer(x).relu()
         return self.head(x)
-        #      ^^^^^^^^^^^^ …
-        #  error[shape]: matrices of 32×64 and 16×10 cannot be multiplied: the inner sizes 64 and 16 differ (input:
-        #  f32[4, 8, 64], weight: f32[10, 16], bias: f32[10]).
+        #      ^^^^^^^^^^^^ error[shape]:
+        #  matrices of 32×64 and 16×10 cannot be multiplied: the inner sizes 64 and 16 differ (input: f32[4, 8, 64],
+        #  weight: f32[10, 16], bias: f32[10]).
 
 
 def small_of_first_width():
@@ -61,9 +61,9 @@ class BlocksOfLayer(nn.Module):
     def forward(self, user, item):
         pair = torch.stack([self.users(user), self.items(item)], 0)
         return self.masked(self.blocks(nn.ReLU(pair)))
-        #                  ^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[error]: TypeError: linear(): argument 'input' (position 1) must be Tensor, not ReLU. The inputs are
-        #  guessed; write the real ones in a comment: `# fx: user=i64[4, 8], item=i64[4, 8]`.
+        #                  ^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[error]:
+        #  TypeError: linear(): argument 'input' (position 1) must be Tensor, not ReLU. The inputs are guessed; write
+        #  the real ones in a comment: `# fx: user=i64[4, 8], item=i64[4, 8]`.
 
 
 class BlocksWithoutList(nn.Module):
@@ -75,9 +75,9 @@ class BlocksWithoutList(nn.Module):
 
     def forward(self, user, item):
         pair = torch.cat(self.users(user), self.items(item))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[error]: TypeError: cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor. The
-        #  inputs are guessed; write the real ones in a comment: `# fx: user=i64[4, 8], item=i64[12, 16]`.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[error]:
+        #  TypeError: cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor. The inputs are
+        #  guessed; write the real ones in a comment: `# fx: user=i64[4, 8], item=i64[12, 16]`.
         return self.masked(self.blocks(torch.relu(pair)))
 
 
@@ -91,9 +91,9 @@ class BlocksInList(nn.Module):
     def forward(self, user, item):
         pair = torch.stack([self.users(user), self.items(item)], 0)
         return self.masked(self.blocks(torch.relu(pair)))
-        #                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[error]: Module [ModuleList] is missing the required "forward" function. The inputs are guessed;
-        #  write the real ones in a comment: `# fx: user=i64[4, 8], item=i64[4, 8]`.
+        #                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[error]:
+        #  Module [ModuleList] is missing the required "forward" function. The inputs are guessed; write the real ones
+        #  in a comment: `# fx: user=i64[4, 8], item=i64[4, 8]`.
 
 
 class BlocksWithUser(nn.Module):
@@ -106,9 +106,9 @@ class BlocksWithUser(nn.Module):
     def forward(self, user, item):
         pair = torch.stack([self.users(user), self.items(item)], 0)
         return self.masked(self.blocks(torch.relu(pair)), user)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[error]: TypeError: Sequential.forward() takes 2 positional arguments but 3 were given. The inputs
-        #  are guessed; write the real ones in a comment: `# fx: user=i64[4, 8], item=i64[4, 8]`.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[error]:
+        #  TypeError: Sequential.forward() takes 2 positional arguments but 3 were given. The inputs are guessed;
+        #  write the real ones in a comment: `# fx: user=i64[4, 8], item=i64[4, 8]`.
 
 
 class Part(nn.Module):
@@ -139,9 +139,9 @@ class PartWithoutReturn(nn.Module):
 
     def forward(self, x):
         x = x + self.layer(self.norm(x))
-        #                  ^^^^^^^^^^^^ …
-        #  error[error]: TypeError: layer_norm(): argument 'input' (position 1) must be Tensor, not NoneType (weight:
-        #  f32[64], bias: f32[64]).
+        #                  ^^^^^^^^^^^^ error[error]:
+        #  TypeError: layer_norm(): argument 'input' (position 1) must be Tensor, not NoneType (weight: f32[64], bias:
+        #  f32[64]).
         #  line 127: traced TwiceWithoutReturn
 
 
@@ -171,9 +171,9 @@ class GrownOfLists(nn.Module):
     def __init__(self, width: int, depth: int = 3):
         super().__init__()
         self.parts = nn.ModuleList([[nn.Linear(width, width), nn.ReLU()] for _ in range(depth)])
-        #            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[construct]: TypeError: list is not a Module subclass (constructing GrownOfLists). The inputs are
-        #  guessed; write the real ones in a comment: `# fx: init(width=8)`.
+        #            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[construct]:
+        #  TypeError: list is not a Module subclass (constructing GrownOfLists). The inputs are guessed; write the
+        #  real ones in a comment: `# fx: init(width=8)`.
 
     def forward(self, x):
         for part in self.parts:
@@ -188,9 +188,9 @@ class Block(nn.Module):
 
     def forward(self, x):
         x = x + self.fc(self.norm(x).transpose(1, 2)).transpose(1, 2)
-        #               ^^^^^^^^^^^^ …
-        #  error[error]: TypeError: layer_norm(): argument 'input' (position 1) must be Tensor, not NoneType (weight:
-        #  f32[8], bias: f32[8]).
+        #               ^^^^^^^^^^^^ error[error]:
+        #  TypeError: layer_norm(): argument 'input' (position 1) must be Tensor, not NoneType (weight: f32[8], bias:
+        #  f32[8]).
         #  line 169: traced Forgetful
 
 

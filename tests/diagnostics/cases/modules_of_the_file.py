@@ -35,10 +35,9 @@ def residual_of_one_order(net, x, t):
     ones = torch.ones_like(u)
     u_x = torch.autograd.grad(u, x, ones, retain_graph=True)[0]
     return torch.autograd.grad(u_x, x, ones, create_graph=True)[0]
-    #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  warning[error]: element 0 of tensors does not require grad and does not have a grad_fn ((f32[4, 1](2, 1),),
-    #  (f32[4, 1],), f32[4, 1]). The inputs are guessed; write the real ones in a comment: `# fx: net=…, x=f32[4, 1],
-    #  t=f32[4, 1]`.
+    #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[error]:
+    #  element 0 of tensors does not require grad and does not have a grad_fn ((f32[4, 1](2, 1),), (f32[4, 1],),
+    #  f32[4, 1]). The inputs are guessed; write the real ones in a comment: `# fx: net=…, x=f32[4, 1], t=f32[4, 1]`.
 
 
 def step(net: nn.Module, optimizer, x, t):

@@ -14,9 +14,9 @@ class Wrong(nn.Module):
     def generate(self, tokens, max_new_tokens):
         for _ in range(max_new_tokens):
             logits = self.head(self.hidden(self.embed(tokens[:, -1])))
-            #        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-            #  error[shape]: matrices of 4×16 and 8×32 cannot be multiplied: the inner sizes 16 and 8 differ (input:
-            #  f32[4, 16], weight: f32[32, 8], bias: f32[32]).
+            #        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
+            #  matrices of 4×16 and 8×32 cannot be multiplied: the inner sizes 16 and 8 differ (input: f32[4, 16],
+            #  weight: f32[32, 8], bias: f32[32]).
             tokens = torch.cat((tokens, logits.argmax(-1, keepdim=True)), 1)
         return tokens
 

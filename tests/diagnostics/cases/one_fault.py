@@ -12,12 +12,11 @@ class Head(nn.Module):
 
     def forward(self, x):
         return self.out(self.drop(x))
-        #               ^^^^^^^^^^^^ …
-        #  warning[pytorch-warning]: PyTorch warns: dropout2d: Received a 3D input to dropout2d and assuming that
-        #  channel-wise 1D dropout behavior is desired - input is interpreted as shape (N, C, L), where C is the
-        #  channel dim. This behavior will change in a future release to interpret the input as one without a batch
-        #  dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using
-        #  dropout1d instead.
+        #               ^^^^^^^^^^^^ warning[pytorch-warning]:
+        #  PyTorch warns: dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout
+        #  behavior is desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior
+        #  will change in a future release to interpret the input as one without a batch dimension, i.e. shape (C, H,
+        #  W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.
         #  line 16: also reached from Net
         #  line 38: also reached from train.step
         #  line 45: also reached from evaluate
@@ -42,9 +41,9 @@ class Wrong(nn.Module):
 
     def forward(self, x):
         return self.last(self.net(x))
-        #      ^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[shape]: matrices of 6×4 and 5×2 cannot be multiplied: the inner sizes 4 and 5 differ (input: f32[2,
-        #  3, 4], weight: f32[2, 5], bias: f32[2]).
+        #      ^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
+        #  matrices of 6×4 and 5×2 cannot be multiplied: the inner sizes 4 and 5 differ (input: f32[2, 3, 4], weight:
+        #  f32[2, 5], bias: f32[2]).
         #  line 53: also reached from __main__
 
 
@@ -62,9 +61,8 @@ def evaluate(model, batches):
     with torch.no_grad():
         for x, y in batches:
             total += F.mse_loss(model(x), y).item()
-            #        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-            #  information[dimension]: the value of `F.mse_loss(model(x), y).item()` is assumed: a trace has shapes
-            #  but no values.
+            #        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[dimension]:
+            #  the value of `F.mse_loss(model(x), y).item()` is assumed: a trace has shapes but no values.
     return total
 
 

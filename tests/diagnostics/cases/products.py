@@ -42,9 +42,9 @@ class AttentionWithView(nn.Module):
         scores = q @ k.transpose(-2, -1)
         y = scores.softmax(-1) @ v
         return self.out(y.transpose(1, 2).view(B, T, C))
-        #               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[shape]: Cannot view a tensor with shape torch.Size([4, 8, 4, 16]) and strides (512, 16, 128, 1) as a
-        #  tensor with shape (4, 8, 64)! (y.transpose(1, 2): f32[4, 8, 4, 16](512, 16, 128, 1)).
+        #               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
+        #  Cannot view a tensor with shape torch.Size([4, 8, 4, 16]) and strides (512, 16, 128, 1) as a tensor with
+        #  shape (4, 8, 64)! (y.transpose(1, 2): f32[4, 8, 4, 16](512, 16, 128, 1)).
 
 
 def gram(features):
@@ -57,8 +57,8 @@ def gram_of_rows(features):
     b, c, h, w = features.shape
     flat = features.view(b, c, h * w)
     return torch.bmm(flat, flat)
-    #      ^^^^^^^^^^^^^^^^^^^^^ …
-    #  warning[dimension]: `torch.bmm(flat, flat)` only works when c == h * w. Is a dimension missing or swapped?
+    #      ^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+    #  `torch.bmm(flat, flat)` only works when c == h * w. Is a dimension missing or swapped?
 
 
 class LowRank(nn.Module):
@@ -79,8 +79,8 @@ class LowRankWithoutTranspose(nn.Module):
 
     def forward(self, x):
         return self.base(x) + x @ self.down @ self.up
-        #                     ^^^^^^^^^^^^^ …
-        #  warning[dimension]: `x @ self.down` only works when x.shape[2] == 8. Is a dimension missing or swapped?
+        #                     ^^^^^^^^^^^^^ warning[dimension]:
+        #  `x @ self.down` only works when x.shape[2] == 8. Is a dimension missing or swapped?
 
 
 class SkipGram(nn.Module):
@@ -99,9 +99,9 @@ class SkipGramOfRows(nn.Module):
 
     def forward(self, centre, negatives):
         return torch.bmm(self.words(negatives), self.words(centre)).squeeze(2)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `torch.bmm(self.words(negatives), self.words(centre))` only works when centre.shape[1]
-        #  == init.dim. Is a dimension missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `torch.bmm(self.words(negatives), self.words(centre))` only works when centre.shape[1] == init.dim. Is a
+        #  dimension missing or swapped?
 
 
 class Aligned(nn.Module):
@@ -122,9 +122,8 @@ class AlignedByColumns(nn.Module):
     def forward(self, x):
         turn = self.turn(self.conv(x).amax(2)).view(-1, 3, 3)
         return torch.bmm(x, turn)
-        #      ^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `torch.bmm(x, turn)` only works when x.shape[2] == 3. Is a dimension missing or
-        #  swapped?
+        #      ^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `torch.bmm(x, turn)` only works when x.shape[2] == 3. Is a dimension missing or swapped?
 
 
 class Spectral(nn.Module):
@@ -145,6 +144,6 @@ class SpectralWithoutTranspose(nn.Module):
     def forward(self, x):
         x = self.lift(x)
         return torch.einsum("bix,io->box", x.relu(), self.mix) + self.skip(x)
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `torch.einsum('bix,io->box', x.relu(), self.mix)` only works when x.shape[1] == 32. Is
-        #  a dimension missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `torch.einsum('bix,io->box', x.relu(), self.mix)` only works when x.shape[1] == 32. Is a dimension missing
+        #  or swapped?

@@ -22,8 +22,8 @@ class TaggerOfTuple(nn.Module):
     def forward(self, ids):
         states = self.rnn(self.words(ids))
         return self.head(states)
-        #      ^^^^^^^^^^^^^^^^^ …
-        #  error[error]: TypeError: linear(): argument 'input' (position 1) must be Tensor, not tuple.
+        #      ^^^^^^^^^^^^^^^^^ error[error]:
+        #  TypeError: linear(): argument 'input' (position 1) must be Tensor, not tuple.
 
 
 class Sequences(nn.Module):
@@ -44,9 +44,8 @@ class SequencesOfOtherBatch(nn.Module):
     def forward(self, x):
         start = torch.zeros(1, x.size(1), self.rnn.hidden_size)
         return self.rnn(x, start)[0]
-        #      ^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.rnn(x, start)` only works when x.shape[1] == x.shape[0]. Is a dimension missing
-        #  or swapped?
+        #      ^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.rnn(x, start)` only works when x.shape[1] == x.shape[0]. Is a dimension missing or swapped?
 
 
 class Classifier(nn.Module):
@@ -67,9 +66,9 @@ class ClassifierOfOneDirection(nn.Module):
 
     def forward(self, x):
         return self.head(self.rnn(x)[0][:, -1])
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.head(self.rnn(x)[0][:, -1])` only works when x.shape[0] == init.hidden. Is a
-        #  dimension missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.head(self.rnn(x)[0][:, -1])` only works when x.shape[0] == init.hidden. Is a dimension missing or
+        #  swapped?
 
 
 class Stateful(nn.Module):
@@ -90,10 +89,10 @@ class StatefulWithView(nn.Module):
     def forward(self, ids, state):
         y, state = self.rnn(self.words(ids).transpose(0, 1), state)
         return self.head(y.transpose(0, 1).view(-1, 48)), state
-        #                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[shape]: Cannot view a tensor with shape torch.Size([48, 32]) and strides (1, 48) as a tensor with
-        #  shape (32, 48)! (y.transpose(0, 1): f32[48, 32](1, 48)). The inputs are guessed; write the real ones in a
-        #  comment: `# fx: init(words=2), ids=i64[32], state=f32[12, 2, 48]`.
+        #                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[shape]:
+        #  Cannot view a tensor with shape torch.Size([48, 32]) and strides (1, 48) as a tensor with shape (32, 48)!
+        #  (y.transpose(0, 1): f32[48, 32](1, 48)). The inputs are guessed; write the real ones in a comment: `# fx:
+        #  init(words=2), ids=i64[32], state=f32[12, 2, 48]`.
 
 
 class LastStates(nn.Module):
@@ -116,9 +115,9 @@ class LastStatesOfAllLayers(nn.Module):
     def forward(self, text):
         state = self.rnn(self.words(text))[1][0]
         return self.head(state.transpose(0, 1).flatten(1))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[shape]: matrices of 4×96 and 48×5 cannot be multiplied: the inner sizes 96 and 48 differ (input:
-        #  f32[4, 96], weight: f32[5, 48], bias: f32[5]).
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
+        #  matrices of 4×96 and 48×5 cannot be multiplied: the inner sizes 96 and 48 differ (input: f32[4, 96],
+        #  weight: f32[5, 48], bias: f32[5]).
 
 
 class Directions(nn.Module):
@@ -139,5 +138,5 @@ class DirectionsOfOneState(nn.Module):
     def forward(self, x):
         start = x.new_zeros(1, x.size(0), 16)
         return self.rnn(x, (start, start))[0]
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[error]: For unbatched 2-D input, hx and cx should also be 2-D but got (3-D, 3-D) tensors.
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[error]:
+        #  For unbatched 2-D input, hx and cx should also be 2-D but got (3-D, 3-D) tensors.

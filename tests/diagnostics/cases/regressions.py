@@ -19,9 +19,8 @@ class RegressionOfColumns(nn.Module):
 
     def forward(self, x, y):
         return (self.head(x) - y).pow(2).mean()
-        #       ^^^^^^^^^^^^^^^^ …
-        #  warning[all-pairs]: f32[32, 1] and f32[32] broadcast to all pairs of their elements: one of them has one
-        #  dimension too many.
+        #       ^^^^^^^^^^^^^^^^ warning[all-pairs]:
+        #  f32[32, 1] and f32[32] broadcast to all pairs of their elements: one of them has one dimension too many.
 
 
 class RegressionOfOtherWidth(nn.Module):
@@ -31,9 +30,9 @@ class RegressionOfOtherWidth(nn.Module):
 
     def forward(self, x, y):
         return (self.head(x).squeeze(-1) - y).pow(2).mean()
-        #       ^^^^^^^^^^^^ …
-        #  error[shape]: matrices of 32×8 and 9×1 cannot be multiplied: the inner sizes 8 and 9 differ (input: f32[32,
-        #  8], weight: f32[1, 9], bias: f32[1]).
+        #       ^^^^^^^^^^^^ error[shape]:
+        #  matrices of 32×8 and 9×1 cannot be multiplied: the inner sizes 8 and 9 differ (input: f32[32, 8], weight:
+        #  f32[1, 9], bias: f32[1]).
         #  line 32: also reached from __main__
 
 

@@ -66,9 +66,9 @@ class PrototypesOfRows(nn.Module):
     def forward(self, support, query, labels):
         prototypes = self.encoder(support).view(self.n_way, self.k_shot, -1).mean(1)
         distances = torch.pow(self.encoder(query).unsqueeze(1) - prototypes.unsqueeze(1), 2).sum(-1)
-        #                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.encoder(query).unsqueeze(1) - prototypes.unsqueeze(1)` only broadcasts when
-        #  query.shape[0] == init.n_way. Is a dimension missing or swapped?
+        #                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.encoder(query).unsqueeze(1) - prototypes.unsqueeze(1)` only broadcasts when query.shape[0] ==
+        #  init.n_way. Is a dimension missing or swapped?
         return F.nll_loss(F.log_softmax(-distances, dim=1), labels)
 
 

@@ -21,9 +21,9 @@ def directional(x, v):  # fx: x=f32[5], v=f32[5]
 
 def batched(xs):  # fx: xs=f32[3, 5]
     return vmap(hessian(energy))(xs)
-    #      ^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  information[unsupported]: PyTorch cannot run this on fake tensors, and a trace only has fake tensors. Move it
-    #  out of the traced function, or pass the value that it computes as an argument.
+    #      ^^^^^^^^^^^^^^^^^^^^^^^^^ information[unsupported]:
+    #  PyTorch cannot run this on fake tensors, and a trace only has fake tensors. Move it out of the traced function,
+    #  or pass the value that it computes as an argument.
 
 
 def guessed(x):

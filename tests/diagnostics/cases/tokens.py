@@ -24,8 +24,8 @@ class TextAsChannels(nn.Module):
     def forward(self, ids):
         x = self.words(ids)
         return self.conv(x).amax(-1)
-        #      ^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.conv(x)` only works when ids.shape[1] == 128. Is a dimension missing or swapped?
+        #      ^^^^^^^^^^^^ warning[dimension]:
+        #  `self.conv(x)` only works when ids.shape[1] == 128. Is a dimension missing or swapped?
 
 
 @dataclass
@@ -58,10 +58,10 @@ class ModelOfOtherWidth(nn.Module):
         if targets is None:
             return logits
         return F.cross_entropy(logits.view(-1, 64), targets.view(-1))
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: with targets i64[5, 100]: `F.cross_entropy(logits.view(-1, 64), targets.view(-1))` only
-        #  works when ids.shape[0] == 4 for this ids.shape[1], targets.shape[0], targets.shape[1]. Is a dimension
-        #  missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  with targets i64[5, 100]: `F.cross_entropy(logits.view(-1, 64), targets.view(-1))` only works when
+        #  ids.shape[0] == 4 for this ids.shape[1], targets.shape[0], targets.shape[1]. Is a dimension missing or
+        #  swapped?
 
 
 class Causal(nn.Module):
@@ -84,6 +84,6 @@ class CausalOverBatch(nn.Module):
         x, length = self.words(ids), ids.size(0)
         mask = torch.ones(length, length).triu(1).bool()
         return self.attend(x, x, x, attn_mask=mask)[0]
-        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  warning[dimension]: `self.attend(x, x, x, attn_mask=mask)` only works when ids.shape[1] == ids.shape[0]. Is
-        #  a dimension missing or swapped?
+        #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
+        #  `self.attend(x, x, x, attn_mask=mask)` only works when ids.shape[1] == ids.shape[0]. Is a dimension missing
+        #  or swapped?

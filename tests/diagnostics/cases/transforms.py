@@ -43,9 +43,9 @@ def as_rows(x):
 
 def mismatched(x):
     return vmap(slope)(x @ torch.ones(3, 2) + torch.ones(3))
-    #                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ …
-    #  error[shape]: shapes [3] and [4, 2] do not broadcast: size 3 at dimension -1 does not match (x @ torch.ones(3,
-    #  2): f32[4, 2], torch.ones(3): f32[3]).
+    #                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
+    #  shapes [3] and [4, 2] do not broadcast: size 3 at dimension -1 does not match (x @ torch.ones(3, 2): f32[4, 2],
+    #  torch.ones(3): f32[3]).
 
 
 def wrapped(function):

@@ -7,9 +7,9 @@ class Plain(nn.Module):
     def __init__(self):
         super().__init__()
         self.steps = [nn.Linear(8, 8), nn.Linear(8, 8)]
-       #^^^^^^^^^^ …
-       #  warning[unregistered]: `self.steps` is a plain list: `parameters()`, `to()` and `state_dict()` do not reach
-       #  its layers; make it an `nn.ModuleList`.
+       #^^^^^^^^^^ warning[unregistered]:
+       #  `self.steps` is a plain list: `parameters()`, `to()` and `state_dict()` do not reach its layers; make it an
+       #  `nn.ModuleList`.
         self.out = nn.Linear(8, 2)
 
     def forward(self, x):
@@ -22,13 +22,13 @@ class Table(nn.Module):
     def __init__(self):
         super().__init__()
         self.by_name = {"a": nn.Linear(8, 8)}
-       #^^^^^^^^^^^^ …
-       #  warning[unregistered]: `self.by_name` is a plain dict: `parameters()`, `to()` and `state_dict()` do not
-       #  reach its layers; make it an `nn.ModuleDict`.
+       #^^^^^^^^^^^^ warning[unregistered]:
+       #  `self.by_name` is a plain dict: `parameters()`, `to()` and `state_dict()` do not reach its layers; make it
+       #  an `nn.ModuleDict`.
         self.scale = torch.ones(8, requires_grad=True)
-       #^^^^^^^^^^ …
-       #  warning[unregistered]: `self.scale` is a plain tensor: `parameters()`, `to()` and `state_dict()` do not
-       #  reach it; make it an `nn.Parameter`.
+       #^^^^^^^^^^ warning[unregistered]:
+       #  `self.scale` is a plain tensor: `parameters()`, `to()` and `state_dict()` do not reach it; make it an
+       #  `nn.Parameter`.
         self.out = nn.Linear(8, 2)
 
     def forward(self, x):
@@ -99,15 +99,15 @@ class Appended(nn.Module):
     def __init__(self, depth=2):
         super().__init__()
         self.blocks = []
-       #^^^^^^^^^^^ …
-       #  warning[unregistered]: `self.blocks` is a plain list: `parameters()`, `to()` and `state_dict()` do not reach
-       #  its layers; make it an `nn.ModuleList`.
+       #^^^^^^^^^^^ warning[unregistered]:
+       #  `self.blocks` is a plain list: `parameters()`, `to()` and `state_dict()` do not reach its layers; make it an
+       #  `nn.ModuleList`.
        #  line 116: also reached from Trunk
         self._build(depth)
         self.branches = {"left": (nn.Linear(8, 4), nn.GELU()), "right": (nn.Linear(8, 4), nn.SiLU())}
-       #^^^^^^^^^^^^^ …
-       #  warning[unregistered]: `self.branches` is a plain dict: `parameters()`, `to()` and `state_dict()` do not
-       #  reach its layers; make it an `nn.ModuleDict`.
+       #^^^^^^^^^^^^^ warning[unregistered]:
+       #  `self.branches` is a plain dict: `parameters()`, `to()` and `state_dict()` do not reach its layers; make it
+       #  an `nn.ModuleDict`.
        #  line 116: also reached from Trunk
 
     def _build(self, depth):

@@ -13,9 +13,8 @@ class Multiply(torch.autograd.Function):
     def backward(ctx, grad):
         x, w = ctx.saved_tensors
         return grad @ w.t(), grad.t() @ x
-        #                    ^^^^^^^^^^^^ …
-        #  error[wrong-gradient]: `Multiply.backward` returns f32[5, 12] as the gradient of `w`, which has the shape
-        #  [12, 5].
+        #                    ^^^^^^^^^^^^ error[wrong-gradient]:
+        #  `Multiply.backward` returns f32[5, 12] as the gradient of `w`, which has the shape [12, 5].
         #  line 16: traced product
         #  line 4: also reached from Multiply
 
@@ -34,9 +33,8 @@ class Crash(torch.autograd.Function):
     def backward(ctx, grad):
         x, w = ctx.saved_tensors
         return grad @ w, x.t() @ grad
-        #      ^^^^^^^^ …
-        #  error[wrong-gradient]: `Crash.backward` raises: matrices of 8×5 and 12×5 cannot be multiplied: the inner
-        #  sizes 5 and 12 differ.
+        #      ^^^^^^^^ error[wrong-gradient]:
+        #  `Crash.backward` raises: matrices of 8×5 and 12×5 cannot be multiplied: the inner sizes 5 and 12 differ.
         #  line 32: traced crash
         #  line 20: also reached from Crash
 
@@ -71,9 +69,8 @@ class Straight(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return grad.sum(0) * ctx.scale, None
-        #      ^^^^^^^^^^^^^^^^^^^^^^^ …
-        #  error[wrong-gradient]: `Straight.backward` returns f32[4] as the gradient of `x`, which has the shape [3,
-        #  4].
+        #      ^^^^^^^^^^^^^^^^^^^^^^^ error[wrong-gradient]:
+        #  `Straight.backward` returns f32[4] as the gradient of `x`, which has the shape [3, 4].
         #  line 64: traced Layer
         #  line 50: also reached from Straight
 
@@ -97,9 +94,8 @@ class Constant(torch.autograd.Function):
         if not ctx.needs_input_grad[0]:
             return None
         return 1.0
-        #      ^^^ …
-        #  error[wrong-gradient]: `Constant.backward` returns a float as the gradient of `x`, which has the shape [4,
-        #  64].
+        #      ^^^ error[wrong-gradient]:
+        #  `Constant.backward` returns a float as the gradient of `x`, which has the shape [4, 64].
         #  line 85: also reached from constant
 
 
@@ -132,12 +128,11 @@ class Doubled(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
-        #      ^^^^^^^^^^^^^^^^^ …
-        #  information[unsupported]: it runs, but AOTAutograd cannot capture it: Trying to backward through the graph
-        #  a second time (or directly access saved tensors after they have already been freed). Saved intermediate
-        #  values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if
-        #  you need to backward through the graph a second time or if you need to access saved tensors after calling
-        #  backward.
+        #      ^^^^^^^^^^^^^^^^^ information[unsupported]:
+        #  it runs, but AOTAutograd cannot capture it: Trying to backward through the graph a second time (or directly
+        #  access saved tensors after they have already been freed). Saved intermediate values of the graph are freed
+        #  when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the
+        #  graph a second time or if you need to access saved tensors after calling backward.
         #  line 118: traced differentiated_before
         return 2 * x * gradient
 
