@@ -26,6 +26,15 @@ from fx_lsp.model import Failure, InputSpec, Stage, Trace, TraceReply, TraceRequ
 T = TypeVar("T")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run tests that share the fixture of a module in one process, so that it is set up once."""
+    for item in items:
+        definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+        if any(definition.scope == "module" for several in definitions.values() for definition in several):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Append the seconds of a test's phase to the file that `FX_LSP_SECONDS` names: `python scripts/seconds.py`."""
     path = os.environ.get("FX_LSP_SECONDS")
