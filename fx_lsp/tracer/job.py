@@ -273,9 +273,7 @@ def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
     def new_names() -> Names:
         return Names(sources, {request.file: tree}, returned_names(tree, _definition(request)))
 
-    world = current()
-    if request.step and world is not None and world.is_entered:
-        world.return_losses(request)
+    _return_losses(request)
     decisions = Decisions(sources, lines)
     sources.name_modules(prepared.call.modules)
     begun = time.process_time()
@@ -374,6 +372,13 @@ def _prepared(target: LoadedTarget, tree: ast.Module, stopped: dict[Failure, Sto
         if not {*more} - {*inputs}:
             return prepared
         inputs = tuple(dict.fromkeys((*inputs, *more)))
+
+
+def _return_losses(request: TraceRequest) -> None:
+    """Have a training step return its losses if its program called it: a step that is loaded by itself does already."""
+    world = current()
+    if request.step and world is not None and world.is_entered:
+        world.return_losses(request)
 
 
 def _definition(request: TraceRequest) -> str:

@@ -11,8 +11,9 @@ with one line for each target that is traced, with the inputs that were found, g
     #: scaled(x=f32[3, 5], by=2 · call site) -> f32[3, 5]
 
 Inputs of a comment are left out. Below stand notes, failures without a place, and the stages that are asked for
-(`#: scaled [forward]`); problems are comments with carets below their expressions. A line `# --- other.py` begins
-another file of the program. A place in a file is shown by the code that stands there.
+(`#: scaled [forward]`), or the names of operations (`#: scaled [ops]`); problems are comments with carets below their
+expressions. A line `# --- other.py` begins another file of the program. A place in a file is shown by the code that
+stands there.
 
 To write a case, write the program and `#: NAME`. `UPDATE_GOLDEN=1 pytest tests/tracer/test_cases.py` writes the rest;
 read what git says of it.
@@ -40,6 +41,7 @@ from fx_lsp.tracing.analysis import analyse
 FOLDER = Path(__file__).parent / "cases"
 WIDTH = 120
 TITLE, FILE, ANSWER = "# === ", "# --- ", "#:"
+OPERATIONS = "ops"
 _ASKED = re.compile(r"^#: ([\w.]+)(?: \[([\w, -]+)\])?", re.MULTILINE)
 
 
@@ -115,8 +117,18 @@ def answers(case: Case, traced: dict[str, Traced], folder: Path) -> Iterator[str
         for sentence in said:
             yield from _wrapped(f"#:   {_without(folder, sentence)}", "    ")
         for stage in case.asked[name]:
-            yield f"#:   {stage}:"
-            yield from (f"#:     {line}" for line in one.graph(stage).splitlines())
+            if stage == OPERATIONS:
+                yield from _wrapped(f"#:   {stage}: {', '.join(operations(one))}", "    ")
+            else:
+                yield f"#:   {stage}:"
+                yield from (f"#:     {line}" for line in one.graph(stage).splitlines())
+
+
+def operations(traced: Traced) -> list[str]:
+    """Return the names of the operations that compute the results, without those that copy nothing."""
+    nodes = traced.stage("forward" if "forward" in traced.reply.stages else "inference").nodes
+    names = (node.target.split(".")[1] for node in nodes if node.op == "call_function")
+    return [name for name in names if name not in ("detach", "alias")]
 
 
 def _inputs(case: Case, traced: Traced) -> str:

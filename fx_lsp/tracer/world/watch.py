@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
 from typing import Any
 
-import torch
 from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
@@ -55,7 +54,7 @@ class TransformedState:
     one part, and `tensors` the module's table with its `name`.
     """
 
-    tensors: dict[str, torch.Tensor | None]
+    tensors: dict[str, Any]
     name: str
     spec: TensorSpec
 

@@ -133,5 +133,15 @@ class Adjoint:
         return x * 2
 #: Groups(init.dim=64 · search; init.depth=2, init.bias=False · search: for Layer; x=f32[4, 8, 64] · search) -> f32[4,
 #:   8, 64]
+#: Keyed(init.width=8 · search; x=f32[4, 12, 8] · search: sizes that fit) -> f32[4, 12, 8]
+#: Residual(init.fn=nn.Identity(), x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Two(init.f=torch.nn.functional.relu, init.g=torch.nn.functional.relu, x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Chain(init.layers[0]=nn.Identity(), init.layers[1]=nn.Identity(), x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Counted(init.steps[0]=nn.Identity(), init.steps[1]=nn.Identity(), x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Ensemble(init.models[0]=nn.Identity(), init.models[1]=nn.Identity(), x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Branches(init.branches=nn.ModuleDict({'a': nn.Identity()}), x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Solver.power(x=f32[4, 64] · search) -> f32[4, 64]
 #: Solver.stepped(x=f32[4, 64] · search)
 #: Adjoint.state(init.base=Given() · annotation)
+#: rotated(x=f32[4, 64] · search; scale=f32[8, 64] · search: sizes that fit) -> f32[4, 64]
+#: counted(x=f32[4, 64], chosen=i64[8, 12] · search) -> f32[8]
