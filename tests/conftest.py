@@ -31,7 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that share the fixture of a module in one process, so that it is set up once."""
     for item in items:
         definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-        if any(definition.scope == "module" for several in definitions.values() for definition in several):
+        shares = any(definition.scope == "module" for several in definitions.values() for definition in several)
+        if shares and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 

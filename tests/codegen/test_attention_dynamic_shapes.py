@@ -9,6 +9,8 @@ import pytest
 from files import names_in, outputs
 from parameters import some
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 import torch.nn.functional as F

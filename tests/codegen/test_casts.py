@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from files import names_in, outputs
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 

@@ -15,6 +15,8 @@ import pytest
 from files import generated, outputs, script
 from inline_snapshot import snapshot
 
+pytest_plugins = ["file_fixtures"]
+
 TESTS = Path(__file__).parent.parent
 NORMS = TESTS.parent / "examples" / "norms.py"
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from files import names_in, outputs, script
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 import torch.nn.functional as F

@@ -10,6 +10,8 @@ from interpreted import captured, checked, generated, named_kernels, wrong
 from parameters import some
 from spiking import Spike, lif
 
+pytest_plugins = ["file_fixtures"]
+
 
 def hard_reset(x):
     v, spikes = 0.0, []

@@ -10,6 +10,8 @@ import pytest
 from files import generated, names_in, outputs
 from inline_snapshot import snapshot
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 from torch import nn

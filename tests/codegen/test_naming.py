@@ -8,6 +8,8 @@ from pathlib import Path
 from files import names_in, outputs, script
 from inline_snapshot import snapshot
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 import torch.nn.functional as F

@@ -10,6 +10,8 @@ from files import names_in, outputs, script
 from fx_lsp.codegen.file.needed import OperatorResult, with_conditions
 from fx_lsp.codegen.ir.statement import assign, print_statements
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 import torch.nn.functional as F

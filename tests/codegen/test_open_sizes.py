@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from files import generated, names_in, outputs
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 import torch.nn.functional as F
@@ -166,6 +168,7 @@ def test_other_sizes_are_open_if_a_sum_over_one_would_lose_its_kernel(defaults: 
     assert re.search(r'\("x", torch.float32, \("\w+", "\w+", 8, 8\), ', defaults["pooled"])
 
 
+@pytest.mark.release
 def test_other_sizes_are_right_by_default(defaults: dict[str, str], tmp_path: Path) -> None:
     for name, output in outputs(tmp_path, defaults).items():
         assert "wrong" not in output and output.endswith("exit 0\n"), name

@@ -8,6 +8,8 @@ import pytest
 from files import names_in
 from inline_snapshot import snapshot
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 import torch.nn.functional as F

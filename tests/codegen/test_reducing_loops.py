@@ -9,6 +9,8 @@ from parameters import some
 
 from fx_lsp.codegen.graph import loop_batching
 
+pytest_plugins = ["file_fixtures"]
+
 
 def selective_scan(x, dt, a, b, c):
     h, out = torch.zeros(x.shape[0], *a.shape), []

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from files import generated
 
+pytest_plugins = ["file_fixtures"]
+
 SOURCE = """\
 import torch
 

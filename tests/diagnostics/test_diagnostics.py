@@ -30,34 +30,53 @@ from fx_lsp.tracing.engine import Engine, EngineSettings
 
 pytestmark = pytest.mark.torch
 
+SEARCH_SECONDS = 1.0
+"""The work of a search: many of these are meant to fail."""
+LONG_SEARCHES = {"concatenations": 5.0, "recurrent_layers": 5.0}
+"""The same, where less work ends at another mistake."""
 CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 _TARGETS = re.compile(r"^# targets:.*\n(#  .*\n)*")
 
 
+class Engines:
+    """Engines for all cases, by the work of their searches, and the loop that they run in."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._engines: dict[float, Engine] = {}
+
+    def outcomes(self, file: str, text: str, seconds: float) -> list[tuple[Target, Outcome]]:
+        """Return what becomes of the targets of a file."""
+        return self.loop.run_until_complete(self._outcomes(file, text, seconds))
+
+    async def _outcomes(self, file: str, text: str, seconds: float) -> list[tuple[Target, Outcome]]:
+        if seconds not in self._engines:
+            settings = EngineSettings(interpreter=warm_python(), workers=1, trace_on_open=False, search_seconds=seconds)
+            self._engines[seconds] = Engine(settings, lambda file: None, lambda status: None)
+        return await outcomes_of(self._engines[seconds], file, text)
+
+    def close(self) -> None:
+        """End the engines."""
+        for engine in self._engines.values():
+            self.loop.run_until_complete(engine.shutdown())
+        self.loop.close()
+
+
 @pytest.fixture(scope="session")
-def engine_loop() -> Iterator[tuple[Engine, asyncio.AbstractEventLoop]]:
-    """An engine for all cases, and the loop that it runs in."""
-    loop = asyncio.new_event_loop()
-
-    async def start() -> Engine:
-        settings = EngineSettings(interpreter=warm_python(), workers=1, trace_on_open=False)
-        return Engine(settings, lambda file: None, lambda status: None)
-
-    engine = loop.run_until_complete(start())
-    yield engine, loop
-    loop.run_until_complete(engine.shutdown())
-    loop.close()
+def engines() -> Iterator[Engines]:
+    engines = Engines()
+    yield engines
+    engines.close()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_problems_of_a_file(case: Path, tmp_path: Path, engine_loop: tuple[Engine, asyncio.AbstractEventLoop]) -> None:
-    engine, loop = engine_loop
+def test_problems_of_a_file(case: Path, tmp_path: Path, engines: Engines) -> None:
     golden = case.read_text()
     text = stripped(_TARGETS.sub("", golden))
     (tmp_path / "pyproject.toml").touch()
     file = tmp_path / case.name
     file.write_text(text)
-    outcomes = loop.run_until_complete(outcomes_of(engine, str(file), text))
+    outcomes = engines.outcomes(str(file), text, LONG_SEARCHES.get(case.stem, SEARCH_SECONDS))
     shown = told(problems(str(file), outcomes, None), TOLD, text)
     annotated = with_comments(text, [target for target, _ in outcomes], shown, str(tmp_path) + os.sep)
     if os.environ.get("UPDATE_GOLDEN"):

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
 from files import generated, names_in, outputs
-
-
-@pytest.fixture(scope="session", autouse=True)
-def frozen() -> None:
-    """Leave torch and Triton out of garbage collections, of which each would look at all their objects."""
-    gc.freeze()
 
 
 @pytest.fixture(scope="module")
