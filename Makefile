@@ -23,20 +23,17 @@ test: $(READY)
 tests: $(READY)
 	$(PYTEST) -m "not editor and not host and not release" $(ARGS)
 
-# Outside of `make test`, a test that fails is run once more, and the summary names it: browsers, hosts and package indexes.
-RERUN := --reruns 1 -r R
-
 # Neovim, Emacs and VS Code. An editor that is neither here nor installable is skipped.
 test-editors: $(NEOVIM)
-	$(PYTEST) $(RERUN) -m editor $(ARGS)
+	$(PYTEST) -m editor $(ARGS)
 
 # ssh, Slurm, Ray and containers. What is not here is skipped.
 test-hosts: $(RAY)
-	$(PYTEST) $(RERUN) -m host $(ARGS)
+	$(PYTEST) -m host $(ARGS)
 
 # Wheels in each Python, the .vsix, and the large numbers: soak, faults, fuzz, random programs.
 test-release: $(READY)
-	$(PYTEST) $(RERUN) -m release $(ARGS)
+	$(PYTEST) -m release $(ARGS)
 
 lint: $(READY)
 	$(BIN)/python scripts/seconds.py --of lint -- sh -ec '$(BIN)/ruff check .; $(BIN)/ruff format --check .; \
