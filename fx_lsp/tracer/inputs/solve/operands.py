@@ -120,7 +120,7 @@ class Question:
         return [tensor for tensor in self.tensors if not isinstance(tensor, nn.Parameter)] if self.refused else []
 
     def remembered(self, find: Callable[[Question], Iterable[Replacement]]) -> list[Replacement]:
-        """Return what `find` returns for this question. Equal calls of equal operands have the same answer. Cached."""
+        """Return the replacements of `find` for this question, cached: equal calls have equal ones."""
         key = (find, self._device, self._described, self._roles)
         if key not in _replacements:
             positions = {id(tensor): i for i, tensor in enumerate(self.tensors)}
