@@ -473,6 +473,9 @@ def hooked(module):
     for p in module.parameters():
         p.register_hook(lambda grad: grad * 2)
     return torch.stack([p.sum() for p in module.parameters()])
+#: Encoder(init.dim=64, init.depth=2 · search: for super().__init__; x=f32[4, 8, 64] · search) -> f32[4, 8, 64]
+#: Wrapper(init.count=8 · search; init.layers=Layers() · annotation; tokens=i64[4, 8] · search) -> f32[4, 8, 64]
+#: hooked(module=nn.Linear(64, 64) · search) -> f32[2]
 #: refined(x=f32[4, 64], fn=f32[8, 32] · search; count=2 · default)
 #: replayed(run=lambda x, *others, **named: x, args[0]=f32[4, 64], args[1]=f32[4, 64] · search; flag=True · default) ->
 #:   f32[4, 64]
