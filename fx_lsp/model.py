@@ -77,7 +77,7 @@ class InputSpec:
     `name` is the parameter (`x`, `init.dim` for a constructor argument, `position_embeddings[0]` for a tensor inside a
     container); `spec` is a tensor spec or the `repr` of another value; `source` is its origin and `detail` adds to it
     ("line 12", "repaired from a shape error"), or is "". `guessed` is True if the value is not written down and no
-    program passes it.
+    program passes it. `requires_grad` is that of a floating-point tensor, as it is traced; None for anything else.
     """
 
     name: str
@@ -85,12 +85,61 @@ class InputSpec:
     source: InputSource
     detail: str = ""
     guessed: bool = False
+    requires_grad: bool | None = None
 
     @property
     def is_guess(self) -> bool:
         """Return True if the search chose it, because nothing says what it is."""
         return self.source == "search"
 
+
+GradMode = Literal["grad", "no_grad", "inference_mode"]
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """Describe the state of PyTorch where a target is called: what its graphs depend on besides the arguments.
+
+    `autocast` has the types of devices under autocast, each with the short name of its dtype; `dtype` and `device` are
+    the defaults of new tensors; `sdpa` names the allowed backends of `scaled_dot_product_attention`, or is empty for
+    all; `precision` is that of float32 matrix products. `inside` are the transformations around the call, the outermost
+    first: "vmap", "grad", "checkpoint". `place` is where the program calls it ("train.py:14"), "" if none does.
+    """
+
+    grad: GradMode = "grad"
+    autocast: tuple[tuple[str, str], ...] = ()
+    dtype: str = "f32"
+    device: str = "cpu"
+    sdpa: tuple[str, ...] = ()
+    deterministic: bool = False
+    precision: str = "highest"
+    inside: tuple[str, ...] = ()
+    place: str = ""
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Return what differs from PyTorch's defaults, as in a `# fx:` comment: `no_grad()`."""
+        backends = ", ".join(f'"{name}"' for name in self.sdpa)
+        settings = (
+            (self.grad != "grad", f"{self.grad}()"),
+            *((True, f'autocast("{device}", {dtype})') for device, dtype in self.autocast),
+            (self.dtype != "f32", f"set_default_dtype({self.dtype})"),
+            (self.device != "cpu", f'set_default_device("{self.device}")'),
+            (bool(self.sdpa), f"sdpa_kernel({backends})"),
+            (self.deterministic, "use_deterministic_algorithms()"),
+            (self.precision != "highest", f'set_float32_matmul_precision("{self.precision}")'),
+        )
+        return tuple(text for differs, text in settings if differs)
+
+    @property
+    def shown(self) -> str:
+        """Return it for the user: `vmap, no_grad() (train.py:14)`; "" where all is as PyTorch's defaults are."""
+        text = ", ".join((*self.inside, *self.written))
+        return f"{text} ({self.place})" if text and self.place else text
+
+
+PLAIN_CONTEXT = CallContext()
+"""The context where nothing is known of a call: PyTorch's defaults."""
 
 NodeOp = Literal["placeholder", "call_function", "call_module", "call_method", "get_attr", "output"]
 
@@ -273,8 +322,9 @@ class Unreached:
 
 @dataclass(frozen=True)
 class TargetVariant:
-    """Describe a target with one more of its arguments, an optional tensor called `name`, or with another value of a
-    flag: `balance=True`.
+    """Describe another way to call a target. An "argument" is one more of its arguments, an optional tensor called
+    `name`, or another value of a flag: `balance=True`. A "call" is one that the program makes in another context
+    ("line 14: eval()"), and "gradients" is the same call with a gradient for every input.
 
     `inputs` are all inputs of its run, empty if it was not tried; `values` are those of code that the target does not
     reach without the argument.
@@ -283,6 +333,7 @@ class TargetVariant:
     name: str
     inputs: tuple[InputSpec, ...] = ()
     values: tuple[ObservedValue, ...] = ()
+    kind: Literal["argument", "call", "gradients"] = "argument"
 
 
 @dataclass(frozen=True)
@@ -382,7 +433,7 @@ class Trace:
     requirements on dynamic dimensions. An inference-only target has the single stage `inference`, and is `refused` if
     PyTorch cannot differentiate it. `unreached` is code of executed functions that did not run; `variants` are other
     ways to call the target; `named` are sizes with names in the code; `modules` are the target's module and its
-    submodules, each after its parent.
+    submodules, each after its parent; it is traced as if called in `context`.
     """
 
     target: str
@@ -401,6 +452,7 @@ class Trace:
     named: tuple[NamedSizes, ...] = ()
     modules: tuple[ModuleInfo, ...] = ()
     capture_seconds: float = 0.0
+    context: CallContext = PLAIN_CONTEXT
 
     @property
     def activation_bytes(self) -> int:
@@ -715,7 +767,7 @@ class TraceRequest:
     @property
     def compares_calls(self) -> bool:
         """Return True if the answer depends on all calls of the target in a program."""
-        return "recompiles" in read_work(self.work) or bool(self.compiled and not self.work)
+        return not {"recompiles", _VARIANT}.isdisjoint(read_work(self.work)) or bool(self.compiled and not self.work)
 
     @property
     def is_of_module(self) -> bool:

@@ -1,20 +1,23 @@
 """Tensor specs (`f32[8, 128]`) and the `# fx:` comment, as text. Standard library only.
 
-    spec     := dtype "[" [size ("," size)*] "]" [strides] ["@" device]
-    comment  := item ("," item)*          item := "init(" arguments ")" | mode | name "=" value
+    spec     := dtype "[" [size ("," size)*] "]" [strides] ["@" device] [".detach()"]
+    comment  := item ("," item)*          item := "init(" arguments ")" | mode | context | name "=" value
     mode     := "eval()" | "train()"      of a module, which is in training mode otherwise
+    context  := "no_grad()" | "autocast(" device, dtype ")" | …    as in `CallContext`
     value    := spec | Python literal | tuple, list or dict of values | any other Python expression
 
-A size is a number, or a name for a dynamic dimension.
+A size is a number, or a name for a dynamic dimension. A floating-point tensor requires a gradient, unless it is
+detached.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from fx_lsp.model import PLAIN_CONTEXT, CallContext
 from fx_lsp.syntax import parse_expression
 
 DTYPES: dict[str, str] = {
@@ -42,21 +45,29 @@ DTYPES: dict[str, str] = {
 }
 """Short names as FX prints them, mapped to the attribute of `torch`."""
 
+FLOATS = frozenset(name for name, long in DTYPES.items() if long.startswith(("float", "bfloat", "complex")))
+"""The dtypes of tensors that can require a gradient."""
+
 SHORT_NAMES: dict[str, str] = {long: short for short, long in DTYPES.items()}
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Describe a tensor to create: `dtype` by its short name; `strides` counts elements, None for contiguous."""
+    """Describe a tensor to create: `dtype` by its short name; `strides` counts elements, None for contiguous.
+
+    A `detached` one requires no gradient.
+    """
 
     dtype: str
     sizes: tuple[int | str, ...]
     strides: tuple[int | str, ...] | None = None
     device: str | None = None
+    detached: bool = False
 
     def __str__(self) -> str:
         strides = "" if self.strides is None else f"({', '.join(map(str, self.strides))})"
-        return f"{self.dtype}[{', '.join(map(str, self.sizes))}]{strides}{f'@{self.device}' if self.device else ''}"
+        device = f"@{self.device}" if self.device else ""
+        return f"{self.dtype}[{', '.join(map(str, self.sizes))}]{strides}{device}{DETACHED if self.detached else ''}"
 
 
 @dataclass(frozen=True)
@@ -71,12 +82,13 @@ class Comment:
     """Hold a parsed `# fx:` comment: arguments by parameter name, and constructor arguments.
 
     Values are literals, `TensorSpec`, `Expression`, or tuples, lists and dicts of them. `training` is the mode of the
-    module, None if the comment does not set it.
+    module, and `context` that of the call, None if the comment does not set it.
     """
 
     args: dict[str, Any] = field(default_factory=dict[str, Any])
     init: dict[str, Any] | None = None
     training: bool | None = None
+    context: CallContext | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,24 @@ MODE = "self.training"
 """The name of a module's mode among the inputs of a trace."""
 MODES = {"eval": False, "train": True}
 """The items that set a module's mode, named after the methods, and the resulting value of `training`."""
+DETACHED = ".detach()"
+"""What follows a spec whose tensor requires no gradient."""
+CONTEXTS: dict[str, tuple[str, ...]] = {
+    "no_grad": (),
+    "inference_mode": (),
+    "autocast": ("device", "dtype"),
+    "set_default_dtype": ("dtype",),
+    "set_default_device": ("device",),
+    "sdpa_kernel": ("backend",),
+    "use_deterministic_algorithms": (),
+    "set_float32_matmul_precision": ("precision",),
+}
+"""The items that set the context of a call, named after PyTorch's functions, and their arguments."""
+_ALLOWED = {
+    "dtype": frozenset({"f64", "f32", "f16", "bf16"}),
+    "precision": frozenset({"highest", "high", "medium"}),
+    "backend": frozenset({"math", "flash_attention", "efficient_attention", "cudnn_attention"}),
+}
 
 _PREFIX = "_("
 _SCALAR = re.compile(r"\b(" + "|".join(DTYPES) + r")(\[\s*\])")
@@ -122,12 +152,13 @@ def _parse(text: str) -> Comment | CommentError:
     args: dict[str, Any] = {}
     init: dict[str, Any] | None = None
     training: bool | None = None
+    context: CallContext | None = None
     try:
         for item in call.args:
             called = item.func.id if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) else ""
-            if isinstance(item, ast.Name) and item.id in MODES:
-                raise _UnreadableValue(item, f"write the mode as `{item.id}()`")
-            if not isinstance(item, ast.Call) or called not in ("init", *MODES):
+            if isinstance(item, ast.Name) and item.id in (*MODES, *CONTEXTS):
+                raise _UnreadableValue(item, f"write it as `{item.id}({', '.join(CONTEXTS.get(item.id, ()))})`")
+            if not isinstance(item, ast.Call) or called not in ("init", *MODES, *CONTEXTS):
                 raise _UnreadableValue(
                     item, "write every input as `name=value`; constructor arguments as `init(name=value)`"
                 )
@@ -138,6 +169,9 @@ def _parse(text: str) -> Comment | CommentError:
                     raise _UnreadableValue(item, "the mode is written twice")
                 training = MODES[called]
                 continue
+            if called in CONTEXTS:
+                context = _in_context(context or PLAIN_CONTEXT, called, item)
+                continue
             if item.args:
                 raise _UnreadableValue(item.args[0], "constructor arguments need their names: `init(dim=64)`")
             init = _keywords(item.keywords)
@@ -145,7 +179,43 @@ def _parse(text: str) -> Comment | CommentError:
     except _UnreadableValue as bad:
         start, end = bad.node.col_offset, bad.node.end_col_offset or bad.node.col_offset + 1
         return CommentError(bad.message, max(start - len(_PREFIX), 0), max(end - len(_PREFIX), 1))
-    return Comment(args, init, training)
+    return Comment(args, init, training, context)
+
+
+def _in_context(context: CallContext, name: str, call: ast.Call) -> CallContext:
+    """Return a context with one more setting, `name` of `CONTEXTS`."""
+    names, values = CONTEXTS[name], [_word(argument) for argument in call.args]
+    kinds = names if name != "sdpa_kernel" else names * max(len(values), 1)
+    if call.keywords or len(values) != len(kinds):
+        raise _UnreadableValue(call, f"write it as `{name}({', '.join(names)})`")
+    for kind, value, argument in zip(kinds, values, call.args, strict=True):
+        allowed = _ALLOWED.get(kind, frozenset({value}))
+        if not value or value not in allowed:
+            raise _UnreadableValue(argument, f"not a {kind}: one of {', '.join(sorted(allowed - {''}))}")
+    match name:
+        case "no_grad" | "inference_mode":
+            return replace(context, grad=name)
+        case "autocast":
+            return replace(context, autocast=(*context.autocast, (values[0], values[1])))
+        case "set_default_dtype":
+            return replace(context, dtype=values[0])
+        case "set_default_device":
+            return replace(context, device=values[0])
+        case "sdpa_kernel":
+            return replace(context, sdpa=tuple(values))
+        case "use_deterministic_algorithms":
+            return replace(context, deterministic=True)
+        case _:
+            return replace(context, precision=values[0])
+
+
+def _word(node: ast.expr) -> str:
+    """Return a name, or a text, that is an argument: `"cuda"`, `bf16`, `torch.bfloat16`; "" for any other."""
+    if isinstance(node, ast.Attribute):
+        return SHORT_NAMES.get(node.attr, node.attr)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def names_used(comment: Comment) -> frozenset[str]:
@@ -178,12 +248,14 @@ class Item:
 class Items:
     """Locate every `name=value` of a comment in order; `init` are the columns of the word `init`, if present.
 
-    `mode` is the item `eval()` or `train()` with its columns, if present; it has no value and no parentheses.
+    `mode` is the item `eval()` or `train()` with its columns, if present; it has no value and no parentheses. `context`
+    are the texts of the items that set the context of the call.
     """
 
     items: tuple[Item, ...] = ()
     init: tuple[int, int] | None = None
     mode: Item | None = None
+    context: tuple[str, ...] = ()
 
 
 def comment_items(text: str) -> Items:
@@ -202,7 +274,8 @@ def comment_items(text: str) -> Items:
     items = [_item(keyword, data, in_init) for in_init, keywords in groups for keyword in keywords]
     start = min((c.col_offset - len(_PREFIX) for c in constructors), default=None)
     init = None if start is None else (start, start + len("init"))
-    return Items(tuple(sorted(items, key=lambda item: item.col)), init, modes[0] if modes else None)
+    context = tuple(ast.unparse(item).replace("'", '"') for item, name in calls if name in CONTEXTS)
+    return Items(tuple(sorted(items, key=lambda item: item.col)), init, modes[0] if modes else None, context)
 
 
 def _mode(call: ast.Call, name: str) -> Item:
@@ -298,12 +371,15 @@ def _tensor_spec(node: ast.expr) -> TensorSpec | None:
     """Return the spec that an expression denotes: `f32`, `f32[8, N]`, `f32[8, N](1, 8)@cuda`; None for any other."""
     device = strides = None
     core = node
+    detached = _detached(core)
+    core = detached or core
     if isinstance(core, ast.BinOp) and isinstance(core.op, ast.MatMult):
-        device, core = ast.unparse(core.right).replace("_", ":"), core.left
+        detached = detached or _detached(core.right)  # Python reads `f32[8]@(cuda.detach())`
+        device, core = ast.unparse(_detached(core.right) or core.right).replace("_", ":"), core.left
     if isinstance(core, ast.Call) and _is_spec(core.func):
         strides, core = tuple(_integer(a) for a in core.args), core.func
     if isinstance(core, ast.Name) and core.id in DTYPES:
-        return TensorSpec(core.id, (), None, device)
+        return TensorSpec(core.id, (), None, device, detached is not None)
     if not isinstance(core, ast.Subscript) or not isinstance(core.value, ast.Name):
         return None
     if not _is_spec(core):
@@ -315,7 +391,13 @@ def _tensor_spec(node: ast.expr) -> TensorSpec | None:
     parsed = tuple(s.id if isinstance(s, ast.Name) else _integer(s) for s in sizes)
     if strides is not None and len(strides) != len(parsed):
         raise _UnreadableValue(node, f"{len(parsed)} sizes but {len(strides)} strides")
-    return TensorSpec(core.value.id, parsed, strides, device)
+    return TensorSpec(core.value.id, parsed, strides, device, detached is not None)
+
+
+def _detached(node: ast.expr) -> ast.expr | None:
+    """Return what is detached in `value.detach()`; None for any other expression."""
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach"
+    return node.func.value if is_call and not node.args and not node.keywords else None  # type: ignore[union-attr]
 
 
 def _is_spec(node: ast.expr) -> bool:

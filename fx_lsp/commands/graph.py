@@ -131,6 +131,8 @@ def to_contract(target: str, outcome: Outcome, stages: Sequence[Stage]) -> dict[
         "stages": [stage_to_json(s) for s in stages],
         "saved": [{k: wire.to_json(getattr(s, k)) for k in ("name", "spec", "bytes", "span")} for s in outcome.saved],
         "seconds": outcome.seconds,
+        "called_in": outcome.context.shown,
+        "variants": [variant.name for variant in outcome.variants],
     }
 
 

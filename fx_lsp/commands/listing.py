@@ -162,7 +162,7 @@ def target_cost(report: TargetReport) -> str:
     if report.target.kind == "graph":
         return f"{ops} · built by hand"
     if report.backward is None:
-        return f"{ops} · {why_no_backward(report.refused)}"
+        return f"{ops} · {why_no_backward(report.refused, report.grad)}"
     return f"{ops} forward · {report.backward:,} backward · {saved}"
 
 

@@ -21,6 +21,7 @@ from fx_lsp.model import (
     Failure,
     FailureKind,
     FindingCode,
+    GradMode,
     InputSource,
     InputSpec,
     Outcome,
@@ -64,6 +65,7 @@ class TargetReport:
     forward: int | None = None
     backward: int | None = None
     refused: bool = False
+    grad: GradMode = "grad"
     activation_bytes: int | None = None
     notes: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
@@ -255,6 +257,7 @@ def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetRep
         forward=other if forward is None else forward,
         backward=outcome.ops("backward"),
         refused=outcome.refused,
+        grad=outcome.context.grad,
         activation_bytes=None if forward is None else outcome.activation_bytes,
         notes=outcome.notes,
         remarks=outcome.remarks,

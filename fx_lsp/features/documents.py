@@ -13,6 +13,7 @@ from fx_lsp.features.guesses import marked
 from fx_lsp.features.lenses import summarize
 from fx_lsp.features.problems import all_notes
 from fx_lsp.features.text import basename, count, format_bytes, is_tensor_spec, one_line
+from fx_lsp.features.variants import variant_title
 from fx_lsp.model import InputSpec, Node, Saved, Span, Stage, Trace
 from fx_lsp.syntax import parse
 
@@ -162,6 +163,8 @@ def title_lines(trace: Trace, what: str, how: str, names: SizeNames | None = Non
     """
     file, _, name = trace.target.rpartition("::")
     lines = [f"# {basename(file)}::{name} · {what}", f"# torch {trace.torch}" + (f" · {how}" if how else "")]
+    lines += [f"# called in: {trace.context.shown}"] if trace.context.shown else []
+    lines += [f"# also {variant_title(variant)}" for variant in trace.variants if variant.kind == "call"]
     return [*lines, *(f"#   {_input(item, names)}" for item in trace.inputs), ""]
 
 

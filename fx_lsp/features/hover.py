@@ -337,7 +337,7 @@ def _costs(trace: Trace) -> list[str]:
     stages = [s for s in trace.stages if s.name in ("forward", "backward", "inference")]
     counts = [f"{count('op', s.ops)} {s.name}" for s in stages]
     if trace.ops("backward") is None:
-        counts.append(why_no_backward(trace.refused))
+        counts.append(why_no_backward(trace.refused, trace.context.grad))
     return counts
 
 

@@ -31,7 +31,13 @@ def input_text(item: InputSpec, names: SizeNames | None = None) -> str:
 
 def input_data(item: InputSpec) -> dict[str, str | bool]:
     """Return an input as data for scripts and clients."""
-    return {"name": item.name, "spec": item.spec, "source": item.source, "guessed": item.guessed}
+    data: dict[str, str | bool] = {
+        "name": item.name,
+        "spec": item.spec,
+        "source": item.source,
+        "guessed": item.guessed,
+    }
+    return data if item.requires_grad is None else {**data, "requires_grad": item.requires_grad}
 
 
 def source_text(item: InputSpec) -> str:

@@ -12,8 +12,9 @@ from fx_lsp.features.guesses import LEGEND, Guesses
 from fx_lsp.features.inputs import input_text
 from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
+from fx_lsp.features.variants import variant_title
 from fx_lsp.measured import BenchmarkRun
-from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work, write_work
+from fx_lsp.model import Failure, GradMode, Outcome, Pass, Span, Target, Trace, Work, variant_work, write_work
 
 PASSES = "passes"
 """The stage that lists all stages, and the work that produces them."""
@@ -112,7 +113,7 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool, pending: bool =
     shows = sorted(stages, key=_SHOWN.index)
     graphs = (Lens(target.name_span, f"show {s} graph", "show stage", target.name, s) for s in shows)
     variants = (
-        Lens(target.name_span, f"with {v.name}", "show stage", target.name, "", variant_work(v.name))
+        Lens(target.name_span, variant_title(v), "show stage", target.name, "", variant_work(v.name))
         for v in outcome.variants
     )
     more = (
@@ -193,8 +194,10 @@ def default_stage(trace: Trace) -> str:
     return next((s for s in ("forward", "inference") if s in names), names[0] if names else "forward")
 
 
-def why_no_backward(refused: bool) -> str:
-    """Return the text in place of the backward graph of a trace without one."""
+def why_no_backward(refused: bool, grad: GradMode) -> str:
+    """Return the text in place of the backward graph of a trace without one; `grad` is the mode of its call."""
+    if grad != "grad":
+        return f"under {grad}"
     return "cannot be differentiated" if refused else "nothing to differentiate"
 
 
@@ -208,7 +211,7 @@ def summarize(trace: Trace) -> str:
     if forward is None or backward is None:
         inference = trace.ops("inference")
         ops = forward if inference is None else inference
-        return f"{count('op', ops or 0)} · {why_no_backward(trace.refused)}"
+        return f"{count('op', ops or 0)} · {why_no_backward(trace.refused, trace.context.grad)}"
     saved = saved_text(trace.activation_bytes, Guesses(trace.inputs))
     return f"{count('op', forward)} forward · {backward:,} backward · {saved}"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from fx_lsp.comments import FxComment, fx_comment
 from fx_lsp.features.parameters import signature_of
-from fx_lsp.model import InputSpec, Outcome, Target, Trace
-from fx_lsp.specs import MODE, MODES, Comment, Items, comment_items, names_used, parse_comment
+from fx_lsp.model import PLAIN_CONTEXT, CallContext, InputSpec, Outcome, Target, Trace
+from fx_lsp.specs import DETACHED, MODE, MODES, Comment, Items, comment_items, names_used, parse_comment
 from fx_lsp.syntax import parse, parse_expression
 
 WIDTH = 100
@@ -57,7 +57,8 @@ def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
         return None
     if all(item.source in ("comment", "default") for item in outcome.inputs):
         return None
-    items = comment_text(text, outcome.inputs, comment)
+    context = outcome.context if isinstance(outcome, Trace) else PLAIN_CONTEXT
+    items = comment_text(text, outcome.inputs, comment, context)
     if not items or (comment is not None and ", ".join(items) == comment.text):
         return None
     traced = isinstance(outcome, Trace)
@@ -65,15 +66,18 @@ def pin(text: str, target: Target, outcome: Outcome, line: int) -> Pin | None:
     return Pin(title, tuple(_edits(text, target, comment, items)), not traced)
 
 
-def comment_text(text: str, inputs: Iterable[InputSpec], comment: FxComment | None = None) -> list[str]:
-    """Return the items of a comment with these inputs; items of `comment` stay as they are."""
+def comment_text(
+    text: str, inputs: Iterable[InputSpec], comment: FxComment | None = None, context: CallContext = PLAIN_CONTEXT
+) -> list[str]:
+    """Return the items of a comment with these inputs, and the context; items of `comment` stay as they are."""
     items = comment_items(comment.text) if comment is not None else Items()
     kept = {(_INIT if item.in_init else "") + item.name: item.value for item in items.items}
     seen = [i for i in inputs if i.source != "default"]
     values = {**kept, **written_values(text, [i for i in seen if i.name != MODE]), **kept}
     constructed = [f"{name[len(_INIT) :]}={value}" for name, value in values.items() if name.startswith(_INIT)]
     called = [f"{name}={value}" for name, value in values.items() if not name.startswith(_INIT)]
-    return [*([f"init({', '.join(constructed)})"] if constructed else []), *_mode(items, seen), *called]
+    init = [f"init({', '.join(constructed)})"] if constructed else []
+    return [*init, *_mode(items, seen), *(items.context or context.written), *called]
 
 
 def _mode(written: Items, inputs: list[InputSpec]) -> list[str]:
@@ -110,7 +114,7 @@ def _value(text: str, group: list[InputSpec]) -> str | None:
         path, spec = _path(item.name), spec_text(text, item.spec)
         if path is None or spec is None:
             return None
-        values[path] = spec
+        values[path] = spec + DETACHED if item.requires_grad is False else spec
     return _assemble(values)
 
 

@@ -345,6 +345,7 @@ def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
         variants=prepared.variants,
         modules=tuple(modules_of(prepared.call.modules)),
         capture_seconds=capture_seconds,
+        context=prepared.call.context,
     )
     reply = TraceReply(outcome, {s.name: wire.encode_stage(s) for s in shown})
     return reply, [*_naming(loaded, prepared, tree, traced), *_breaking(traced)]

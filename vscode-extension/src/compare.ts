@@ -48,6 +48,6 @@ function graphs(file: vscode.Uri, data: FunctionData, before: string): Item[] {
   const first = stages[0]?.name ?? '';
   return [
     ...stages.map(({ name, ops }) => ({ label: `${before}${name}`, description: `${ops.toLocaleString('en')} ops`, uri: viewUri(file, data.name, name) })),
-    ...data.variants.map(({ name, work }) => ({ label: `${before}${first} with ${name}`, description: 'optional', uri: viewUri(file, data.name, first, work) })),
+    ...data.variants.map(({ title, work }) => ({ label: `${before}${first} ${title}`, description: 'optional', uri: viewUri(file, data.name, first, work) })),
   ];
 }

@@ -51,7 +51,7 @@ export interface FunctionData {
   stale: boolean;
   message: string;
   stages: { name: string; ops: number }[];
-  variants: { name: string; work: string }[];
+  variants: { name: string; title: string; work: string }[];
   saved: number | null;
   guessed: boolean;
   inputs: { name: string; spec: string; shown?: string; source: string; guessed: boolean }[];

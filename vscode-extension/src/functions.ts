@@ -180,7 +180,7 @@ function details(uri: vscode.Uri, data: FunctionData): Item[] {
     ({ name, ops }): Item => ({ kind: 'detail', label: name, description: `${ops.toLocaleString('en')} ops${data.state === 'failed' ? ' before it fails' : ''}`, icon: 'list-tree', command: command('fx-lsp.openStage', 'Show', name) }),
   );
   const variants = data.variants.map(
-    ({ name, work }): Item => ({ kind: 'detail', label: `with ${name}`, description: 'optional', icon: 'git-branch', command: command('fxLsp.showStage', 'Show', '', work) }),
+    ({ title, work }): Item => ({ kind: 'detail', label: title, description: 'optional', icon: 'git-branch', command: command('fxLsp.showStage', 'Show', '', work) }),
   );
   const saved: Item[] = data.saved === null ? [] : [{ kind: 'detail', label: 'saved for backward', description: `${data.guessed ? '~' : ''}${formatBytes(data.saved)}`, icon: 'save', command: command('fx-lsp.showMemory', 'Show') }];
   const inputs = data.inputs.map(({ name, spec, shown, source, guessed }): Item => ({ kind: 'detail', label: `${name}: ${guessed ? '~' : ''}${shown ?? spec}`, description: source, icon: 'symbol-parameter' }));

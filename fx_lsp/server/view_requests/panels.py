@@ -18,6 +18,7 @@ from fx_lsp.features.partial import EXECUTED, until
 from fx_lsp.features.picture import picture
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
+from fx_lsp.features.variants import variant_title
 from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto
@@ -216,7 +217,9 @@ def _function(state: TargetState, location: Callable[[Span], types.Location], si
         data["inputs"] = [{**input_data(i), "shown": names.of_input(i)} for i in outcome.inputs]
         data["saved"] = outcome.activation_bytes if outcome.info("backward") is not None else None
         data["guessed"] = bool(Guesses(outcome.inputs))
-        data["variants"] = [{"name": v.name, "work": variant_work(v.name)} for v in outcome.variants]
+        data["variants"] = [
+            {"name": v.name, "title": variant_title(v), "work": variant_work(v.name)} for v in outcome.variants
+        ]
     return data
 
 

@@ -24,6 +24,7 @@ from fx_lsp.tracer.compat import (
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.gpu.tensors import name_devices
 from fx_lsp.tracer.run.call import RUN_CODE, Call, FlatInput, flat_function, flat_inputs
+from fx_lsp.tracer.run.context import entered
 from fx_lsp.tracer.run.operations.recurrent import NOTE as RECURRENT_NOTE
 from fx_lsp.tracer.run.operations.recurrent import OneOperation
 from fx_lsp.tracer.source.provenance import Annotate, Sources, annotated_backwards
@@ -156,6 +157,7 @@ def capture(call: Call, sources: Sources, names: Names, how: CaptureOptions) -> 
         annotated_backwards(sources),
         checked_gradients(sources),
         suppress(_GraphsCaptured),
+        entered(call.context),
     ):
         compiled(*(i.tensor if how.differentiate else i.tensor.detach() for i in captured.inputs))
     captured.notes = (RECURRENT_NOTE,) if recurrent.used else ()

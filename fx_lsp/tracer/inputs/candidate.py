@@ -96,13 +96,16 @@ class Candidate:
 
     def call_of(self, plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, Dependence]:
         """Return the call with arguments created from plans, with named `sizes`, and the inputs of its tensors."""
-        return self._bound_with(plans.init, plans).call(plans, sizes)
+        return self._in_context(self._bound_with(plans.init, plans).call(plans, sizes))
 
     def evaluate(self, plans: Plans, init: Plans | None = None) -> Attempt:
         """Run plans once, on another instance if `init` has the plans for its constructor."""
         named = self.written.named
         return attempt(
-            self.task, plans, self.alternatives, lambda: self._bound_with(init or plans.init, plans).call(plans, named)
+            self.task,
+            plans,
+            self.alternatives,
+            lambda: self._in_context(self._bound_with(init or plans.init, plans).call(plans, named)),
         )
 
     def explore(self, plans: Plans, whole: bool = False, chains: bool = False) -> Exploration:
@@ -116,9 +119,14 @@ class Candidate:
             freed = free.plans(init, INIT) if whole else init
             where = device_of(plans)
             bound = self._constructed_with(freed, where)[1] if freed != init else self._bound_with(init, plans)
-            return bound.call(free.plans(plans), {**self.written.named, **free.sizes})
+            return self._in_context(bound.call(free.plans(plans), {**self.written.named, **free.sizes}))
 
         return explore(self.task, plans, self.alternatives, free_call, chains)
+
+    def _in_context(self, made: tuple[Call, Dependence]) -> tuple[Call, Dependence]:
+        """Return a call as one in the context of the offer."""
+        call, dependence = made
+        return dataclasses.replace(call, context=self.offer.context or call.context), dependence
 
     def _bound_with(self, init: Plans | None, plans: Plans) -> Subject:
         """Return the target as a callable of the object constructed with those arguments, cached.

@@ -10,17 +10,21 @@ from itertools import islice
 
 from fx_lsp.messages.assumptions import IN_VARIANT
 from fx_lsp.messages.requests import NO_SUCH_VARIANT
-from fx_lsp.model import Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
+from fx_lsp.model import PLAIN_CONTEXT, Failure, InputSpec, Remark, Severity, TargetVariant, Unreached
+from fx_lsp.specs import FLOATS
 from fx_lsp.tracer.failures.exceptions import failure_of
-from fx_lsp.tracer.inputs.candidate import Candidate
+from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
+from fx_lsp.tracer.inputs.evidence.offers import written_offers
 from fx_lsp.tracer.inputs.evidence.requirements import compared_with_none
 from fx_lsp.tracer.inputs.flags import flags
 from fx_lsp.tracer.inputs.outcome import Prepared, note_stopped, prepared_call, search_candidate, severity_of
+from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import (
     Plan,
     Plans,
     TensorPlan,
     input_specs,
+    value,
 )
 from fx_lsp.tracer.inputs.remarks import MAX_CALLS_RETRACED, remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
@@ -32,6 +36,8 @@ from fx_lsp.tracer.run.branches import unreached
 
 MAX_VARIANTS = 6
 """The most variants of a target, by optional tensors and other values of flags."""
+GRADIENTS = "requires_grad"
+"""The name of the variant in which every input requires a gradient."""
 VARIANT_ATTEMPTS, VARIANT_SECONDS = 40, 1.0
 """The most attempts, and the seconds, of the search for inputs of a variant."""
 
@@ -87,7 +93,7 @@ def with_variants(
 
     `remarks` are those on the target itself. For a large model, other values of flags only run on request.
     """
-    optional = Optional(code)
+    optional = Optional(code, variants=tuple(_other_contexts(candidate, ran)))
     if candidate.node is None or candidate.task.request.work:
         return optional
     is_large = ran.run.calls > MAX_CALLS_RETRACED
@@ -145,6 +151,10 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
 def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared | Failure:
     """Return a call of a variant of a target, or the failure."""
     task = candidate.task
+    calls = _other_calls(candidate)
+    if name == GRADIENTS or name in calls:
+        other = _with_gradients(candidate, ran) if name == GRADIENTS else _called(candidate, calls[name])
+        return other if isinstance(other, Failure) else _prepared_call(other)
     code = unreached(task.tree, task.request.file, ran.run.coverage)
     everything = concat(_optional_tensors(candidate, ran.plans, {name}), _variants(candidate, ran.plans, code))
     variant = next((variant for variant in everything if variant.name == name), None)
@@ -162,6 +172,72 @@ def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared 
     prepared = prepared_call(candidate, settled, None)
     note = f"with {name}, which is {variant.default} by default"
     return dataclasses.replace(prepared, notes=[note, *prepared.notes])
+
+
+def _prepared_call(candidate: Candidate) -> Prepared | Failure:
+    """Return a call that all arguments of are known, or the failure."""
+    task = candidate.task
+    outcome = search_candidate(candidate, candidate.start, task.seconds)
+    settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)
+    if settled is not None:
+        return prepared_call(candidate, settled, None)
+    inputs = candidate.constructed.inputs + input_specs(outcome.best.plans)
+    failure = search_failure(task, outcome, severity_of(candidate, outcome), inputs)
+    note_stopped(candidate, outcome.best, inputs, failure)
+    return failure
+
+
+def _other_contexts(candidate: Candidate, ran: Attempt) -> Iterator[TargetVariant]:
+    """Yield the contexts besides its own that the program calls a target in, and one in which its inputs require
+    gradients if none does.
+    """
+    yield from (TargetVariant(name, kind="call") for name in _other_calls(candidate))
+    tensors = [plan for _, plan in ran.plans.tensors() if plan.spec.dtype in FLOATS]
+    parameters = [p for module in candidate.bound.modules.values() for p in module.parameters()]
+    context = candidate.offer.context or PLAIN_CONTEXT
+    records = context.grad == "grad" and any((*(t.grad for t in tensors), *(p.requires_grad for p in parameters)))
+    if (tensors or parameters) and not records:
+        yield TargetVariant(GRADIENTS, kind="gradients")
+
+
+def _other_calls(candidate: Candidate) -> dict[str, Offer]:
+    """Return the first call in each context, or mode of the module, that the program calls a target in besides its own,
+    by place and context.
+    """
+    written = written_offers(candidate.offer.later, candidate.task.evaluate)
+    offers = written.recorded if not isinstance(written, Failure) else ()
+    contexts = {_context_of(candidate.offer)}
+    calls: dict[str, Offer] = {}
+    for later, offer in zip(candidate.offer.later, offers, strict=False):
+        context = _context_of(offer)
+        if context not in contexts:
+            contexts.add(context)
+            calls[": ".join(filter(None, (later.detail, context)))] = offer
+    return calls
+
+
+def _context_of(offer: Offer) -> str:
+    mode = ["eval()"] if offer.mode is not None and not offer.mode.make() else []
+    return ", ".join((*mode, *(offer.context or PLAIN_CONTEXT).written))
+
+
+def _called(candidate: Candidate, call: Offer) -> Candidate | Failure:
+    """Return a candidate for a later call of a target on the same object."""
+    signature = candidate.subject.parameters()
+    assert signature is not None, "it has been called"
+    mode = call.mode or (value(True, "call site") if candidate.bound.modules else None)
+    offer = dataclasses.replace(
+        call, instance=candidate.constructed.instance, init=candidate.offer.init, mode=mode, is_copy=True
+    )
+    return candidate_of(candidate.task, candidate.subject, signature, offer, candidate.written)
+
+
+def _with_gradients(candidate: Candidate, ran: Attempt) -> Candidate:
+    """Return a candidate for the same call with gradients for all inputs."""
+    context = dataclasses.replace(candidate.offer.context or PLAIN_CONTEXT, grad="grad")
+    start = ran.plans.map_tensors(lambda _, plan: dataclasses.replace(plan, grad=True, leaf=True))
+    offer = dataclasses.replace(candidate.offer, context=context)
+    return dataclasses.replace(candidate, start=start, offer=offer)
 
 
 def _optional_tensors(candidate: Candidate, plans: Plans, asked: set[str]) -> Iterator[_Variant]:

@@ -17,7 +17,7 @@ from fx_lsp.sandbox.limits import memory_limit
 from fx_lsp.tracer.process.child import become_child, kill_group
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.program.effects import effects_allowed
-from fx_lsp.tracer.world.watch import FirstCall, WatchedTarget
+from fx_lsp.tracer.world.watch import BEST_RANK, FirstCall, WatchedTarget
 from fx_lsp.tracer.world.world import GpuWanted, World
 
 MAX_PARKED = 120
@@ -140,15 +140,15 @@ class _Leave(BaseException):
 class _Parking:
     """Parks forks of a process that runs a program, and sends the link of each to the world server over `link`.
 
-    A fork at a call that lacks data is sent once the program has ended, unless a complete call follows. In a fork,
-    `parked` is the link that it serves.
+    A fork at a call that a later one may tell more than is sent once the program has ended, unless such a one follows.
+    In a fork, `parked` is the link that it serves.
     """
 
     def __init__(self, world: World, link: Link) -> None:
         self.parked: Link | None = None
         self._world, self._link = world, link
         self._count = 0
-        self._incomplete: dict[WatchedTarget, tuple[int, socket.socket]] = {}
+        self._held: dict[WatchedTarget, tuple[int, socket.socket]] = {}
 
     def at(self, call: FirstCall) -> None:
         """Park a fork at the first call of a target, which raises _Leave there."""
@@ -166,13 +166,13 @@ class _Parking:
         if pid:
             theirs.close()
             self._drop(call.target)
-            if call.is_complete:
+            if call.rank == BEST_RANK:
                 self._tell(call.target.file, call.target.name, pid, ours)
             else:
-                self._incomplete[call.target] = pid, ours
+                self._held[call.target] = pid, ours
             return
         ours.close()
-        for _, other in self._incomplete.values():
+        for _, other in self._held.values():
             other.close()
         self._link.close()
         with suppress(OSError):
@@ -184,7 +184,7 @@ class _Parking:
         """Park this process, in which a program `file` has come to its end; return the link that it serves."""
         ran = {each.file: [*self._world.functions_run(each.file)] for each in self._world.request.files}
         self._link.send({"ended": ran, "calls": self._world.later_calls()})
-        for target, (pid, end) in self._incomplete.items():
+        for target, (pid, end) in self._held.items():
             self._tell(target.file, target.name, pid, end)
         ours, theirs = socket.socketpair()
         self._tell(file, "", os.getpid(), ours)
@@ -199,8 +199,8 @@ class _Parking:
 
     def _drop(self, target: WatchedTarget) -> None:
         """End the fork at an earlier call of a target, if there is one."""
-        if target in self._incomplete:
-            self._incomplete.pop(target)[1].close()  # which ends it
+        if target in self._held:
+            self._held.pop(target)[1].close()  # which ends it
 
 
 def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoReturn:

@@ -38,6 +38,8 @@ NAME = "fx-lsp world"
 """The name of the process of a world, and of its forks, in the system (Linux)."""
 PROGRAM_SECONDS = 60.0
 """Seconds by the clock after which a program that does not end is ended."""
+CALLS_SECONDS = 0.5
+"""Seconds for which a request that finds its target called waits for the end of the program, and so for other calls."""
 PARKED_BYTES = 1 << 30
 """The memory that the parked processes of a world may have together; what they share counts once."""
 MEMORY_SECONDS = 1.0
@@ -78,6 +80,7 @@ class _Parked:
     ran: str
     asked: dict[int, _Request] = field(default_factory=dict[int, _Request])
     children: set[int] = field(default_factory=set[int])
+    since: float = field(default_factory=time.monotonic)
 
 
 @dataclass(eq=False)
@@ -124,7 +127,7 @@ class _WorldServer:
             links: list[Any] = [self._control, self._children.wake, *(p.link for p in self._parked.values())]
             links += [self._running.link] if self._running is not None else []
             is_idle = self._running is None and not self._waiting and not self._has_grown
-            ready, _, _ = select.select(links, [], [], None if is_idle else 1.0)
+            ready, _, _ = select.select(links, [], [], None if is_idle else CALLS_SECONDS / 2)
             if self._running is not None and self._running.link in ready:
                 self._hear_program(self._running)
             for key, parked in list(self._parked.items()):
@@ -178,7 +181,7 @@ class _WorldServer:
         """Give a request a process, if it can be given one by now; else see to what is missing."""
         file = request.key[0]
         if request.is_whole:
-            if request.wants_calls and self._running is not None and self._running.program in request.programs:
+            if self._awaits_calls(request):
                 return False
             if self._offer(request, request.key):
                 return True
@@ -198,6 +201,13 @@ class _WorldServer:
         self._children.fork(request.number, request.descriptors, partial(self._leave_world, request))
         self._close(request)
         return True
+
+    def _awaits_calls(self, request: _Request) -> bool:
+        """Return True while a program that has called the target runs, which may call it in other ways."""
+        if self._running is None or self._running.program not in request.programs:
+            return False
+        parked = self._parked.get(request.key)
+        return request.wants_calls or (parked is not None and time.monotonic() < parked.since + CALLS_SECONDS)
 
     def _refuse(self, request: _Request) -> None:
         """Tell that this world is not what it would be with the texts of a request."""

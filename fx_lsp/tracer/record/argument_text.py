@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.specs import DTYPES
+from fx_lsp.specs import DETACHED, DTYPES, FLOATS
 from fx_lsp.tracer.run.tensors import spec_of
 
 MAX_TENSORS = 64
@@ -49,7 +49,7 @@ def fingerprint(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any,
     for value in (values[name] for name in names if name in values):
         kind = type(value)
         if kind in _TENSORS:
-            parts += (value.shape, value.dtype, value.stride(), value.device)
+            parts += (value.shape, value.dtype, value.stride(), value.device, value.requires_grad)
         elif kind in _SCALARS:
             parts += (kind, value)
         elif (kind in _CONTAINERS and value) or issubclass(kind, torch.Tensor):
@@ -138,4 +138,5 @@ def tensor_text(tensor: torch.Tensor) -> str:
             raise Unwritable from error
     if spec.dtype not in DTYPES or not all(isinstance(size, int) for size in spec.sizes):
         raise Unwritable
-    return str(spec)
+    needs_none = spec.dtype in FLOATS and not tensor.requires_grad
+    return f"{spec}{DETACHED if needs_none else ''}"

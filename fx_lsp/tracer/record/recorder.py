@@ -22,6 +22,7 @@ from torch import nn
 
 from fx_lsp.tracer.record.argument_text import argument_names, arguments_text, fingerprint
 from fx_lsp.tracer.record.project_code import ProjectFiles, code_of, owner_of, qualified_name
+from fx_lsp.tracer.run.context import context_here, fingerprint_here
 
 TOOL = "fx-lsp record"
 """The number of this recorder in `sys.monitoring`."""
@@ -158,7 +159,7 @@ class Recorder:
                 self._note_construction(function, values)
             else:
                 mark = fingerprint(function.parameters, values)
-                mark = mark and (*mark, _evaluates(values.get(function.parameters[0])))
+                mark = mark and (*mark, _evaluates(values.get(function.parameters[0])), fingerprint_here())
                 if mark is not None and mark in function.fingerprints:
                     function.quiet += 1
                 else:
@@ -229,8 +230,9 @@ class Recorder:
             function.done = not function.tensors and function.quiet >= WITHOUT_TENSORS
             return
         function.tensors = True
-        text = f"eval(), {text}" if owner is not None and _evaluates(first) else text
-        text = text if construction is None else f"init({construction}), {text}"
+        modes = ["eval()"] if owner is not None and _evaluates(first) else []
+        init = [] if construction is None else [f"init({construction})"]
+        text = ", ".join((*init, *context_here().written, *modes, text))
         seen = self._seen.setdefault((file, name), set())
         if len(seen) >= MAX_SIGNATURES:
             function.done = not is_forward  # the forward of a base class may still run for another class

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import SavedKind
+from fx_lsp.model import PLAIN_CONTEXT, CallContext, SavedKind
+from fx_lsp.tracer.run.context import entered
 from fx_lsp.tracer.run.coroutines import finished
 from fx_lsp.tracer.run.lru_caches import forget_results
 from fx_lsp.tracer.run.state import Held, held_tensors, replaced, surroundings, unchanged
@@ -25,7 +26,8 @@ class Call:
     """Hold the target with its arguments.
 
     `modules` are those whose parameters are inputs of the graph, by name prefix; so are the tensors with the ids
-    `touched` that the function reads itself. `created` names the parameters that the last run added to the modules.
+    `touched` that the function reads itself. `created` names the parameters that the last run added to the modules. It
+    is called in `context`.
     """
 
     function: Callable[..., Any]
@@ -35,6 +37,7 @@ class Call:
     parameter_names: tuple[str, ...] = ()
     touched: frozenset[int] = frozenset()
     created: list[str] = field(default_factory=list[str])
+    context: CallContext = PLAIN_CONTEXT
 
     def held(self) -> list[Held]:
         """Return the tensors that the call reads besides its arguments, each once."""
@@ -61,14 +64,15 @@ class Call:
     def run(self) -> Any:
         """Call the target with empty caches; its assignments to attributes of the modules are undone."""
         forget_results()
-        with unchanged(self.modules.values()) as before:
+        with entered(self.context), unchanged(self.modules.values()) as before:
             result = finished(self.function(*self.args, **self.kwargs))
             self.created[:] = before.created()
             return result
 
     def run_for_good(self) -> None:
         """Call the target; its changes to the modules are kept."""
-        finished(self.function(*self.args, **self.kwargs))
+        with entered(self.context):
+            finished(self.function(*self.args, **self.kwargs))
 
 
 RUN_CODE: CodeType = Call.run.__code__

@@ -114,20 +114,6 @@ def _unpickled(number: int) -> torch.Tensor:
 
 
 @contextmanager
-def inference_without_gradients() -> Generator[None, None, None]:
-    """Replace `torch.inference_mode()` by `torch.no_grad()` inside, which gives the same graphs.
-
-    AOTAutograd cannot capture writes to inference tensors.
-    """
-
-    def enter(self: Any) -> None:
-        self._inference_mode_context = torch.set_grad_enabled(not self.mode)
-
-    with mock.patch.object(torch.inference_mode, "__enter__", enter):
-        yield
-
-
-@contextmanager
 def formatted_numbers() -> Generator[None, None, None]:
     """Format a tensor of one number as a number inside, `f"{loss:.4f}"`, also a fake one."""
     plain = torch.Tensor.__format__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fx_lsp.model import ProgramFile, TraceRequest, WorldRequest
-from fx_lsp.tracer.world.watch import FirstCall
+from fx_lsp.tracer.world.watch import BEST_RANK, FirstCall, Rank
 from fx_lsp.tracer.world.world import GpuWanted, World
 
 
@@ -40,17 +40,17 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
         world.leave()
 
 
-def _gets_to(world: World, program: ProgramFile, request: TraceRequest, with_data: bool = True) -> bool:
+def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: Rank = BEST_RANK) -> bool:
     """Run a program; return True if it calls the target, at whose first call the process then is.
 
-    It is the first call that has its data, or without one the first of all. Each costs a run of the program.
+    It is the first call with the rank `least`, or without one the best there is, which costs one more run.
     """
-    lacking: list[FirstCall] = []
+    lacking: list[Rank] = []
 
     def stop(call: FirstCall) -> None:
         if world.call is None and (call.target.file, call.target.name) == (request.file, request.name):
-            if with_data and not call.is_complete:
-                lacking.append(call)
+            if call.rank < least:
+                lacking.append(call.rank)
                 return
             world.call = call
             raise _Reached
@@ -68,4 +68,4 @@ def _gets_to(world: World, program: ProgramFile, request: TraceRequest, with_dat
             pass
         break
     world.call = None
-    return bool(lacking) and _gets_to(world, program, request, with_data=False)
+    return bool(lacking) and _gets_to(world, program, request, max(lacking))

@@ -20,11 +20,11 @@ from fx_lsp.tracer.program.processes.process_group import fake_processes
 from fx_lsp.tracer.program.processes.remote_calls import remote_calls_here
 from fx_lsp.tracer.program.processes.semaphores import thread_semaphores
 from fx_lsp.tracer.program.weights import without_weights
+from fx_lsp.tracer.run.context import inference_without_gradients
 from fx_lsp.tracer.run.fakes import (
     copied_tensors,
     fake_mode,
     formatted_numbers,
-    inference_without_gradients,
     movable_modules,
 )
 

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
+import torch
 from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
@@ -27,11 +28,15 @@ from fx_lsp.tracer.inputs.evidence.callers import (
 from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, value
 from fx_lsp.tracer.record.argument_text import argument_names, arguments_text
+from fx_lsp.tracer.run.context import context_here
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 from fx_lsp.tracer.world.edit import first_line
 
-MAX_LATER, MAX_LOOKED_AT = 12, 256
-"""The most different calls of a target that are noted after its first one, and the most that are looked at."""
+MAX_LATER, MAX_LATER_LOOKED_AT = 12, 256
+"""The most different calls of a target that are noted besides its first one, and the most that are looked at."""
+Rank: TypeAlias = "tuple[bool, bool]"
+"""Whether a call has all its data, and whether it trains."""
+BEST_RANK, NO_RANK = (True, True), (False, False)
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,19 @@ def transformed_state(receiver: Any) -> Iterator[TransformedState]:
                     yield TransformedState(tensors, name, replace(spec_of(tensor), strides=None))
 
 
+def _receiver(frame: FrameType) -> Any:
+    """Return the object whose method begins; None for a function."""
+    return frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+
+
 @dataclass(frozen=True)
 class FirstCall:
     """A target as a program calls it first, or constructs it: the offer, and the module that the target is in there.
 
     `place` is where the function begins that was called, if one was. `line` is where the program calls it, and
     `init_line` where it constructs its object, in its own file as far as the call comes from there. Unless the call
-    `is_complete`, some argument is a placeholder for missing data. `transformed` are tensors of its module.
+    `is_complete`, some argument is a placeholder for missing data. `transformed` are tensors of its module. One that
+    `trains` records gradients, and is not of a module in evaluation mode.
     """
 
     target: WatchedTarget
@@ -91,11 +102,17 @@ class FirstCall:
     init_line: int
     is_complete: bool = True
     transformed: tuple[TransformedState, ...] = ()
+    trains: bool = True
+
+    @property
+    def rank(self) -> Rank:
+        """Return how much it tells of its target; nothing tells more than a complete call that trains."""
+        return self.is_complete, self.trains
 
 
 @dataclass
 class LaterCalls:
-    """The calls of a target on the `receiver` of its first call, after that: the lines of the program, by the text of
+    """The calls of a target on the `receiver` of its first call, besides that: the lines of the program, by the text of
     the arguments as in a `# fx:` comment.
     """
 
@@ -123,14 +140,15 @@ class Construction:
 class CallWatch:
     """Looks at the calls of functions for those of targets; `report` is called with the first of each.
 
-    If that lacks data, `report` is called again with the first complete call. The program is `file`.
+    It is called again with the first call that tells more: one that has its data, or that trains. Those of which no
+    call can tell more are `reached`, for the others `reported` has the rank of the last one. The program is `file`.
     """
 
     file: str
     files: Sequence[WatchedFile]
     report: Callable[[FirstCall], None]
     reached: set[WatchedTarget] = field(default_factory=set[WatchedTarget])
-    incomplete: set[WatchedTarget] = field(default_factory=set[WatchedTarget])
+    reported: dict[WatchedTarget, Rank] = field(default_factory=dict[WatchedTarget, Rank])
     constructed: dict[int, Construction] = field(default_factory=dict[int, Construction])
     later: dict[WatchedTarget, LaterCalls] = field(default_factory=dict[WatchedTarget, LaterCalls])
     _by_line: dict[tuple[str, int], list[WatchedTarget]] = field(
@@ -159,7 +177,7 @@ class CallWatch:
         """Yield the targets that were not called, with what the program constructed objects of their classes with."""
         for construction in reversed(self.constructed.values()):
             target = construction.target
-            if construction.by_program and target not in self.reached | self.incomplete:
+            if construction.by_program and target not in self.reached | self.reported.keys():
                 self.reached.add(target)
                 receiver, owner = construction.receiver, type(construction.receiver)
                 is_kept = construction.is_whole and not isinstance(receiver, nn.Module)
@@ -217,26 +235,30 @@ class CallWatch:
                 yield from (t for t in targets if code.co_name == "__init__" or t.kind == "module")
 
     def _enter_or_note(self, frame: FrameType, target: WatchedTarget) -> None:
-        """Look at a call of a target: the first one in full, and the arguments of later ones."""
-        if target not in self.reached:
-            self._enter(frame, target)
-            return
+        """Look at a call of a target: in full if it may tell more than earlier ones, else at its arguments."""
+        if target not in self.reached and not (is_symbolic_trace(frame) or has_symbols(frame)):
+            receiver = _receiver(frame)
+            evaluates = isinstance(receiver, nn.Module) and not receiver.training
+            trains = torch.is_grad_enabled() and not evaluates
+            if (True, trains) > self.reported.get(target, NO_RANK):
+                self._enter(frame, target, trains)
+                return
+        self._note(frame, target)
+
+    def _note(self, frame: FrameType, target: WatchedTarget) -> None:
         calls = self.later.get(target)
-        if calls is None or calls.looked_at >= MAX_LOOKED_AT or len(calls.lines) >= MAX_LATER:
+        if calls is None or calls.looked_at >= MAX_LATER_LOOKED_AT or len(calls.lines) >= MAX_LATER:
             return
         calls.looked_at += 1
-        code, is_method = frame.f_code, frame.f_code.co_varnames[:1] == ("self",)
-        receiver = frame.f_locals.get("self") if is_method else None
+        receiver = _receiver(frame)
         if receiver is not calls.receiver or is_symbolic_trace(frame) or has_symbols(frame):
             return
-        text, _ = arguments_text(code, argument_names(code), frame.f_locals)
-        if isinstance(receiver, nn.Module) and not receiver.training:
-            text = f"eval(), {text}"
+        text, _ = arguments_text(frame.f_code, argument_names(frame.f_code), frame.f_locals)
+        mode = ("eval()",) if isinstance(receiver, nn.Module) and not receiver.training else ()
+        text = ", ".join((*context_here(frame).written, *mode, text))
         calls.lines.setdefault(text, (self._caller(frame) or frame).f_lineno)
 
-    def _enter(self, frame: FrameType, target: WatchedTarget) -> None:
-        if is_symbolic_trace(frame) or has_symbols(frame):
-            return
+    def _enter(self, frame: FrameType, target: WatchedTarget, trains: bool) -> None:
         code, is_method = frame.f_code, frame.f_code.co_varnames[:1] == ("self",)
         receiver, args = arguments_of(frame, "", is_method)
         function = function_of(code, frame.f_locals)
@@ -246,17 +268,24 @@ class CallWatch:
         init, line = None, (self._caller(frame) or frame).f_lineno
         if construction is not None and construction.receiver is receiver:
             init = beside_defaults(construction.args, type(receiver).__init__)
-        offer = Offer(beside_defaults(args, function), init, receiver, mode=mode)
+        context = context_here(frame)
+        offer = Offer(beside_defaults(args, function), init, receiver, mode=mode, context=context)
         module = self._module_of(type(receiver), target) if target.owner else frame.f_globals.get("__name__", "")
         init_line = construction.line if construction is not None else line
         place = (code.co_filename, code.co_firstlineno)
         is_complete = not any(map(has_absent, (*offer.args.values(), *(offer.init or {}).values())))
-        if is_complete or target not in self.incomplete:
-            (self.reached if is_complete else self.incomplete).add(target)
-            if is_complete:
-                self.later[target] = LaterCalls(receiver)
-            state = tuple(transformed_state(receiver))
-            self.report(FirstCall(target, offer, module, place, line, init_line, is_complete, state))
+        state = tuple(transformed_state(receiver))
+        call = FirstCall(target, offer, module, place, line, init_line, is_complete, state, trains)
+        if call.rank <= self.reported.get(target, NO_RANK) and target in self.reported:
+            return
+        self.reported[target] = call.rank
+        if is_complete and (target not in self.later or self.later[target].receiver is not receiver):
+            self.later[target] = LaterCalls(receiver)
+        if call.rank == BEST_RANK:
+            self.reached.add(target)
+        else:
+            self._note(frame, target)
+        self.report(call)
 
     @staticmethod
     def _module_of(kind: type, target: WatchedTarget) -> str:

@@ -233,6 +233,7 @@ class World:
                 args=args,
                 init=kept if offer.init is not None else None,
                 mode=replace(offer.mode, detail=at_call) if offer.mode is not None else None,
+                context=replace(offer.context, place=at_call) if offer.context is not None else None,
                 guessed=guessed,
                 unset=bool(line.unset),
                 later=tuple(WrittenInputs(text, "recorded", detail=self._place(place)) for text, place in self.later),

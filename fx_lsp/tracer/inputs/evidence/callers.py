@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Caller, Failure, TraceRequest, plain_work
+from fx_lsp.model import CallContext, Caller, Failure, TraceRequest, plain_work
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, plan_of_made, value
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.program.load import find
 from fx_lsp.tracer.run.call import children
+from fx_lsp.tracer.run.context import context_here
 from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import variables_around
 
@@ -50,7 +51,8 @@ class Seen:
     args: dict[str, Plan]
     receiver: Any
     function: Callable[..., Any] | None
-    mode: ValuePlan | None = None
+    mode: ValuePlan | None
+    context: CallContext
 
 
 @dataclass
@@ -121,7 +123,8 @@ class Watcher:
             receiver, args = arguments_of(frame, self._detail(frame), method)
             evaluates = isinstance(receiver, nn.Module) and not receiver.training
             mode = value(False, "call site", self._detail(frame)) if evaluates else None
-            self.seen = Seen(args, receiver, function_of(frame.f_code, frame.f_locals), mode)
+            context = context_here(frame, self._detail(frame))
+            self.seen = Seen(args, receiver, function_of(frame.f_code, frame.f_locals), mode, context)
             if self.stop:
                 raise Reached
 
@@ -160,7 +163,7 @@ class Watcher:
         if init is not None:
             init = beside_defaults(init, self._constructor)
         args = beside_defaults(self.seen.args, function)
-        return Observed(function, Offer(args, init, receiver, mode=self.seen.mode))
+        return Observed(function, Offer(args, init, receiver, mode=self.seen.mode, context=self.seen.context))
 
     def made(self, failure: Failure) -> Observed | Failure:
         """Return the constructor call of the target's class by a failed caller; the failure if there was none."""

@@ -64,7 +64,9 @@ def unmakable(written: Written) -> Failure | None:
 def _offer(parsed: Comment, source: InputSource, detail: str, evaluate: Evaluate) -> Offer:
     args = {n: plan_of(v, source, evaluate, detail) for n, v in parsed.args.items()}
     init = None if parsed.init is None else {n: plan_of(v, source, evaluate, detail) for n, v in parsed.init.items()}
-    return Offer(args, init, mode=None if parsed.training is None else value(parsed.training, source, detail))
+    mode = None if parsed.training is None else value(parsed.training, source, detail)
+    context = replace(parsed.context, place=detail) if parsed.context is not None else None
+    return Offer(args, init, mode=mode, context=context)
 
 
 def _at(written: WrittenInputs, error: CommentError) -> Span | None:

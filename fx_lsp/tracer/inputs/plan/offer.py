@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fx_lsp.model import Span, WrittenInputs
+from fx_lsp.model import CallContext, Span, WrittenInputs
 from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan
 
 
@@ -18,7 +18,7 @@ class Offer:
     with a stated mode. An offer that is `final` is complete: if the target does not run with it, nothing else is tried.
     `later` are further calls of the same program on the same object. It is `guessed` if the target's caller was itself
     called with guesses, and `unset` if options of its command line have no value. It `is_copy` if the object is a copy
-    of one that was tried, with other parameters or attributes.
+    of one that was tried, with other parameters or attributes. The call is made in `context`, None if nothing says so.
     """
 
     args: Mapping[str, Plan]
@@ -30,11 +30,13 @@ class Offer:
     unset: bool = False
     is_copy: bool = False
     later: tuple[WrittenInputs, ...] = ()
+    context: CallContext | None = None
 
     @property
     def is_empty(self) -> bool:
         """Return True if the offer leaves everything to the search."""
-        return not self.args and self.init is None and self.instance is None and self.mode is None
+        stated = (self.init, self.instance, self.mode, self.context)
+        return not self.args and all(part is None for part in stated)
 
     def with_copy(self, instance: Any) -> Offer:
         """Return the offer with a changed copy of its object."""
@@ -50,8 +52,8 @@ class Offer:
         mode = other.mode if self.mode is None else self.mode
         guessed, unset = self.guessed or other.guessed, self.unset or other.unset
         args, final = {**other.args, **self.args}, self.final or other.final
-        later = self.later or other.later
-        return Offer(args, init, instance, final, mode, guessed, unset, later=later)
+        later, context = self.later or other.later, self.context or other.context
+        return Offer(args, init, instance, final, mode, guessed, unset, later=later, context=context)
 
 
 @dataclass(frozen=True)

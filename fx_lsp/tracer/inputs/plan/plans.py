@@ -18,7 +18,7 @@ from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from fx_lsp.model import InputSource, InputSpec
-from fx_lsp.specs import Expression, TensorSpec
+from fx_lsp.specs import FLOATS, Expression, TensorSpec
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.dependence import Dependence
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
@@ -39,15 +39,16 @@ LAST = (64, 32, 96, 160, 192, 224, 288, 320, 352, 384, 416)
 class TensorPlan:
     """Describe a tensor to create.
 
-    `grad` requires a gradient (floating point only). `dtype_known` is True if its use fixes the dtype, and `rank_known`
-    if the code fixes its number of dimensions. If the code needs its values, they are `values`, repeated, or the
-    `numbers` that the program gave it.
+    With `grad` it requires a gradient (floating point only); if it is no `leaf`, it is the result of an operation then.
+    `dtype_known` is True if its use fixes the dtype, and `rank_known` if the code fixes its number of dimensions. If
+    the code needs its values, they are `values`, repeated, or the `numbers` that the program gave it.
     """
 
     spec: TensorSpec
     source: InputSource
     detail: str = ""
     grad: bool = True
+    leaf: bool = True
     dtype_known: bool = False
     rank_known: bool = False
     values: tuple[int, ...] = ()
@@ -312,6 +313,7 @@ def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[st
     tensor = make_tensor(plan.spec, named_sizes)
     if plan.grad and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.requires_grad_()
+        tensor = tensor if plan.leaf else tensor.clone()
     if plan.values:
         give_values(tensor, plan.values)
     elif plan.numbers is not None:
@@ -336,7 +338,8 @@ def _describe(plan: Plan, path: str, specs: list[InputSpec]) -> None:
     elif isinstance(plan, TensorPlan):
         values = f"assumed values: {', '.join(map(str, plan.values))}, …" if plan.values else ""
         detail = ", ".join(filter(None, (plan.detail, values)))
-        specs.append(InputSpec(path, str(plan.spec), plan.source, detail, plan.is_guess))
+        needs = plan.grad if plan.spec.dtype in FLOATS else None
+        specs.append(InputSpec(path, str(plan.spec), plan.source, detail, plan.is_guess, needs))
     else:
         specs.append(InputSpec(path, plan.shown, plan.source, plan.detail, plan.is_guess))
 
@@ -362,7 +365,7 @@ def plan_of(written: Any, source: InputSource, evaluate: Callable[[str], Any], d
     `evaluate` returns the value of an expression in the user's module.
     """
     if isinstance(written, TensorSpec):
-        return TensorPlan(written, source, detail)
+        return TensorPlan(replace(written, detached=False), source, detail, grad=not written.detached)
     if isinstance(written, Expression):
         text = written.text
         return ValuePlan(lambda: evaluate(text), text, source, detail)
@@ -392,13 +395,16 @@ def plan_of_made(original: Any, source: InputSource, detail: str = "") -> Plan:
 def _plan_of_tensor(original: torch.Tensor, source: InputSource, detail: str) -> TensorPlan:
     """Return the plan for a tensor; for one with symbolic sizes, its hints, for one inside `vmap` or `grad`, its part.
 
-    Such tensors live in the transformation, and so have neither numbers nor strides outside.
+    Such tensors live in the transformation, and so have neither numbers nor strides outside. Only a call says whether
+    a tensor requires a gradient.
     """
-    transformed = is_functorch_wrapped_tensor(original)
+    transformed, is_of_call = is_functorch_wrapped_tensor(original), source == "call site"
+    grad, leaf = not is_of_call or original.requires_grad, not is_of_call or original.is_leaf or transformed
     if not transformed and not any(isinstance(size, torch.SymInt) for size in original.shape):
-        return TensorPlan(spec_of(original), source, detail, numbers=known_numbers(original))
-    sizes = tuple(map(size_hint, original.shape))
-    return TensorPlan(replace(spec_of(original), sizes=sizes, strides=None), source, detail)
+        spec, numbers = spec_of(original), known_numbers(original)
+        return TensorPlan(spec, source, detail, grad=grad, leaf=leaf, numbers=numbers)
+    spec = replace(spec_of(original), sizes=tuple(map(size_hint, original.shape)), strides=None)
+    return TensorPlan(spec, source, detail, grad=grad, leaf=leaf)
 
 
 def _snapshot(original: Any) -> Any:
