@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest, WorldRequest
+from fx_lsp.model import Failure, InputSpec, TraceReply, TraceRequest, WorldRequest, plain_work
 from fx_lsp.tracing.analysis import Analysis, Texts
 from fx_lsp.tracing.answers.disk import Dependency, read_dependencies
 from fx_lsp.tracing.answers.question import TargetQuestion
@@ -34,12 +34,9 @@ class Asked:
 
 def may_share(request: TraceRequest, analysis: Analysis) -> bool:
     """Return True if a target should be traced in a world, which imports the project and runs its programs for all
-    targets.
-
-    False for work of a compiler, which queries devices itself, unless it compares the calls of a program; and for
-    written inputs on a GPU, which mean a machine with one.
+    targets; False for written inputs on a GPU, which mean a machine with one.
     """
-    if (request.work and not request.compares_calls) or any("@cuda" in comment.text for comment in request.given):
+    if any("@cuda" in comment.text for comment in request.given):
         return False
     return bool(request.programs) or analysis.imports_project
 
@@ -87,6 +84,8 @@ async def ask(interpreter: TracingInterpreter, inquiry: Inquiry, early: EarlyRep
         if isinstance(request, Failure):
             return Asked(TraceReply(request), None, False, ())
         world = world_of(analysis, texts) if may_share(request, analysis) else None
+        if world is not None and plain_work(request.work) and not request.compares_calls:
+            request, world = replace(request, world=world), None  # a compiler queries devices itself
         traced: TracerAnswer = await interpreter.trace(request, span, early, world)
         dependencies = await asyncio.to_thread(read_dependencies, traced.reply.dependencies, texts, started)
     except WorkerStartError:

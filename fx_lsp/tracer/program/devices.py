@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
@@ -112,17 +113,29 @@ def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> G
         yield Devices()
         return
     if compiles:
-        original = FunctionalTensor.cuda
-        FunctionalTensor.cuda = lambda self, *args, **kwargs: self  # that of AOTAutograd queries the current GPU
-        try:
-            with OnCpu(visible) as on_cpu:
-                yield Devices(on_cpu)
-        finally:
-            FunctionalTensor.cuda = original
+        to_gpu = patch.object(
+            FunctionalTensor, "cuda", lambda self, *args, **kwargs: self
+        )  # AOTAutograd's asks for one
+        with to_gpu, OnCpu(visible) as on_cpu, _autocast_on_cpu(visible):
+            yield Devices(on_cpu)
         return
     gpu = FakeGpu(mode, available)
     with OnCpu(visible | FAKE_KINDS) as on_cpu, gpu.hidden(), gpu:
         yield Devices(on_cpu, gpu)
+
+
+@contextmanager
+def _autocast_on_cpu(visible: frozenset[str]) -> Generator[None, None, None]:
+    """Have autocast on a device that is not here apply to the CPU, with the dtype that it has there."""
+    begin = torch.autocast.__init__
+
+    def begin_on_cpu(self: torch.autocast, device_type: str, dtype: torch.dtype | None = None, **options: Any) -> None:
+        if device_type not in visible:
+            device_type, dtype = "cpu", dtype or torch.get_autocast_dtype(device_type)
+        begin(self, device_type, dtype, **options)
+
+    with patch.object(torch.autocast, "__init__", begin_on_cpu):
+        yield
 
 
 @contextmanager

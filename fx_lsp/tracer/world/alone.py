@@ -1,10 +1,13 @@
-"""A world for one target, where the platform has no fork: the process that traces the target runs programs before."""
+"""A world for one target, for the work of a compiler, or without fork: the process that traces it runs programs before."""
 
 from __future__ import annotations
 
-from fx_lsp.model import ProgramFile, TraceRequest, WorldRequest
+from collections.abc import Iterable
+from contextlib import suppress
+
+from fx_lsp.model import ProgramFile, TraceRequest, WorldRequest, plain_work, variant_of
 from fx_lsp.tracer.world.watch import BEST_RANK, FirstCall, Rank
-from fx_lsp.tracer.world.world import GpuWanted, World
+from fx_lsp.tracer.world.world import GpuWanted, LaterCall, World
 
 
 class _Reached(BaseException):
@@ -17,12 +20,14 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
     It is at the first call of the target by a program; else at the end of the file's own program; else it has imported
     the file; else it has imported only modules that the file imports.
     """
-    world = World.begin(wanted)
+    world = World.begin(wanted, bool(plain_work(request.work)))
     watched = world.watched(request.file)
     if watched is not None:
         world.import_needs(watched)
     programs = list(request.programs) if request.is_of_module else []
+    later = _calls(world, programs, request) if variant_of(request.work) else []
     is_entered = any(_gets_to(world, program, request) for program in programs)
+    world.later = later
     if not is_entered and watched is not None and request.is_of_module:
         own = next((program for program in programs if program.file == request.file), None)
         if own is None:
@@ -38,6 +43,18 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
     else:
         world.forget()
         world.leave()
+
+
+def _calls(world: World, programs: Iterable[ProgramFile], request: TraceRequest) -> list[LaterCall]:
+    """Return the calls of the target besides its first one by the first of the programs that makes any."""
+    for program in programs:
+        with suppress(BaseException):  # whatever ends a program, it has called what it has called
+            world.follow(program, lambda call: None)
+        calls = world.later_calls().get(request.file, {}).get(request.name, [])
+        world.forget()
+        if calls:
+            return calls
+    return []
 
 
 def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: Rank = BEST_RANK) -> bool:

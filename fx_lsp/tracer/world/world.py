@@ -85,8 +85,10 @@ class World:
     later: Sequence[LaterCall] = ()
 
     @classmethod
-    def begin(cls, request: WorldRequest) -> World:
-        """Return the world of this process, which has run nothing of the user's so far."""
+    def begin(cls, request: WorldRequest, compiles: bool = False) -> World:
+        """Return the world of this process, which has run nothing of the user's so far; `compiles` is as in
+        `possible_devices`.
+        """
         warnings.simplefilter("ignore")
         watch_reads()
         before = frozenset(sys.modules)
@@ -96,7 +98,7 @@ class World:
         instrument.install()
         stack, recorder, imports = ExitStack(), ExitStack(), ImportGraph()
         stack.enter_context(scratch_files())
-        around = stack.enter_context(surroundings("\n".join(file.source for file in request.files)))
+        around = stack.enter_context(surroundings("\n".join(file.source for file in request.files), compiles))
         recorder.enter_context(imports.recording())
         return cls(request, before, around, imports, instrument, stack, recorder)
 
