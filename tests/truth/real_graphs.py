@@ -12,6 +12,7 @@ import ast
 import contextlib
 import json
 import math
+import operator
 import os
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from torch._dynamo.backends.common import aot_autograd
 Node = torch.fx.Node
 SHORT_DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 INSERTED = "__compiled_target__"
+INDEX = "index of the call"
 DOUBLE_BACKWARD = "torch.compile with aot_autograd does not currently support double backward"
 
 
@@ -78,6 +80,7 @@ class Recorder:
         values = next(node for node in reversed(forward.graph.nodes) if node.op == "output").args[0]
         saved = [node.meta["val"] for node in values[options["num_fwd_outputs"] :] if isinstance(node, Node)]
         tensors = [described(value) for value in saved if isinstance(value, torch.Tensor)]
+        backward.meta[INDEX] = len(self.calls)
         self.calls.append(Graphs({}, {}, dict(Counter(tensors))))
         return forward, backward
 
@@ -86,7 +89,7 @@ class Recorder:
         return graph
 
     def _backward(self, graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-        call = self.calls[-1]
+        call = self.calls[graph.meta[INDEX]]  # backward may be compiled when it runs, after other calls
         call.backward = operations(graph)
 
         def run(*arguments: Any) -> Any:
@@ -102,17 +105,21 @@ class Recorder:
 
 def operations(graph: torch.fx.GraphModule) -> dict[str, int]:
     """Return the names of the operations of a graph, with their numbers; picking from a tuple is none."""
-    targets = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
-    return dict(Counter(target for target in targets if "getitem" not in target))
+    targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    return dict(Counter(str(target) for target in targets if target is not operator.getitem))
 
 
 def described(tensor: torch.Tensor) -> str:
-    """Return the dtype, the shape and the bytes of a tensor; an expanded dimension has one element in memory."""
+    """Return the dtype, shape and bytes of a tensor, and its strides if it is not contiguous.
+
+    An expanded dimension has one element in memory.
+    """
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = dtype.rstrip("0123456789")
     short = "b8" if dtype == "bool" else dtype.replace(kind, SHORT_DTYPES[kind])
     sizes = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
-    return f"{short}{list(tensor.shape)} {math.prod(sizes) * tensor.element_size()} bytes"
+    strides = "" if tensor.is_contiguous() else tensor.stride()
+    return f"{short}{list(tensor.shape)}{strides} {math.prod(sizes) * tensor.element_size()} bytes"
 
 
 def run(target: str, program: str, files: dict[str, str]) -> Graphs:
@@ -169,6 +176,7 @@ def in_fork(target: str, program: str, files: dict[str, str]) -> dict[str, Any]:
 def main(programs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the graphs of all programs."""
     torch._dynamo.config.trace_autograd_ops = True
+    torch._dynamo.config.enable_dynamo_decompositions = False  # the operations are those that eager PyTorch calls
     Recorder().compiled(torch.sin)(torch.ones(2))  # so that each child finds the compiler warm
     torch._dynamo.reset()
     return [in_fork(**program) for program in programs]

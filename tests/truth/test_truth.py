@@ -47,11 +47,59 @@ REAL = Path(__file__).with_name("real_graphs.py")
 WIDTH = 120
 TITLE, FILE, ANSWER = "# === ", "# --- ", "#:"
 USER = "user.py"
+TOGETHER = "\0"
+"""A space where a line does not end."""
 
-LEFT_OUT: dict[str, str] = {}
-"""Operations that are not compared, with the reasons."""
+LEFT_OUT = {"operator.getitem": "it picks a result of an operation that has several, and computes nothing"}
+"""Nodes that are not compared, with the reasons."""
 
-NOT_YET: dict[str, str] = {}
+DATA = "a tensor without a gradient has one: the first layer gets a gradient of its input, and saves its weight"
+NO_GRAD = "nothing is differentiated in the program, and a backward graph is shown"
+FROZEN = "parameters that need no gradient have one"
+AUTOCAST = "the graph is made without the autocast around the call"
+FIRST = "the first call is shown, and a later one is differentiated"
+SEARCHED = "the call is not found, and the inputs are guessed"
+NOT_YET: dict[str, str] = {
+    "autocast: Autocast around the call": AUTOCAST,
+    "autocast: Autocast switched off inside": AUTOCAST,
+    "autocast: A gradient scaler": AUTOCAST,
+    "autocast: Autocast inside the target": DATA,
+    "gradients: Training": DATA,
+    "gradients: Training, then evaluation": DATA,
+    "gradients: Evaluation before training": DATA,
+    "gradients: A part without gradients": DATA,
+    "gradients: A recurrent state that is carried and detached": DATA,
+    "gradients: A recurrent state within one sequence": DATA,
+    "gradients: A checkpoint inside the target": DATA,
+    "inputs: A buffer as an argument": DATA,
+    "inputs: A module with a buffer": DATA,
+    "inputs: One of two tensors needs a gradient": DATA,
+    "inputs: A module of doubles": DATA,
+    "inputs: Weights in bfloat16": DATA,
+    "inputs: Doubles by default": DATA,
+    "networks: The discriminator of two rivals": DATA,
+    "networks: A target network under no_grad": DATA,
+    "parameters: A distillation loss": DATA,
+    "parameters: Normalized weights": DATA,
+    "gradients: Evaluation": NO_GRAD,
+    "gradients: Inference mode": NO_GRAD,
+    "gradients: Random dropout without gradients": NO_GRAD,
+    "inputs: Data alone": NO_GRAD,
+    "gradients: A cache of keys and values": NO_GRAD,
+    "parameters: A moving average of parameters": NO_GRAD,
+    "inputs: An adversarial image": FROZEN,
+    "parameters: A frozen backbone": FROZEN,
+    "parameters: Frozen first layers": FROZEN,
+    "parameters: A low-rank adapter": FROZEN,
+    "gradients: Gradients by a flag": FIRST,
+    "networks: The generator of two rivals": FIRST,
+    "parameters: A teacher and a student of one class": FIRST,
+    "gradients: A function that switches gradients by a flag": FIRST,
+    "gradients: A target inside a checkpoint": SEARCHED,
+    "parameters: Parameters passed by name": SEARCHED,
+    "parameters: A step of an optimizer": "gradients are None: nothing ran backward before the call",
+    "inputs: Attention of one kind": "the kernel that the program has chosen is not used",
+}
 """Programs whose graphs differ from those of the real run, with what differs."""
 
 
@@ -73,11 +121,6 @@ class Graphs(NamedTuple):
             yield from _wrapped("forward", self.forward)
             yield from _wrapped("backward", self.backward)
             yield from _wrapped("saved", self.saved)
-
-    def compared(self) -> list[str]:
-        """Return the lines without the operations that are not compared."""
-        forward, backward = (Counter({k: n for k, n in (ops or {}).items() if k not in LEFT_OUT}) for ops in self[:2])
-        return [*Graphs(forward, None if self.backward is None else backward, self.saved).lines()]
 
 
 class Case(NamedTuple):
@@ -115,14 +158,10 @@ def _counted(items: str) -> Counter[str]:
 
 
 def _wrapped(name: str, counts: Mapping[str, int]) -> list[str]:
-    items = ", ".join(f"{number} {item}" for item, number in sorted(counts.items())) or "nothing"
-    return textwrap.wrap(
-        f"{ANSWER}   {name}: {items}",
-        WIDTH,
-        subsequent_indent=f"{ANSWER}     ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    items = [f"{number} {item}".replace(" ", TOGETHER) for item, number in sorted(counts.items())] or ["nothing"]
+    text, indent = f"{ANSWER}   {name}: {', '.join(items)}", f"{ANSWER}     "
+    rows = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [row.replace(TOGETHER, " ") for row in rows]
 
 
 def parsed(path: Path) -> list[Case]:
@@ -153,13 +192,11 @@ def _parameter(case: Case) -> Any:
 def test_graphs_are_those_of_the_real_run(
     case: Case, reply: Callable[[TraceRequest], TraceReply], tmp_path: Path
 ) -> None:
-    assert traced(case, reply, tmp_path).compared() == case.graphs.compared()
+    assert [*traced(case, reply, tmp_path).lines()] == [*case.graphs.lines()]
 
 
-def test_tables_name_what_there_is() -> None:
+def test_the_table_names_programs() -> None:
     assert {*NOT_YET} <= {case.name for case in CASES}
-    counted = [ops for case in CASES for ops in case.graphs[:2] if ops is not None]
-    assert {*LEFT_OUT} <= {name for ops in counted for name in ops}
 
 
 def traced(case: Case, reply: Callable[[TraceRequest], TraceReply], folder: Path) -> Graphs:
@@ -184,7 +221,7 @@ def traced(case: Case, reply: Callable[[TraceRequest], TraceReply], folder: Path
 
 def _operations(answer: Traced, stage: str) -> Counter[str]:
     nodes = answer.stage(stage).nodes
-    return Counter(n.target for n in nodes if n.op == "call_function" and "getitem" not in n.target)
+    return Counter(n.target for n in nodes if n.op == "call_function" and n.target not in LEFT_OUT)
 
 
 @pytest.fixture(scope="module")

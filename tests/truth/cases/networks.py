@@ -38,8 +38,8 @@ for real in torch.randn(2, 8, 10):
     of_g.step()
 #: Discriminator
 #:   forward: 2 aten.addmm.default, 1 aten.leaky_relu.default, 1 aten.squeeze.dim, 2 aten.t.default
-#:   backward: 1 aten.leaky_relu_backward.default, 3 aten.mm.default, 2 aten.sum.dim_IntList, 8 aten.t.default, 1
-#:     aten.unsqueeze.default, 2 aten.view.default
+#:   backward: 1 aten.leaky_relu_backward.default, 3 aten.mm.default, 2 aten.sum.dim_IntList, 8 aten.t.default,
+#:     1 aten.unsqueeze.default, 2 aten.view.default
 #:   saved: 1 f32[1, 16] 64 bytes, 1 f32[8, 10] 320 bytes, 2 f32[8, 16] 512 bytes
 
 # === The generator of two rivals
@@ -61,8 +61,8 @@ for real in torch.randn(2, 8, 10):
     of_g.step()
 #: Generator
 #:   forward: 2 aten.addmm.default, 2 aten.detach.default, 1 aten.relu.default, 2 aten.t.default, 1 aten.tanh.default
-#:   backward: 2 aten.detach.default, 3 aten.mm.default, 2 aten.sum.dim_IntList, 8 aten.t.default, 1
-#:     aten.tanh_backward.default, 1 aten.threshold_backward.default, 2 aten.view.default
+#:   backward: 2 aten.detach.default, 3 aten.mm.default, 2 aten.sum.dim_IntList, 8 aten.t.default,
+#:     1 aten.tanh_backward.default, 1 aten.threshold_backward.default, 2 aten.view.default
 #:   saved: 1 f32[10, 16] 640 bytes, 1 f32[8, 10] 320 bytes, 1 f32[8, 16] 512 bytes, 1 f32[8, 4] 128 bytes
 
 # === A frozen discriminator passes gradients on
@@ -96,10 +96,10 @@ frozen = copy.deepcopy(q)
 states, later = torch.randn(2, 8, 6)
 td_loss(q(states), frozen(later), torch.randint(3, (8,)), torch.randn(8)).backward()
 #: td_loss
-#:   forward: 1 aten.add.Tensor, 1 aten.amax.default, 1 aten.detach.default, 1 aten.gather.default, 1 aten.mul.Tensor, 1
-#:     aten.smooth_l1_loss.default, 1 aten.squeeze.dim, 1 aten.unsqueeze.default
-#:   backward: 1 aten.new_zeros.default, 1 aten.scatter_add.default, 1 aten.smooth_l1_loss_backward.default, 1
-#:     aten.unsqueeze.default
+#:   forward: 1 aten.add.Tensor, 1 aten.amax.default, 1 aten.detach.default, 1 aten.gather.default, 1 aten.mul.Tensor,
+#:     1 aten.smooth_l1_loss.default, 1 aten.squeeze.dim, 1 aten.unsqueeze.default
+#:   backward: 1 aten.new_zeros.default, 1 aten.scatter_add.default, 1 aten.smooth_l1_loss_backward.default,
+#:     1 aten.unsqueeze.default
 #:   saved: 2 f32[8] 32 bytes, 1 i64[8, 1] 64 bytes
 
 # === A target network under no_grad
@@ -125,8 +125,8 @@ for states, later in torch.randn(2, 2, 8, 6):
     F.smooth_l1_loss(q(states).amax(1), wanted).backward()
 #: Values
 #:   forward: 1 aten.addmm.default, 2 aten.detach.default, 1 aten.relu.default, 1 aten.t.default
-#:   backward: 1 aten.mm.default, 1 aten.sum.dim_IntList, 3 aten.t.default, 1 aten.threshold_backward.default, 1
-#:     aten.view.default
+#:   backward: 1 aten.mm.default, 1 aten.sum.dim_IntList, 3 aten.t.default, 1 aten.threshold_backward.default,
+#:     1 aten.view.default
 #:   saved: 1 f32[8, 3] 96 bytes, 1 f32[8, 6] 192 bytes
 
 # === Two views of an image, one without a gradient
@@ -140,11 +140,11 @@ if __name__ == "__main__":
     x, y = torch.randn(2, 8, 10)
     byol(predict(online(x)), predict(online(y)), target(x), target(y)).backward()
 #: byol
-#:   forward: 1 aten.add.Tensor, 4 aten.clamp_min.Tensor, 4 aten.clone.default, 2 aten.detach.default, 4
-#:     aten.div.Tensor, 4 aten.linalg_vector_norm.default, 1 aten.mean.default, 4 aten.mul.Tensor, 2 aten.rsub.Scalar, 1
-#:     aten.scalar_tensor.default, 2 aten.sum.dim_IntList
-#:   backward: 2 aten.add.Tensor, 4 aten.clamp_min.Tensor, 4 aten.clone.default, 4 aten.detach.default, 1
-#:     aten.div.Scalar, 10 aten.div.Tensor, 2 aten.eq.Scalar, 2 aten.expand.default, 2 aten.masked_fill.Scalar, 7
-#:     aten.mul.Tensor, 3 aten.neg.default, 1 aten.scalar_tensor.default, 2 aten.sum.dim_IntList, 1
-#:     aten.unsqueeze.default
+#:   forward: 1 aten.add.Tensor, 4 aten.clamp_min.Tensor, 4 aten.clone.default, 2 aten.detach.default,
+#:     4 aten.div.Tensor, 4 aten.linalg_vector_norm.default, 1 aten.mean.default, 4 aten.mul.Tensor, 2 aten.rsub.Scalar,
+#:     1 aten.scalar_tensor.default, 2 aten.sum.dim_IntList
+#:   backward: 2 aten.add.Tensor, 4 aten.clamp_min.Tensor, 4 aten.clone.default, 4 aten.detach.default,
+#:     1 aten.div.Scalar, 10 aten.div.Tensor, 2 aten.eq.Scalar, 2 aten.expand.default, 2 aten.masked_fill.Scalar,
+#:     7 aten.mul.Tensor, 3 aten.neg.default, 1 aten.scalar_tensor.default, 2 aten.sum.dim_IntList,
+#:     1 aten.unsqueeze.default
 #:   saved: 4 f32[8, 1] 32 bytes, 4 f32[8, 6] 192 bytes

@@ -51,8 +51,8 @@ if __name__ == "__main__":
     main()
 #: Stack
 #:   forward: 4 aten.add.Tensor, 4 aten.addmm.default, 2 aten.detach.default, 4 aten.relu.default, 4 aten.t.default
-#:   backward: 1 aten.mm.default, 1 aten.sum.dim_IntList, 3 aten.t.default, 1 aten.threshold_backward.default, 1
-#:     aten.view.default
+#:   backward: 1 aten.mm.default, 1 aten.sum.dim_IntList, 3 aten.t.default, 1 aten.threshold_backward.default,
+#:     1 aten.view.default
 #:   saved: 2 f32[8, 16] 512 bytes
 
 # === A low-rank adapter
@@ -94,10 +94,10 @@ with torch.no_grad():
     wanted = teacher(x)
 distill(student(x), wanted).backward()
 #: distill
-#:   forward: 1 aten._log_softmax.default, 1 aten._softmax.default, 2 aten.detach.default, 3 aten.div.Tensor, 2
-#:     aten.mul.Tensor, 1 aten.sub.Tensor, 1 aten.sum.default, 1 aten.xlogy.Tensor
-#:   backward: 1 aten._log_softmax_backward_data.default, 2 aten.div.Tensor, 1 aten.expand.default, 2 aten.mul.Tensor, 1
-#:     aten.neg.default
+#:   forward: 1 aten._log_softmax.default, 1 aten._softmax.default, 2 aten.detach.default, 3 aten.div.Tensor,
+#:     2 aten.mul.Tensor, 1 aten.sub.Tensor, 1 aten.sum.default, 1 aten.xlogy.Tensor
+#:   backward: 1 aten._log_softmax_backward_data.default, 2 aten.div.Tensor, 1 aten.expand.default, 2 aten.mul.Tensor,
+#:     1 aten.neg.default
 #:   saved: 2 f32[6, 5] 120 bytes
 
 # === A teacher and a student of one class
@@ -113,8 +113,8 @@ with torch.no_grad():
 F.mse_loss(student(x), wanted).backward()
 #: Net
 #:   forward: 2 aten.addmm.default, 2 aten.t.default, 1 aten.tanh.default
-#:   backward: 2 aten.detach.default, 3 aten.mm.default, 2 aten.sum.dim_IntList, 8 aten.t.default, 1
-#:     aten.tanh_backward.default, 2 aten.view.default
+#:   backward: 2 aten.detach.default, 3 aten.mm.default, 2 aten.sum.dim_IntList, 8 aten.t.default,
+#:     1 aten.tanh_backward.default, 2 aten.view.default
 #:   saved: 1 f32[5, 40] 800 bytes, 1 f32[6, 20] 480 bytes, 1 f32[6, 40] 960 bytes
 
 # === Tied weights
@@ -134,10 +134,10 @@ if __name__ == "__main__":
     tokens = torch.randint(50, (2, 7))
     F.cross_entropy(model(tokens)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
 #: Language
-#:   forward: 1 aten._unsafe_view.default, 1 aten.addmm.default, 1 aten.embedding.default, 1 aten.gelu.default, 1
-#:     aten.mm.default, 2 aten.t.default, 3 aten.view.default
-#:   backward: 1 aten.add.Tensor, 1 aten.embedding_dense_backward.default, 1 aten.gelu_backward.default, 4
-#:     aten.mm.default, 1 aten.sum.dim_IntList, 10 aten.t.default, 6 aten.view.default
+#:   forward: 1 aten._unsafe_view.default, 1 aten.addmm.default, 1 aten.embedding.default, 1 aten.gelu.default,
+#:     1 aten.mm.default, 2 aten.t.default, 3 aten.view.default
+#:   backward: 1 aten.add.Tensor, 1 aten.embedding_dense_backward.default, 1 aten.gelu_backward.default,
+#:     4 aten.mm.default, 1 aten.sum.dim_IntList, 10 aten.t.default, 6 aten.view.default
 #:   saved: 1 f32[12, 12] 576 bytes, 3 f32[14, 12] 672 bytes, 1 f32[50, 12] 2400 bytes, 1 i64[2, 7] 112 bytes
 
 # === A frozen embedding
@@ -178,18 +178,18 @@ for epoch in range(2):
     net.backbone.eval()
     net(torch.randn(2, 3, 10, 10)).mean().backward()
 #: Detector
-#:   forward: 1 aten._native_batch_norm_legit_functional.default, 1 aten._native_batch_norm_legit_no_training.default, 1
-#:     aten.add.Tensor, 2 aten.convolution.default, 3 aten.copy_.default, 1 aten.native_dropout.default, 1
-#:     aten.relu.default
-#:   backward: 2 aten.convolution_backward.default, 2 aten.detach.default, 2 aten.native_batch_norm_backward.default, 1
-#:     aten.native_dropout_backward.default, 1 aten.threshold_backward.default
+#:   forward: 1 aten._native_batch_norm_legit_functional.default, 1 aten._native_batch_norm_legit_no_training.default,
+#:     1 aten.add.Tensor, 2 aten.convolution.default, 3 aten.copy_.default, 1 aten.native_dropout.default,
+#:     1 aten.relu.default
+#:   backward: 2 aten.convolution_backward.default, 2 aten.detach.default, 2 aten.native_batch_norm_backward.default,
+#:     1 aten.native_dropout_backward.default, 1 aten.threshold_backward.default
 #:   saved: 1 b8[2, 4, 8, 8] 512 bytes, 2 f32[0] 0 bytes, 1 f32[2, 3, 10, 10] 2400 bytes, 1 f32[2, 4, 8, 8] 2048 bytes,
-#:     2 f32[2, 8, 8, 8] 4096 bytes, 1 f32[4, 8, 1, 1] 128 bytes, 5 f32[4] 16 bytes, 1 f32[8, 3, 3, 3] 864 bytes, 3
-#:     f32[8] 32 bytes
+#:     2 f32[2, 8, 8, 8] 4096 bytes, 1 f32[4, 8, 1, 1] 128 bytes, 5 f32[4] 16 bytes, 1 f32[8, 3, 3, 3] 864 bytes,
+#:     3 f32[8] 32 bytes
 
 # === A moving average of parameters
 def moved(a, p, decay):
-    return a * decay + p * (1 - decay)
+    return torch.lerp(p, a, decay)
 
 if __name__ == "__main__":
     net = Net()
@@ -199,7 +199,7 @@ if __name__ == "__main__":
         for a, p in zip(average.parameters(), net.parameters()):
             a.copy_(moved(a, p, 0.99))
 #: moved
-#:   inference: 1 aten.add.Tensor, 2 aten.mul.Tensor
+#:   inference: 1 aten.lerp.Scalar
 
 # === A step of an optimizer
 def adam(p, g, m, v, lr=1e-3, betas=(0.9, 0.99)):
@@ -218,8 +218,8 @@ with torch.no_grad():
     for p, (m, v) in zip(net.parameters(), moments):
         adam(p, p.grad, m, v)
 #: adam
-#:   inference: 1 aten.add.Tensor, 1 aten.copy.default, 3 aten.copy_.default, 1 aten.div.Tensor, 1 aten.lerp.Scalar, 3
-#:     aten.mul.Tensor, 1 aten.sqrt.default, 1 aten.sub.Tensor, 1 prims.fma.default
+#:   inference: 1 aten.add.Tensor, 1 aten.addcmul.default, 3 aten.copy_.default, 1 aten.div.Tensor, 1 aten.lerp.Scalar,
+#:     2 aten.mul.Tensor, 1 aten.sqrt.default, 1 aten.sub.Tensor
 
 # === Normalized weights
 class Normalized(nn.Module):
