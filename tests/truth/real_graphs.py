@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import functorch.compile
 import torch
 import torch._dynamo
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 Node = torch.fx.Node
 SHORT_DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
@@ -61,7 +61,9 @@ class Recorder:
             partition_fn=self._partition,
             keep_inference_input_mutations=True,  # as Inductor has it
         )
-        self._compile: Any = torch.compile(backend=backend, fullgraph=True, dynamic=False)
+        self._compile: Any = torch.compile(  # pyright: ignore[reportUnknownMemberType]
+            backend=backend, fullgraph=True, dynamic=False
+        )
 
     def compiled(self, target: Any) -> Any:
         """Return the target with its calls compiled."""
@@ -76,7 +78,7 @@ class Recorder:
         return next((call for call in self.calls if call.is_differentiated), self.calls[0])
 
     def _partition(self, joint: Any, inputs: Any, **options: Any) -> Any:
-        forward, backward = functorch.compile.min_cut_rematerialization_partition(joint, inputs, **options)
+        forward, backward = min_cut_rematerialization_partition(joint, inputs, **options)
         values = next(node for node in reversed(forward.graph.nodes) if node.op == "output").args[0]
         saved = [node.meta["val"] for node in values[options["num_fwd_outputs"] :] if isinstance(node, Node)]
         tensors = [described(value) for value in saved if isinstance(value, torch.Tensor)]
@@ -89,7 +91,8 @@ class Recorder:
         return graph
 
     def _backward(self, graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-        call = self.calls[graph.meta[INDEX]]  # backward may be compiled when it runs, after other calls
+        index: int = graph.meta[INDEX]  # backward may be compiled when it runs, after other calls
+        call = self.calls[index]
         call.backward = operations(graph)
 
         def run(*arguments: Any) -> Any:
