@@ -33,7 +33,6 @@ Node = torch.fx.Node
 SHORT_DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 INSERTED = "__compiled_target__"
 INDEX = "index of the call"
-DOUBLE_BACKWARD = "torch.compile with aot_autograd does not currently support double backward"
 
 
 @dataclass
@@ -132,19 +131,14 @@ def run(target: str, program: str, files: dict[str, str]) -> Graphs:
         Path(name).write_text(text, encoding="utf-8")
     sys.path.insert(0, os.getcwd())
     sys.argv = [program]
-    modules = {program: "__main__", "user.py": "user"} if program != "user.py" else {program: "__main__"}
-    for name in reversed(modules):
-        module = types.ModuleType(modules[name])
+    modules = {"user.py": "user"} | {program: "__main__"}
+    for name, module_name in modules.items():
+        module = sys.modules[module_name] = types.ModuleType(module_name)
         module.__dict__.update({"__file__": os.path.abspath(name), INSERTED: recorder.compiled})
-        sys.modules[module.__name__] = module
         tree = ast.parse(files[name])
         if name == "user.py":
             insert_after(tree, target)
-        try:
-            exec(compile(tree, os.path.abspath(name), "exec"), module.__dict__)
-        except RuntimeError as error:  # the call that matters has been differentiated once by then
-            if DOUBLE_BACKWARD not in str(error):
-                raise
+        exec(compile(tree, os.path.abspath(name), "exec"), module.__dict__)
     return recorder.answer
 
 
