@@ -67,7 +67,15 @@ OPENS_FILES = {
 }
 """Where files are opened otherwise, and what they are."""
 
-USER_FILES = ("diagnostics/cases", "e2e/vscode/transformer", "fixtures", "golden", "shown/cases", "tracer/cases")
+USER_FILES = (
+    "diagnostics/cases",
+    "e2e/vscode/transformer",
+    "fixtures",
+    "golden",
+    "shown/cases",
+    "tracer/cases",
+    "truth/cases",
+)
 """Folders below `tests/` with files of a user's, which nothing imports."""
 
 BORROWS = {"e2e": "server"}
