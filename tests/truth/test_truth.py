@@ -53,50 +53,9 @@ TOGETHER = "\0"
 LEFT_OUT = {"operator.getitem": "it picks a result of an operation that has several, and computes nothing"}
 """Nodes that are not compared, with the reasons."""
 
-AUTOCAST = "the graph is made without the autocast around the call"
-DATA = "an argument that needs no gradient has one, and so has what is computed from it before the trained parameters"
-INFERENCE = "the call has no gradients, and a backward graph is shown"
-LATER = "the first call is shown, and not the later one that is differentiated"
-
 NOT_YET = {
-    "autocast: Autocast around the call": AUTOCAST,
-    "autocast: Autocast switched off inside": AUTOCAST,
-    "autocast: A gradient scaler": AUTOCAST,
-    "autocast: Autocast inside the target": DATA,
-    "gradients: Training": DATA,
-    "gradients: Training, then evaluation": DATA,
-    "gradients: A part without gradients": DATA,
-    "gradients: A recurrent state that is carried and detached": DATA,
-    "gradients: A recurrent state within one sequence": DATA,
-    "gradients: A checkpoint inside the target": DATA,
-    "inputs: A buffer as an argument": DATA,
-    "inputs: A module with a buffer": DATA,
-    "inputs: One of two tensors needs a gradient": DATA,
-    "inputs: A module of doubles": DATA,
-    "inputs: Weights in bfloat16": DATA,
-    "inputs: Doubles by default": DATA,
-    "networks: The discriminator of two rivals": DATA,
-    "parameters: A distillation loss": DATA,
-    "parameters: A frozen backbone": DATA,
-    "parameters: A low-rank adapter": DATA,
-    "parameters: Frozen first layers": DATA,
-    "parameters: Normalized weights": DATA,
-    "gradients: A cache of keys and values": INFERENCE,
-    "gradients: Evaluation": INFERENCE,
-    "gradients: Inference mode": INFERENCE,
-    "gradients: Random dropout without gradients": INFERENCE,
-    "inputs: Data alone": INFERENCE,
-    "parameters: A moving average of parameters": INFERENCE,
-    "parameters: A step of an optimizer": INFERENCE,
-    "gradients: Evaluation before training": LATER,
-    "gradients: Gradients by a flag": LATER,
-    "gradients: A function that switches gradients by a flag": LATER,
-    "networks: The generator of two rivals": LATER,
-    "networks: A target network under no_grad": LATER,
-    "parameters: A teacher and a student of one class": LATER,
+    "gradients: A function that switches gradients by a flag": "the first call is shown, not the differentiated one",
     "gradients: A target inside a checkpoint": "the call is not found, and its inputs are guessed",
-    "inputs: Attention of one kind": "the graph has another kernel than the one that the program chooses",
-    "parameters: Parameters passed by name": "parameters that need no gradient have one",
 }
 """Programs whose graphs differ from those of the real run, with what differs."""
 

@@ -168,11 +168,15 @@ def require_state(objects: Iterable[object]) -> None:
 def switch(
     task: Task, modules: Mapping[str, nn.Module], mode: ValuePlan, span: Span | None
 ) -> tuple[InputSpec, ...] | Failure:
-    """Put the target's module into a mode, with its own `train` or `eval`; `span` is the place of the written mode."""
+    """Put the target's module into a mode, with its own `train` or `eval`; `span` is the place of the written mode.
+
+    One that is in this mode is left alone: parts of it may be in the other one.
+    """
     if "" not in modules:
         return MODE_WITHOUT_MODULE.failure(span, mode="train" if mode.make() else "eval", name=task.request.name)
     try:
-        modules[""].train() if mode.make() else modules[""].eval()
+        if modules[""].training != mode.make():
+            modules[""].train() if mode.make() else modules[""].eval()
     except Exception as error:
         return failure_of(error, task.sources, None, task.lines, "information")
     return input_specs(Plans(((MODE, mode),)))

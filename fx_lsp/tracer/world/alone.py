@@ -1,4 +1,4 @@
-"""A world for one target, for the work of a compiler, or without fork: the process that traces it runs programs before."""
+"""A world for one target, without fork or for a compiler: the process that traces it runs programs before."""
 
 from __future__ import annotations
 

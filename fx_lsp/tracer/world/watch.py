@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
@@ -54,29 +54,47 @@ class WatchedTarget:
 
 
 @dataclass(frozen=True)
-class TransformedState:
-    """A parameter or buffer of a module that a call inside `vmap` or `grad` has in place of its own: `spec` is that of
-    one part, and `tensors` the module's table with its `name`.
+class ModuleState:
+    """A module as it is at a call: its mode, its own parameters and buffers, and whether they require gradients.
+
+    A program may change these on the way out of the call. Of a tensor inside `vmap` or `grad`, it is the spec of one
+    part, which is created anew.
     """
 
-    tensors: dict[str, Any]
-    name: str
-    spec: TensorSpec
+    module: nn.Module
+    training: bool
+    tensors: tuple[tuple[dict[str, Any], str, torch.Tensor | TensorSpec, bool], ...]
 
-    def leave(self) -> None:
-        """Put such a tensor outside of the transformation in its place."""
-        tensor = make_tensor(self.spec)
-        is_parameter = tensor.is_floating_point() or tensor.is_complex()
-        self.tensors[self.name] = nn.Parameter(tensor) if is_parameter else tensor
+    @classmethod
+    def of(cls, module: nn.Module) -> ModuleState:
+        """Return the present state of a module, without those inside of it."""
+        tables = (module._parameters, module._buffers)
+        named = [(table, name, tensor) for table in tables for name, tensor in table.items() if tensor is not None]
+        tensors = ((table, name, _outside(tensor), tensor.requires_grad) for table, name, tensor in named)
+        return cls(module, module.training, tuple(tensors))
+
+    def restore(self) -> None:
+        """Bring the module into this state."""
+        self.module.training = self.training
+        for table, name, then, needs_gradient in self.tensors:
+            if isinstance(then, TensorSpec):
+                tensor = make_tensor(then)
+                is_parameter = table is self.module._parameters
+                table[name] = nn.Parameter(tensor, needs_gradient) if is_parameter else tensor
+                continue
+            table[name] = then
+            if then.is_leaf and then.requires_grad != needs_gradient:
+                then.requires_grad_(needs_gradient)
 
 
-def transformed_state(receiver: Any) -> Iterator[TransformedState]:
-    """Yield the tensors of a module that are inside `vmap` or `grad`."""
-    for module in receiver.modules() if isinstance(receiver, nn.Module) else ():
-        for tensors in (module._parameters, module._buffers):
-            for name, tensor in tensors.items():
-                if tensor is not None and is_functorch_wrapped_tensor(tensor):
-                    yield TransformedState(tensors, name, replace(spec_of(tensor), strides=None))
+def _outside(tensor: torch.Tensor) -> torch.Tensor | TensorSpec:
+    return replace(spec_of(tensor), strides=None) if is_functorch_wrapped_tensor(tensor) else tensor
+
+
+def _states(values: Iterable[Any]) -> Iterator[ModuleState]:
+    """Yield the states of the modules among values, and of those inside of them."""
+    modules = {inner: None for value in values if isinstance(value, nn.Module) for inner in value.modules()}
+    return map(ModuleState.of, modules)
 
 
 def _receiver(frame: FrameType) -> Any:
@@ -90,8 +108,8 @@ class FirstCall:
 
     `place` is where the function begins that was called, if one was. `line` is where the program calls it, and
     `init_line` where it constructs its object, in its own file as far as the call comes from there. Unless the call
-    `is_complete`, some argument is a placeholder for missing data. `transformed` are tensors of its module. One that
-    `trains` records gradients, and is not of a module in evaluation mode.
+    `is_complete`, some argument is a placeholder for missing data. `states` are those of its modules. One that `trains`
+    records gradients, and is not of a module in evaluation mode.
     """
 
     target: WatchedTarget
@@ -101,7 +119,7 @@ class FirstCall:
     line: int
     init_line: int
     is_complete: bool = True
-    transformed: tuple[TransformedState, ...] = ()
+    states: tuple[ModuleState, ...] = ()
     trains: bool = True
 
     @property
@@ -274,8 +292,8 @@ class CallWatch:
         init_line = construction.line if construction is not None else line
         place = (code.co_filename, code.co_firstlineno)
         is_complete = not any(map(has_absent, (*offer.args.values(), *(offer.init or {}).values())))
-        state = tuple(transformed_state(receiver))
-        call = FirstCall(target, offer, module, place, line, init_line, is_complete, state, trains)
+        states = tuple(_states(frame.f_locals.values()))
+        call = FirstCall(target, offer, module, place, line, init_line, is_complete, states, trains)
         if call.rank <= self.reported.get(target, NO_RANK) and target in self.reported:
             return
         self.reported[target] = call.rank

@@ -321,8 +321,8 @@ class World:
         self.recorder.close()
         self.stack.enter_context(temporarily_clear_interpreter_stack())
         with self.around.mode:
-            for state in self.call.transformed if self.call is not None else ():
-                state.leave()
+            for state in self.call.states if self.call is not None else ():
+                state.restore()
         self.around.notes.numbers.update(self.run.absences.numbers)
         self.since = frozenset(sys.modules)
         self.is_entered = True

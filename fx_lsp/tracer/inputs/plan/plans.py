@@ -313,7 +313,7 @@ def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[st
     tensor = make_tensor(plan.spec, named_sizes)
     if plan.grad and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.requires_grad_()
-        tensor = tensor if plan.leaf else tensor.clone()
+        tensor = tensor if plan.leaf else _Result.apply(tensor)
     if plan.values:
         give_values(tensor, plan.values)
     elif plan.numbers is not None:
@@ -321,6 +321,18 @@ def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[st
     draw_input(tensor, path)
     dependence.begin(tensor, path)
     return tensor
+
+
+class _Result(torch.autograd.Function):
+    """Computes a tensor with the sizes and strides of a leaf, which can be written to."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
 
 
 def input_specs(plans: Plans, prefix: str = "") -> tuple[InputSpec, ...]:
