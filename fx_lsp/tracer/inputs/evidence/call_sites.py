@@ -30,7 +30,7 @@ from fx_lsp.tracer.inputs.plan.values import proposals, tensors
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
-from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.data.loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import (
     LoadError,

@@ -40,7 +40,7 @@ from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, AbsentError, absent_names
-from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.data.loaders import one_batch_each
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.load import syntax_of, with_inputs
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit

@@ -1,0 +1,312 @@
+"""Give data sets that are not on the disk samples of their own kind, which go through the user's transforms.
+
+What the classes of packages have is stated in `samples.json`, with sources. `Samples.value` lists the kinds of values.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import inspect
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, wraps
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from fx_lsp.tracer.compat import FakeTensor
+from fx_lsp.tracer.notes import notes
+
+GUESSED_SIZES = (500, 375), (320, 480)
+"""Widths and heights of images whose size no one states: that of the samples, and another to compare with."""
+GUESSED_LENGTH, GUESSED_CLASSES = 1000, 10
+_SAMPLES = " samples"
+"""The attribute of a data set with its `Samples`. Identifiers of the user have no leading space."""
+
+Facts = Mapping[str, Any]
+
+
+@lru_cache(1)
+def table() -> Mapping[str, Facts]:
+    """Return what is known of data sets, by the qualified names of their classes, and of functions that return one."""
+    with open(os.path.join(os.path.dirname(__file__), "samples.json"), encoding="utf-8") as file:
+        packages = json.load(file)
+    return {
+        f"{package}.{name}": {**facts.get("all", {}), **own}
+        for package, facts in packages.items()
+        for name, own in facts["sets"].items()
+    }
+
+
+@dataclass
+class Samples:
+    """The samples of one data set, of which some `facts` are known; `arguments` are those of its constructor."""
+
+    name: str
+    facts: Facts
+    arguments: Mapping[str, Any]
+    guessed_size: tuple[int, int] = GUESSED_SIZES[0]
+    guesses: dict[str, int] = field(default_factory=dict[str, int])
+    is_noted: bool = False
+
+    @property
+    def length(self) -> int:
+        """Return the number of samples, which is a guess where it is not documented."""
+        return self.value(self.facts.get("length", GUESSED_LENGTH))
+
+    def value(self, stated: Any, index: int = 0) -> Any:
+        """Return a new value for the sample at an index. Raises KeyError where the table has none for the arguments.
+
+        A list is a tuple of values. A dictionary is of the kind that its first key names; sizes of "N" are the length:
+
+            {"by": "train", "True": …, "": …}         what an argument selects; "" for all others
+            {"image": "RGB", "size": [32, 32]}        a PIL image; its size is a guess if no one states it
+            {"label": 10, "from": 1}                  a whole number; how many is a guess if it is null
+            {"tensor": "uint8", "shape": ["N", 28]}   zeros, or numbers "below" one; {"array": …} is one of NumPy
+            {"list": …}, {"names": 10}, {"turns": […]}, {"dict": {…}}, {"call": "module.name", …}
+        """
+        if isinstance(stated, list):
+            return tuple(self.value(part, index) for part in stated)
+        return getattr(self, f"_{next(iter(stated))}")(index, **stated) if isinstance(stated, dict) else stated
+
+    def _by(self, index: int, by: str, **cases: Any) -> Any:
+        argument = str(self.arguments.get(by))
+        return self.value(cases[argument if argument in cases or "" not in cases else ""], index)
+
+    def _image(self, index: int, image: str, size: Sequence[int] | None = None) -> Any:
+        width, height = size or self.guessed_size
+        if size is None:
+            self.guesses.update(image_width=width, image_height=height)
+        return importlib.import_module("PIL.Image").new(image, (width, height))
+
+    def _label(self, index: int, label: Any, **options: int) -> int:
+        return options.get("from", 0) + index % (self.value(label) or GUESSED_CLASSES)
+
+    def _tensor(self, index: int, tensor: str, shape: Sequence[Any], below: Any = None) -> torch.Tensor:
+        sizes, dtype = [self.length if size == "N" else size for size in shape], getattr(torch, tensor)
+        if below is None:
+            return torch.zeros(sizes, dtype=dtype)
+        numbers = torch.arange(sizes[0]) % self.value(below)
+        return numbers.to(dtype).reshape(-1, *(1 for _ in sizes[1:])).repeat(1, *sizes[1:])
+
+    def _array(self, index: int, array: str, **options: Any) -> Any:
+        return self._tensor(index, array, **options).numpy()
+
+    def _list(self, index: int, list: Any) -> Any:
+        return [self.value(list, number) for number in range(self.length)]
+
+    def _names(self, index: int, names: Any) -> list[str]:
+        return [f"class {number}" for number in range(self.value(names) or GUESSED_CLASSES)]
+
+    def _numbers(self, index: int, numbers: Any) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self._names(index, numbers))}
+
+    def _turns(self, index: int, turns: Sequence[Any]) -> Any:
+        return self.value(turns[index % len(turns)], index)
+
+    def _dict(self, index: int, dict: Facts) -> Any:
+        return {key: self.value(part, index) for key, part in dict.items()}
+
+    def _call(self, index: int, call: str, **options: Any) -> Any:
+        module, _, names = call.partition(":")
+        function: Any = importlib.import_module(module)
+        for name in names.split("."):
+            function = getattr(function, name)
+        return function(**{key: self.value(part, index) for key, part in options.items()})
+
+    def sample(self, owner: Any, index: int, get: Callable[..., Any]) -> Any:
+        """Return a sample of a data set. If its rows are stated, and no samples, `get` of its class returns it."""
+        if not 0 <= index < self.length:
+            raise IndexError(f"{self.name} has {self.length} samples")
+        if not self.is_noted:
+            self.is_noted = True
+            self._note(owner)
+        if "sample" not in self.facts:
+            return get(owner, index)
+        sample = self.value(self.facts["sample"], index)
+        through = getattr(owner, self.facts.get("through", ""), None)
+        return sample if through is None else through(*sample)
+
+    def _note(self, owner: Any) -> None:
+        """Note that samples are placeholders, and their size if it is a guess and has an effect."""
+        rows = [stated["shape"][1:] for stated in self.facts.get("attributes", {}).values() if "shape" in stated]
+        shown = _shown(self.value(self.facts["sample"])) if "sample" in self.facts else "×".join(map(str, *rows[:1]))
+        name, package = self.name.rpartition(".")[2], self.name.partition(".")[0]
+        about = ", ".join(part for part in (shown, package) if part)
+        notes().add(f"the data of {name} is missing: placeholders of its kind represent its samples ({about})")
+        if self.guesses:
+            shapes = []
+            for size in GUESSED_SIZES[::-1]:
+                self.guessed_size = size
+                shapes.append([getattr(part, "shape", getattr(part, "size", None)) for part in tree_leaves(owner[0])])
+            if shapes[0] != shapes[1]:
+                notes().numbers.update(self.guesses)
+
+
+def _shown(sample: Any) -> str:
+    first = sample[0] if isinstance(sample, tuple) else sample
+    shape = (*first.size[::-1], first.mode) if hasattr(first, "mode") else getattr(first, "shape", ())
+    return "×".join(map(str, shape))
+
+
+@contextmanager
+def samples_of_missing_sets(facts: Mapping[str, Facts] | None = None) -> Generator[None, None, None]:
+    """Inside, a data set of the table whose constructor lacks its data has samples of its own kind all the same."""
+    finder = _Finder(table() if facts is None else facts)
+    sys.meta_path.insert(0, finder)
+    for module in [*sys.modules.values()]:
+        finder.wrap(module)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for owner, name, original in reversed(finder.replaced):
+            setattr(owner, name, original)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Wraps what a table names in the modules that are imported from now on, and knows what it `replaced`."""
+
+    def __init__(self, facts: Mapping[str, Facts]) -> None:
+        self._facts, self._modules = facts, {name.rpartition(".")[0] for name in facts}
+        self.replaced: list[tuple[Any, str, Any]] = []
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        """Return the spec of a module with something to wrap."""
+        if fullname not in self._modules:
+            return None
+        finders = (finder for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in finders)), None)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                self.wrap(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+    def wrap(self, module: Any) -> None:
+        """Wrap the classes and functions of a module that the table names."""
+        if (module_name := getattr(module, "__name__", None)) not in self._modules:
+            return
+        for name, facts in self._facts.items():
+            value = vars(module).get(name.rpartition(".")[2]) if name.rpartition(".")[0] == module_name else None
+            if isinstance(value, type):
+                for method, wrapped in (("__init__", self._init), ("__getitem__", _getitem), ("__len__", _len)):
+                    if method in vars(value):
+                        self._replace(value, method, wrapped(vars(value)[method]))
+            elif value is not None:
+                self._replace(module, value.__name__, _function(value, name, facts))
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        self.replaced.append((owner, name, vars(owner)[name]))
+        setattr(owner, name, value)
+
+    def _init(self, original: Callable[..., None]) -> Callable[..., None]:
+        @wraps(original)
+        def init(self_: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                original(self_, *args, **kwargs)
+            except Exception as error:
+                if _SAMPLES in vars(self_):
+                    return
+                if not _lacks_data(error) or not self._gives_samples(self_, _arguments(original, (self_, *args), kwargs)):
+                    raise
+
+        return init
+
+    def _gives_samples(self, owner: Any, arguments: Mapping[str, Any]) -> bool:
+        """Give a data set what the table states for its class; return False if it states nothing for the arguments."""
+        names = (f"{cls.__module__}.{cls.__qualname__}" for cls in type(owner).__mro__)
+        name = next(name for name in names if name in self._facts)
+        samples = Samples(name, self._facts[name], arguments)
+        with unset_fake_temporarily():
+            try:
+                samples.value(samples.facts.get("sample"))
+                stated = {n: samples.value(value) for n, value in samples.facts.get("attributes", {}).items()}
+            except KeyError:
+                return False
+        vars(owner).update({**arguments, **stated, **vars(owner)})
+        vars(owner)[_SAMPLES] = samples
+        return True
+
+
+def _getitem(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def getitem(self: Any, index: Any) -> Any:
+        samples = vars(self).get(_SAMPLES)
+        return original(self, index) if samples is None else loaded(lambda: samples.sample(self, index, original))
+
+    return getitem
+
+
+def _len(original: Callable[..., int]) -> Callable[..., int]:
+    @wraps(original)
+    def length(self: Any) -> int:
+        samples = vars(self).get(_SAMPLES)
+        return samples.length if samples is not None and "sample" in samples.facts else original(self)
+
+    return length
+
+
+def _function(original: Callable[..., Any], name: str, facts: Facts) -> Callable[..., Any]:
+    @wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            samples = Samples(name, facts, _arguments(original, args, kwargs))
+            if not _lacks_data(error):
+                raise
+            try:
+                with unset_fake_temporarily():
+                    return samples.value(facts["returns"])
+            except KeyError:
+                raise error from None
+
+    return function
+
+
+def loaded(load: Callable[[], Any]) -> Any:
+    """Return what a function loads, with fake tensors in place of the real ones with which it runs.
+
+    Whole numbers keep their values.
+    """
+    with unset_fake_temporarily() as mode:
+        result = load()
+    if mode is None:
+        return result
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        plain = tensor.as_subclass(torch.Tensor)
+        return mode.from_tensor(plain) if plain.is_floating_point() else torch.ops.aten.lift_fresh.default(plain)
+
+    return tree_map_only(torch.Tensor, fake, result)
+
+
+def _arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names, with defaults."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _lacks_data(error: Exception) -> bool:
+    """Return True for an error of the system, and for one that a package itself raises about what it did not find."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][1:]
+    packages = {str(frame.f_globals.get("__name__")).partition(".")[0] for frame in (*frames[:1], *frames[-1:])}
+    return isinstance(error, OSError) or (type(error) is RuntimeError and len(packages) == 1)
