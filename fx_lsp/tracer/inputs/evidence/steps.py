@@ -309,7 +309,7 @@ def offers_of_step(function: Any) -> Iterator[Offer]:
     before = {n: plan_of_made(v, "call site", detail) for n, v in defaults.items() if any(tensors_in(v, n))}
     if batch is not None:
         plans = {name: plan_of_made(value, "call site", detail) for name, value in batch.items()}
-        yield Offer({**before, **plans})
+        yield Offer({**before, **plans}, guessed=bool(notes().sizes))
     for images in getattr(function, IMAGES, ()):
         yield replace(images, args={**before, **images.args}, final=True)
     if before:

@@ -11,6 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
+from fx_lsp.tracer.program.data.missing_sets import has_placeholders, loaded
+
 
 @contextmanager
 def one_batch_each(and_last: bool = False) -> Generator[None, None, None]:
@@ -40,6 +42,10 @@ def _first_and_last(loader: Any) -> Iterator[Any]:
 
 
 def _first_samples(loader: Any) -> Iterator[Any]:
+    yield loaded(lambda: _batch(loader)) if has_placeholders(loader.dataset) else _batch(loader)
+
+
+def _batch(loader: Any) -> Any:
     dataset, size = loader.dataset, loader.batch_size
     samples: list[Any]
     if IterableDataset in type(dataset).__mro__:
@@ -48,7 +54,7 @@ def _first_samples(loader: Any) -> Iterator[Any]:
         samples = [dataset[index] for index in next(iter(loader.batch_sampler))]
     else:
         samples = [dataset[index] for index in range(min(len(dataset), size or 1))]
-    yield loader.collate_fn(samples if size is not None or loader.batch_sampler is not None else samples[0])
+    return loader.collate_fn(samples if size is not None or loader.batch_sampler is not None else samples[0])
 
 
 def _permutation(count: int, **options: Any) -> torch.Tensor:

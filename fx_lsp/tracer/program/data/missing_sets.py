@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.data import Dataset
 
 from fx_lsp.tracer.compat import FakeTensor
 from fx_lsp.tracer.notes import notes
@@ -30,6 +31,8 @@ from fx_lsp.tracer.notes import notes
 GUESSED_SIZES = (500, 375), (320, 480)
 """Widths and heights of images whose size no one states: that of the samples, and another to compare with."""
 GUESSED_LENGTH, GUESSED_CLASSES = 1000, 10
+MAX_PARTS = 16
+"""The most data sets that are looked at in one, and in a list of its."""
 _SAMPLES = " samples"
 """The attribute of a data set with its `Samples`. Identifiers of the user have no leading space."""
 
@@ -142,7 +145,7 @@ class Samples:
         rows = [stated["shape"][1:] for stated in self.facts.get("attributes", {}).values() if "shape" in stated]
         shown = _shown(self.value(self.facts["sample"])) if "sample" in self.facts else "×".join(map(str, *rows[:1]))
         name, package = self.name.rpartition(".")[2], self.name.partition(".")[0]
-        about = ", ".join(part for part in (shown, package) if part)
+        about = ", ".join(part for part in (shown if not self.guesses else "", package) if part)
         notes().add(f"the data of {name} is missing: placeholders of its kind represent its samples ({about})")
         if self.guesses:
             shapes = []
@@ -150,13 +153,14 @@ class Samples:
                 self.guessed_size = size
                 shapes.append([getattr(part, "shape", getattr(part, "size", None)) for part in tree_leaves(owner[0])])
             if shapes[0] != shapes[1]:
-                notes().numbers.update(self.guesses)
+                notes().sizes.update(self.guesses)
 
 
 def _shown(sample: Any) -> str:
     first = sample[0] if isinstance(sample, tuple) else sample
-    shape = (*first.size[::-1], first.mode) if hasattr(first, "mode") else getattr(first, "shape", ())
-    return "×".join(map(str, shape))
+    if hasattr(first, "height"):
+        return f"{first.mode} {first.height}×{first.width}"
+    return "×".join(map(str, getattr(first, "shape", ())))
 
 
 @contextmanager
@@ -171,7 +175,7 @@ def samples_of_missing_sets(facts: Mapping[str, Facts] | None = None) -> Generat
     finally:
         sys.meta_path.remove(finder)
         for owner, name, original in reversed(finder.replaced):
-            setattr(owner, name, original)
+            setattr(owner, name, original) if original is not None else delattr(owner, name)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -205,13 +209,13 @@ class _Finder(importlib.abc.MetaPathFinder):
             value = vars(module).get(name.rpartition(".")[2]) if name.rpartition(".")[0] == module_name else None
             if isinstance(value, type):
                 for method, wrapped in (("__init__", self._init), ("__getitem__", _getitem), ("__len__", _len)):
-                    if method in vars(value):
-                        self._replace(value, method, wrapped(vars(value)[method]))
+                    self._replace(value, method, wrapped(getattr(value, method)))
+                self._replace(value, "__init_subclass__", classmethod(_init_subclass))
             elif value is not None:
                 self._replace(module, value.__name__, _function(value, name, facts))
 
     def _replace(self, owner: Any, name: str, value: Any) -> None:
-        self.replaced.append((owner, name, vars(owner)[name]))
+        self.replaced.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, value)
 
     def _init(self, original: Callable[..., None]) -> Callable[..., None]:
@@ -220,17 +224,16 @@ class _Finder(importlib.abc.MetaPathFinder):
             try:
                 original(self_, *args, **kwargs)
             except Exception as error:
-                if _SAMPLES in vars(self_):
-                    return
-                if not _lacks_data(error) or not self._gives_samples(self_, _arguments(original, (self_, *args), kwargs)):
+                _, *arguments = _arguments(original, (self_, *args), kwargs).items()
+                is_given = _SAMPLES in vars(self_) or (_lacks_data(error) and self._gives(self_, dict(arguments)))
+                if not is_given:
                     raise
 
         return init
 
-    def _gives_samples(self, owner: Any, arguments: Mapping[str, Any]) -> bool:
+    def _gives(self, owner: Any, arguments: Mapping[str, Any]) -> bool:
         """Give a data set what the table states for its class; return False if it states nothing for the arguments."""
-        names = (f"{cls.__module__}.{cls.__qualname__}" for cls in type(owner).__mro__)
-        name = next(name for name in names if name in self._facts)
+        name = next(name for name in map(_name, type(owner).__mro__) if name in self._facts)
         samples = Samples(name, self._facts[name], arguments)
         with unset_fake_temporarily():
             try:
@@ -238,9 +241,31 @@ class _Finder(importlib.abc.MetaPathFinder):
                 stated = {n: samples.value(value) for n, value in samples.facts.get("attributes", {}).items()}
             except KeyError:
                 return False
+        base = next((cls for cls in type(owner).__mro__ if _name(cls) == samples.facts.get("base")), None)
+        if base is not None and samples.facts["through"] not in vars(owner):
+            names = inspect.signature(base).parameters
+            base.__init__(owner, **{name: arguments[name] for name in names if name in arguments})
         vars(owner).update({**arguments, **stated, **vars(owner)})
         vars(owner)[_SAMPLES] = samples
         return True
+
+
+def _init_subclass(cls: Any, **options: Any) -> None:
+    """Let a data set of the user, whose class has samples in a table, lack files of its own as well."""
+    super(cls.__mro__[1], cls).__init_subclass__(**options)
+    original = vars(cls).get("__init__")
+    if original is None:
+        return
+
+    @wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            original(self, *args, **kwargs)
+        except OSError:
+            if _SAMPLES not in vars(self):
+                raise
+
+    cls.__init__ = init
 
 
 def _getitem(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -279,6 +304,21 @@ def _function(original: Callable[..., Any], name: str, facts: Facts) -> Callable
     return function
 
 
+def has_placeholders(data: Any) -> bool:
+    """Return True if a data set, or one that it holds, has placeholders for missing samples."""
+    seen, waiting = set[int](), [data]
+    while waiting and len(seen) < MAX_PARTS:
+        part = waiting.pop()
+        if isinstance(part, Dataset) and id(part) not in seen:
+            seen.add(id(part))
+            if _SAMPLES in vars(part):
+                return True
+            waiting += vars(part).values()
+        elif isinstance(part, (list, tuple)):
+            waiting += part[:MAX_PARTS]
+    return False
+
+
 def loaded(load: Callable[[], Any]) -> Any:
     """Return what a function loads, with fake tensors in place of the real ones with which it runs.
 
@@ -298,11 +338,17 @@ def loaded(load: Callable[[], Any]) -> Any:
     return tree_map_only(torch.Tensor, fake, result)
 
 
+def _name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def _arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by their names, with defaults."""
-    bound = inspect.signature(function).bind(*args, **kwargs)
+    signature = inspect.signature(function)
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
-    return dict(bound.arguments)
+    more = [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
+    return {**bound.arguments, **{key: value for name in more for key, value in bound.arguments[name].items()}}
 
 
 def _lacks_data(error: Exception) -> bool:
