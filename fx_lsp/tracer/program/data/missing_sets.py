@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
+from io import BytesIO
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -76,7 +78,8 @@ class Samples:
             {"image": "RGB", "size": [32, 32]}        a PIL image; its size is a guess if no one states it
             {"label": 10, "from": 1}                  a whole number; how many is a guess if it is null
             {"tensor": "uint8", "shape": ["N", 28]}   zeros, or numbers "below" one; {"array": …} is one of NumPy
-            {"list": …}, {"names": 10}, {"turns": […]}, {"dict": {…}}, {"call": "module.name", …}
+            {"list": …}, {"names": 10}, {"turns": […]}, {"dict": {…}}, {"call": "module:name", …}
+            {"splits": {"train": 100}, "columns": {…}, "features": {…}}
         """
         if isinstance(stated, list):
             return tuple(self.value(part, index) for part in stated)
@@ -121,11 +124,26 @@ class Samples:
         return {key: self.value(part, index) for key, part in dict.items()}
 
     def _call(self, index: int, call: str, **options: Any) -> Any:
-        module, _, names = call.partition(":")
-        function: Any = importlib.import_module(module)
-        for name in names.split("."):
-            function = getattr(function, name)
-        return function(**{key: self.value(part, index) for key, part in options.items()})
+        return _named(call)(**{key: self.value(part, index) for key, part in options.items()})
+
+    def _file(self, index: int, file: str, size: Sequence[int] | None = None) -> Any:
+        contents = BytesIO()
+        self._image(index, file, size).save(contents, "png")
+        return {"bytes": contents.getvalue(), "path": None}
+
+    def _splits(self, index: int, splits: Mapping[str, int], columns: Facts, features: Facts) -> Any:
+        first = {name: self.value(stated) for name, stated in columns.items()}
+
+        def rows(count: int) -> Any:
+            values = {name: [first[name]] * count for name in columns}
+            labels = [name for name, stated in columns.items() if isinstance(stated, dict) and "label" in stated]
+            values |= {name: [self.value(columns[name], row) for row in range(count)] for name in labels}
+            return _named(self.facts["table"])(values, _named(self.facts["features"])(self.value({"dict": features})))
+
+        split = self.arguments["split"]
+        if split is None:
+            return _named(self.facts["tables"])({name: rows(count) for name, count in splits.items()})
+        return rows(splits[split.partition("[")[0].partition("+")[0]])
 
     def sample(self, owner: Any, index: int, get: Callable[..., Any]) -> Any:
         """Return a sample of a data set. If its rows are stated, and no samples, `get` of its class returns it."""
@@ -154,6 +172,12 @@ class Samples:
                 shapes.append([getattr(part, "shape", getattr(part, "size", None)) for part in tree_leaves(owner[0])])
             if shapes[0] != shapes[1]:
                 notes().sizes.update(self.guesses)
+
+
+def _named(path: str) -> Any:
+    """Return the object that a table calls `module:qualified.name`."""
+    module, _, names = path.partition(":")
+    return attrgetter(names)(importlib.import_module(module))
 
 
 def _shown(sample: Any) -> str:
@@ -297,9 +321,11 @@ def _function(original: Callable[..., Any], name: str, facts: Facts) -> Callable
                 raise
             try:
                 with unset_fake_temporarily():
-                    return samples.value(facts["returns"])
+                    data = samples.value(facts["returns"])
             except KeyError:
                 raise error from None
+            notes().add(f"the data {args[0]} is missing: placeholders of its kind represent its samples")
+            return data
 
     return function
 
