@@ -15,8 +15,8 @@ class Notes:
     """Hold the notes of one run, each once and in order.
 
     `sentences` are complete. `weights` are the sources of weights that are not loaded, `numbers` the guesses for
-    numbers of missing data, by name, and `sizes` those for its samples. `unfollowed` are sentences on calls of the target that were not followed, and
-    `missed` the errors whose placeholders the code used.
+    numbers of missing data, by name, and `sizes` those of its samples. `unfollowed` are sentences on calls of the
+    target that were not followed, and `missed` the errors whose placeholders the code used.
     """
 
     sentences: dict[str, None] = field(default_factory=dict[str, None])

@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
-from fx_lsp.tracer.program.data.missing_sets import has_placeholders, loaded
+from fx_lsp.tracer.program.data.missing_datasets import has_placeholders, loaded
 
 
 @contextmanager

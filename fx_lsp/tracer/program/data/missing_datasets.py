@@ -1,13 +1,13 @@
-"""Give data sets that are not on the disk samples of their own kind, which go through the user's transforms.
+"""Give datasets that are not on the disk samples of their own kind, which go through the user's transforms.
 
-What the classes of packages have is stated in `samples.json`, with sources. `Samples.value` lists the kinds of values.
+`datasets.json` states the samples of the classes of packages, with sources. `DatasetSamples.value` lists the
+kinds of values.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.abc
-import importlib.machinery
 import inspect
 import json
 import os
@@ -34,28 +34,28 @@ GUESSED_SIZES = (500, 375), (320, 480)
 """Widths and heights of images whose size no one states: that of the samples, and another to compare with."""
 GUESSED_LENGTH, GUESSED_CLASSES = 1000, 10
 MAX_PARTS = 16
-"""The most data sets that are looked at in one, and in a list of its."""
+"""The most datasets that are looked at in one, and in a list of its."""
 _SAMPLES = " samples"
-"""The attribute of a data set with its `Samples`. Identifiers of the user have no leading space."""
+"""The attribute of a dataset with its `DatasetSamples`. Identifiers of the user have no leading space."""
 
 Facts = Mapping[str, Any]
 
 
 @lru_cache(1)
 def table() -> Mapping[str, Facts]:
-    """Return what is known of data sets, by the qualified names of their classes, and of functions that return one."""
-    with open(os.path.join(os.path.dirname(__file__), "samples.json"), encoding="utf-8") as file:
+    """Return what is known of datasets, by the qualified names of their classes, and of functions that return one."""
+    with open(os.path.join(os.path.dirname(__file__), "datasets.json"), encoding="utf-8") as file:
         packages = json.load(file)
     return {
-        f"{package}.{name}": {**facts.get("all", {}), **own}
+        f"{package}.{name}": {"source": facts["source"], **facts.get("all", {}), **own}
         for package, facts in packages.items()
         for name, own in facts["sets"].items()
     }
 
 
 @dataclass
-class Samples:
-    """The samples of one data set, of which some `facts` are known; `arguments` are those of its constructor."""
+class DatasetSamples:
+    """The samples of one dataset, of which some `facts` are known; `arguments` are those of its constructor."""
 
     name: str
     facts: Facts
@@ -76,9 +76,10 @@ class Samples:
 
             {"by": "train", "True": …, "": …}         what an argument selects; "" for all others
             {"image": "RGB", "size": [32, 32]}        a PIL image; its size is a guess if no one states it
-            {"label": 10, "from": 1}                  a whole number; how many is a guess if it is null
+            {"label": 10, "from": 1}                  an integer
             {"tensor": "uint8", "shape": ["N", 28]}   zeros, or numbers "below" one; {"array": …} is one of NumPy
-            {"list": …}, {"names": 10}, {"turns": […]}, {"dict": {…}}, {"call": "module:name", …}
+            {"names": 10}, {"numbers": 10}            names, and numbers by name; how many is a guess if it is null
+            {"list": …}, {"turns": […]}, {"dict": {…}}, {"call": "module:name", …}
             {"splits": {"train": 100}, "columns": {…}, "features": {…}}
         """
         if isinstance(stated, list):
@@ -96,7 +97,7 @@ class Samples:
         return importlib.import_module("PIL.Image").new(image, (width, height))
 
     def _label(self, index: int, label: Any, **options: int) -> int:
-        return options.get("from", 0) + index % (self.value(label) or GUESSED_CLASSES)
+        return options.get("from", 0) + index % self.value(label)
 
     def _tensor(self, index: int, tensor: str, shape: Sequence[Any], below: Any = None) -> torch.Tensor:
         sizes, dtype = [self.length if size == "N" else size for size in shape], getattr(torch, tensor)
@@ -112,6 +113,8 @@ class Samples:
         return [self.value(list, number) for number in range(self.length)]
 
     def _names(self, index: int, names: Any) -> list[str]:
+        if names is None:
+            notes().numbers["classes"] = GUESSED_CLASSES
         return [f"class {number}" for number in range(self.value(names) or GUESSED_CLASSES)]
 
     def _numbers(self, index: int, numbers: Any) -> dict[str, int]:
@@ -146,7 +149,7 @@ class Samples:
         return rows(splits[split.partition("[")[0].partition("+")[0]])
 
     def sample(self, owner: Any, index: int, get: Callable[..., Any]) -> Any:
-        """Return a sample of a data set. If its rows are stated, and no samples, `get` of its class returns it."""
+        """Return a sample of a dataset. If its rows are stated, and no samples, `get` of its class returns it."""
         if not 0 <= index < self.length:
             raise IndexError(f"{self.name} has {self.length} samples")
         if not self.is_noted:
@@ -188,9 +191,9 @@ def _shown(sample: Any) -> str:
 
 
 @contextmanager
-def samples_of_missing_sets(facts: Mapping[str, Facts] | None = None) -> Generator[None, None, None]:
-    """Inside, a data set of the table whose constructor lacks its data has samples of its own kind all the same."""
-    finder = _Finder(table() if facts is None else facts)
+def samples_of_missing_datasets(facts: Mapping[str, Facts] | None = None) -> Generator[None, None, None]:
+    """Inside, a dataset of the table whose constructor lacks its data has samples of its own kind all the same."""
+    finder = _DatasetFinder(table() if facts is None else facts)
     sys.meta_path.insert(0, finder)
     for module in [*sys.modules.values()]:
         finder.wrap(module)
@@ -202,7 +205,7 @@ def samples_of_missing_sets(facts: Mapping[str, Facts] | None = None) -> Generat
             setattr(owner, name, original) if original is not None else delattr(owner, name)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _DatasetFinder(importlib.abc.MetaPathFinder):
     """Wraps what a table names in the modules that are imported from now on, and knows what it `replaced`."""
 
     def __init__(self, facts: Mapping[str, Facts]) -> None:
@@ -233,7 +236,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             value = vars(module).get(name.rpartition(".")[2]) if name.rpartition(".")[0] == module_name else None
             if isinstance(value, type):
                 for method, wrapped in (("__init__", self._init), ("__getitem__", _getitem), ("__len__", _len)):
-                    self._replace(value, method, wrapped(getattr(value, method)))
+                    if hasattr(value, method):
+                        self._replace(value, method, wrapped(getattr(value, method)))
                 self._replace(value, "__init_subclass__", classmethod(_init_subclass))
             elif value is not None:
                 self._replace(module, value.__name__, _function(value, name, facts))
@@ -256,9 +260,9 @@ class _Finder(importlib.abc.MetaPathFinder):
         return init
 
     def _gives(self, owner: Any, arguments: Mapping[str, Any]) -> bool:
-        """Give a data set what the table states for its class; return False if it states nothing for the arguments."""
+        """Give a dataset what the table states for its class; return False if it states nothing for the arguments."""
         name = next(name for name in map(_name, type(owner).__mro__) if name in self._facts)
-        samples = Samples(name, self._facts[name], arguments)
+        samples = DatasetSamples(name, self._facts[name], arguments)
         with unset_fake_temporarily():
             try:
                 samples.value(samples.facts.get("sample"))
@@ -275,7 +279,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _init_subclass(cls: Any, **options: Any) -> None:
-    """Let a data set of the user, whose class has samples in a table, lack files of its own as well."""
+    """Let a dataset of the user, whose class has samples in a table, lack files of its own as well."""
     super(cls.__mro__[1], cls).__init_subclass__(**options)
     original = vars(cls).get("__init__")
     if original is None:
@@ -316,7 +320,7 @@ def _function(original: Callable[..., Any], name: str, facts: Facts) -> Callable
         try:
             return original(*args, **kwargs)
         except Exception as error:
-            samples = Samples(name, facts, _arguments(original, args, kwargs))
+            samples = DatasetSamples(name, facts, _arguments(original, args, kwargs))
             if not _lacks_data(error):
                 raise
             try:
@@ -331,7 +335,7 @@ def _function(original: Callable[..., Any], name: str, facts: Facts) -> Callable
 
 
 def has_placeholders(data: Any) -> bool:
-    """Return True if a data set, or one that it holds, has placeholders for missing samples."""
+    """Return True if a dataset, or one that it holds, has placeholders for missing samples."""
     seen, waiting = set[int](), [data]
     while waiting and len(seen) < MAX_PARTS:
         part = waiting.pop()
@@ -348,18 +352,19 @@ def has_placeholders(data: Any) -> bool:
 def loaded(load: Callable[[], Any]) -> Any:
     """Return what a function loads, with fake tensors in place of the real ones with which it runs.
 
-    Whole numbers keep their values.
+    Integers keep their values.
     """
     with unset_fake_temporarily() as mode:
         result = load()
     if mode is None:
         return result
+    fakes: Any = mode
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
         if isinstance(tensor, FakeTensor):
             return tensor
         plain = tensor.as_subclass(torch.Tensor)
-        return mode.from_tensor(plain) if plain.is_floating_point() else torch.ops.aten.lift_fresh.default(plain)
+        return fakes.from_tensor(plain) if plain.is_floating_point() else torch.ops.aten.lift_fresh.default(plain)
 
     return tree_map_only(torch.Tensor, fake, result)
 
