@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,11 +38,16 @@ def _first_and_last(loader: Any) -> Iterator[Any]:
         return
     left = size if loader.drop_last else count % size or size
     if count - count % size > size or not loader.drop_last:
-        yield loader.collate_fn([loader.dataset[index] for index in range(left)])
+        yield _loaded(loader, lambda: loader.collate_fn([loader.dataset[index] for index in range(left)]))
 
 
 def _first_samples(loader: Any) -> Iterator[Any]:
-    yield loaded(lambda: _batch(loader)) if has_placeholders(loader.dataset) else _batch(loader)
+    yield _loaded(loader, lambda: _batch(loader))
+
+
+def _loaded(loader: Any, load: Callable[[], Any]) -> Any:
+    """Return a batch; placeholders for missing images pass through transforms and collate function as real images."""
+    return loaded(load) if has_placeholders(loader.dataset) else load()
 
 
 def _batch(loader: Any) -> Any:

@@ -79,7 +79,7 @@ class DatasetSamples:
             {"label": 10, "from": 1}                  an integer
             {"tensor": "uint8", "shape": ["N", 28]}   zeros, or numbers "below" one; {"array": …} is one of NumPy
             {"names": 10}, {"numbers": 10}            names, and numbers by name; how many is a guess if it is null
-            {"list": …}, {"turns": […]}, {"dict": {…}}, {"call": "module:name", …}
+            {"list": …}, {"cycle": […]}, {"dict": {…}}, {"call": "module:name", …}
             {"splits": {"train": 100}, "columns": {…}, "features": {…}}
         """
         if isinstance(stated, list):
@@ -120,8 +120,8 @@ class DatasetSamples:
     def _numbers(self, index: int, numbers: Any) -> dict[str, int]:
         return {name: number for number, name in enumerate(self._names(index, numbers))}
 
-    def _turns(self, index: int, turns: Sequence[Any]) -> Any:
-        return self.value(turns[index % len(turns)], index)
+    def _cycle(self, index: int, cycle: Sequence[Any]) -> Any:
+        return self.value(cycle[index % len(cycle)], index)
 
     def _dict(self, index: int, dict: Facts) -> Any:
         return {key: self.value(part, index) for key, part in dict.items()}
@@ -150,14 +150,12 @@ class DatasetSamples:
 
     def sample(self, owner: Any, index: int, get: Callable[..., Any]) -> Any:
         """Return a sample of a dataset. If its rows are stated, and no samples, `get` of its class returns it."""
-        if not 0 <= index < self.length:
-            raise IndexError(f"{self.name} has {self.length} samples")
         if not self.is_noted:
             self.is_noted = True
             self._note(owner)
         if "sample" not in self.facts:
             return get(owner, index)
-        sample = self.value(self.facts["sample"], index)
+        sample = self.value(self.facts["sample"], range(self.length)[index])
         through = getattr(owner, self.facts.get("through", ""), None)
         return sample if through is None else through(*sample)
 
@@ -195,8 +193,7 @@ def samples_of_missing_datasets(facts: Mapping[str, Facts] | None = None) -> Gen
     """Inside, a dataset of the table whose constructor lacks its data has samples of its own kind all the same."""
     finder = _DatasetFinder(table() if facts is None else facts)
     sys.meta_path.insert(0, finder)
-    for module in [*sys.modules.values()]:
-        finder.wrap(module)
+    finder.wrap_imported()
     try:
         yield
     finally:
@@ -223,17 +220,20 @@ class _DatasetFinder(importlib.abc.MetaPathFinder):
 
             def exec_module(module: ModuleType) -> None:
                 run(module)
-                self.wrap(module)
+                self._wrap(module)
 
             spec.loader.exec_module = exec_module
         return spec
 
-    def wrap(self, module: Any) -> None:
-        """Wrap the classes and functions of a module that the table names."""
-        if (module_name := getattr(module, "__name__", None)) not in self._modules:
-            return
+    def wrap_imported(self) -> None:
+        """Wrap what the table names in the modules that are there."""
+        for name in self._modules & sys.modules.keys():
+            self._wrap(sys.modules[name])
+
+    def _wrap(self, module: Any) -> None:
         for name, facts in self._facts.items():
-            value = vars(module).get(name.rpartition(".")[2]) if name.rpartition(".")[0] == module_name else None
+            is_here = name.rpartition(".")[0] == module.__name__
+            value = vars(module).get(name.rpartition(".")[2]) if is_here else None
             if isinstance(value, type):
                 for method, wrapped in (("__init__", self._init), ("__getitem__", _getitem), ("__len__", _len)):
                     if hasattr(value, method):
@@ -252,9 +252,9 @@ class _DatasetFinder(importlib.abc.MetaPathFinder):
             try:
                 original(self_, *args, **kwargs)
             except Exception as error:
-                _, *arguments = _arguments(original, (self_, *args), kwargs).items()
-                is_given = _SAMPLES in vars(self_) or (_lacks_data(error) and self._gives(self_, dict(arguments)))
-                if not is_given:
+                if _SAMPLES in vars(self_):
+                    return
+                if not _lacks_data(error) or not self._gives(self_, _arguments(original, (self_, *args), kwargs)):
                     raise
 
         return init
@@ -273,7 +273,8 @@ class _DatasetFinder(importlib.abc.MetaPathFinder):
         if base is not None and samples.facts["through"] not in vars(owner):
             names = inspect.signature(base).parameters
             base.__init__(owner, **{name: arguments[name] for name in names if name in arguments})
-        vars(owner).update({**arguments, **stated, **vars(owner)})
+        options = {name: value for name, value in arguments.items() if not hasattr(type(owner), name)}
+        vars(owner).update({**options, **stated, **vars(owner)})
         vars(owner)[_SAMPLES] = samples
         return True
 
@@ -320,9 +321,9 @@ def _function(original: Callable[..., Any], name: str, facts: Facts) -> Callable
         try:
             return original(*args, **kwargs)
         except Exception as error:
-            samples = DatasetSamples(name, facts, _arguments(original, args, kwargs))
             if not _lacks_data(error):
                 raise
+            samples = DatasetSamples(name, facts, _arguments(original, args, kwargs))
             try:
                 with unset_fake_temporarily():
                     data = samples.value(facts["returns"])
@@ -374,12 +375,14 @@ def _name(cls: type) -> str:
 
 
 def _arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by their names, with defaults."""
+    """Return the arguments of a call by their names, with defaults, without that of `self`."""
     signature = inspect.signature(function)
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     more = [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
-    return {**bound.arguments, **{key: value for name in more for key, value in bound.arguments[name].items()}}
+    given = {**bound.arguments, **{key: value for name in more for key, value in bound.arguments[name].items()}}
+    given.pop("self", None)
+    return given
 
 
 def _lacks_data(error: Exception) -> bool:
