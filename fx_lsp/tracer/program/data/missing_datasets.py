@@ -380,9 +380,8 @@ def _arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     more = [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
-    given = {**bound.arguments, **{key: value for name in more for key, value in bound.arguments[name].items()}}
-    given.pop("self", None)
-    return given
+    more = [key for name in more for key in bound.arguments[name].items()]
+    return {name: value for name, value in (*bound.arguments.items(), *more) if name != "self"}
 
 
 def _lacks_data(error: Exception) -> bool:
