@@ -15,13 +15,14 @@ class Notes:
     """Hold the notes of one run, each once and in order.
 
     `sentences` are complete. `weights` are the sources of weights that are not loaded, `numbers` the guesses for
-    numbers of missing data, by name. `unfollowed` are sentences on calls of the target that were not followed, and
-    `missed` the errors whose placeholders the code used.
+    numbers of missing data, by name, and `sizes` those of its samples. `unfollowed` are sentences on calls of the
+    target that were not followed, and `missed` the errors whose placeholders the code used.
     """
 
     sentences: dict[str, None] = field(default_factory=dict[str, None])
     weights: dict[str, None] = field(default_factory=dict[str, None])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
     unfollowed: dict[str, None] = field(default_factory=dict[str, None])
     missed: list[BaseException] = field(default_factory=list[BaseException])
 
@@ -39,8 +40,8 @@ class Notes:
         if self.weights:
             more = ", …" if len(self.weights) > SOURCES else ""
             report.append(f"weights are not loaded: {', '.join([*self.weights][:SOURCES])}{more}")
-        if self.numbers:
-            numbers = ", ".join(f"{name}={number}" for name, number in self.numbers.items())
+        if guesses := {**self.numbers, **self.sizes}:
+            numbers = ", ".join(f"{name}={number}" for name, number in guesses.items())
             report.append(f"the data is missing; assumed: {numbers}")
         return (*report, *self.sentences, *(self.unfollowed if is_guessed else ()))
 

@@ -377,6 +377,51 @@ async def test_a_call_in_a_loop_over_missing_data_has_its_object(project: Projec
     assert trace.outputs[0].startswith("f64[")
 
 
+DIGITS = """
+from torch.utils.data import Dataset
+
+
+class MNIST(Dataset):
+    def __init__(self, root, train=True, transform=None):
+        self.transform = transform
+        raise RuntimeError("not found")
+
+    def __getitem__(self, index):
+        return self.transform(self.data[index]), int(self.targets[index])
+
+    def __len__(self):
+        return len(self.data)
+"""
+DIGITS_STEP = """
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision.datasets.mnist import MNIST
+
+train = MNIST("data", transform=lambda image: image[None] / 255)
+loader = DataLoader(train, batch_size=64, shuffle=True)
+net = nn.Sequential(LAYERS)
+for images, labels in loader:
+    loss = nn.functional.cross_entropy(net(images), labels)
+    loss.backward()
+"""
+
+
+@in_both_modes
+async def test_a_missing_dataset_has_the_samples_that_its_package_documents(project: Project) -> None:
+    (project.folder / "torchvision" / "datasets").mkdir(parents=True)
+    for name, text in {"__init__": "", "datasets/__init__": "", "datasets/mnist": DIGITS}.items():
+        project.write(f"torchvision/{name}.py", text)
+    traced = await project.trace("step", DIGITS_STEP.replace("LAYERS", "nn.Flatten(), nn.Linear(784, 10)"))
+    assert inputs(traced) == [
+        "images: f32[64, 1, 28, 28] (call site, line 9)",
+        "labels: i64[64] (call site, line 9)",
+    ]
+    failure = await project.outcome("step", DIGITS_STEP.replace("LAYERS", "nn.Linear(784, 10)"))
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.severity) == ("shape", "error")
+    assert "matrices of 1792×28 and 784×10 cannot be multiplied" in failure.message
+
+
 @in_both_modes
 async def test_a_later_call_that_has_its_data_counts_more(project: Project) -> None:
     project.write("train.py", LACKING.replace("LATER", "net(torch.zeros(2, 9, dtype=torch.long))"))

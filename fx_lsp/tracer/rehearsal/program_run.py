@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
 from fx_lsp.tracer.program.absences import Absences, AbsentError
-from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.data.loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import codes_of
 from fx_lsp.tracer.program.time_limit import time_limit

@@ -91,8 +91,10 @@ class _Rehearsal(ProgramRun):
         return is_users and not imports and not self._may_lack_something() and _is_of_python(error, frame, line)
 
     def _is_of_options(self, error: BaseException) -> bool:
-        """Return True if options of the command line are assumed, or have no value that selects a branch."""
-        return bool(self.line.invented or (self.line.unset and isinstance(error, UnboundLocalError)))
+        """Return True if options of the command line or sizes of missing images are assumed, or options have no value
+        that selects a branch.
+        """
+        return bool(self.line.invented or notes().sizes or (self.line.unset and isinstance(error, UnboundLocalError)))
 
     def _is_vague(self, failed: FailedCall) -> bool:
         """Return True if what a call was given may be otherwise once everything is there."""

@@ -12,6 +12,7 @@ import torch
 
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.notes import Notes, collecting_notes
+from fx_lsp.tracer.program.data.missing_datasets import samples_of_missing_datasets
 from fx_lsp.tracer.program.devices import Devices, possible_devices
 from fx_lsp.tracer.program.gpu.triton_kernels import triton_launches
 from fx_lsp.tracer.program.higher_order import as_written, differentiable_attention
@@ -57,6 +58,7 @@ def surroundings(text: str, compiles: bool = False, available: bool = False) -> 
         inference_without_gradients(),
         lazy_tensors(),
         without_weights(),
+        samples_of_missing_datasets(),
         differentiable_attention(),
         triton_launches(),
         fake_processes(text),

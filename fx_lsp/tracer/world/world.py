@@ -225,7 +225,8 @@ class World:
         init = offer.init or {}
         args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
         kept = {name: plan for name, plan in init.items() if not is_absent(plan)}
-        guessed = bool(line.invented or self.run.absences.numbers) or not self.call.is_complete
+        numbers = self.run.absences.numbers or self.around.notes.sizes
+        guessed = bool(line.invented or numbers) or not self.call.is_complete
         at_call, at_constructor = self._place(self.call.line), self._place(self.call.init_line)
         args = {name: located(plan, at_call) for name, plan in args.items()}
         kept = {name: located(plan, at_constructor) for name, plan in kept.items()}

@@ -30,7 +30,7 @@ from fx_lsp.tracer.inputs.plan.values import proposals, tensors
 from fx_lsp.tracer.inputs.task import MIN_SECONDS, Task
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant
-from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.data.loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import (
     LoadError,
@@ -188,7 +188,7 @@ def _without_absent(offer: Offer, absences: Absences, line: CommandLine, is_tole
     """Return an offer without absent values; it is a guess if the code before the call was incomplete."""
     args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
     if not is_tolerant:
-        return replace(offer, args=args, guessed=bool(line.invented), unset=bool(line.unset))
+        return replace(offer, args=args, guessed=bool(line.invented or notes().sizes), unset=bool(line.unset))
     notes().numbers.update(absences.numbers)
     init = {name: plan for name, plan in (offer.init or {}).items() if not is_absent(plan)}
     is_whole = offer.init is None or not any(map(has_absent, offer.init.values()))

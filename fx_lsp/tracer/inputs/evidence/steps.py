@@ -40,7 +40,7 @@ from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, AbsentError, absent_names
-from fx_lsp.tracer.program.data_loaders import one_batch_each
+from fx_lsp.tracer.program.data.loaders import one_batch_each
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.load import syntax_of, with_inputs
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
@@ -309,7 +309,7 @@ def offers_of_step(function: Any) -> Iterator[Offer]:
     before = {n: plan_of_made(v, "call site", detail) for n, v in defaults.items() if any(tensors_in(v, n))}
     if batch is not None:
         plans = {name: plan_of_made(value, "call site", detail) for name, value in batch.items()}
-        yield Offer({**before, **plans})
+        yield Offer({**before, **plans}, guessed=bool(notes().sizes))
     for images in getattr(function, IMAGES, ()):
         yield replace(images, args={**before, **images.args}, final=True)
     if before:

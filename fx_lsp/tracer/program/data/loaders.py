@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils.data import DataLoader, IterableDataset, Subset
+
+from fx_lsp.tracer.program.data.missing_datasets import has_placeholders, loaded
 
 
 @contextmanager
@@ -36,10 +38,19 @@ def _first_and_last(loader: Any) -> Iterator[Any]:
         return
     left = size if loader.drop_last else count % size or size
     if count - count % size > size or not loader.drop_last:
-        yield loader.collate_fn([loader.dataset[index] for index in range(left)])
+        yield _loaded(loader, lambda: loader.collate_fn([loader.dataset[index] for index in range(left)]))
 
 
 def _first_samples(loader: Any) -> Iterator[Any]:
+    yield _loaded(loader, lambda: _batch(loader))
+
+
+def _loaded(loader: Any, load: Callable[[], Any]) -> Any:
+    """Return a batch; placeholders for missing images pass through transforms and collate function as real images."""
+    return loaded(load) if has_placeholders(loader.dataset) else load()
+
+
+def _batch(loader: Any) -> Any:
     dataset, size = loader.dataset, loader.batch_size
     samples: list[Any]
     if IterableDataset in type(dataset).__mro__:
@@ -48,7 +59,7 @@ def _first_samples(loader: Any) -> Iterator[Any]:
         samples = [dataset[index] for index in next(iter(loader.batch_sampler))]
     else:
         samples = [dataset[index] for index in range(min(len(dataset), size or 1))]
-    yield loader.collate_fn(samples if size is not None or loader.batch_sampler is not None else samples[0])
+    return loader.collate_fn(samples if size is not None or loader.batch_sampler is not None else samples[0])
 
 
 def _permutation(count: int, **options: Any) -> torch.Tensor:

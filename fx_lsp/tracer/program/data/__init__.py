@@ -1,0 +1,1 @@
+"""What a program reads: datasets that are not on the disk, and the batches of loaders."""
