@@ -351,9 +351,10 @@ def _keywords(keywords: list[ast.keyword]) -> dict[str, Any]:
 
 
 def _value(node: ast.expr) -> Any:
-    spec = _tensor_spec(node)
+    attached = _attached(node)
+    spec = _tensor_spec(attached or node)
     if spec is not None:
-        return spec
+        return replace(spec, detached=attached is not None)
     if isinstance(node, ast.Tuple):
         return tuple(_value(e) for e in node.elts)
     if isinstance(node, ast.List):
@@ -367,19 +368,25 @@ def _value(node: ast.expr) -> Any:
         return Expression(ast.unparse(node))
 
 
+def _attached(node: ast.expr) -> ast.expr | None:
+    """Return what is detached in `value.detach()`; None for any other expression."""
+    if isinstance(node, ast.BinOp) and (device := _attached(node.right)) is not None:  # `f32[8]@(cuda.detach())`
+        return ast.copy_location(ast.BinOp(node.left, node.op, device), node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords):
+        return node.func.value if node.func.attr == "detach" else None
+    return None
+
+
 def _tensor_spec(node: ast.expr) -> TensorSpec | None:
     """Return the spec that an expression denotes: `f32`, `f32[8, N]`, `f32[8, N](1, 8)@cuda`; None for any other."""
     device = strides = None
     core = node
-    detached = _detached(core)
-    core = detached or core
     if isinstance(core, ast.BinOp) and isinstance(core.op, ast.MatMult):
-        detached = detached or _detached(core.right)  # Python reads `f32[8]@(cuda.detach())`
-        device, core = ast.unparse(_detached(core.right) or core.right).replace("_", ":"), core.left
+        device, core = ast.unparse(core.right).replace("_", ":"), core.left
     if isinstance(core, ast.Call) and _is_spec(core.func):
         strides, core = tuple(_integer(a) for a in core.args), core.func
     if isinstance(core, ast.Name) and core.id in DTYPES:
-        return TensorSpec(core.id, (), None, device, detached is not None)
+        return TensorSpec(core.id, (), None, device)
     if not isinstance(core, ast.Subscript) or not isinstance(core.value, ast.Name):
         return None
     if not _is_spec(core):
@@ -391,13 +398,7 @@ def _tensor_spec(node: ast.expr) -> TensorSpec | None:
     parsed = tuple(s.id if isinstance(s, ast.Name) else _integer(s) for s in sizes)
     if strides is not None and len(strides) != len(parsed):
         raise _UnreadableValue(node, f"{len(parsed)} sizes but {len(strides)} strides")
-    return TensorSpec(core.value.id, parsed, strides, device, detached is not None)
-
-
-def _detached(node: ast.expr) -> ast.expr | None:
-    """Return what is detached in `value.detach()`; None for any other expression."""
-    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach"
-    return node.func.value if is_call and not node.args and not node.keywords else None  # type: ignore[union-attr]
+    return TensorSpec(core.value.id, parsed, strides, device)
 
 
 def _is_spec(node: ast.expr) -> bool:

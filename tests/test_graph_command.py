@@ -52,9 +52,9 @@ def traced(folder: Path) -> dict[str, Any]:
 
 
 def test_json_of_a_traced_target(traced: dict[str, Any]):
-    assert list(traced) == ["target", "inputs", "stages", "saved", "seconds"]
+    assert list(traced) == ["target", "inputs", "stages", "saved", "seconds", "called_in", "variants"]
     assert traced["target"] == "model.py::scaled"
-    assert [list(i) for i in traced["inputs"]] == [["name", "spec", "source", "guessed"]] * 2
+    assert [list(i) for i in traced["inputs"]] == [["name", "spec", "source", "guessed", "requires_grad"]] * 2
     assert [i["name"] for i in traced["inputs"]] == ["x", "w"]
     assert {s["name"] for s in traced["stages"]} == {"forward", "backward", "joint"}
     assert all(list(s) == ["name", "nodes"] for s in traced["stages"])
@@ -173,3 +173,66 @@ def test_html_does_not_replace_a_file_of_yours(folder: Path):
     assert "mine.html cannot be written" in done.stderr and "--force" in done.stderr
     assert (folder / "mine.html").read_text() == "mine"
     assert graph(folder, "model.py::scaled", "--html", "mine.html", "--force").returncode == 0
+
+
+TRAINED = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def accuracy(logits, y):
+    return (logits.argmax(-1) == y).float().mean()
+
+
+def scale(x):
+    return x * 2
+
+
+net, x, y = Net(), torch.randn(4, 8), torch.randint(0, 3, (4,))
+with torch.autocast("cpu", torch.bfloat16):
+    loss = nn.functional.cross_entropy(net(x), y)
+loss.backward()
+net.eval()
+with torch.no_grad():
+    accuracy(net(x), y)
+    scale(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("trained")
+    (found / "net.py").write_text(TRAINED)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "head"),
+    [
+        (("net.py::accuracy",), ["4 ops · under no_grad", "no_grad() (line 28)"]),
+        (("net.py::scale",), ["1 op · under no_grad", "no_grad() (line 29)"]),
+        (("net.py::scale", "--variant", "requires_grad"), ["1 op forward · 1 backward · saves nothing", ""]),
+    ],
+)
+def test_a_target_is_traced_in_the_context_of_its_call(trained: Path, arguments: tuple[str, ...], head: list[str]):
+    lines = graph(trained, *arguments).stdout.splitlines()
+    called = [line.removeprefix("# called in: ") for line in lines if line.startswith("# called in: ")]
+    assert [lines[1].split(" · ", 1)[1], *(called or [""])] == head
+
+
+def test_other_calls_are_variants(trained: Path):
+    traced = json.loads(graph(trained, "net.py::Net", "--json").stdout)
+    assert traced["called_in"] == 'autocast("cpu", bf16) (line 24)'
+    (other,) = traced["variants"]
+    assert other == "line 28: eval(), no_grad()"
+    done = graph(trained, "net.py::Net", "--variant", other)
+    assert "# called in: no_grad() (line 28)" in done.stdout, done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,9 +12,9 @@ from fx_lsp.features.inputs import source_text
 from fx_lsp.features.parameters import Parameter, Parameters, signature_of
 from fx_lsp.features.pin import written_values
 from fx_lsp.model import InputSpec, Outcome, Target
-from fx_lsp.specs import DTYPES, MODES
+from fx_lsp.specs import CONTEXTS, DTYPES, MODES
 
-CompletionKind = Literal["parameter", "constructor", "value", "dtype", "device"]
+CompletionKind = Literal["parameter", "constructor", "context", "value", "dtype", "device"]
 _BEFORE = re.compile(r"[^\n]*?#\s*fx:(.*)$")
 _INIT = "init."
 _ABOUT = {"eval": "evaluation mode", "train": "training mode"}
@@ -123,7 +123,8 @@ def _offers(text: str, target: Target, outcome: Outcome | None, typed: _Typed, w
             if prefix + p.name not in written
         ]
         constructed = not prefix and signature is not None and signature.init is not None
-        return [*offers, *_constructor_offers(target, typed, start)] if constructed else offers
+        offers += _constructor_offers(target, typed, start) if constructed else []
+        return offers if prefix or typed.names else [*offers, *_context_offers(typed, start)]
     device = re.search(r"@\s*([\w:]*)$", typed.value)
     if device:
         return [Completion(name, "device", name, typed.end - len(device[1])) for name in ("cuda", "cpu")]
@@ -142,6 +143,14 @@ def _constructor_offers(target: Target, typed: _Typed, start: int) -> list[Compl
         for mode, about in _ABOUT.items():
             offers.append(Completion(f"{mode}()", "constructor", f"{mode}()", start, about))
     return offers
+
+
+def _context_offers(typed: _Typed, start: int) -> Iterator[Completion]:
+    """Offer the settings of a call's context that the comment does not have yet."""
+    for name, arguments in CONTEXTS.items():
+        if name not in typed.calls:
+            text = f"{name}(" if arguments else f"{name}()"
+            yield Completion(text, "context", text, start, f"traced under torch's `{name}`")
 
 
 def _values(

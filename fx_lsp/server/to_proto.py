@@ -35,6 +35,7 @@ _SEVERITIES = {
 _KINDS = {
     "parameter": types.CompletionItemKind.Variable,
     "constructor": types.CompletionItemKind.Constructor,
+    "context": types.CompletionItemKind.Function,
     "value": types.CompletionItemKind.Value,
     "dtype": types.CompletionItemKind.Class,
     "device": types.CompletionItemKind.Constant,

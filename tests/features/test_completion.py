@@ -43,7 +43,7 @@ def offers(comment: str) -> list[Completion]:
 
 
 def labels(comment: str) -> list[str]:
-    return [offer.label for offer in offers(comment) if offer.kind != "dtype"]
+    return [offer.label for offer in offers(comment) if offer.kind not in ("dtype", "context")]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,14 @@ def test_what_is_offered_says_what_it_is():
             "how Block is constructed",
             "evaluation mode",
             "training mode",
+            "traced under torch's `no_grad`",
+            "traced under torch's `inference_mode`",
+            "traced under torch's `autocast`",
+            "traced under torch's `set_default_dtype`",
+            "traced under torch's `set_default_device`",
+            "traced under torch's `sdpa_kernel`",
+            "traced under torch's `use_deterministic_algorithms`",
+            "traced under torch's `set_float32_matmul_precision`",
         ]
     )
 
@@ -110,3 +118,15 @@ def test_an_offer_replaces_the_word_before_the_cursor():
 )
 def test_code_is_left_alone(before: str, inside: bool):
     assert in_comment(before) == inside
+
+
+@pytest.mark.parametrize(
+    ("comment", "expected"),
+    [
+        ("# fx: no_grad(), |", ["inference_mode()", "autocast(", "set_default_dtype("]),
+        ("# fx: init(|", []),
+        ("# fx: x=f32[2], |", []),
+    ],
+)
+def test_the_context_of_a_call_comes_before_its_arguments(comment: str, expected: list[str]):
+    assert [offer.label for offer in offers(comment) if offer.kind == "context"][:3] == expected

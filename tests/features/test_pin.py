@@ -1,6 +1,7 @@
 """The comment that writes inputs down: what it says, where it goes, and that it reads back as the same inputs."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from inline_snapshot import snapshot
 
 from fx_lsp.comments import fx_comment
 from fx_lsp.features.pin import WIDTH, comment_text, pin, spec_text
-from fx_lsp.model import Failure, InputSource, InputSpec, Outcome, Span, Target, Trace
+from fx_lsp.model import CallContext, Failure, InputSource, InputSpec, Outcome, Span, Target, Trace
 from fx_lsp.specs import MODE, Comment, TensorSpec, parse_comment
 
 FILE = "/project/model.py"
@@ -114,6 +115,17 @@ def test_the_mode_is_written_too(comment: str | None, training: str | None, writ
     parsed = parse_comment(", ".join(written))
     assert isinstance(parsed, Comment)
     assert parsed.training == ("train()" in written)
+
+
+def test_the_context_of_the_call_is_written_too():
+    context = CallContext("no_grad", autocast=(("cuda", "bf16"),), place="train.py:3")
+    inputs = (InputSpec("x", "f32[4]", "call site", requires_grad=False), *given(n="4"))
+    written = comment_text("", inputs, context=context)
+    assert written == ["no_grad()", 'autocast("cuda", bf16)', "x=f32[4].detach()", "n=4"]
+    parsed = parse_comment(", ".join(written))
+    assert isinstance(parsed, Comment)
+    assert parsed.context == replace(context, place="")
+    assert parsed.args["x"].detached
 
 
 @pytest.mark.parametrize(("line", "offered"), [(4, False), (5, True), (7, False), (9, True), (11, True), (13, False)])

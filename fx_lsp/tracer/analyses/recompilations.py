@@ -34,8 +34,7 @@ from fx_lsp.tracer.program.devices import left
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.reads import environment_unwatched
 from fx_lsp.tracer.run.call import Call, FlatInput, substitute
-from fx_lsp.tracer.run.coroutines import finished
-from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.callables import finished, innermost
 from fx_lsp.tracer.run.lru_caches import forget_results
 from fx_lsp.tracer.run.state import replaced, unchanged
 from fx_lsp.tracer.run.values.decisions import undecided

@@ -43,7 +43,7 @@ from fx_lsp.tracer.failures.fake_kernels import is_internal_to_fakes, missing_ke
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked, ProgramBlocked, blocked_effect
 from fx_lsp.tracer.program.partial_imports import PackageRaised
-from fx_lsp.tracer.run.coroutines import Unfinished
+from fx_lsp.tracer.run.callables import Unfinished
 from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.tensors import describe
 from fx_lsp.tracer.run.torch_calls import FailedCall

@@ -52,8 +52,8 @@ from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, Free, explor
 from fx_lsp.tracer.inputs.subject import Subject
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.dependence import Dependence
-from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import names_seen_by
 from fx_lsp.tracer.run.tensors import spec_of
 
@@ -123,9 +123,9 @@ class Candidate:
 
         return explore(self.task, plans, self.alternatives, free_call, chains)
 
-    def _in_context(self, made: tuple[Call, Dependence]) -> tuple[Call, Dependence]:
+    def _in_context(self, traced: tuple[Call, Dependence]) -> tuple[Call, Dependence]:
         """Return a call as one in the context of the offer."""
-        call, dependence = made
+        call, dependence = traced
         return dataclasses.replace(call, context=self.offer.context or call.context), dependence
 
     def _bound_with(self, init: Plans | None, plans: Plans) -> Subject:

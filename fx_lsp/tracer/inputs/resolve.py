@@ -37,8 +37,8 @@ from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import LoadedRequest, Task
 from fx_lsp.tracer.program.load import find, load
+from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.conditions import under
-from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.observation import Statements, Stopped
 from fx_lsp.tracer.run.state import variables_around
 

@@ -20,8 +20,8 @@ from fx_lsp.tracer.inputs.plan.plans import Plans, materialize
 from fx_lsp.tracer.inputs.plan.signatures import apply_of, signature_of
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.call import Call
+from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.dependence import Dependence
-from fx_lsp.tracer.run.functions import innermost
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from fx_lsp.tracer.compat import DimDynamic, FakeTensor, FakeTensorMode
 from fx_lsp.tracer.library.origin import Origin, SessionSources, module_of, origin_of, parameter_names, uncompiled
 from fx_lsp.tracer.library.stand_ins import StandIns
 from fx_lsp.tracer.run.call import Call, substitute, tensors_in
+from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.conditions import Conditions, under
 from fx_lsp.tracer.run.fakes import fake_mode
-from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import replaced
 from fx_lsp.tracer.run.values.symbols import Symbols
 from fx_lsp.tracer.source.names import assigned_names, identifier, returned_names

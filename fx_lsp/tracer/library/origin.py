@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.source.provenance import Sources
 
 

@@ -126,7 +126,7 @@ def possible_devices(mode: FakeTensorMode, compiles: bool, available: bool) -> G
 
 @contextmanager
 def _autocast_on_cpu(visible: frozenset[str]) -> Generator[None, None, None]:
-    """Have autocast on a device that is not here apply to the CPU, with the dtype that it has there."""
+    """Have autocast on a missing device apply to the CPU, with the dtype that it has there."""
     begin = torch.autocast.__init__
 
     def begin_on_cpu(self: torch.autocast, device_type: str, dtype: torch.dtype | None = None, **options: Any) -> None:

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from fx_lsp.model import PLAIN_CONTEXT, CallContext, SavedKind
+from fx_lsp.tracer.run.callables import finished
 from fx_lsp.tracer.run.context import entered
-from fx_lsp.tracer.run.coroutines import finished
 from fx_lsp.tracer.run.lru_caches import forget_results
 from fx_lsp.tracer.run.state import Held, held_tensors, replaced, surroundings, unchanged
 

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fx_lsp.model import SavedKind
-from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.callables import innermost
 
 
 @dataclass

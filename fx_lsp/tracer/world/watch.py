@@ -58,7 +58,7 @@ class ModuleState:
     """A module as it is at a call: its mode, its own parameters and buffers, and whether they require gradients.
 
     A program may change these on the way out of the call. Of a tensor inside `vmap` or `grad`, it is the spec of one
-    part, which is created anew.
+    part, and it is created again.
     """
 
     module: nn.Module
@@ -124,7 +124,7 @@ class FirstCall:
 
     @property
     def rank(self) -> Rank:
-        """Return how much it tells of its target; nothing tells more than a complete call that trains."""
+        """Return how much it says about its target; nothing says more than a complete call that trains."""
         return self.is_complete, self.trains
 
 

@@ -24,8 +24,8 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, ValuePlan, plan_of_made, value
 from fx_lsp.tracer.inputs.plan.signatures import signature_of
 from fx_lsp.tracer.program.load import find
 from fx_lsp.tracer.run.call import children
+from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.context import context_here
-from fx_lsp.tracer.run.functions import innermost
 from fx_lsp.tracer.run.state import variables_around
 
 

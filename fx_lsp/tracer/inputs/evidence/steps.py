@@ -45,7 +45,7 @@ from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
 from fx_lsp.tracer.program.load import syntax_of, with_inputs
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.call import tensors_in
-from fx_lsp.tracer.run.functions import innermost
+from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.state import names_seen_by, unchanged
 from fx_lsp.training.draws import bound_from_data, draws_of
 from fx_lsp.training.statements import calls_by_name

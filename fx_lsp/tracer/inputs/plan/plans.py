@@ -313,7 +313,7 @@ def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[st
     tensor = make_tensor(plan.spec, named_sizes)
     if plan.grad and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.requires_grad_()
-        tensor = tensor if plan.leaf else _Result.apply(tensor)
+        tensor = tensor if plan.leaf else _ComputedLeaf.apply(tensor)
     if plan.values:
         give_values(tensor, plan.values)
     elif plan.numbers is not None:
@@ -323,7 +323,7 @@ def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[st
     return tensor
 
 
-class _Result(torch.autograd.Function):
+class _ComputedLeaf(torch.autograd.Function):
     """Computes a tensor with the sizes and strides of a leaf, which can be written to."""
 
     @staticmethod

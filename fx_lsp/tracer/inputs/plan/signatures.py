@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.tracer.run.functions import innermost, is_operator
+from fx_lsp.tracer.run.callables import innermost, is_operator
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -54,7 +54,7 @@ from fx_lsp.tracer.inputs.solve.sizes import (
     wanted_ranks,
 )
 from fx_lsp.tracer.inputs.solve.solver import enlarged
-from fx_lsp.tracer.run.coroutines import Unfinished
+from fx_lsp.tracer.run.callables import Unfinished
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import tensors_among
 

@@ -1,13 +1,39 @@
-"""Run a call to its end if it returns a coroutine, without an event loop, or a generator."""
+"""Callables: the function that finally runs below decorators, and the final result of one that is a coroutine, or a
+generator, which runs without an event loop.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Coroutine, Generator
+from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
+from torch._library.custom_ops import CustomOpDef
+
 MAX_STEPS = 1000
 """The most values that a generator may yield, and the most suspensions of a coroutine."""
+
+
+def is_operator(function: Any) -> bool:
+    """Return True for the result of `torch.library.custom_op`."""
+    return isinstance(function, CustomOpDef)
+
+
+def innermost(function: Any) -> Any:
+    """Return the function that finally runs, under bound methods, `functools.partial` and decorators that use
+    `functools.wraps`.
+    """
+    while True:
+        if is_operator(function):
+            under = function._init_fn
+        else:
+            under = function.func if isinstance(function, partial) else getattr(function, "__func__", function)
+        under = inspect.unwrap(under)
+        if under is function:
+            return function
+        function = under
 
 
 class Unfinished(Exception):
