@@ -30,6 +30,7 @@ from fx_lsp.model import (
     Trace,
     TraceReply,
     TraceRequest,
+    known_trace,
     plain_work,
     ran,
 )
@@ -72,7 +73,7 @@ from fx_lsp.tracer.program.load import (
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.reads import reads, watch_reads
-from fx_lsp.tracer.rehearsal.rehearse import rehearse
+from fx_lsp.tracer.rehearsal.rehearse import Rehearsed, rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
@@ -131,7 +132,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             devices, builds = around.devices, request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():
                 if request.kind == "script":
-                    reply = TraceReply(rehearse(request, sources, around.mode) or nothing(request.name))
+                    script = rehearse(request, sources, around.mode)
+                    reply = _of_script(LoadedTarget(request, Loaded(script.module, True), sources, around, started), script)
                     yield _with_dependencies(reply, basis)
                     return
                 loaded = _loaded(request, around.mode, world)
@@ -177,7 +179,24 @@ class LoadedTarget:
     sources: Sources
     around: Surroundings
     started: float
-    seen: tuple[Offer, ...]
+    seen: tuple[Offer, ...] = ()
+
+
+def _of_script(target: LoadedTarget, script: Rehearsed) -> TraceReply:
+    """Return the reply for a script: the trace of its top level, or what it does wrong with what ran before.
+
+    The run of the whole script decides what is wrong: a failure of its top level alone is information.
+    """
+    request, wrong = replace(target.request, kind="function", given=(), callers=(), sites=(), programs=()), script.wrong
+    if script.tree is None:
+        return TraceReply(wrong or nothing(request.name))
+    reply, _ = _trace(replace(target, request=request), script.tree)
+    outcome = reply.outcome
+    if wrong is not None:
+        outcome = replace(wrong, partial=known_trace(outcome))
+    elif isinstance(outcome, Failure):
+        outcome = replace(outcome, severity="information")
+    return _with_notes(replace(reply, outcome=outcome), target.around.notes)
 
 
 def _traced(target: LoadedTarget, basis: _Basis) -> Generator[TraceReply, None, TraceReply]:
@@ -252,11 +271,13 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
-def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
-    """Trace the target; return the reply, and what adds to it, which takes longer."""
+def _trace(target: LoadedTarget, tree: ast.Module | None = None) -> tuple[TraceReply, Sequence[Completion]]:
+    """Trace the target, which `tree` defines, or else its file; return the reply, and what adds to it, which takes
+    longer.
+    """
     request, loaded, sources = target.request, target.loaded, target.sources
     mode, devices = target.around.mode, target.around.devices
-    tree = syntax_of(request, request.sliced if request.step else request.source)
+    tree = tree or syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
         notes.append("Python before 3.11 stores no column numbers: operations are linked to lines")

@@ -112,6 +112,10 @@ class ProgramRun:
                 exec(code, module.__dict__)
                 if imports:
                     self.line.imported()
+                self.proceed(module)
+
+    def proceed(self, module: ModuleType) -> None:
+        """Proceed to the next statement of the program."""
 
 
 def _is_check(error: BaseException) -> bool:

@@ -25,6 +25,7 @@ from fx_lsp.tracer.program.absences import Absent, AbsentError
 from fx_lsp.tracer.program.load import empty_module
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
 from fx_lsp.tracer.rehearsal.script import rehearsed
+from fx_lsp.tracer.rehearsal.top_level import TopLevel
 from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.observation import Run, watched_run
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
@@ -59,6 +60,18 @@ class _Wrong(BaseException):
 class _Rehearsal(ProgramRun):
     sources: Sources = field(kw_only=True)
     run: Run = field(kw_only=True)
+    statements: list[ast.stmt] = field(kw_only=True)
+    top: TopLevel = field(kw_only=True)
+    counted: tuple[int, int] = (0, 0)
+
+    def proceed(self, module: ModuleType, is_last: bool = False) -> None:
+        """Note what the next statement of the program does, or did before it failed."""
+        node, before = self.statements.pop(0), self.counted
+        self.counted = self.turns.calls, self.turns.backwards
+        if before == self.counted and not is_last:
+            self.top.pass_by(node)
+        else:
+            self.top.add(node, vars(module), before[1] < self.counted[1], is_last)
 
     def forget_failed(self) -> None:
         """Forget the torch call that failed last: a placeholder replaces its result."""
@@ -111,11 +124,23 @@ class _Rehearsal(ProgramRun):
         return bool(names & self.turns.collected)
 
 
-def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Failure | None:
-    """Return the first thing that a script does wrong; None where nothing is."""
+@dataclass(frozen=True)
+class Rehearsed:
+    """Hold the module that a script ran in, the first thing that it does `wrong`, and its tree with a function of its
+    top level, if that computes with tensors.
+    """
+
+    module: ModuleType
+    wrong: Failure | None
+    tree: ast.Module | None
+
+
+def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Rehearsed:
+    """Run a script, and define its top level as a function of its name."""
     run = Run(checked=True)
-    rehearsal = _Rehearsal(sources=sources, run=run)
     tree = rehearsed(ast.parse(request.source, request.file))
+    top = TopLevel(ast.parse(request.source, request.file))
+    rehearsal = _Rehearsal(sources=sources, run=run, statements=[*tree.body], top=top)
     lines = request.source.splitlines()
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(keepends=True), request.file)
     module = empty_module(request)
@@ -130,11 +155,19 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
             rehearsal.execute(tree, request.file, module)
 
         watched_run(sources, whole, ProgramRun.execute.__code__, None, run)
+        if isinstance(run.error, _Wrong):
+            rehearsal.proceed(module, is_last=True)
+    return Rehearsed(module, _wrong(rehearsal, lines), top.define(request.name, module))
+
+
+def _wrong(rehearsal: _Rehearsal, lines: list[str]) -> Failure | None:
+    """Return the first thing that a script does wrong; None where nothing is."""
+    run = rehearsal.run
     error = run.error.__cause__ if isinstance(run.error, _Wrong) else None
     if isinstance(error, GradientError):
         return Failure("shape", error.remark.message, error.remark.span, severity="error")
     if error is not None:
-        failure = failure_of(error, sources, run.failed, lines, "error")
+        failure = failure_of(error, rehearsal.sources, run.failed, lines, "error")
         return _of_overwritten(rehearsal, error, lines, failure) or failure
     return next(_of_pairs(rehearsal), None)
 
