@@ -62,16 +62,17 @@ class _Rehearsal(ProgramRun):
     run: Run = field(kw_only=True)
     statements: list[ast.stmt] = field(kw_only=True)
     top: TopLevel = field(kw_only=True)
-    counted: tuple[int, int] = (0, 0)
+    is_evident: bool = False
+    counted: tuple[int, int, int] = (0, 0, 0)
 
     def proceed(self, module: ModuleType, is_last: bool = False) -> None:
         """Note what the next statement of the program does, or did before it failed."""
-        node, before = self.statements.pop(0), self.counted
-        self.counted = self.turns.calls, self.turns.backwards
-        if before == self.counted and not is_last:
+        node, (calls, backwards, operations) = self.statements.pop(0), self.counted
+        self.counted = self.turns.calls, self.turns.backwards, self.operations
+        if self.counted[0] == calls and not is_last:
             self.top.pass_by(node)
-        else:
-            self.top.add(node, vars(module), before[1] < self.counted[1], is_last)
+        elif self.top.add(node, vars(module), self.counted[1] > backwards, is_last):
+            self.is_evident |= is_last or self.counted[2] > operations
 
     def forget_failed(self) -> None:
         """Forget the torch call that failed last: a placeholder replaces its result."""
@@ -157,7 +158,8 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> R
         watched_run(sources, whole, ProgramRun.execute.__code__, None, run)
         if isinstance(run.error, _Wrong):
             rehearsal.proceed(module, is_last=True)
-    return Rehearsed(module, _wrong(rehearsal, lines), top.define(request.name, module))
+    defined = top.define(request.name, module) if rehearsal.is_evident else None
+    return Rehearsed(module, _wrong(rehearsal, lines), defined)
 
 
 def _wrong(rehearsal: _Rehearsal, lines: list[str]) -> Failure | None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from fx_lsp.syntax import DEFINITIONS, entered
+from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.run.call import is_users_object, tensors_in
 from fx_lsp.training.body import returning
 from fx_lsp.training.results import calls_backward, loss_of
@@ -54,19 +55,23 @@ class TopLevel:
             if not isinstance(node, DEFINITIONS) and any(part in regions for part in ast.walk(node))
         }
 
-    def add(self, place: ast.stmt, names: dict[str, Any], trained: bool, is_last: bool = False) -> None:
-        """Add the statement at a place, which ran operations and left `names`; it failed if it `is_last`."""
+    def add(self, place: ast.stmt, names: dict[str, Any], trained: bool, is_last: bool) -> bool:
+        """Add the statement at a place, which ran operations and left `names`, if it computes; it failed if it
+        `is_last`. Return whether it computes.
+        """
         node = self._by_place[place.lineno, place.col_offset]
         if isinstance(node, _NO_CODE) or node in self._steps or (trained and loss_of(node) is None):
-            return
+            return False
         bound = names_in(node, contexts=ast.Store)
         values = {name: names[name] for name in sorted(bound) if name in names and not is_last}
         made = [name for name, value in values.items() if _computed(value)]
         reads = any(_has_tensors(names.get(name)) for name in names_in(node, contexts=ast.Load))
         is_plain = all(isinstance(value, (int, float, str, tuple, list, type(None))) for value in values.values())
-        if made or (is_plain and (reads or any(_calls_torch(part, names) for part in ast.walk(node)))):
+        computes = bool(made) or (is_plain and (reads or any(_calls_torch(part, names) for part in ast.walk(node))))
+        if computes:
             self.computing.append(node)
             self.results.update(dict.fromkeys(made))
+        return computes
 
     def pass_by(self, place: ast.stmt) -> None:
         """Note a statement that ran no operation."""
@@ -74,13 +79,10 @@ class TopLevel:
         if not isinstance(node, _NO_CODE):
             self.others.append(node)
 
-    def define(self, name: str, module: ModuleType) -> ast.Module | None:
-        """Define the function `name` of the computing statements in the module that the program ran in.
-
-        Return the module's definitions and the function; None if nothing computes.
+    def define(self, name: str, module: ModuleType) -> ast.Module:
+        """Define the function `name` of the computing statements in the module that the program ran in; return the
+        module's definitions and the function.
         """
-        if not self.computing:
-            return None
         (function,) = ast.parse(f"def {name}(): pass").body
         assert isinstance(function, ast.FunctionDef)
         statements = [*self._statements()]
@@ -89,7 +91,8 @@ class TopLevel:
         function.end_lineno, function.end_col_offset = statements[-1].end_lineno, statements[-1].end_col_offset
         for part in ast.walk(function):
             if isinstance(part, ast.For):
-                part.iter = ast.copy_location(ast.Call(ast.Name(_FEW, ast.Load()), [part.iter], []), part.iter)
+                arguments = [part.iter, ast.Constant(part.lineno)]
+                part.iter = ast.copy_location(ast.Call(ast.Name(_FEW, ast.Load()), arguments, []), part.iter)
         definitions = [node for node in self.tree.body if isinstance(node, DEFINITIONS)]
         tree = ast.fix_missing_locations(ast.Module([*definitions, function], []))
         vars(module)[_FEW] = few
@@ -119,10 +122,13 @@ class TopLevel:
         return [*statements, ast.copy_location(ast.Return(value), statements[-1])]
 
 
-def few(items: Iterable[T]) -> Iterable[T]:
-    """Return the items of a loop, or the first few if there are many."""
+def few(items: Iterable[T], line: int) -> Sequence[T]:
+    """Return the items of the loop at a line, or the first few if there are many."""
     first = [*islice(items, MAX_ITERATIONS + 1)]
-    return first[:FEW] if len(first) > MAX_ITERATIONS else first
+    if len(first) <= MAX_ITERATIONS:
+        return first
+    notes().add(f"the graph has {FEW} iterations of the loop at line {line}")
+    return first[:FEW]
 
 
 def _kept(node: ast.expr, shown: list[str]) -> ast.expr:
