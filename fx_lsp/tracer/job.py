@@ -133,8 +133,8 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             with marked(sources, _replies.__code__) if builds else nullcontext():
                 if request.kind == "script":
                     script = rehearse(request, sources, around.mode)
-                    reply = _of_script(LoadedTarget(request, Loaded(script.module, True), sources, around, started), script)
-                    yield _with_dependencies(reply, basis)
+                    target = LoadedTarget(request, Loaded(script.module, True), sources, around, started)
+                    yield _with_dependencies(_of_script(target, script), basis)
                     return
                 loaded = _loaded(request, around.mode, world)
                 basis.whole = loaded.whole
@@ -499,9 +499,11 @@ def _with_settled_sizes(item: InputSpec, symbols: Symbols) -> InputSpec:
 
 def _notes_on_inference(captured: Captured, prepared: Prepared) -> list[str]:
     """Say why something differentiable has no backward graph."""
-    outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out")]
-    if captured.inference is None or captured.notes or not any(t.requires_grad for t in outputs):
+    outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out") if tensor.requires_grad]
+    if captured.inference is None or captured.notes or not outputs:
         return []
+    if any(tensor.grad_fn is not None and not tensor._is_view() for tensor in outputs):
+        return []  # it follows from a parameter that the target itself makes
     return [
         "every differentiable output is a view of an input: PyTorch differentiates these views outside of the graph"
     ]

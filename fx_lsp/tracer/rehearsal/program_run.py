@@ -34,7 +34,8 @@ SECONDS = 10.0
 class ProgramRun:
     """One run of a program: what was absent, how often its loops turned, and its command line.
 
-    `operations` counts operations on tensors that got some. `caught` are the exceptions that the code itself catches where it is: a function for each `try` block.
+    `operations` counts operations on tensors that got some. `caught` are the exceptions that the code itself catches
+    where it is: a function for each `try` block.
     """
 
     absences: Absences = field(default_factory=Absences)

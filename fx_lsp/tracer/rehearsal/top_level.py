@@ -6,7 +6,8 @@ Modules, parameters and other objects that the program makes are those of the ru
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import ModuleType
@@ -19,7 +20,7 @@ from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.run.call import is_users_object, tensors_in
 from fx_lsp.training.body import returning
 from fx_lsp.training.results import calls_backward, loss_of
-from fx_lsp.training.statements import LOOPS, names_in
+from fx_lsp.training.statements import names_in
 from fx_lsp.training.step import steps_of
 
 T = TypeVar("T")
@@ -86,8 +87,11 @@ class TopLevel:
         (function,) = ast.parse(f"def {name}(): pass").body
         assert isinstance(function, ast.FunctionDef)
         statements = [*self._statements()]
-        function.body = returning(statements) if any(map(calls_backward, statements)) else self._returning(statements)
+        results: list[ast.expr] = [ast.Name(n, ast.Load()) for n in (*self.results, *self._show(statements, module))]
+        value = results[0] if len(results) == 1 else ast.Tuple(results, ast.Load())
         ast.copy_location(function, statements[0])
+        ending = ast.copy_location(ast.Return(value), function)
+        function.body = returning(statements) if any(map(calls_backward, statements)) else [*statements, ending]
         function.end_lineno, function.end_col_offset = statements[-1].end_lineno, statements[-1].end_col_offset
         for part in ast.walk(function):
             if isinstance(part, ast.For):
@@ -107,19 +111,32 @@ class TopLevel:
             wanted |= names_in(*more, contexts=ast.Store)
         return iter(sorted(chosen, key=lambda node: (node.lineno, node.col_offset)))
 
-    def _returning(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Return statements that return their results: tensors in variables, and what statements only show."""
-        shown: list[str] = []
-        for node in statements:
-            if isinstance(node, ast.Expr):
-                call = node.value
-                is_print = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-                parts = call.args if isinstance(call, ast.Call) and is_print else []
-                parts[:] = [_kept(part, shown) for part in parts]
-                node.value = _kept(call, shown)
-        names: list[ast.expr] = [ast.Name(name, ast.Load()) for name in (*self.results, *shown)]
-        value = names[0] if len(names) == 1 else ast.Tuple(names, ast.Load())
-        return [*statements, ast.copy_location(ast.Return(value), statements[-1])]
+    def _show(self, statements: Sequence[ast.stmt], module: ModuleType) -> Iterator[str]:
+        """Replace calls that only show values by these values; yield the names of those that are always computed."""
+        count = itertools.count()
+        for part in (part for node in statements for part in ast.walk(node)):
+            if isinstance(part, ast.Expr) and loss_of(part) is None:
+                values = [*_shown_by(part.value, vars(module))]
+                for index, value in enumerate(values):
+                    if part in statements and not isinstance(value, (ast.Name, ast.Constant)):
+                        yield (name := _SHOWN.format(next(count)))
+                        values[index] = ast.NamedExpr(ast.Name(name, ast.Store()), value)
+                part.value = ast.copy_location(ast.Tuple([*values], ast.Load()), part.value)
+
+
+def _shown_by(node: ast.expr, names: Mapping[str, Any]) -> Iterator[ast.expr]:
+    """Yield the values that an expression shows: `x.sum()` of `print(f"{x.sum():.2f}")`; else the expression."""
+    match node:
+        case ast.Call(ast.Name(name), parts) if name not in names:
+            pass
+        case ast.Call(ast.Attribute(ast.Constant(), "format"), parts) | ast.JoinedStr(parts) | ast.Tuple(parts):
+            pass
+        case ast.BinOp(ast.Constant(str()), ast.Mod(), part) | ast.FormattedValue(part) | ast.Starred(part):
+            parts = [part]
+        case _:
+            yield node
+            return
+    yield from (value for part in parts for value in _shown_by(part, names))
 
 
 def few(items: Iterable[T], line: int) -> Sequence[T]:
@@ -129,13 +146,6 @@ def few(items: Iterable[T], line: int) -> Sequence[T]:
         return first
     notes().add(f"the graph has {FEW} iterations of the loop at line {line}")
     return first[:FEW]
-
-
-def _kept(node: ast.expr, shown: list[str]) -> ast.expr:
-    if isinstance(node, (ast.Constant, ast.Starred, ast.Name)):
-        return node
-    shown.append(_SHOWN.format(len(shown)))
-    return ast.copy_location(ast.NamedExpr(ast.Name(shown[-1], ast.Store()), node), node)
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
