@@ -201,7 +201,8 @@ def _of_script(target: LoadedTarget, script: Rehearsed) -> TraceReply:
 
 def _traced(target: LoadedTarget, basis: _Basis) -> Generator[TraceReply, None, TraceReply]:
     """Yield early replies for the target, and return the complete one."""
-    reply, later = _trace(target)
+    request = target.request
+    reply, later = _trace(target, syntax_of(request, request.sliced if request.step else request.source))
     missing, notes = target.loaded.missing, target.around.notes
     if isinstance(reply.outcome, Failure) and missing is not None and notes.has_missed(missing):
         reply = TraceReply(load_failure(missing, target.sources))
@@ -271,13 +272,10 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
-def _trace(target: LoadedTarget, tree: ast.Module | None = None) -> tuple[TraceReply, Sequence[Completion]]:
-    """Trace the target, which `tree` defines, or else its file; return the reply, and what adds to it, which takes
-    longer.
-    """
+def _trace(target: LoadedTarget, tree: ast.Module) -> tuple[TraceReply, Sequence[Completion]]:
+    """Trace the target, which `tree` defines; return the reply, and what adds to it, which takes longer."""
     request, loaded, sources = target.request, target.loaded, target.sources
     mode, devices = target.around.mode, target.around.devices
-    tree = tree or syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
         notes.append("Python before 3.11 stores no column numbers: operations are linked to lines")

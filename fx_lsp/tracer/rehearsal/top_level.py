@@ -65,13 +65,13 @@ class TopLevel:
             return False
         bound = names_in(node, contexts=ast.Store)
         values = {name: names[name] for name in sorted(bound) if name in names and not is_last}
-        made = [name for name, value in values.items() if _computed(value)]
+        results = [name for name, value in values.items() if _computed(value)]
         reads = any(_has_tensors(names.get(name)) for name in names_in(node, contexts=ast.Load))
         is_plain = all(isinstance(value, (int, float, str, tuple, list, type(None))) for value in values.values())
-        computes = bool(made) or (is_plain and (reads or any(_calls_torch(part, names) for part in ast.walk(node))))
+        computes = bool(results) or (is_plain and (reads or any(_calls_torch(part, names) for part in ast.walk(node))))
         if computes:
             self.computing.append(node)
-            self.results.update(dict.fromkeys(made))
+            self.results.update(dict.fromkeys(results))
         return computes
 
     def pass_by(self, place: ast.stmt) -> None:

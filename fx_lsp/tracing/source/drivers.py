@@ -41,8 +41,8 @@ def _uses(node: ast.AST, values: TorchValues) -> bool:
         case _:
             return False
     operands = [operand.value if isinstance(operand, ast.Attribute) else operand for operand in operands]
-    made = (operand for operand in operands if isinstance(operand, (ast.Name, ast.Call)))
-    return any(isinstance(m, ast.Call) or m.id in values.names for m in made if values.has(m))
+    own = (node for node in operands if isinstance(node, ast.Call) or getattr(node, "id", "") in values.names)
+    return any(values.has(node) for node in own)
 
 
 def _drives(node: ast.stmt, index: ModuleIndex) -> bool:

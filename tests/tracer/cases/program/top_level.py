@@ -28,7 +28,6 @@ y = net(x)
 # === A name that held something else before, on one line, and a loss
 n = 3; n = torch.ones(n, requires_grad=True) * 2; loss = n.sum(); loss.backward()
 #: __main__ [ops]() -> f32[]
-#:   note: every differentiable output is a view of an input: PyTorch differentiates these views outside of the graph
 #:   ops: ones, mul, sum
 
 
