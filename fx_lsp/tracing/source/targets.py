@@ -266,11 +266,10 @@ def _step_target(places: _FileLines, step: Step) -> Target:
 def _script_targets(file: str, index: ModuleIndex, values: TorchValues) -> Iterator[Target]:
     """Yield the target of a file that runs as a program, or whose top level computes with values from torch."""
     driver = driver_of(index)
-    code = top_level_code(index, values) or ([] if driver is None else [driver])
+    code = [*top_level_code(index, values), *([] if driver is None else [driver])]
     if code:
-        line, col = start_of(code[0])
-        name, end = Span(file, line, col, line, col + 1), max(map(end_of, (code[-1], driver or code[-1])))
-        yield Target(file, SCRIPT, "script", name, Span(file, line, col, *end))
+        (line, col), end = min(map(start_of, code)), max(map(end_of, code))
+        yield Target(file, SCRIPT, "script", Span(file, line, col, line, col + 1), Span(file, line, col, *end))
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:

@@ -44,7 +44,7 @@ class Broken(nn.Module):
         #      ^^^^^^^^^^^ error[shape]:
         #  matrices of 1×3 and 4×1 cannot be multiplied: the inner sizes 3 and 4 differ (input: f32[3], weight: f32[1,
         #  4], bias: f32[1]).
-        #  line 60: also reached from __main__
+        #  line 59: also reached from __main__
 
 
 def with_parameters(parameters, net, x):
