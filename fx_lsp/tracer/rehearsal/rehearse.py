@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fx_lsp.files import NOTEBOOK
 from fx_lsp.messages.exceptions import OVERWRITTEN
 from fx_lsp.messages.places import line_of, mention
 from fx_lsp.model import Failure, TraceRequest
@@ -241,6 +242,8 @@ def _is_of_python(error: BaseException, frame: FrameType, line: int) -> bool:
         return (error.obj is not None or is_gradient) and not isinstance(error.obj, ModuleType)
     if isinstance(error, ValueError):
         return isinstance(statement, ast.Assign) and _gives_tensors(statement.value, frame)
+    if isinstance(error, NameError) and frame.f_code.co_filename.endswith(NOTEBOOK):
+        return False  # IPython and commands of cells define names too
     is_of_none = "NoneType" in str(error) and not any(getattr(p, "attr", "") == "grad" for p in ast.walk(statement))
     return isinstance(error, (NameError, TypeError)) and not is_of_none
 
