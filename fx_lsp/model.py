@@ -45,7 +45,8 @@ class Target:
 
     A "graph" is a function that builds a torch.fx graph, or a name of the module that holds one; it is shown unchanged.
     A "step" is the body of a loop over batches, up to its loss, or a function that calls `backward`. A "script" is a
-    file that runs as a program: it has no graph, and shows only its errors.
+    file that runs as a program: it shows the errors of the whole run, and the graphs of top-level code that computes
+    with tensors, outside of steps.
 
     `name` is the qualified name (`f`, `Block`, `Block.extra`); `name_span` covers the identifier that hovers and lenses
     attach to; `span` covers the whole definition with its decorators. `evident` is True if the text shows that it

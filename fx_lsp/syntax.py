@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -35,7 +35,7 @@ def parse_expression(text: str) -> ast.expr:
     return body[0].value
 
 
-def is_main_guard(node: ast.stmt) -> bool:
+def is_main_guard(node: ast.stmt) -> TypeGuard[ast.If]:
     """Return True if `node` is `if __name__ == "__main__":`."""
     if not isinstance(node, ast.If):
         return False
@@ -43,6 +43,11 @@ def is_main_guard(node: ast.stmt) -> bool:
     return any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes) and any(
         isinstance(n, ast.Constant) and n.value == "__main__" for n in nodes
     )
+
+
+def entered(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements that a program runs: those at the top level, and in place of its guard those under it."""
+    return [inner for node in body for inner in (node.body if is_main_guard(node) else [node])]
 
 
 def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:

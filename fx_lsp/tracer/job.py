@@ -30,6 +30,7 @@ from fx_lsp.model import (
     Trace,
     TraceReply,
     TraceRequest,
+    known_trace,
     plain_work,
     ran,
 )
@@ -72,7 +73,7 @@ from fx_lsp.tracer.program.load import (
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.reads import reads, watch_reads
-from fx_lsp.tracer.rehearsal.rehearse import rehearse
+from fx_lsp.tracer.rehearsal.rehearse import Rehearsed, rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.observation import Run, Statements, Stopped, watched_run
@@ -131,8 +132,9 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
             devices, builds = around.devices, request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():
                 if request.kind == "script":
-                    reply = TraceReply(rehearse(request, sources, around.mode) or nothing(request.name))
-                    yield _with_dependencies(reply, basis)
+                    script = rehearse(request, sources, around.mode)
+                    target = LoadedTarget(request, Loaded(script.module, True), sources, around, started)
+                    yield _with_dependencies(_of_script(target, script), basis)
                     return
                 loaded = _loaded(request, around.mode, world)
                 basis.whole = loaded.whole
@@ -177,12 +179,30 @@ class LoadedTarget:
     sources: Sources
     around: Surroundings
     started: float
-    seen: tuple[Offer, ...]
+    seen: tuple[Offer, ...] = ()
+
+
+def _of_script(target: LoadedTarget, script: Rehearsed) -> TraceReply:
+    """Return the reply for a script: the trace of its top level, or what it does wrong with what ran before.
+
+    The run of the whole script decides what is wrong: a failure of its top level alone is information.
+    """
+    request, wrong = replace(target.request, kind="function", given=(), callers=(), sites=(), programs=()), script.wrong
+    if script.tree is None:
+        return TraceReply(wrong or nothing(request.name))
+    reply, _ = _trace(replace(target, request=request), script.tree)
+    outcome = reply.outcome
+    if wrong is not None:
+        outcome = replace(wrong, partial=known_trace(outcome))
+    elif isinstance(outcome, Failure):
+        outcome = replace(outcome, severity="information")
+    return _with_notes(replace(reply, outcome=outcome), target.around.notes)
 
 
 def _traced(target: LoadedTarget, basis: _Basis) -> Generator[TraceReply, None, TraceReply]:
     """Yield early replies for the target, and return the complete one."""
-    reply, later = _trace(target)
+    request = target.request
+    reply, later = _trace(target, syntax_of(request, request.sliced if request.step else request.source))
     missing, notes = target.loaded.missing, target.around.notes
     if isinstance(reply.outcome, Failure) and missing is not None and notes.has_missed(missing):
         reply = TraceReply(load_failure(missing, target.sources))
@@ -252,11 +272,10 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     return TraceReply(reply.outcome, reply.stages, files, packages)
 
 
-def _trace(target: LoadedTarget) -> tuple[TraceReply, Sequence[Completion]]:
-    """Trace the target; return the reply, and what adds to it, which takes longer."""
+def _trace(target: LoadedTarget, tree: ast.Module) -> tuple[TraceReply, Sequence[Completion]]:
+    """Trace the target, which `tree` defines; return the reply, and what adds to it, which takes longer."""
     request, loaded, sources = target.request, target.loaded, target.sources
     mode, devices = target.around.mode, target.around.devices
-    tree = syntax_of(request, request.sliced if request.step else request.source)
     notes = list(loaded.notes)
     if not HAS_COLUMNS:
         notes.append("Python before 3.11 stores no column numbers: operations are linked to lines")
@@ -479,9 +498,11 @@ def _with_settled_sizes(item: InputSpec, symbols: Symbols) -> InputSpec:
 
 def _notes_on_inference(captured: Captured, prepared: Prepared) -> list[str]:
     """Say why something differentiable has no backward graph."""
-    outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out")]
-    if captured.inference is None or captured.notes or not any(t.requires_grad for t in outputs):
+    outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out") if tensor.requires_grad]
+    if captured.inference is None or captured.notes or not outputs:
         return []
+    if any(tensor.grad_fn is not None and not tensor._is_view() for tensor in outputs):
+        return []  # it follows from a parameter that the target itself makes
     return [
         "every differentiable output is a view of an input: PyTorch differentiates these views outside of the graph"
     ]

@@ -287,3 +287,24 @@ async def test_a_client_that_pulls_gets_the_problems_of_cells_published(tmp_path
         assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
         assert list(report.items) == []
         assert not e.client.messages
+
+
+@pytest.mark.torch
+async def test_code_of_cells_that_is_in_no_function(tmp_path: Path):
+    options = {"interpreter": warm_python()}
+    first, second = (
+        "# %matplotlib\nimport torch\nfrom torch import nn",
+        "\nnet = nn.Linear(8, 4)\nx = torch.randn(2, 8)",
+    )
+    async with editor(tmp_path, CLIENT, options, command=REAL, make=NotebookEditor) as e:
+        uri, cells = e.open_notebook(
+            [first, second, "size = 5", "# a product\ny = net(x) @ torch.ones(size, 3)", "z = y.sum()"]
+        )
+        (problem,) = await e.until(lambda: e.client.diagnostics.get(cells[3]))
+        assert (problem.code, problem.range) == ("shape", at(1, 4, 32))
+        assert [await e.lines(cell) for cell in cells] == [[], [1], [], [0], []]
+        assert [(hint.position.line, hint.label) for hint in await e.hints(cells[1])] == [(2, ": f32[2, 8]")]
+        e.edit_cell(uri, cells[2], 2, "size = 4")
+        await e.until(lambda: not e.client.diagnostics.get(cells[3]))
+        assert [hint.label for hint in await e.hints(cells[3]) if hint.position.character == 1] == [": f32[2, 3]"]
+        assert [await e.lines(cell) for cell in cells] == [[], [1], [], [0], [0]]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
 from fx_lsp.features.lenses import Lens, benchmark_lens, by_line_lens, in_menu, is_empty, lenses, pass_lenses, with_menu
-from fx_lsp.model import Trace
+from fx_lsp.features.partial import shown_trace
+from fx_lsp.model import Failure, Span, Trace
 from fx_lsp.server import to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks
+from fx_lsp.server.documents import OpenText
 from fx_lsp.server.requests import kernel_files
 from fx_lsp.server.requests.commands import target_of
 from fx_lsp.server.session import Session
@@ -36,8 +39,9 @@ async def code_lens(
     if document is None or state is None or not session.settings.code_lens:
         return None
     shown = [
-        to_proto.code_lens(lens, uri, document.lines, session.encoding, place)
+        to_proto.code_lens(replace(lens, span=span), uri, document.lines, session.encoding, place)
         for target in state.targets
+        for span in (target.target.name_span, *_cells_of(document, target, state.targets))
         for place, lens in enumerate(_shown(session, benchmarks, target))
     ]
     engine = session.engine
@@ -71,6 +75,20 @@ async def menu(session: Session, client: Client, benchmarks: Benchmarks, run: Ru
     answer = await client.ask(types.WINDOW_SHOW_MESSAGE_REQUEST, question)
     command = offered.get(getattr(answer, "title", ""))
     return None if command is None else await run(command.command, list(command.arguments or []))
+
+
+def _cells_of(document: OpenText, state: TargetState, every: Iterable[TargetState]) -> list[Span]:
+    """Return the first line of each further cell in which the top level of a notebook computes with tensors."""
+    trace, failure, target = shown_trace(state.outcome), state.outcome, state.target
+    if target.kind != "script" or not document.cells:
+        return []
+    inner = [other.target.span for other in every if other.target.kind != "script"]
+    places = [value.span for value in trace.values] if trace is not None else []
+    places += [failure.span] if isinstance(failure, Failure) and failure.span is not None else []
+    lines = sorted({place.line for place in places if not any(span.contains(place) for span in inner)})
+    own, *cells = (document.cell_at(types.Position(line - 1, 0)) for line in (target.name_span.line, *lines))
+    firsts = dict.fromkeys(cell.above + 1 for cell in cells if cell is not None and cell is not own)
+    return [Span(target.file, first, 0, first, 0) for first in firsts]
 
 
 def _shown(session: Session, benchmarks: Benchmarks, state: TargetState) -> Sequence[Lens]:

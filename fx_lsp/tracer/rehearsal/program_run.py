@@ -34,12 +34,14 @@ SECONDS = 10.0
 class ProgramRun:
     """One run of a program: what was absent, how often its loops turned, and its command line.
 
-    `caught` are the exceptions that the code itself catches where it is: a function for each `try` block.
+    `operations` counts operations on tensors that got some. `caught` are the exceptions that the code itself catches
+    where it is: a function for each `try` block.
     """
 
     absences: Absences = field(default_factory=Absences)
     turns: Turns = field(default_factory=Turns)
     line: CommandLine = field(default_factory=CommandLine)
+    operations: int = 0
     caught: list[Callable[[], Any]] = field(default_factory=list[Callable[[], Any]])
 
     def namespace(self) -> dict[str, Any]:
@@ -100,6 +102,7 @@ class ProgramRun:
 
         def dispatch(*args: Any, **options: Any) -> Any:
             self.turns.calls += 1
+            self.operations += bool(args[1])  # the types of the tensors that it gets
             return run(*args, **options)
 
         with patch.dict(mode.__dict__, {"dispatch": dispatch}):
@@ -112,6 +115,10 @@ class ProgramRun:
                 exec(code, module.__dict__)
                 if imports:
                     self.line.imported()
+                self.proceed(module)
+
+    def proceed(self, module: ModuleType) -> None:
+        """Proceed to the next statement of the program."""
 
 
 def _is_check(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fx_lsp.files import NOTEBOOK
 from fx_lsp.messages.exceptions import OVERWRITTEN
 from fx_lsp.messages.places import line_of, mention
 from fx_lsp.model import Failure, TraceRequest
@@ -25,6 +26,7 @@ from fx_lsp.tracer.program.absences import Absent, AbsentError
 from fx_lsp.tracer.program.load import empty_module
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
 from fx_lsp.tracer.rehearsal.script import rehearsed
+from fx_lsp.tracer.rehearsal.top_level import TopLevel
 from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.observation import Run, watched_run
 from fx_lsp.tracer.run.torch_calls import FailedCall, tensors_among
@@ -59,6 +61,19 @@ class _Wrong(BaseException):
 class _Rehearsal(ProgramRun):
     sources: Sources = field(kw_only=True)
     run: Run = field(kw_only=True)
+    statements: list[ast.stmt] = field(kw_only=True)
+    top: TopLevel = field(kw_only=True)
+    is_evident: bool = False
+    counted: tuple[int, int, int] = (0, 0, 0)
+
+    def proceed(self, module: ModuleType, is_last: bool = False) -> None:
+        """Note what the next statement of the program does, or did before it failed."""
+        node, (calls, backwards, operations) = self.statements.pop(0), self.counted
+        self.counted = self.turns.calls, self.turns.backwards, self.operations
+        if self.counted[0] == calls and not is_last:
+            self.top.pass_by(node)
+        elif self.top.add(node, vars(module), self.counted[1] > backwards, is_last):
+            self.is_evident |= is_last or self.counted[2] > operations
 
     def forget_failed(self) -> None:
         """Forget the torch call that failed last: a placeholder replaces its result."""
@@ -113,11 +128,23 @@ class _Rehearsal(ProgramRun):
         return bool(names & self.turns.collected)
 
 
-def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Failure | None:
-    """Return the first thing that a script does wrong; None where nothing is."""
+@dataclass(frozen=True)
+class Rehearsed:
+    """Hold the module that a script ran in, the first thing that it does `wrong`, and its tree with a function of its
+    top level, if that computes with tensors.
+    """
+
+    module: ModuleType
+    wrong: Failure | None
+    tree: ast.Module | None
+
+
+def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> Rehearsed:
+    """Run a script, and define its top level as a function of its name."""
     run = Run(checked=True)
-    rehearsal = _Rehearsal(sources=sources, run=run)
     tree = rehearsed(ast.parse(request.source, request.file))
+    top = TopLevel(ast.parse(request.source, request.file))
+    rehearsal = _Rehearsal(sources=sources, run=run, statements=[*tree.body], top=top)
     lines = request.source.splitlines()
     linecache.cache[request.file] = (len(request.source), None, request.source.splitlines(keepends=True), request.file)
     module = empty_module(request)
@@ -132,11 +159,20 @@ def rehearse(request: TraceRequest, sources: Sources, mode: FakeTensorMode) -> F
             rehearsal.execute(tree, request.file, module)
 
         watched_run(sources, whole, ProgramRun.execute.__code__, None, run)
+        if isinstance(run.error, _Wrong):
+            rehearsal.proceed(module, is_last=True)
+    defined = top.define(request.name, module) if rehearsal.is_evident else None
+    return Rehearsed(module, _wrong(rehearsal, lines), defined)
+
+
+def _wrong(rehearsal: _Rehearsal, lines: list[str]) -> Failure | None:
+    """Return the first thing that a script does wrong; None where nothing is."""
+    run = rehearsal.run
     error = run.error.__cause__ if isinstance(run.error, _Wrong) else None
     if isinstance(error, GradientError):
         return Failure("shape", error.remark.message, error.remark.span, severity="error")
     if error is not None:
-        failure = failure_of(error, sources, run.failed, lines, "error")
+        failure = failure_of(error, rehearsal.sources, run.failed, lines, "error")
         return _of_overwritten(rehearsal, error, lines, failure) or failure
     return next(_of_pairs(rehearsal), None)
 
@@ -208,6 +244,8 @@ def _is_of_python(error: BaseException, frame: FrameType, line: int) -> bool:
         return (error.obj is not None or is_gradient) and not isinstance(error.obj, ModuleType)
     if isinstance(error, ValueError):
         return isinstance(statement, ast.Assign) and _gives_tensors(statement.value, frame)
+    if isinstance(error, NameError) and frame.f_code.co_filename.endswith(NOTEBOOK):
+        return False  # IPython and commands of cells define names too
     is_of_none = "NoneType" in str(error) and not any(getattr(p, "attr", "") == "grad" for p in ast.walk(statement))
     return isinstance(error, (NameError, TypeError)) and not is_of_none
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fx_lsp.syntax import blocks_of, is_main_guard
+from fx_lsp.syntax import blocks_of, entered
 from fx_lsp.tracer.program.absences import guarded
 
 TURNS, AGAIN, TRYING = " turns", " again", " trying"
@@ -31,14 +31,14 @@ _COLLECTING = frozenset({"append", "extend", "add", "update", "insert", "appendl
 class Turns:
     """Ends loops whose last turns trained, or lacked something, and long ones.
 
-    `collected` are the names of what loops added to that were ended; `absences` and `calls` count what was lacking, and
-    operations on tensors.
+    `collected` are the names of what loops added to that were ended; `absences`, `calls` and `backwards` count what was
+    lacking, operations on tensors, and backward passes.
     """
 
     def __init__(self) -> None:
         self.collected: set[str] = set()
         self.absences = self.calls = 0
-        self._backwards = 0
+        self.backwards = 0
 
     @contextmanager
     def counting(self) -> Generator[None, None, None]:
@@ -46,7 +46,7 @@ class Turns:
         original: Callable[..., Any] = torch.autograd.backward
 
         def backward(*args: Any, **kwargs: Any) -> Any:
-            self._backwards += 1
+            self.backwards += 1
             return original(*args, **kwargs)
 
         torch.autograd.backward = backward
@@ -69,7 +69,7 @@ class Turns:
         begin = self.calls
 
         def is_wanted() -> bool:
-            turns.append((self._backwards, self.absences))
+            turns.append((self.backwards, self.absences))
             last = turns[-TRAINING_TURNS - 1 :]
             steps = [*pairwise(last)]
             trained = all(before[0] < after[0] for before, after in steps)
@@ -84,11 +84,7 @@ class Turns:
 
 def rehearsed(tree: ast.Module) -> ast.Module:
     """Return the module that a script is rehearsed as; the tree is changed."""
-    statements: list[ast.stmt] = []
-    for node in tree.body:
-        is_entry = is_main_guard(node)
-        statements += node.body if is_entry and isinstance(node, ast.If) else [node]
-    tree.body = _block(statements)
+    tree.body = _block(entered(tree.body))
     return ast.fix_missing_locations(tree)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from fx_lsp.syntax import DEFINITIONS, is_main_guard
+from fx_lsp.syntax import DEFINITIONS, entered, is_main_guard
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
+from fx_lsp.tracing.source.torch_values import TorchValues
 
 SCRIPT = "__main__"
 """The name of a file as a program."""
@@ -19,6 +20,29 @@ def driver_of(index: ModuleIndex) -> ast.stmt | None:
     if any(name.startswith("test_") for name in index.functions):
         return None
     return next((node for node in index.body if _drives(node, index)), None)
+
+
+def top_level_code(index: ModuleIndex, values: TorchValues) -> list[ast.stmt]:
+    """Return the statements of a file's top level that make or use values from torch; none if no such value is used."""
+    code = [node for node in entered(index.body) if not isinstance(node, (*DEFINITIONS, ast.Import, ast.ImportFrom))]
+    using = [any(_uses(part, values) for part in walk(node)) for node in code]
+    making = [any(isinstance(part, ast.Call) and values.has(part) for part in walk(node)) for node in code]
+    is_used = any(using) and not any(name.startswith("test_") for name in index.functions)
+    return [node for node, *is_code in zip(code, using, making, strict=True) if any(is_code)] if is_used else []
+
+
+def _uses(node: ast.AST, values: TorchValues) -> bool:
+    """Return True for an operation on a value from torch, or a call with one: `net(x)`, `x + 1`, `print(x.sum())`."""
+    match node:
+        case ast.Call(function, arguments, keywords):
+            operands = [function, *arguments, *(keyword.value for keyword in keywords)]
+        case ast.BinOp(left, _, right):
+            operands = [left, right]
+        case _:
+            return False
+    operands = [operand.value if isinstance(operand, ast.Attribute) else operand for operand in operands]
+    own = (node for node in operands if isinstance(node, ast.Call) or getattr(node, "id", "") in values.names)
+    return any(values.has(node) for node in own)
 
 
 def _drives(node: ast.stmt, index: ModuleIndex) -> bool:

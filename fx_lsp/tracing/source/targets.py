@@ -13,7 +13,7 @@ from fx_lsp.model import Failure, Span, Target, TargetKind
 from fx_lsp.specs import FX_COMMENT
 from fx_lsp.tracing.source.arrays import strangers
 from fx_lsp.tracing.source.calculations import handed_tensors
-from fx_lsp.tracing.source.drivers import SCRIPT, driver_of
+from fx_lsp.tracing.source.drivers import SCRIPT, driver_of, top_level_code
 from fx_lsp.tracing.source.graph_builders import find_builders
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.outline import Function, Outline, outline_of, target_classes
@@ -55,7 +55,8 @@ def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Coll
     outline = outline_of(index)
     lines = split_lines(text)
     wanted = _asked_for(outline, lines) | {*asked}
-    looks = _looks(outline, tree)
+    values = _torch_values(outline, tree)
+    looks = _looks(outline, values)
     programs = _programs(outline, tree, looks)
     builders = find_builders(outline, tree, text)
     builders = {name: node for name, node in builders.items() if name in wanted or name not in programs}
@@ -68,8 +69,7 @@ def discover(file: str, text: str, index: ModuleIndex | None = None, asked: Coll
     steps = {s.name: s for s in (steps_of(tree) if outline.uses_torch else ()) if s.is_hook or s.name not in by_name}
     targets = [target for target in targets if target.name not in steps]
     targets += [_step_target(places, step) for step in steps.values()]
-    driver = driver_of(index) if outline.uses_torch else None
-    targets += [_script_target(file, driver)] if driver is not None else []
+    targets += _script_targets(file, index, values) if outline.uses_torch else ()
     return Discovery(tuple(sorted(targets, key=_start)), None, steps)
 
 
@@ -129,10 +129,13 @@ def _asked_for(outline: Outline, lines: list[str]) -> set[str]:
     return asked
 
 
-def _looks(outline: Outline, tree: ast.Module) -> dict[str, Look]:
-    uses_torch = outline.uses_torch
+def _torch_values(outline: Outline, tree: ast.Module) -> TorchValues:
     functions = {name: function.node for name, function in outline.functions.items() if "." not in name}
-    values = TorchValues(outline.imports, outline.members_of_modules(), functions).inside(tree.body)
+    return TorchValues(outline.imports, outline.members_of_modules(), functions).inside(tree.body)
+
+
+def _looks(outline: Outline, values: TorchValues) -> dict[str, Look]:
+    uses_torch = outline.uses_torch
     looks: dict[str, Look] = {}
     for name, function in outline.functions.items():
         others = strangers(function.node, function.params, outline.imports)
@@ -260,9 +263,13 @@ def _step_target(places: _FileLines, step: Step) -> Target:
     return Target(file, step.name, "step", keyword, Span(file, line, col, *end_of(region)))
 
 
-def _script_target(file: str, driver: ast.stmt) -> Target:
-    line, col = start_of(driver)
-    return Target(file, SCRIPT, "script", Span(file, line, col, line, col + 1), Span(file, line, col, *end_of(driver)))
+def _script_targets(file: str, index: ModuleIndex, values: TorchValues) -> Iterator[Target]:
+    """Yield the target of a file that runs as a program, or whose top level computes with values from torch."""
+    driver = driver_of(index)
+    code = [*top_level_code(index, values), *([] if driver is None else [driver])]
+    if code:
+        (line, col), end = min(map(start_of, code)), max(map(end_of, code))
+        yield Target(file, SCRIPT, "script", Span(file, line, col, line, col + 1), Span(file, line, col, *end))
 
 
 def _name_span(file: str, lines: list[str], name: bytes, node: ast.stmt) -> Span:

@@ -66,7 +66,7 @@ class Trainer:
             #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[shape]:
             #  matrices of 4×4 and 8×4 cannot be multiplied: the inner sizes 4 and 8 differ (step(batch.t() @ batch):
             #  f32[4, 4], step(batch): f32[8, 4]).
-            #  line 11: also reached from __main__
+            #  line 6: also reached from __main__
             loss.sum().backward()
 
 

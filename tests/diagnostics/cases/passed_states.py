@@ -15,3 +15,4 @@ class WordsWithStates(nn.Module):
 net = WordsWithStates()
 states = (torch.zeros(1, 20, 32), torch.zeros(1, 20, 32))
 net(read_words("train.txt"), states)
+#   ^^^^^^^^^^ error[error]: NameError: name 'read_words' is not defined.

@@ -3,6 +3,7 @@
 import pytest
 from inline_snapshot import snapshot
 
+from fx_lsp.model import Trace
 from fx_lsp.tracing.analysis import analyse
 
 HEAD = """
@@ -46,6 +47,8 @@ def wrong(trace):
 
     def run(source, head=HEAD):
         traced = trace(head + source, "__main__")
+        if isinstance(traced.outcome, Trace):
+            return None
         failure = traced.failure
         if failure.kind == "nothing":
             return None
