@@ -10,10 +10,10 @@ from typing import NamedTuple
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.folding import Fold, describe, folds, shorten
 from fx_lsp.features.guesses import marked
+from fx_lsp.features.inputs import variant_title
 from fx_lsp.features.lenses import summarize
 from fx_lsp.features.problems import all_notes
 from fx_lsp.features.text import basename, count, format_bytes, is_tensor_spec, one_line
-from fx_lsp.features.variants import variant_title
 from fx_lsp.model import InputSpec, Node, Saved, Span, Stage, Trace
 from fx_lsp.syntax import parse
 

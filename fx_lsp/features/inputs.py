@@ -9,7 +9,7 @@ from dataclasses import replace
 from fx_lsp.features.dimensions import SizeNames
 from fx_lsp.features.guesses import marked
 from fx_lsp.features.text import code, is_tensor_spec, one_line, plain
-from fx_lsp.model import InputSpec
+from fx_lsp.model import InputSpec, TargetVariant
 
 _SHOWN = 8
 _ELEMENT = re.compile(r"(.*)\[\d+\]$")
@@ -38,6 +38,17 @@ def input_data(item: InputSpec) -> dict[str, str | bool]:
         "guessed": item.guessed,
     }
     return data if item.requires_grad is None else {**data, "requires_grad": item.requires_grad}
+
+
+def variant_title(variant: TargetVariant) -> str:
+    """Return how a variant is called: `with targets`, `as called at line 14: eval()`."""
+    match variant.kind:
+        case "argument":
+            return f"with {variant.name}"
+        case "call":
+            return f"as called at {variant.name}"
+        case "gradients":
+            return "as if every input required a gradient"
 
 
 def source_text(item: InputSpec) -> str:

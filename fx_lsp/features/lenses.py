@@ -9,10 +9,9 @@ from typing import Literal
 from fx_lsp.choices import TRITON
 from fx_lsp.features.benchmark import lens_title
 from fx_lsp.features.guesses import LEGEND, Guesses
-from fx_lsp.features.inputs import input_text
+from fx_lsp.features.inputs import input_text, variant_title
 from fx_lsp.features.text import basename, count
 from fx_lsp.features.uris import BENCHMARK
-from fx_lsp.features.variants import variant_title
 from fx_lsp.measured import BenchmarkRun
 from fx_lsp.model import Failure, GradMode, Outcome, Pass, Span, Target, Trace, Work, variant_work, write_work
 

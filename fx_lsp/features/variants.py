@@ -14,17 +14,6 @@ def with_variant(trace: Trace, variant: TargetVariant, values: Iterable[Observed
     return replace(trace, inputs=variant.inputs, values=tuple(values))
 
 
-def variant_title(variant: TargetVariant) -> str:
-    """Return how a variant is called: `with targets`, `as called at line 14: eval()`."""
-    match variant.kind:
-        case "argument":
-            return f"with {variant.name}"
-        case "call":
-            return f"as called at {variant.name}"
-        case "gradients":
-            return "as if every input required a gradient"
-
-
 def variant_text(variant: TargetVariant) -> str:
     """Return the added argument of a variant: `with targets: ~i64[4, 8]`."""
     items = [item for item in variant.inputs if item.name.partition("[")[0] == variant.name]

@@ -10,7 +10,7 @@ from lsprotocol import types
 
 from fx_lsp.features.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.guesses import Guesses
-from fx_lsp.features.inputs import input_data
+from fx_lsp.features.inputs import input_data, variant_title
 from fx_lsp.features.kernels import RenderedView, chip_of
 from fx_lsp.features.lenses import default_stage, summarize
 from fx_lsp.features.memory import memory
@@ -18,7 +18,6 @@ from fx_lsp.features.partial import EXECUTED, until
 from fx_lsp.features.picture import picture
 from fx_lsp.features.problems import describe
 from fx_lsp.features.uris import View, format_uri
-from fx_lsp.features.variants import variant_title
 from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto
