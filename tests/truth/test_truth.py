@@ -55,7 +55,6 @@ LEFT_OUT = {"operator.getitem": "it picks a result of an operation that has seve
 
 NOT_YET = {
     "gradients: A function that switches gradients by a flag": "the first call is shown, not the differentiated one",
-    "gradients: A target inside a checkpoint": "the call is not found, and its inputs are guessed",
 }
 """Programs whose graphs differ from those of the real run, with what differs."""
 

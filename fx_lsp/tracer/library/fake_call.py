@@ -22,6 +22,7 @@ from fx_lsp.tracer.library.stand_ins import StandIns
 from fx_lsp.tracer.run.call import Call, substitute, tensors_in
 from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.conditions import Conditions, under
+from fx_lsp.tracer.run.context import context_here
 from fx_lsp.tracer.run.fakes import fake_mode
 from fx_lsp.tracer.run.state import replaced
 from fx_lsp.tracer.run.values.symbols import Symbols
@@ -181,6 +182,7 @@ def tracing(
         tuple(example_inputs[i] for i in dynamic),
         modules={"": module} if module is not None else {},
         parameter_names=tuple(names[i] for i in dynamic),
+        context=replace(context_here(), grad="grad" if differentiate else "no_grad"),
     )
     held, arguments = call.held(), list(call.arguments())
     if any(is_lazy(item.tensor) for item in held):

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from keyword import iskeyword
 from types import CodeType
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.specs import DETACHED, DTYPES, FLOATS
+from fx_lsp.specs import DTYPES, FLOATS
 from fx_lsp.tracer.run.tensors import spec_of
 
 MAX_TENSORS = 64
@@ -133,10 +134,9 @@ def tensor_text(tensor: torch.Tensor) -> str:
         try:
             if tensor.layout is not torch.strided or tensor.is_nested:
                 raise Unwritable
-            spec = spec_of(tensor)
+            spec = replace(spec_of(tensor), detached=not tensor.requires_grad)
         except Exception as error:  # a subclass of Tensor may raise anything
             raise Unwritable from error
     if spec.dtype not in DTYPES or not all(isinstance(size, int) for size in spec.sizes):
         raise Unwritable
-    needs_none = spec.dtype in FLOATS and not tensor.requires_grad
-    return f"{spec}{DETACHED if needs_none else ''}"
+    return str(spec if spec.dtype in FLOATS else replace(spec, detached=False))

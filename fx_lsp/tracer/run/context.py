@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
+from typing import Any
 from unittest import mock
 
 import torch
 from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from torch.nn import attention
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils import checkpoint
+from torch.utils._device import DeviceContext
 
 from fx_lsp.model import CallContext
 from fx_lsp.specs import DTYPES, SHORT_NAMES
@@ -23,9 +27,7 @@ _BACKENDS = {
     name.lower(): backend for name, backend in attention.SDPBackend.__members__.items() if name not in _NO_BACKENDS
 }
 _CHECKPOINTS = frozenset(
-    {checkpoint.checkpoint.__wrapped__.__code__, checkpoint.CheckpointFunction.forward.__code__}  # type: ignore[attr-defined]
-    if hasattr(checkpoint.checkpoint, "__wrapped__")
-    else {checkpoint.CheckpointFunction.forward.__code__}
+    inspect.unwrap(function).__code__ for function in (checkpoint.checkpoint, checkpoint.CheckpointFunction.forward)
 )
 _infers = False
 
@@ -60,24 +62,31 @@ class _WithoutGradients:
 
 def context_here(frame: FrameType | None = None, place: str = "") -> CallContext:
     """Return the context of a call whose `frame` has just been entered, that of the caller of this by default."""
-    infers = _infers or torch.is_inference_mode_enabled()
-    enabled = {backend.name.lower() for backend in attention._cur_sdpa_kernel_backends()}
-    allowed = tuple(name for name in _BACKENDS if name in enabled)
-    return CallContext(
-        grad="grad" if torch.is_grad_enabled() else "inference_mode" if infers else "no_grad",
-        autocast=tuple(
-            (device, SHORT_NAMES[str(torch.get_autocast_dtype(device)).removeprefix("torch.")])
-            for device in DEVICES
-            if torch.is_autocast_enabled(device)
-        ),
-        dtype=SHORT_NAMES[str(torch.get_default_dtype()).removeprefix("torch.")],
-        device=str(torch.get_default_device()).removesuffix(":0"),
-        sdpa=allowed if len(allowed) < len(_BACKENDS) else (),
-        deterministic=torch.are_deterministic_algorithms_enabled(),
-        precision=torch.get_float32_matmul_precision(),
-        inside=(*_transformations(), *_checkpoints(frame or sys._getframe(1))),
-        place=place,
-    )
+    with torch._C.DisableTorchFunction():  # a mode of the program would notice
+        infers = _infers or torch.is_inference_mode_enabled()
+        enabled = {backend.name.lower() for backend in attention._cur_sdpa_kernel_backends()}
+        allowed = tuple(name for name in _BACKENDS if name in enabled)
+        return CallContext(
+            grad="grad" if torch.is_grad_enabled() else "inference_mode" if infers else "no_grad",
+            autocast=tuple(
+                (device, SHORT_NAMES[str(torch.get_autocast_dtype(device)).removeprefix("torch.")])
+                for device in DEVICES
+                if torch.is_autocast_enabled(device)
+            ),
+            dtype=SHORT_NAMES[str(torch.get_default_dtype()).removeprefix("torch.")],
+            device=_default_device(),
+            sdpa=allowed if len(allowed) < len(_BACKENDS) else (),
+            deterministic=torch.are_deterministic_algorithms_enabled(),
+            precision=torch.get_float32_matmul_precision(),
+            inside=(*_transformations(), *_checkpoints(frame or sys._getframe(1))),
+            place=place,
+        )
+
+
+def _default_device() -> str:
+    """Return the device of new tensors; `torch.get_default_device` creates one to know its index."""
+    contexts = (mode for mode in reversed(_get_current_function_mode_stack()) if isinstance(mode, DeviceContext))
+    return next((str(context.device).removesuffix(":0") for context in contexts), "cpu")
 
 
 def fingerprint_here() -> tuple[object, ...]:
@@ -133,9 +142,9 @@ def _changes(here: CallContext, wanted: CallContext) -> Generator[AbstractContex
 
 
 @contextmanager
-def _restored(setting: object, value: object, before: object) -> Generator[None, None, None]:
-    setting(value)  # type: ignore[operator]
+def _restored(setting: Callable[[Any], None], value: object, before: object) -> Generator[None, None, None]:
+    setting(value)
     try:
         yield
     finally:
-        setting(before)  # type: ignore[operator]
+        setting(before)

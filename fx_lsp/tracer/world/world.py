@@ -177,7 +177,7 @@ class World:
     def with_gpu(self) -> None:
         """Have code hear from now on that there is a GPU, also what has been imported."""
         if self.around.devices.gpu is not None:
-            self.around.devices.gpu.available = True
+            self.around.devices.gpu.available, self.around.devices.gpu.denied = True, False
         forget_project(self.request.roots, self.before)
 
     def forget(self) -> None:

@@ -96,7 +96,9 @@ PROGRAM = """
             Spy.seen += 1
             return func(*args, **(kwargs or {}))
 
-    t = torch.ones
+    def t(*sizes, dtype=None):
+        return torch.ones(*sizes, dtype=dtype, requires_grad=dtype is None)
+
     scaled(t(2)); scaled(t(2)); scaled(t(3, 4).t(), -1, t(1), t(2, dtype=torch.int64), bias=t(4)[::2], gate=t(1) > 0)
     outer(t(2, 3)); quiet = Quiet(); quiet(t(2)); quiet(t(2)); quiet.eval()(t(2)); quiet(t(2)); quiet.train()(t(3))
     Block(8)(t(2, 8)); Small()(t(2, 4)); Named(2)(t(1, 2), "a")
@@ -202,6 +204,32 @@ def test_what_is_kept_of_a_call(program: Recorded, name: str, texts: list[str]):
     assert program.texts()[name] == texts
 
 
+def test_the_context_of_a_call(tmp_path: Path):
+    write(
+        tmp_path,
+        train="""\
+        import torch
+
+        def scaled(x, by):
+            return x * by
+
+        x, by = torch.ones(2), torch.ones(2, requires_grad=True)
+        scaled(x, by)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            scaled(x, by)
+        with torch.inference_mode():
+            scaled(x, x)
+        """,
+    )
+    assert record_in(tmp_path).texts() == {
+        "scaled": [
+            "x=f32[2].detach(), by=f32[2]",
+            'no_grad(), autocast("cpu", bf16), x=f32[2].detach(), by=f32[2]',
+            "inference_mode(), x=f32[2].detach(), by=f32[2].detach()",
+        ]
+    }
+
+
 def test_calls_without_tensors_are_not_kept(program: Recorded):
     assert "plain" not in program.texts()
     assert not any("__init__" in name for name in program.texts())
@@ -253,7 +281,7 @@ def test_a_program_that_ends_badly(tmp_path: Path, then: str, code: int):
     write(tmp_path, train=SHORT.replace("{then}", then))
     recorded = record_in(tmp_path)
     assert recorded.code == code
-    assert recorded.texts() == {"f": ["x=f32[2, 3]"]}
+    assert recorded.texts() == {"f": ["x=f32[2, 3].detach()"]}
 
 
 def test_then_the_graph_is_traced_with_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -261,7 +289,7 @@ def test_then_the_graph_is_traced_with_what_was_recorded(tmp_path: Path, monkeyp
     assert record_in(tmp_path).code == 0
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = fx_lsp(tmp_path, "graph", "train.py::f", "--json")
-    given = {"name": "x", "spec": "f32[2, 3]", "source": "recorded", "guessed": False}
+    given = {"name": "x", "spec": "f32[2, 3]", "source": "recorded", "guessed": False, "requires_grad": False}
     assert json.loads(done.stdout)["inputs"] == [given]
 
 
@@ -281,8 +309,8 @@ def test_pytest(tmp_path: Path):
     )
     recorded = record_in(tmp_path, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert recorded.code == 0, recorded.out
-    assert recorded.texts("model.py") == {"double": ["x=f32[1]", "x=f32[2]"]}
-    assert recorded.texts("test_model.py") == {"helper": ["y=f32[1]", "y=f32[2]"]}
+    assert recorded.texts("model.py") == {"double": ["x=f32[1].detach()", "x=f32[2].detach()"]}
+    assert recorded.texts("test_model.py") == {"helper": ["y=f32[1].detach()", "y=f32[2].detach()"]}
 
 
 def test_processes_at_once(tmp_path: Path):
@@ -310,8 +338,8 @@ def test_processes_at_once(tmp_path: Path):
     assert recorded.code == 0, recorded.err
     found = recorded.texts("work.py")
     assert {name: sorted(texts) for name, texts in found.items()} == {
-        "f": ["x=f32[1]", "x=f32[2]"],
-        "forked": ["x=f32[1]", "x=f32[2]"],
+        "f": ["x=f32[1].detach()", "x=f32[2].detach()"],
+        "forked": ["x=f32[1].detach()", "x=f32[2].detach()"],
     }
 
 
@@ -322,7 +350,7 @@ def test_an_environment_with_its_own_sitecustomize(tmp_path: Path):
     (site / "sitecustomize.py").write_text("import sys\nsys.hello = 'hello'\n")
     recorded = record_in(tmp_path, PYTHONPATH=str(site))
     assert recorded.out == f"{site / 'sitecustomize.py'} hello\n"
-    assert recorded.texts() == {"f": ["x=f32[2, 3]"]}
+    assert recorded.texts() == {"f": ["x=f32[2, 3].detach()"]}
 
 
 def test_a_program_without_torch(tmp_path: Path):

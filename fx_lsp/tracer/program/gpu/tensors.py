@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -247,9 +248,11 @@ class FakeGpu(TorchFunctionMode):
         return [(accelerator, name, answer) for name, answer in answers.items() if hasattr(accelerator, name)]
 
     def _current_accelerator(self, check_available: bool = False) -> torch.device | None:
-        """Return the GPU, if there is one; code that asks for it expects a machine with one."""
+        """Return the GPU, if there is one; code of the user that asks for it expects a machine with one."""
+        if _is_of_torch(sys._getframe(1)):
+            return None
         self.wanted = True
-        return torch.device("cuda") if self._is_available() else None
+        return torch.device("cuda") if self._answered() else None
 
     def _dispatched(self, dispatch: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation on fake tensors, or report a tensor's device to C++."""
@@ -312,13 +315,19 @@ class FakeGpu(TorchFunctionMode):
 
     def _is_available(self) -> bool:
         """Return the answer to the user's code; PyTorch itself would use a GPU for other things than tensors."""
-        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] == "torch":
-            return False
+        return not _is_of_torch(sys._getframe(1)) and self._answered()
+
+    def _answered(self) -> bool:
+        """Return the answer to the user's code, and note what it was."""
         self.denied = self.denied or not self.available
         return self.available
 
     def _hides(self, tensor: Any) -> bool:
         return not self._heard and isinstance(tensor, FakeTensor) and tensor.fake_device.type in FAKE_KINDS
+
+
+def _is_of_torch(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] == "torch"
 
 
 _PROPERTIES: dict[str, Callable[[torch.device], Any]] = {
