@@ -209,3 +209,24 @@ def test_a_comparison_in_the_background_has_a_limit_on_memory(folder: Path):
 async def in_background(statement: str, folder: Path, memory_bytes: int = 4 << 30) -> Checked:
     limits = Limits(memory_bytes=memory_bytes)
     return await compared(MINIMAL.format(statement), CheckPlace(warm_python(), (str(folder),), limits))
+
+
+def test_kernels_are_those_of_the_call_under_autocast(tmp_path: Path):
+    (tmp_path / "model.py").write_text(
+        """\
+import torch
+
+
+def projected(x, weight):
+    return torch.tanh(x @ weight)
+
+
+with torch.autocast("cuda", torch.bfloat16):
+    projected(torch.randn(4, 8), torch.randn(8, 16, requires_grad=True)).sum().backward()
+"""
+    )
+    done = kernel(tmp_path, "projected", "-o", "kernels.py")
+    assert done.returncode == 0, done.stderr
+    right = [line.split("  ")[1] for line in done.stderr.splitlines() if line.startswith("right")]
+    assert right[:2] == ["out", "gradient of weight"]
+    assert "torch.autocast(" in (tmp_path / "kernels.py").read_text()
