@@ -38,7 +38,7 @@ HURTS = ("killed", "stopped", "starved")
 OPTIONS = {"limits": {"seconds": 6, "memory": 2048}}
 HELPER = "def scaled(x):\n    return x * 2\n"
 MODEL = "import torch\n\nfrom helper import scaled\n\n\ndef f(x):\n    return scaled(torch.relu(x)) + {}\n"
-PROGRAM = "import torch\n\nfrom model import f\n\nf(torch.randn(4, 8))\n"
+PROGRAM = "import torch\n\nfrom model import f\n\nf(torch.randn(4, 8, requires_grad=True))\n"
 NEXT = "import torch\n\n\ndef g(x: torch.Tensor):\n    return torch.relu(x) * {}\n"
 _numbers = count(1000)
 

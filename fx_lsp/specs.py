@@ -157,7 +157,8 @@ def _parse(text: str) -> Comment | CommentError:
         for item in call.args:
             called = item.func.id if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) else ""
             if isinstance(item, ast.Name) and item.id in (*MODES, *CONTEXTS):
-                raise _UnreadableValue(item, f"write it as `{item.id}({', '.join(CONTEXTS.get(item.id, ()))})`")
+                subject = "the mode" if item.id in MODES else "it"
+                raise _UnreadableValue(item, f"write {subject} as `{item.id}({', '.join(CONTEXTS.get(item.id, ()))})`")
             if not isinstance(item, ast.Call) or called not in ("init", *MODES, *CONTEXTS):
                 raise _UnreadableValue(
                     item, "write every input as `name=value`; constructor arguments as `init(name=value)`"

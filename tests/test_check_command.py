@@ -266,7 +266,14 @@ def test_json_of_a_checked_target(checked: dict[str, Any], project: Path):
             "ops": {"forward": 1, "backward": 4},
             "activation_bytes": 0,
             "inputs": [
-                {"name": "x", "spec": "f32[4, 8]", "source": "convention", "detail": "get_inputs()", "guessed": False}
+                {
+                    "name": "x",
+                    "spec": "f32[4, 8]",
+                    "source": "convention",
+                    "detail": "get_inputs()",
+                    "guessed": False,
+                    "requires_grad": True,
+                }
             ],
             "source": "convention",
             "notes": [],

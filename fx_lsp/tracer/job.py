@@ -20,6 +20,7 @@ import torch
 from fx_lsp import wire
 from fx_lsp.messages.targets import NOT_CAPTURED, NOT_DEFINED
 from fx_lsp.model import (
+    PLAIN_CONTEXT,
     Failure,
     InputSpec,
     Outcome,
@@ -364,7 +365,7 @@ def _trace(target: LoadedTarget, tree: ast.Module) -> tuple[TraceReply, Sequence
         variants=prepared.variants,
         modules=tuple(modules_of(prepared.call.modules)),
         capture_seconds=capture_seconds,
-        context=prepared.call.context,
+        context=prepared.call.context or PLAIN_CONTEXT,
     )
     reply = TraceReply(outcome, {s.name: wire.encode_stage(s) for s in shown})
     return reply, [*_naming(loaded, prepared, tree, traced), *_breaking(traced)]

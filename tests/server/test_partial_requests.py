@@ -25,7 +25,12 @@ async def test_what_ran_before_a_failure_and_a_variant_are_offered(tmp_path: Pat
         assert [(f["name"], f["state"], f["stages"], f["variants"]) for f in found["functions"]] == snapshot(
             [
                 ("ran", "failed", [{"name": "torch", "ops": 1}], []),
-                ("option", "traced", [{"name": "inference", "ops": 1}], [{"name": "y", "work": "variant=y"}]),
+                (
+                    "option",
+                    "traced",
+                    [{"name": "inference", "ops": 1}],
+                    [{"name": "y", "title": "with y", "work": "variant=y"}],
+                ),
             ]
         )
 

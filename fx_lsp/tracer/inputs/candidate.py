@@ -126,7 +126,7 @@ class Candidate:
     def _in_context(self, traced: tuple[Call, Dependence]) -> tuple[Call, Dependence]:
         """Return a call as one in the context of the offer."""
         call, dependence = traced
-        return dataclasses.replace(call, context=self.offer.context or call.context), dependence
+        return dataclasses.replace(call, context=self.offer.context), dependence
 
     def _bound_with(self, init: Plans | None, plans: Plans) -> Subject:
         """Return the target as a callable of the object constructed with those arguments, cached.

@@ -170,12 +170,12 @@ def switch(
 ) -> tuple[InputSpec, ...] | Failure:
     """Put the target's module into a mode, with its own `train` or `eval`; `span` is the place of the written mode.
 
-    One that is in this mode is left alone: parts of it may be in the other one.
+    One that a program calls in this mode is left alone: parts of it may be in the other one.
     """
     if "" not in modules:
         return MODE_WITHOUT_MODULE.failure(span, mode="train" if mode.make() else "eval", name=task.request.name)
     try:
-        if modules[""].training != mode.make():
+        if mode.source != "call site" or modules[""].training != mode.make():
             modules[""].train() if mode.make() else modules[""].eval()
     except Exception as error:
         return failure_of(error, task.sources, None, task.lines, "information")

@@ -16,6 +16,7 @@ from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.file.module import reserved_names
 from fx_lsp.codegen.graph.unsupported import operation_name
 from fx_lsp.codegen.ir.lowerings import is_random
+from fx_lsp.model import PLAIN_CONTEXT
 from fx_lsp.specs import DTYPES
 from fx_lsp.tracer.capture.aot import Captured
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
@@ -118,7 +119,8 @@ def self_test(
     if outside:
         names = ", ".join(i.expression for i in outside)
         function = f"functools.wraps({function})(lambda *args, {names}, **kwargs: {function}(*args, **kwargs))"
-    for _, dtype in traced.call.context.autocast[:1]:  # kernels are for a GPU, whatever device the trace was on
+    context = traced.call.context or PLAIN_CONTEXT
+    for _, dtype in context.autocast[:1]:  # of any device: kernels are for a GPU
         function = f'torch.autocast("cuda" if torch.cuda.is_available() else "cpu", torch.{DTYPES[dtype]})({function})'
     objects = {**({"module": module} if module else {}), **arguments.names}
     items = ", ".join(f'"{k}": {v}' for k, v in objects.items())

@@ -39,7 +39,8 @@ NAME = "fx-lsp world"
 PROGRAM_SECONDS = 60.0
 """Seconds by the clock after which a program that does not end is ended."""
 CALLS_SECONDS = 0.5
-"""Seconds for which a request that finds its target called waits for the end of the program, and so for other calls."""
+"""Seconds that a program may compute on while a request whose target it has called waits for its end, and so for other
+calls."""
 PARKED_BYTES = 1 << 30
 """The memory that the parked processes of a world may have together; what they share counts once."""
 MEMORY_SECONDS = 1.0
@@ -72,7 +73,8 @@ class _Request:
 class _Parked:
     """A process that forks for requests: its link, the requests that wait for it, and its forks.
 
-    It has run the file `ran`: a program, or the file of its targets.
+    It has run the file `ran`: a program, or the file of its targets. The program's process had computed for `since`
+    seconds then.
     """
 
     pid: int
@@ -80,7 +82,7 @@ class _Parked:
     ran: str
     asked: dict[int, _Request] = field(default_factory=dict[int, _Request])
     children: set[int] = field(default_factory=set[int])
-    since: float = field(default_factory=time.monotonic)
+    since: float = 0.0
 
 
 @dataclass(eq=False)
@@ -91,6 +93,15 @@ class _Running:
     pid: int
     link: Link
     started: float = field(default_factory=time.monotonic)
+
+
+def _computed(running: _Running) -> float:
+    """Return for how many seconds the process of a program has computed; by the clock where the system does not say."""
+    try:
+        with open(f"/proc/{running.pid}/schedstat") as file:
+            return int(file.read().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return time.monotonic() - running.started
 
 
 def serve(control: socket.socket, job: str) -> NoReturn:
@@ -207,7 +218,7 @@ class _WorldServer:
         if self._running is None or self._running.program not in request.programs:
             return False
         parked = self._parked.get(request.key)
-        return request.wants_calls or (parked is not None and time.monotonic() < parked.since + CALLS_SECONDS)
+        return request.wants_calls or (parked is not None and _computed(self._running) < parked.since + CALLS_SECONDS)
 
     def _refuse(self, request: _Request) -> None:
         """Tell that this world is not what it would be with the texts of a request."""
@@ -332,7 +343,7 @@ class _WorldServer:
         if key in self._parked or self._world.watched(key[0]) is None or len(self._parked) >= MAX_PARKED:
             end.close()
         else:
-            self._parked[key] = _Parked(header["pid"], Link(end), running.program.file)
+            self._parked[key] = _Parked(header["pid"], Link(end), running.program.file, since=_computed(running))
             self._has_grown = True
 
     def _hear_parked(self, key: Key, parked: _Parked) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import PLAIN_CONTEXT, CallContext, SavedKind
+from fx_lsp.model import CallContext, SavedKind
 from fx_lsp.tracer.run.callables import finished
 from fx_lsp.tracer.run.context import entered
 from fx_lsp.tracer.run.lru_caches import forget_results
@@ -27,7 +27,7 @@ class Call:
 
     `modules` are those whose parameters are inputs of the graph, by name prefix; so are the tensors with the ids
     `touched` that the function reads itself. `created` names the parameters that the last run added to the modules. It
-    is called in `context`.
+    is called in `context`; None where it is called in whatever is there.
     """
 
     function: Callable[..., Any]
@@ -37,7 +37,7 @@ class Call:
     parameter_names: tuple[str, ...] = ()
     touched: frozenset[int] = frozenset()
     created: list[str] = field(default_factory=list[str])
-    context: CallContext = PLAIN_CONTEXT
+    context: CallContext | None = None
 
     def held(self) -> list[Held]:
         """Return the tensors that the call reads besides its arguments, each once."""

@@ -108,8 +108,11 @@ def _checkpoints(frame: FrameType | None) -> list[str]:
 
 
 @contextmanager
-def entered(context: CallContext) -> Generator[None, None, None]:
-    """Run what is inside as if it was called there; what has the wanted value is left alone."""
+def entered(context: CallContext | None) -> Generator[None, None, None]:
+    """Run what is inside as if it was called there, if a context is known; what has its value is left alone."""
+    if context is None:
+        yield
+        return
     changes = ExitStack()
     with torch._C.DisableTorchFunction():  # a watched run takes them for the user's own calls
         for manager in _changes(context_here(), context):

@@ -15,6 +15,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from fx_lsp.model import WatchedFile
 from fx_lsp.specs import TensorSpec
+from fx_lsp.tracer.compat import FakeTensor, FakeTensorMode
 from fx_lsp.tracer.inputs.evidence.body import find_function
 from fx_lsp.tracer.inputs.evidence.call_sites import has_absent
 from fx_lsp.tracer.inputs.evidence.callers import (
@@ -73,10 +74,12 @@ class ModuleState:
         tensors = ((table, name, _outside(tensor), tensor.requires_grad) for table, name, tensor in named)
         return cls(module, module.training, tuple(tensors))
 
-    def restore(self) -> None:
-        """Bring the module into this state."""
+    def restore(self, mode: FakeTensorMode) -> None:
+        """Bring the module into this state, except for tensors of another `mode`, such as that of an export."""
         self.module.training = self.training
         for table, name, then, needs_gradient in self.tensors:
+            if isinstance(then, FakeTensor) and then.fake_mode is not mode:
+                continue
             if isinstance(then, TensorSpec):
                 tensor = make_tensor(then)
                 is_parameter = table is self.module._parameters

@@ -323,7 +323,7 @@ class World:
         self.stack.enter_context(temporarily_clear_interpreter_stack())
         with self.around.mode:
             for state in self.call.states if self.call is not None else ():
-                state.restore()
+                state.restore(self.around.mode)
         self.around.notes.numbers.update(self.run.absences.numbers)
         self.since = frozenset(sys.modules)
         self.is_entered = True

@@ -22,8 +22,7 @@ CALLED = """
 def main():
     model = Net(16)
     model.eval()
-    with torch.no_grad():
-        model(torch.randn(3, 16))
+    model(torch.randn(3, 16))
 """
 
 

@@ -48,11 +48,11 @@ class TensorPlan:
     source: InputSource
     detail: str = ""
     grad: bool = True
-    leaf: bool = True
     dtype_known: bool = False
     rank_known: bool = False
     values: tuple[int, ...] = ()
     numbers: object | None = field(default=None, compare=False)
+    leaf: bool = True
 
     @property
     def is_guess(self) -> bool:
@@ -313,7 +313,7 @@ def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[st
     tensor = make_tensor(plan.spec, named_sizes)
     if plan.grad and (tensor.is_floating_point() or tensor.is_complex()):
         tensor.requires_grad_()
-        tensor = tensor if plan.leaf else _ComputedLeaf.apply(tensor)
+        tensor = tensor if plan.leaf else Computed.apply(tensor)
     if plan.values:
         give_values(tensor, plan.values)
     elif plan.numbers is not None:
@@ -323,7 +323,7 @@ def _make(plan: Plan, path: str, dependence: Dependence, named_sizes: Mapping[st
     return tensor
 
 
-class _ComputedLeaf(torch.autograd.Function):
+class Computed(torch.autograd.Function):
     """Computes a tensor with the sizes and strides of a leaf, which can be written to."""
 
     @staticmethod

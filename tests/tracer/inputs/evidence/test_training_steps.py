@@ -68,7 +68,7 @@ log_softmax: f32[25, 4] = aten._log_softmax.default(addmm, 1, False)
 nll_loss_forward: (f32[], f32[]) = aten.nll_loss_forward.default(log_softmax, y, None, 1, -100)
 loss: f32[] = operator.getitem(nll_loss_forward, 0)
 getitem_1: f32[] = operator.getitem(nll_loss_forward, 1)
-return (loss, model_fc_weight, x, y, log_softmax, getitem_1)\
+return (loss, x, y, log_softmax, getitem_1)\
 """)
     assert [stage.name for stage in traced.trace.stages] == ["joint", "forward", "backward"]
     nodes = {node.name: node for node in traced.stage("forward").nodes}
