@@ -353,3 +353,35 @@ with tempfile.TemporaryFile() as file:
         notes.append(type(error).__name__)
 """
     assert await notes(workers, project, source) == ("OSError",)
+
+
+async def test_no_other_process_is_scheduled_or_waits_for_a_lease(workers: Workers, project: Path) -> None:
+    source = f"""
+import contextlib, ctypes, fcntl, os
+libc, parameter = ctypes.CDLL(None), os.sched_param(0)
+calls = (
+    lambda: os.sched_setaffinity({os.getpid()}, {{min(os.sched_getaffinity(0))}}),
+    lambda: os.sched_setscheduler({os.getpid()}, os.SCHED_BATCH, parameter),
+    lambda: os.setpriority(os.PRIO_PROCESS, {os.getpid()}, 19),
+    lambda: os.setpriority(os.PRIO_PGRP, {os.getpgid(0)}, 19),
+    lambda: libc.syscall(30 if os.uname().machine == "aarch64" else 251, 1, {os.getpid()}, 3 << 13),
+)
+for call in calls:
+    with contextlib.suppress(OSError):
+        call()
+descriptor = os.open({str(project / "kept.txt")!r}, os.O_RDONLY)
+with contextlib.suppress(OSError):
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+notes = [fcntl.fcntl(descriptor, fcntl.F_GETLEASE) == fcntl.F_UNLCK]
+cores = os.sched_getaffinity(0)
+os.sched_setaffinity(0, {{min(cores)}})
+notes += [len(os.sched_getaffinity(0)), os.nice(1) > 0]
+"""
+    before = _schedule()
+    assert await notes(workers, project, source) == ("True", "1", "True")
+    assert _schedule() == before
+
+
+def _schedule() -> tuple[object, ...]:
+    priority = attempts.call(252, 31, 1, 0)
+    return os.sched_getaffinity(0), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), priority
