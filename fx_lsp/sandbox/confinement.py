@@ -45,7 +45,6 @@ class _State:
     scratch: str = ""
     allowance: Allowance = Allowance()
     reads: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ()
     home: str = ""
     is_begun: bool = False
     is_entered: bool = False
@@ -61,15 +60,14 @@ def begin(scratch: str, allowance: Allowance) -> tuple[str, ...]:
     allowance = Allowance(tuple(map(os.path.expanduser, allowance.reads)), allowance.programs)
     _state.scratch, _state.allowance, _state.is_begun = os.path.realpath(scratch), allowance, True
     _state.home = os.environ.get("HOME", "")
-    _state.shared = (*readable.caches(), *allowance.reads)
     _move_temporary_files(_state.scratch)
     _limit()
     if sys.platform == "darwin":
         return macos.confine(_state.scratch, _programs())
     if sys.platform != "linux":
         return (NOT_HERE,)
-    _state.reads = (*readable.of_interpreter(), *_state.shared)
-    _move_home(_state.scratch, _state.shared)
+    _state.reads = tuple(readable.of_interpreter())
+    _move_home(_state.scratch, _shared())
     return (*_restrict(None), *_attempt(seccomp.forbid_network_and_privileges, NO_NETWORK))
 
 
@@ -88,8 +86,9 @@ def enter(roots: Sequence[str], *files: str, assembles: bool = False) -> None:
     _move_temporary_files(scratch)
     if sys.platform == "linux":
         project = readable.of_project(roots, files)
-        _move_home(scratch, [*_state.shared, *project])
-        _restrict([*_state.reads, *readable.libraries(), *project])
+        shared = [*_shared(), *project]
+        _move_home(scratch, shared)
+        _restrict([*_state.reads, *readable.libraries(), *shared])
         if not _state.allowance.programs and not assembles:
             _attempt(seccomp.forbid_programs, "")
 
@@ -114,6 +113,11 @@ def remove_scratch_of(pid: int) -> None:
     """Remove what a fork of this process, confined by `enter`, has written, once that has ended."""
     if _state.is_begun:
         shutil.rmtree(os.path.join(_state.scratch, str(pid)), ignore_errors=True)
+
+
+def _shared() -> list[str]:
+    """Return the paths in the user's home folder that code reads there as well."""
+    return [*readable.caches(_state.home), *_state.allowance.reads]
 
 
 def _restrict(reads: Sequence[str] | None) -> tuple[str, ...]:

@@ -270,17 +270,24 @@ async def test_the_home_folder_has_only_what_may_be_read(
 ) -> None:
     home, project = tmp_path / "home", tmp_path / "home" / "code" / "project"
     project.mkdir(parents=True)
-    for path in (".config/tool.rc", ".cache/weights.json", "data/set.txt", "code/project/own.txt"):
+    for path in (
+        ".config/tool.rc",
+        ".cache/weights.json",
+        ".cache/fx-lsp/traces",
+        "data/set.txt",
+        "code/project/own.txt",
+    ):
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(path)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     limits = Limits(60, 1 << 30, reads=("~/data",))
     workers = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=limits), mode)
-    source = """
+    source = f"""
 import os
-notes = []
-for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/code/project/own.txt"):
+notes, real = [], {str(home / ".cache" / "fx-lsp" / "traces")!r}
+secrets = real, "~/.cache/fx-lsp/traces"
+for path in ("~/.config/tool.rc", "~/.cache/weights.json", *secrets, "~/data/set.txt", "~/code/project/own.txt"):
     try:
         notes.append(open(os.path.expanduser(path)).read())
     except OSError as error:
@@ -289,6 +296,8 @@ for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/
     assert await notes(workers, project, source) == (
         "FileNotFoundError",
         ".cache/weights.json",
+        "PermissionError",
+        "FileNotFoundError",
         "data/set.txt",
         "code/project/own.txt",
     )
@@ -312,6 +321,20 @@ with forbid_effects():
         notes.append(error)
 """
     assert await notes(workers, project, source) == ("7", "attempt to write a readonly database")
+
+
+async def test_files_that_are_read_cannot_be_locked(workers: Workers, project: Path) -> None:
+    source = f"""
+import contextlib, fcntl, os, struct
+descriptor = os.open({str(project / "kept.txt")!r}, os.O_RDONLY)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+fcntl.lockf(descriptor, fcntl.LOCK_SH)
+with contextlib.suppress(AttributeError):
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_RDLCK, 0, 0, 0, 0))
+with open(f"/proc/self/fdinfo/{{descriptor}}") as stream:
+    notes = [stream.read().count("lock:")]
+"""
+    assert await notes(workers, project, source) == ("0",)
 
 
 async def test_locks_and_queues_of_processes_work_between_threads(workers: Workers, project: Path) -> None:
