@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from fx_lsp.sandbox import landlock, macos, readable, seccomp
 from fx_lsp.sandbox.landlock import READ, WRITE, FileAccess
+from fx_lsp.sandbox.removal import remove_tree
 
 FILE_BYTES = 1 << 30
 """The largest file that a confined process can write."""
@@ -112,7 +113,7 @@ def allowed_programs() -> tuple[str, ...]:
 def remove_scratch_of(pid: int) -> None:
     """Remove what a fork of this process, confined by `enter`, has written, once that has ended."""
     if _state.is_begun:
-        shutil.rmtree(os.path.join(_state.scratch, str(pid)), ignore_errors=True)
+        remove_tree(os.path.join(_state.scratch, str(pid)))
 
 
 def _shared() -> list[str]:

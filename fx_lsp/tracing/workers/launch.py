@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
+import sys
 import tempfile
-import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -14,8 +13,12 @@ from pathlib import Path
 
 import fx_lsp
 from fx_lsp.errors import WorkerStartError
+from fx_lsp.sandbox.removal import remove_tree
 from fx_lsp.tracing.workers.channels import OutputTail, receive
 from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, Process, describe_status, gist, start_process
+
+if sys.platform != "win32":
+    import fcntl
 
 START_SECONDS = 180.0
 PACKAGE = Path(fx_lsp.__file__).parent
@@ -94,22 +97,45 @@ def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def scratch_folder() -> str:
-    """Return a new folder for what a worker writes; remove old ones whose server ended without removing them."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
-        with suppress(OSError, ValueError):
-            pid = int(folder.name.removeprefix(_SCRATCH).partition("-")[0])
-            if time.time() - folder.stat().st_mtime > _OLD_SECONDS and not Path(f"/proc/{pid}").exists():
-                remove_scratch(str(folder))
-    return tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-")
+    """Return a new folder for what a worker writes; remove those whose server ended without removing them.
+
+    Beside each folder is a file that its server has locked, as long as it lives (POSIX). No worker can change it.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*{_LOCK}"):
+        with suppress(OSError):
+            folder = str(left).removesuffix(_LOCK)
+            _locks[folder] = _locked(os.open(left, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)))
+            remove_scratch(folder)
+    descriptor, folder = tempfile.mkstemp("", _SCRATCH)
+    _locks[folder] = _locked(descriptor)
+    Path(folder).rename(folder + _LOCK)
+    Path(folder).mkdir(0o700)
+    return folder
+
+
+def _locked(descriptor: int) -> int:
+    """Lock an open file, without waiting, and return it. Raises OSError, with the file closed, if another has it."""
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def remove_scratch(folder: str) -> None:
     """Remove a folder with what a worker has written."""
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
+    if folder in _locks:
+        with suppress(OSError):
+            Path(folder + _LOCK).unlink()
+        os.close(_locks.pop(folder))
 
 
-_SCRATCH = "fx-lsp-scratch-"
-_OLD_SECONDS = 86400.0
+_SCRATCH, _LOCK = "fx-lsp-scratch-", ".lock"
+_locks: dict[str, int] = {}
+"""The locked files of this process's scratch folders."""
 
 
 @asynccontextmanager
