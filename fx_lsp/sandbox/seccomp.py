@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fx_lsp.sandbox.system_calls import gain_no_privileges, prctl
+from fx_lsp.sandbox.system_calls import drop_capabilities, gain_no_privileges, prctl
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_ABOVE, _RETURN, _AND = 0x20, 0x15, 0x25, 0x06, 0x54
@@ -112,6 +112,7 @@ def forbid_network_and_privileges() -> None:
     Modes, owners, times and attributes of files, their locks, and the scheduling of a process by its number cannot be
     changed: such calls succeed and do nothing. Raises OSError.
     """
+    drop_capabilities()
     _install([*_network(), *_privileges()])
 
 

@@ -408,3 +408,24 @@ notes += [len(os.sched_getaffinity(0)), os.nice(1) > 0]
 def _schedule() -> tuple[object, ...]:
     priority = attempts.call(252, 31, 1, 0)
     return os.sched_getaffinity(0), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), priority
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="others have no capabilities to lose")
+async def test_root_reads_no_environment_of_others_and_changes_no_file(workers: Workers, project: Path) -> None:
+    source = f"""
+import os
+notes = []
+for pid in (1, os.getppid(), {os.getpid()}):
+    for name in ("environ", "maps"):
+        try:
+            open(f"/proc/{{pid}}/{{name}}").read()
+            notes.append("read")
+        except OSError as error:
+            notes.append(type(error).__name__)
+notes += [open({str(project / "locked.txt")!r}).read(), open("/proc/self/status").read().split("CapEff:")[1].split()[0]]
+"""
+    locked = project / "locked.txt"
+    locked.write_text("of another user")
+    locked.chmod(0o400)
+    os.chown(locked, 65534, 65534)
+    assert await notes(workers, project, source) == (*["PermissionError"] * 6, "of another user", f"{1 << 2:016x}")
