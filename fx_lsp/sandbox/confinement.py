@@ -87,10 +87,11 @@ def enter(roots: Sequence[str], *files: str, assembles: bool = False) -> None:
     _move_temporary_files(scratch)
     if sys.platform == "linux":
         project = readable.of_project(roots, files)
-        shared = [*_shared(), *project]
+        shared, system = [*_shared(), *project], [*_state.reads, *readable.libraries()]
         _move_home(scratch, shared)
-        _restrict([*_state.reads, *readable.libraries(), *shared])
-        if not _state.allowance.programs and not assembles:
+        starts_programs = assembles or bool(_state.allowance.programs)
+        _restrict([*(readable.without_programs(system) if starts_programs else system), *shared])
+        if not starts_programs:
             _attempt(seccomp.forbid_programs, "")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sqlite3
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -429,3 +431,22 @@ notes += [open({str(project / "locked.txt")!r}).read(), open("/proc/self/status"
     locked.chmod(0o400)
     os.chown(locked, 65534, 65534)
     assert await notes(workers, project, source) == (*["PermissionError"] * 6, "of another user", f"{1 << 2:016x}")
+
+
+@pytest.mark.parametrize("allowed", [(), ("uname",)])
+def test_the_dynamic_loader_starts_no_program_of_the_system(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+    source = f"""
+import json, subprocess, sys
+from fx_lsp.sandbox import confinement
+confinement.begin({str(tmp_path)!r}, confinement.Allowance(programs={allowed!r}))
+confinement.enter((), assembles=not {allowed!r})
+command = confinement._programs()[0] + "/ptxas" if not {allowed!r} else "uname"
+codes = [subprocess.run([command, "--version"], capture_output=True).returncode]
+for program in ("/bin/true", "/usr/bin/true", sys.executable):
+    codes.append(subprocess.run([{attempts.loader()!r}, program, "--version"], capture_output=True).returncode)
+print(json.dumps(codes))
+"""
+    if not allowed:
+        pytest.importorskip("triton")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [0, 127, 127, 127]
