@@ -1,4 +1,6 @@
-"""Nothing that code of a workspace writes is left: however deep it is, and however the server ends."""
+"""Nothing that code of a workspace writes is left: however deep it is, however the server ends, and whatever variables
+of the environment say.
+"""
 
 from __future__ import annotations
 
@@ -75,4 +77,38 @@ def test_a_server_that_is_ended_leaves_nothing(tmp_path: Path, name: str) -> Non
         time.sleep(0.1)
     process.send_signal(getattr(signal, name))
     assert process.wait(120) == 130
+    assert not [*(tmp_path / "temporary").iterdir()]
+
+
+PROGRAM = """
+import warnings
+import torch
+
+def f(x: torch.Tensor):
+    return torch.relu(x)
+
+if __name__ == "__main__":
+    warnings.warn("old", DeprecationWarning)
+    print(f(torch.randn(4, 3)))
+"""
+
+
+@pytest.mark.parametrize(
+    "names", [("TORCHINDUCTOR_CACHE_DIR", "TORCH_LOGS_OUT"), ("PYTHONWARNINGS",), ("PYTHONTRACEMALLOC",), ("TMPDIR",)]
+)
+def test_variables_of_the_environment_are_no_effects_of_the_code(tmp_path: Path, names: tuple[str, ...]) -> None:
+    values = {
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "missing"),
+        "TORCH_LOGS_OUT": str(tmp_path / "missing.log"),
+        "PYTHONWARNINGS": "error",
+        "PYTHONTRACEMALLOC": "5",
+        "TMPDIR": str(tmp_path / "temporary"),
+    }
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "model.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "fx_lsp", "check", "model.py"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), **{name: values[name] for name in names}}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "1 traced · 0 not" in done.stdout and "call site" in done.stdout, done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "model.py", "temporary"}
     assert not [*(tmp_path / "temporary").iterdir()]

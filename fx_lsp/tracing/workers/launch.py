@@ -38,12 +38,25 @@ _SET = {
 # PYTHONPATH travels as an argument: entries of it that hide the standard library would break the interpreter's start.
 _UNSET = (
     "PYTHONPATH",
+    "PYTHONDEVMODE",
     "PYTHONINSPECT",
+    "PYTHONMALLOCSTATS",
     "PYTHONPROFILEIMPORTTIME",
+    "PYTHONTRACEMALLOC",
+    "PYTHONVERBOSE",
+    "PYTHONWARNINGS",
+    "TORCH_COMPILE_DEBUG",
+    "TORCH_DTRACE",
     "TORCH_LOGS",
+    "TORCH_LOGS_OUT",
     "TORCH_TRACE",
+    "TORCHINDUCTOR_CONV_LOGGING_FILE",
+    "TORCHINDUCTOR_MM_LOGGING_FILE",
+    "TRITON_KERNEL_DUMP",
     "TRITON_INTERPRET",  # a process that interprets kernels cannot compile them
 )
+_IN_SCRATCH = ("CUDA_CACHE_PATH", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME")
+"""Variables that name a folder where PyTorch and Triton write on their own: in the scratch folder, if they are set."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +104,12 @@ class Launch:
         return command
 
 
-def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a worker: no GPU, one thread, offline, nothing that makes Python or torch print."""
-    return {k: v for k, v in env.items() if k not in _UNSET} | _SET
+def worker_environment(env: Mapping[str, str], scratch: str) -> dict[str, str]:
+    """Return `env` for a worker: no GPU, one thread, offline, nothing that makes Python or torch print, raise, or write
+    outside of a scratch folder.
+    """
+    moved = {name: str(Path(scratch, name.lower())) for name in _IN_SCRATCH if name in env}
+    return {k: v for k, v in env.items() if k not in _UNSET} | moved | _SET
 
 
 def scratch_folder() -> str:
