@@ -125,7 +125,7 @@ def _readable(value: Any) -> Any:
     if isinstance(value, str):
         if _CONTROL.search(value):
             text = _ESCAPE_SEQUENCE.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
-            return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+            return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
         return value
     if isinstance(value, dict):
         return {_readable(k): _readable(v) for k, v in cast("dict[Any, Any]", value).items()}
@@ -221,8 +221,8 @@ def encode_stage(stage: Stage) -> bytes:
 def decode_stage(data: bytes) -> Stage:
     """Return the inverse of `encode_stage`. Raises ProtocolError."""
     try:
-        said, body = read_frame(BytesIO(data).read) or ({}, b"")
-        header: dict[str, Any] = readable(said)
+        raw, body = read_frame(BytesIO(data).read) or ({}, b"")
+        header: dict[str, Any] = readable(raw)
         words: list[Any] = header["words"]
         counts: list[Any] = header["counts"]
         numbers = array("i", body)
