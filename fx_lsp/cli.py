@@ -9,8 +9,10 @@ import argparse
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Protocol, cast
@@ -62,10 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         own[argv[0]].error(f"unrecognized arguments: {' '.join(unknown)}")  # with the usage of the command
     gc.set_threshold(*GARBAGE)
+    _end_in_order()
     if chosen is None:
         from fx_lsp.server.app import serve
 
-        return serve(trust_always=arguments.trust)
+        with suppress(KeyboardInterrupt):
+            return serve(trust_always=arguments.trust)
+        return 130
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -84,6 +89,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard the output that is still buffered
         return 141
+
+
+def _end_in_order() -> None:
+    """Have signals that end a program interrupt this one, as Ctrl-C does: it removes its temporary files."""
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        with suppress(ValueError):  # not in the main thread
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, interrupt)
 
 
 def _unlike(name: str, commands: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import struct
 import types
 import zlib
@@ -110,6 +111,34 @@ def parse(type_: type[T], text: str | bytes) -> T:
         raise ProtocolError(f"not JSON: {text[:80]!r}") from error
 
 
+def readable(value: Any) -> Any:
+    """Return data, with texts of user code as a terminal or a file of XML may have them: escape sequences are removed,
+    control characters but newline and tab are spelled out, and a carriage return is a newline. Raises ProtocolError.
+    """
+    try:
+        return _readable(value)
+    except RecursionError as error:
+        raise ProtocolError("data is nested too deeply") from error
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str):
+        if _CONTROL.search(value):
+            text = _ESCAPE_SEQUENCE.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
+            return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+        return value
+    if isinstance(value, dict):
+        return {_readable(k): _readable(v) for k, v in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_readable(v) for v in cast("list[Any]", value)]
+    return value
+
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_ESCAPE_SEQUENCE = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\))")
+"""A sequence that sets colours or moves the cursor, or a command to the terminal such as a link or a title."""
+
+
 def pack(value: Any) -> bytes:
     """Return a model dataclass as compressed JSON."""
     return deflate(json.dumps(to_json(value), separators=(",", ":")).encode())
@@ -146,7 +175,7 @@ def outcome_from_json(data: Any) -> Trace | Failure:
     """Return the inverse of `outcome_to_json`. Raises ProtocolError."""
     if not isinstance(data, dict):
         raise ProtocolError(f"not an outcome: {str(data)[:120]}")
-    outcome = cast("dict[str, Any]", data)
+    outcome = cast("dict[str, Any]", readable(data))
     return from_json(Trace, outcome["trace"]) if "trace" in outcome else from_json(Failure, outcome.get("failure"))
 
 
@@ -163,7 +192,7 @@ def event_from_json(data: dict[str, Any]) -> Event:
     tag = next((tag for tag in _EVENTS if tag in data), None)
     if tag is None:
         raise ProtocolError(f"not an event: {str(data)[:120]}")
-    return from_json(_EVENTS[tag], data[tag])
+    return from_json(_EVENTS[tag], readable(data[tag]))
 
 
 def encode_stage(stage: Stage) -> bytes:
@@ -192,7 +221,8 @@ def encode_stage(stage: Stage) -> bytes:
 def decode_stage(data: bytes) -> Stage:
     """Return the inverse of `encode_stage`. Raises ProtocolError."""
     try:
-        header, body = read_frame(BytesIO(data).read) or ({}, b"")
+        raw, body = read_frame(BytesIO(data).read) or ({}, b"")
+        header: dict[str, Any] = readable(raw)
         words: list[Any] = header["words"]
         counts: list[Any] = header["counts"]
         numbers = array("i", body)

@@ -57,7 +57,7 @@ def warm_python(package: Path = Path(fx_lsp.__file__).parents[1]) -> str:
     launcher.chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, "-X", "utf8", "-B", __file__, str(path)],
-        env={**worker_environment(os.environ), "PYTHONPATH": str(package)},
+        env={**worker_environment(os.environ, folder.name), "PYTHONPATH": str(package)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

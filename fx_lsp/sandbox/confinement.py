@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from fx_lsp.sandbox import landlock, macos, readable, seccomp
 from fx_lsp.sandbox.landlock import READ, WRITE, FileAccess
+from fx_lsp.sandbox.removal import remove_tree
 
 FILE_BYTES = 1 << 30
 """The largest file that a confined process can write."""
@@ -45,7 +46,6 @@ class _State:
     scratch: str = ""
     allowance: Allowance = Allowance()
     reads: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ()
     home: str = ""
     is_begun: bool = False
     is_entered: bool = False
@@ -61,15 +61,14 @@ def begin(scratch: str, allowance: Allowance) -> tuple[str, ...]:
     allowance = Allowance(tuple(map(os.path.expanduser, allowance.reads)), allowance.programs)
     _state.scratch, _state.allowance, _state.is_begun = os.path.realpath(scratch), allowance, True
     _state.home = os.environ.get("HOME", "")
-    _state.shared = (*readable.caches(), *allowance.reads)
     _move_temporary_files(_state.scratch)
     _limit()
     if sys.platform == "darwin":
         return macos.confine(_state.scratch, _programs())
     if sys.platform != "linux":
         return (NOT_HERE,)
-    _state.reads = (*readable.of_interpreter(), *_state.shared)
-    _move_home(_state.scratch, _state.shared)
+    _state.reads = tuple(readable.of_interpreter())
+    _move_home(_state.scratch, _shared())
     return (*_restrict(None), *_attempt(seccomp.forbid_network_and_privileges, NO_NETWORK))
 
 
@@ -88,9 +87,11 @@ def enter(roots: Sequence[str], *files: str, assembles: bool = False) -> None:
     _move_temporary_files(scratch)
     if sys.platform == "linux":
         project = readable.of_project(roots, files)
-        _move_home(scratch, [*_state.shared, *project])
-        _restrict([*_state.reads, *readable.libraries(), *project])
-        if not _state.allowance.programs and not assembles:
+        shared, system = [*_shared(), *project], [*_state.reads, *readable.libraries()]
+        _move_home(scratch, shared)
+        starts_programs = assembles or bool(_state.allowance.programs)
+        _restrict([*(readable.without_programs(system) if starts_programs else system), *shared])
+        if not starts_programs:
             _attempt(seccomp.forbid_programs, "")
 
 
@@ -113,7 +114,12 @@ def allowed_programs() -> tuple[str, ...]:
 def remove_scratch_of(pid: int) -> None:
     """Remove what a fork of this process, confined by `enter`, has written, once that has ended."""
     if _state.is_begun:
-        shutil.rmtree(os.path.join(_state.scratch, str(pid)), ignore_errors=True)
+        remove_tree(os.path.join(_state.scratch, str(pid)))
+
+
+def _shared() -> list[str]:
+    """Return the paths in the user's home folder that code reads there as well."""
+    return [*readable.caches(_state.home), *_state.allowance.reads]
 
 
 def _restrict(reads: Sequence[str] | None) -> tuple[str, ...]:

@@ -36,10 +36,24 @@ def libraries() -> list[str]:
     return _existing([*(path for path in sys.path if path), *_mapped()])
 
 
-def caches() -> list[str]:
-    """Return the user's folder for caches: what packages have downloaded."""
-    home = os.environ.get("HOME", "")
-    return _existing([os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")])
+def without_programs(paths: Iterable[str]) -> Iterator[str]:
+    """Yield paths without their folders of programs: whoever may start the dynamic loader starts what it can read."""
+    for path in paths:
+        names: list[str] = []
+        with suppress(OSError):  # a file, or a folder that cannot be listed
+            names = os.listdir(path)
+        if not {"bin", "sbin"}.isdisjoint(names):
+            yield from without_programs(os.path.join(path, name) for name in names)
+        elif os.path.basename(path) not in {"bin", "sbin"}:
+            yield path
+
+
+def caches(home: str) -> list[str]:
+    """Return what packages have downloaded: all in the user's folder for caches, except for the answers of fx-lsp."""
+    folder = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
+    with suppress(OSError):
+        return _existing(os.path.join(folder, name) for name in os.listdir(folder) if name != "fx-lsp")
+    return []
 
 
 def of_project(roots: Iterable[str], files: Iterable[str]) -> list[str]:

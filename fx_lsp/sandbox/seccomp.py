@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fx_lsp.sandbox.system_calls import gain_no_privileges, prctl
+from fx_lsp.sandbox.system_calls import drop_capabilities, gain_no_privileges, prctl
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_ABOVE, _RETURN, _AND = 0x20, 0x15, 0x25, 0x06, 0x54
@@ -54,6 +54,15 @@ _METADATA = {
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "setxattrat": (463, 463),
     "removexattrat": (466, 466), "file_setattr": (469, 469),
 }  # fmt: skip
+_OF_A_PROCESS = {
+    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239),
+}  # fmt: skip
+"""Calls that change the process, or thread, that their first argument names: 0 is the one that calls."""
+_PRIORITIES = {"setpriority": ((141, 140), 0), "ioprio_set": ((251, 30), 1)}
+"""Calls whose first argument says what their second names, with its value for a process."""
+_FLOCK, _FCNTL, _F_SETLEASE = (73, 32), (72, 25), 1024
+_LOCKS = {"F_SETLK": 6, "F_SETLKW": 7, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38}
 _SOCKETPAIR, _SENDTO, _CLONE, _CLONE3, _PRLIMIT = (53, 199), (44, 206), (56, 220), (435, 435), (302, 261)
 _X32 = 0x40000000
 _IOCTL = (16, 29)
@@ -100,8 +109,10 @@ def supported() -> bool:
 def forbid_network_and_privileges() -> None:
     """Forbid sockets but pairs of this process's own, other processes' memory and limits, namespaces, and the like.
 
-    Modes, owners, times and attributes of files cannot be changed: such calls succeed and do nothing. Raises OSError.
+    Modes, owners, times and attributes of files, their locks, and the scheduling of a process by its number cannot be
+    changed: such calls succeed and do nothing. Raises OSError.
     """
+    drop_capabilities()
     _install([*_network(), *_privileges()])
 
 
@@ -132,6 +143,7 @@ def _network() -> list[_Rule]:
 
 def _privileges() -> list[_Rule]:
     of_another = (_ArgumentTest(0, 0xFFFFFFFF, 0, negated=True),)
+    who_is_named = (_ArgumentTest(1, 0xFFFFFFFF, 0, negated=True),)
     namespaces = [
         _Rule(_number(_CLONE), errno.EPERM, (_ArgumentTest(0, 1 << bit, 1 << bit),))
         for bit in range(32)
@@ -142,6 +154,15 @@ def _privileges() -> list[_Rule]:
         *_all(_METADATA, 0),
         *(_Rule(_number(_IOCTL), errno.EPERM, (_ArgumentTest(1, 0xFFFFFFFF, ask),)) for ask in _IOCTLS.values()),
         _Rule(_number(_PRLIMIT), errno.EPERM, of_another),
+        *(_Rule(_number(numbers), 0, of_another) for numbers in _OF_A_PROCESS.values()),
+        *(
+            _Rule(_number(numbers), errno.EPERM, (_ArgumentTest(0, 0xFFFFFFFF, process, negated=True),))
+            for numbers, process in _PRIORITIES.values()
+        ),
+        *(_Rule(_number(numbers), 0, who_is_named) for numbers, _ in _PRIORITIES.values()),
+        _Rule(_number(_FLOCK), 0),
+        *(_Rule(_number(_FCNTL), 0, (_ArgumentTest(1, 0xFFFFFFFF, lock),)) for lock in _LOCKS.values()),
+        _Rule(_number(_FCNTL), errno.EPERM, (_ArgumentTest(1, 0xFFFFFFFF, _F_SETLEASE),)),
         *namespaces,
         _Rule(_number(_CLONE3), errno.ENOSYS),
     ]

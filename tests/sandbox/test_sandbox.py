@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sqlite3
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -270,17 +272,24 @@ async def test_the_home_folder_has_only_what_may_be_read(
 ) -> None:
     home, project = tmp_path / "home", tmp_path / "home" / "code" / "project"
     project.mkdir(parents=True)
-    for path in (".config/tool.rc", ".cache/weights.json", "data/set.txt", "code/project/own.txt"):
+    for path in (
+        ".config/tool.rc",
+        ".cache/weights.json",
+        ".cache/fx-lsp/traces",
+        "data/set.txt",
+        "code/project/own.txt",
+    ):
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(path)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     limits = Limits(60, 1 << 30, reads=("~/data",))
     workers = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=limits), mode)
-    source = """
+    source = f"""
 import os
-notes = []
-for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/code/project/own.txt"):
+notes, real = [], {str(home / ".cache" / "fx-lsp" / "traces")!r}
+secrets = real, "~/.cache/fx-lsp/traces"
+for path in ("~/.config/tool.rc", "~/.cache/weights.json", *secrets, "~/data/set.txt", "~/code/project/own.txt"):
     try:
         notes.append(open(os.path.expanduser(path)).read())
     except OSError as error:
@@ -289,6 +298,8 @@ for path in ("~/.config/tool.rc", "~/.cache/weights.json", "~/data/set.txt", "~/
     assert await notes(workers, project, source) == (
         "FileNotFoundError",
         ".cache/weights.json",
+        "PermissionError",
+        "FileNotFoundError",
         "data/set.txt",
         "code/project/own.txt",
     )
@@ -312,6 +323,20 @@ with forbid_effects():
         notes.append(error)
 """
     assert await notes(workers, project, source) == ("7", "attempt to write a readonly database")
+
+
+async def test_files_that_are_read_cannot_be_locked(workers: Workers, project: Path) -> None:
+    source = f"""
+import contextlib, fcntl, os, struct
+descriptor = os.open({str(project / "kept.txt")!r}, os.O_RDONLY)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+fcntl.lockf(descriptor, fcntl.LOCK_SH)
+with contextlib.suppress(AttributeError):
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_RDLCK, 0, 0, 0, 0))
+with open(f"/proc/self/fdinfo/{{descriptor}}") as stream:
+    notes = [stream.read().count("lock:")]
+"""
+    assert await notes(workers, project, source) == ("0",)
 
 
 async def test_locks_and_queues_of_processes_work_between_threads(workers: Workers, project: Path) -> None:
@@ -353,3 +378,75 @@ with tempfile.TemporaryFile() as file:
         notes.append(type(error).__name__)
 """
     assert await notes(workers, project, source) == ("OSError",)
+
+
+async def test_no_other_process_is_scheduled_or_waits_for_a_lease(workers: Workers, project: Path) -> None:
+    source = f"""
+import contextlib, ctypes, fcntl, os
+libc, parameter = ctypes.CDLL(None), os.sched_param(0)
+calls = (
+    lambda: os.sched_setaffinity({os.getpid()}, {{min(os.sched_getaffinity(0))}}),
+    lambda: os.sched_setscheduler({os.getpid()}, os.SCHED_BATCH, parameter),
+    lambda: os.setpriority(os.PRIO_PROCESS, {os.getpid()}, 19),
+    lambda: os.setpriority(os.PRIO_PGRP, {os.getpgid(0)}, 19),
+    lambda: libc.syscall(30 if os.uname().machine == "aarch64" else 251, 1, {os.getpid()}, 3 << 13),
+)
+for call in calls:
+    with contextlib.suppress(OSError):
+        call()
+descriptor = os.open({str(project / "kept.txt")!r}, os.O_RDONLY)
+with contextlib.suppress(OSError):
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+notes = [fcntl.fcntl(descriptor, fcntl.F_GETLEASE) == fcntl.F_UNLCK]
+cores = os.sched_getaffinity(0)
+os.sched_setaffinity(0, {{min(cores)}})
+notes += [len(os.sched_getaffinity(0)), os.nice(1) > 0]
+"""
+    before = _schedule()
+    assert await notes(workers, project, source) == ("True", "1", "True")
+    assert _schedule() == before
+
+
+def _schedule() -> tuple[object, ...]:
+    priority = attempts.call(252, 31, 1, 0)
+    return os.sched_getaffinity(0), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), priority
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="others have no capabilities to lose")
+async def test_root_reads_no_environment_of_others_and_changes_no_file(workers: Workers, project: Path) -> None:
+    source = f"""
+import os
+notes = []
+for pid in (1, os.getppid(), {os.getpid()}):
+    for name in ("environ", "maps"):
+        try:
+            open(f"/proc/{{pid}}/{{name}}").read()
+            notes.append("read")
+        except OSError as error:
+            notes.append(type(error).__name__)
+notes += [open({str(project / "locked.txt")!r}).read(), open("/proc/self/status").read().split("CapEff:")[1].split()[0]]
+"""
+    locked = project / "locked.txt"
+    locked.write_text("of another user")
+    locked.chmod(0o400)
+    os.chown(locked, 65534, 65534)
+    assert await notes(workers, project, source) == (*["PermissionError"] * 6, "of another user", f"{1 << 2:016x}")
+
+
+@pytest.mark.parametrize("allowed", [(), ("uname",)])
+def test_the_dynamic_loader_starts_no_program_of_the_system(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+    source = f"""
+import json, subprocess, sys
+from fx_lsp.sandbox import confinement
+confinement.begin({str(tmp_path)!r}, confinement.Allowance(programs={allowed!r}))
+confinement.enter((), assembles=not {allowed!r})
+command = confinement._programs()[0] + "/ptxas" if not {allowed!r} else "uname"
+codes = [subprocess.run([command, "--version"], capture_output=True).returncode]
+for program in ("/bin/true", "/usr/bin/true", sys.executable):
+    codes.append(subprocess.run([{attempts.loader()!r}, program, "--version"], capture_output=True).returncode)
+print(json.dumps(codes))
+"""
+    if not allowed:
+        pytest.importorskip("triton")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [0, 127, 127, 127]

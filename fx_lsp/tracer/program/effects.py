@@ -234,10 +234,10 @@ def _unless_free(rules: _Rules, clause: str, path: Any, base: int | None = None)
     real = os.path.realpath(os.path.join(directory, name))
     if name == os.devnull:
         return None
-    if _is_below(real, rules.working_directory):
-        is_free = f"{os.sep}__pycache__{os.sep}" in real or rules.working_directory in rules.free
-    else:
-        is_free = any(_is_below(real, free) for free in rules.free)
+    free = [folder for folder in rules.free if _is_below(real, folder)]
+    is_free = bool(free)
+    if _is_below(real, rules.working_directory):  # a directory for temporary files may be above it, or below
+        is_free = f"{os.sep}__pycache__{os.sep}" in real or not all(_is_below(rules.working_directory, d) for d in free)
     return None if is_free else f"{clause} {name}"
 
 

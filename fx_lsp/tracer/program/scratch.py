@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from fx_lsp.sandbox.removal import remove_tree
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 _active: list[_Scratch] = []
 
@@ -86,7 +88,7 @@ def scratch_files() -> Generator[None, None, None]:
             _set(name, scratch.originals[name])
         _active.remove(scratch)
         if scratch.directory and scratch.owner == os.getpid():
-            shutil.rmtree(scratch.directory, ignore_errors=True)
+            remove_tree(scratch.directory)
 
 
 def is_scratch() -> bool:

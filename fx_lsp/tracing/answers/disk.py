@@ -232,7 +232,7 @@ class Cache:
         self._warned = False
         self._resting_until = 0.0
         self.trouble = ""
-        """The reason why nothing is stored on disk in this session, or ""."""
+        """The reason why nothing is stored on disk, or ""."""
 
     def get(self, key: str, texts: UnsavedTexts, verdicts: dict[Dependency, bool] | None = None) -> CachedTrace | None:
         """Return the answer stored under `key`, if all its dependencies are unchanged; else None. `verdicts` as in
@@ -241,7 +241,7 @@ class Cache:
         answer = self._attempt(lambda connection: _select(connection, key))
         if answer is None or not is_fresh(answer.dependencies, texts, verdicts):
             return None
-        self._attempt(lambda connection: _note_use(connection, key, self._clock()))
+        self._write(lambda connection: _note_use(connection, key, self._clock()))
         return answer
 
     def stage(self, key: str, name: str) -> bytes | None:
@@ -261,7 +261,7 @@ class Cache:
         answer = pack(_StoredAnswer(trace, failure, tuple(lines), tuple(dependencies), tuple(reply.packages)))
         stages = [(key, name, deflate(data)) for name, data in reply.stages.items()]
         row = (key, answer, len(answer) + sum(len(data) for _, _, data in stages), self._clock())
-        return bool(self._attempt(lambda connection: self._insert(connection, row, stages)))
+        return self._write(lambda connection: self._insert(connection, row, stages))
 
     def close(self) -> None:
         """Close the file."""
@@ -294,6 +294,13 @@ class Cache:
             total -= size
             if total <= self._max_bytes * 0.9:
                 return
+
+    def _write(self, action: Callable[[sqlite3.Connection], bool]) -> bool:
+        """Run `action`, which returns True if it has written: then the file is no longer locked."""
+        written = bool(self._attempt(action))
+        if written:
+            self.trouble = ""
+        return written
 
     def _attempt(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run `action`. A damaged file is set aside and `action` retried once; any other error is a miss."""
@@ -350,6 +357,7 @@ class Cache:
 
     def _rest(self, error: sqlite3.OperationalError) -> None:
         """Stop using a file locked by another process for a while, because every attempt waits for the lock."""
+        self.trouble = f"traces are not stored on disk at the moment: {self._path}: {error}"
         log.info("the trace cache is not used for %g s: %s", _REST_SECONDS, error)
         self._resting_until = time.monotonic() + _REST_SECONDS
         self._disconnect()
@@ -380,13 +388,15 @@ def _readable(read: Callable[[], T]) -> T | None:
         return None
 
 
-def _note_use(connection: sqlite3.Connection, key: str, now: float) -> None:
+def _note_use(connection: sqlite3.Connection, key: str, now: float) -> bool:
     try:
         connection.execute("UPDATE traces SET used = ? WHERE key = ?", (now, key))
+        return True
     except sqlite3.OperationalError as error:
         if _is_busy(error):
             raise
         log.debug("the use of a cached trace could not be recorded: %s", error)  # a read-only file can still be read
+        return False
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

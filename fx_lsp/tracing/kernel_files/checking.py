@@ -126,10 +126,10 @@ sys.exit(main())
 
 async def compared(text: str, place: CheckPlace) -> Checked:
     """Compare a generated file with the original in a process of its own."""
-    environment = dict(os.environ) if place.limits is None else worker_environment(os.environ)
     paths = [*place.roots, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
     with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ) if place.limits is None else worker_environment(os.environ, folder)
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
         file = Path(folder) / "kernels.py"
         files.write(file, text.encode("utf-8", "surrogateescape"))
         command = [place.python, "-c", _RUN, PACKAGE, place.roots[0], str(file), *_limits(place, folder)]

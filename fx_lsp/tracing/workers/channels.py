@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from fx_lsp.errors import TracerFailed, WorldStale
 from fx_lsp.model import TraceReply, TraceRequest
-from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_header, to_json
+from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_header, readable, to_json
 
 log = logging.getLogger(__name__)
 BUFFER = 1 << 20
@@ -58,7 +58,7 @@ async def ask(
     while (message := await receive(reader)) is not None:
         header, body = message
         if "error" in header:
-            trace = str(header["error"])
+            trace = readable(str(header["error"]))
             if whole is not None:
                 log.error("work after the answer for %s failed inside fx-lsp\n%s", request.name, trace)
                 break
@@ -87,8 +87,8 @@ class OutputTail:
         self._task = asyncio.create_task(self._drain(reader))
 
     def text(self, size: int = TAIL_BYTES) -> str:
-        """Return the last `size` bytes printed so far, decoded leniently."""
-        return bytes(self._tail[-size:]).decode("utf-8", "replace")
+        """Return the last `size` bytes printed so far, decoded leniently, as people may see them."""
+        return readable(bytes(self._tail[-size:]).decode("utf-8", "replace"))
 
     async def ended(self, seconds: float) -> None:
         """Wait until the stream ends, at most `seconds`."""

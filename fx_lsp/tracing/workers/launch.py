@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
+import sys
 import tempfile
-import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -14,8 +13,12 @@ from pathlib import Path
 
 import fx_lsp
 from fx_lsp.errors import WorkerStartError
+from fx_lsp.sandbox.removal import remove_tree
 from fx_lsp.tracing.workers.channels import OutputTail, receive
 from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, Process, describe_status, gist, start_process
+
+if sys.platform != "win32":
+    import fcntl
 
 START_SECONDS = 180.0
 PACKAGE = Path(fx_lsp.__file__).parent
@@ -35,12 +38,25 @@ _SET = {
 # PYTHONPATH travels as an argument: entries of it that hide the standard library would break the interpreter's start.
 _UNSET = (
     "PYTHONPATH",
+    "PYTHONDEVMODE",
     "PYTHONINSPECT",
+    "PYTHONMALLOCSTATS",
     "PYTHONPROFILEIMPORTTIME",
+    "PYTHONTRACEMALLOC",
+    "PYTHONVERBOSE",
+    "PYTHONWARNINGS",
+    "TORCH_COMPILE_DEBUG",
+    "TORCH_DTRACE",
     "TORCH_LOGS",
+    "TORCH_LOGS_OUT",
     "TORCH_TRACE",
+    "TORCHINDUCTOR_CONV_LOGGING_FILE",
+    "TORCHINDUCTOR_MM_LOGGING_FILE",
+    "TRITON_KERNEL_DUMP",
     "TRITON_INTERPRET",  # a process that interprets kernels cannot compile them
 )
+_IN_SCRATCH = ("CUDA_CACHE_PATH", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME")
+"""Variables that name a folder where PyTorch and Triton write on their own: in the scratch folder, if they are set."""
 
 
 @dataclass(frozen=True)
@@ -88,28 +104,54 @@ class Launch:
         return command
 
 
-def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a worker: no GPU, one thread, offline, nothing that makes Python or torch print."""
-    return {k: v for k, v in env.items() if k not in _UNSET} | _SET
+def worker_environment(env: Mapping[str, str], scratch: str) -> dict[str, str]:
+    """Return `env` for a worker: no GPU, one thread, offline, nothing that makes Python or torch print, raise, or write
+    outside of a scratch folder.
+    """
+    moved = {name: str(Path(scratch, name.lower())) for name in _IN_SCRATCH if name in env}
+    return {k: v for k, v in env.items() if k not in _UNSET} | moved | _SET
 
 
 def scratch_folder() -> str:
-    """Return a new folder for what a worker writes; remove old ones whose server ended without removing them."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
-        with suppress(OSError, ValueError):
-            pid = int(folder.name.removeprefix(_SCRATCH).partition("-")[0])
-            if time.time() - folder.stat().st_mtime > _OLD_SECONDS and not Path(f"/proc/{pid}").exists():
-                remove_scratch(str(folder))
-    return tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-")
+    """Return a new folder for what a worker writes; remove those whose server ended without removing them.
+
+    Beside each folder is a file that its server has locked, as long as it lives (POSIX). No worker can change it.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*{_LOCK}"):
+        with suppress(OSError):
+            folder = str(left).removesuffix(_LOCK)
+            _locks[folder] = _locked(os.open(left, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)))
+            remove_scratch(folder)
+    descriptor, folder = tempfile.mkstemp("", _SCRATCH)
+    _locks[folder] = _locked(descriptor)
+    Path(folder).rename(folder + _LOCK)
+    Path(folder).mkdir(0o700)
+    return folder
+
+
+def _locked(descriptor: int) -> int:
+    """Lock an open file, without waiting, and return it. Raises OSError, with the file closed, if another has it."""
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def remove_scratch(folder: str) -> None:
     """Remove a folder with what a worker has written."""
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
+    if folder in _locks:
+        with suppress(OSError):
+            Path(folder + _LOCK).unlink()
+        os.close(_locks.pop(folder))
 
 
-_SCRATCH = "fx-lsp-scratch-"
-_OLD_SECONDS = 86400.0
+_SCRATCH, _LOCK = "fx-lsp-scratch-", ".lock"
+_locks: dict[str, int] = {}
+"""The locked files of this process's scratch folders."""
 
 
 @asynccontextmanager

@@ -59,7 +59,8 @@ async def start_spare(launch: Launch) -> Spare:
     """Start a process that imports torch and then waits for a request. Raises WorkerStartError."""
     scratch = scratch_folder()
     try:
-        process = await start_process(launch.command(scratch, "once"), env=worker_environment(os.environ), stdin=True)
+        environment = worker_environment(os.environ, scratch)
+        process = await start_process(launch.command(scratch, "once"), env=environment, stdin=True)
     except BaseException:
         remove_scratch(scratch)
         raise

@@ -82,7 +82,7 @@ async def start_zygote(launch: Launch) -> Zygote:
         try:
             process = await start_process(
                 launch.command(scratch, "zygote", f"--control={theirs.fileno()}"),
-                env=worker_environment(os.environ),
+                env=worker_environment(os.environ, scratch),
                 pass_fds=[theirs.fileno()],
                 merge=True,
             )
