@@ -539,6 +539,42 @@ async def test_a_hostile_program_keeps_nothing_from_being_traced(project: Projec
     assert not [pid for pid in processes if is_running(pid)]
 
 
+LIE = """
+import sys
+links = sys.modules["fx_lsp.tracer.process.links"]
+send = links.Link.send
+
+def lie(self, header, descriptors=()):
+    if "forked" in header or "exited" in header:
+        header = {{**header, {0}}}
+    send(self, header, descriptors)
+
+links.Link.send = lie
+"""
+LIES = {
+    "another process": "'pid': {pid}",
+    "the group of the server": "'pid': 0",
+    "every process": "'pid': -1",
+    "no number": "'pid': 'x'",
+    "no status": "'status': None",
+    "no files": "'forked': None, 'read': 7",
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+async def test_a_world_that_lies_about_its_processes_costs_only_itself(project: Project, lie: str) -> None:
+    victim = await asyncio.create_subprocess_exec("sleep", "600", start_new_session=True)
+    project.write("layers.py", LIE.format(lie.format(pid=victim.pid)))
+    try:
+        for edit in range(2):
+            assert isinstance(await project.trace("loss", f"{MODEL}\n# {edit}\n"), Trace)
+        await project.engine.shutdown()
+        assert victim.returncode is None and is_running(victim.pid)
+    finally:
+        victim.kill()
+        await victim.wait()
+
+
 def processes_of(pid: int) -> list[int]:
     """Return the processes below one."""
     children = [int(c) for task in Path(f"/proc/{pid}/task").glob("*/children") for c in task.read_text().split()]
