@@ -575,6 +575,39 @@ async def test_a_world_that_lies_about_its_processes_costs_only_itself(project: 
         await victim.wait()
 
 
+FORGED = {
+    "a message that is not one": "{}",
+    "a file that is not one": "{'parked': '', 'file': [], 'pid': 1, 'read': {}}",
+    "functions that are not some": "{'ended': 7, 'calls': 7}",
+    "a process of another": "{'parked': 'f', 'file': __file__, 'pid': 1, 'read': {}}",
+    "a text that is very deep": "'[' * 100_000",
+}
+FORGE = """
+import gc, os, socket, struct, sys
+links, parked, compilers = (sys.modules[f"fx_lsp.tracer.process.{n}"] for n in ("links", "parked", "compilers"))
+forged = MESSAGE
+socket.send_fds(compilers.requests.ends[1], [b"c"], [os.open(os.devnull, os.O_RDONLY)])
+for link in [each for each in gc.get_objects() if type(each) is links.Link]:
+    if isinstance(forged, str):
+        link._socket.sendall(struct.pack(">II", len(forged), 0) + forged.encode())
+    else:
+        link.send(forged, [os.open(os.devnull, os.O_RDONLY)])
+"""
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+async def test_a_forged_message_of_a_program_costs_only_that(project: Project, forged: str) -> None:
+    """Neither its world nor the zygote ends."""
+    project.write("forge.py", FORGE.replace("MESSAGE", forged))
+    project.write("train.py", TRAIN.replace("    text = open", "    import forge\n    text = open"))
+    await project.trace("loss")
+    (world, *_) = project.processes
+    await project.trace("loss", MODEL.replace(".mean()", ".sum()"))
+    assert world in project.processes
+    tracers: Any = project.engine._interpreters.all[0]._tracers
+    assert not tracers._deaths
+
+
 def processes_of(pid: int) -> list[int]:
     """Return the processes below one."""
     children = [int(c) for task in Path(f"/proc/{pid}/task").glob("*/children") for c in task.read_text().split()]

@@ -254,6 +254,8 @@ class _Zygote:
         """Close the descriptors of the zygote in a fork, then return those that `wait` returns."""
         self._control.close()
         self._compilers.close()
+        if self._spare is not None:
+            self._spare.hand_over.close()
         os.close(self._wake)
         os.close(self._waker)
         return wait()
