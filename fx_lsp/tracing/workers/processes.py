@@ -133,7 +133,7 @@ LINEAGE_TRIES = 3
 
 
 def _stat(pid: int) -> list[str]:
-    """Return what the kernel tells of a process, from its state on; nothing if there is none."""
+    """Return the fields of a process in the kernel, from its state on; nothing if there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, UnicodeDecodeError):
