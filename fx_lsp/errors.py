@@ -62,13 +62,15 @@ class TracerFailed(WorkerError):
 class WorkerStartError(WorkerError):
     """The worker could not be started: the interpreter is missing, it has no torch, or torch fails to import.
 
-    `kind` is the `Failure.kind` to show: "interpreter" or "no-torch".
+    `kind` is the `Failure.kind` to show: "interpreter" or "no-torch". `was_killed` says that a signal ended it, so that
+    another start may succeed.
     """
 
-    def __init__(self, message: str, kind: str, hint: str, output: str = "") -> None:
+    def __init__(self, message: str, kind: str, hint: str, output: str = "", was_killed: bool = False) -> None:
         super().__init__(message, output)
         self.kind = kind
         self.hint = hint
+        self.was_killed = was_killed
 
 
 class NotTrusted(WorkerStartError):

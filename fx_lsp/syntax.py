@@ -35,6 +35,14 @@ def parse_expression(text: str) -> ast.expr:
     return body[0].value
 
 
+def unparse(node: ast.AST) -> str:
+    """Return the text of a node for people, `…` for one that is nested too deeply."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return "…"
+
+
 def is_main_guard(node: ast.stmt) -> TypeGuard[ast.If]:
     """Return True if `node` is `if __name__ == "__main__":`."""
     if not isinstance(node, ast.If):

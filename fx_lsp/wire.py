@@ -63,7 +63,7 @@ def parse_header(data: bytes) -> dict[str, Any]:
     """Return the JSON object in a frame's header. Raises ProtocolError."""
     try:
         header = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"frame header is not JSON: {data[:80]!r}") from error
     if not isinstance(header, dict):
         raise ProtocolError(f"frame header is not an object: {data[:80]!r}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -67,6 +69,29 @@ OPENS_FILES = {
 }
 """Where files are opened otherwise, and what they are."""
 
+FROM_A_CONFINED_PROCESS = "in a process that is confined to the project first"
+EVALUATES = {
+    "fx_lsp/bench/variant/": "the file of kernels that the user benchmarks, with the user's rights",
+    "fx_lsp/codegen/inspect/compilation.py": f"a file of kernels, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracer/analyses/guards.py": f"conditions of Dynamo, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracer/dimensions/annotations.py": f"annotations and sizes of the target, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracer/failures/frames.py": f"expressions of the user's code in its frame, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracer/inputs/": f"the user's code, and conditions on sizes, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracer/program/": f"the user's code, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracer/rehearsal/": f"the user's code, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracer/world/": f"the user's code, {FROM_A_CONFINED_PROCESS}",
+    "fx_lsp/tracing/remote/cluster.py": "its own text; what the cluster sends, which the user has confirmed",
+    "fx_lsp/tracing/remote/supervisor.py": "on the host, the task of the server",
+}
+"""Where text is evaluated or data unpickled: what, and where it runs. Nothing that a process with code of a workspace
+has sent is evaluated in another one.
+"""
+
+EVALUATING = re.compile(
+    r"(builtins\.)?(eval|exec)|(c?pickle|dill|cloudpickle|joblib|marshal|shelve|runpy)\.\w+|torch\.load"
+)
+"""Functions that run what they read."""
+
 USER_FILES = (
     "diagnostics/cases",
     "e2e/vscode/transformer",
@@ -94,6 +119,12 @@ def test_no_folder_has_too_many_modules() -> None:
 
 def test_files_are_read_and_written_in_one_place() -> None:
     assert openers() == set()
+
+
+def test_text_is_evaluated_only_where_a_reason_is_written() -> None:
+    places = set(evaluating_files())
+    assert sorted(place for place in places if not place.startswith(tuple(EVALUATES))) == []
+    assert [allowed for allowed in EVALUATES if not any(place.startswith(allowed) for place in places)] == []
 
 
 def test_no_imports_go_in_a_circle() -> None:
@@ -185,6 +216,19 @@ def test_parameters_are_counted_without_the_instance(signature: str, parameters:
 
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}]
+
+
+def evaluating_files() -> Iterator[str]:
+    """Yield the files that evaluate text or unpickle data, also in a text of theirs that is Python."""
+    for file in files():
+        trees = [ast.parse(file.read_text(encoding="utf-8"))]
+        texts = [node.value for node in ast.walk(trees[0]) if isinstance(node, ast.Constant)]
+        for text in texts:
+            with suppress(SyntaxError, ValueError):
+                trees += [ast.parse(textwrap.dedent(text))] if isinstance(text, str) else []
+        calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+        if any(EVALUATING.fullmatch(ast.unparse(call.func)) for call in calls):
+            yield file.relative_to(ROOT).as_posix()
 
 
 def table_of_places() -> list[tuple[str, list[str]]]:

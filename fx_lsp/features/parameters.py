@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fx_lsp.features.source import FunctionNode, parse_definition
 from fx_lsp.model import Span, Target
+from fx_lsp.syntax import unparse
 
 _PLAIN_DECORATORS = frozenset({"staticmethod", "classmethod", "torch", "functools"})
 
@@ -113,8 +114,8 @@ def _parameters(node: FunctionNode | None, file: str, offset: int, bound: bool) 
 
 def _parameter(arg: ast.arg, default: ast.expr | None, file: str, offset: int) -> Parameter:
     line, end = arg.lineno + offset, arg.col_offset + len(arg.arg.encode())
-    annotation = "" if arg.annotation is None else ast.unparse(arg.annotation)
-    shown = "" if default is None else ast.unparse(default)
+    annotation = "" if arg.annotation is None else unparse(arg.annotation)
+    shown = "" if default is None else unparse(default)
     return Parameter(arg.arg, annotation, shown, Span(file, line, arg.col_offset, line, end))
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from fx_lsp.model import Span
-from fx_lsp.syntax import parse
+from fx_lsp.syntax import parse, unparse
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _DIMENSION = frozenset({"dim", "dim0", "dim1", "axis", "axis0", "axis1"})
@@ -152,7 +152,7 @@ def attribute_reads(text: str, definition: Span) -> dict[tuple[int, int], str]:
         inside = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)]
         for node in sorted(inside, key=lambda n: (n.lineno, n.col_offset)):
             end = (node.end_lineno or 0) + offset, node.end_col_offset or 0
-            reads.setdefault((function.lineno, ast.unparse(node)), end)
+            reads.setdefault((function.lineno, unparse(node)), end)
     return {end: name for (_, name), end in reads.items()}
 
 
@@ -166,7 +166,7 @@ def operation_name(text: str, definition: Span, span: Span) -> str:
         if isinstance(node, ast.BinOp):
             return _OPERATORS.get(type(node.op), "")
         if isinstance(node, ast.Call):
-            return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            return node.func.attr if isinstance(node.func, ast.Attribute) else unparse(node.func)
     return ""
 
 
@@ -252,10 +252,10 @@ def _bindings(tree: ast.Module, offset: int) -> Iterator[Binding]:
             yield from _parameters(node, offset)
         elif isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            plain = ast.unparse(node.value) if isinstance(node.value, ast.Constant) else ""
+            plain = unparse(node.value) if isinstance(node.value, ast.Constant) else ""
             yield from _stored(node, targets, "assignment", offset, plain)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            plain = ast.unparse(node.value) if isinstance(node.value, ast.Constant) else ""
+            plain = unparse(node.value) if isinstance(node.value, ast.Constant) else ""
             end = (node.annotation.end_lineno or 0) + offset, node.annotation.end_col_offset or 0
             yield Binding(node.target.id, node.lineno + offset, node.col_offset, *end, "assignment", True, plain)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
@@ -285,7 +285,7 @@ def _parameters(function: FunctionNode, offset: int) -> Iterator[Binding]:
     defaults |= {arg.arg: value for arg, value in zip(reversed(positional), reversed(arguments.defaults), strict=False)}
     for arg in (*positional, *arguments.kwonlyargs, *filter(None, (arguments.vararg, arguments.kwarg))):
         default = defaults.get(arg.arg)
-        plain = "" if default is None else ast.unparse(default)
+        plain = "" if default is None else unparse(default)
         end = (arg.end_lineno or arg.lineno) + offset, arg.end_col_offset or 0
         start = function.lineno + offset, function.col_offset
         yield Binding(arg.arg, *start, *end, "parameter", arg.annotation is not None, plain)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import fx_lsp
 from fx_lsp.comments import fx_comment
 from fx_lsp.configurations import Reads
+from fx_lsp.messages.texts import NESTED_TOO_DEEPLY
 from fx_lsp.model import (
     Caller,
     CallSite,
@@ -273,11 +274,18 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
     module, package, root = module_name(file, text)
     roots = tuple(dict.fromkeys((root, *workspace, str(Path(file).parent))))
     tree, project, recorded = parse(file, text), read_project(file), recorded_calls(file)
-    if isinstance(tree, Failure):
-        return Analysis(file, text, roots, module, package, {}, tree, None, project, recorded)
+    plain = Analysis(file, text, roots, module, package, {}, None, None, project, recorded)
+    try:
+        return replace(plain, failure=tree) if isinstance(tree, Failure) else _with_targets(plain, tree)
+    except RecursionError:
+        return replace(plain, failure=NESTED_TOO_DEEPLY.failure(Span(file, 1, 0, 1, 0)))
+
+
+def _with_targets(plain: Analysis, tree: ast.Module) -> Analysis:
+    """Return an analysis with the targets of its text. Raises RecursionError for a tree that is too deep."""
+    file, text = plain.file, plain.text
     graph = SourceGraph(text, tree)
-    roots = (*roots, *import_roots(file, graph.index, roots))
-    discovered = discover(file, text, graph.index, project.inputs.keys() | recorded.keys())
+    discovered = discover(file, text, graph.index, plain.project.inputs.keys() | plain.recorded.keys())
     passes = find_passes(file, text, graph.index)
     rewriting = {p.name for p in passes if p.kind != "rewrite"}
     compiled = compiled_targets(graph.index)
@@ -286,9 +294,8 @@ def analyse(file: str, text: str, workspace: tuple[str, ...]) -> Analysis:
         for target in discovered.targets
         if target.name.partition(".")[0] not in rewriting
     }
-    return Analysis(
-        file, text, roots, module, package, targets, None, graph, project, recorded, passes, discovered.steps
-    )
+    roots = (*plain.roots, *import_roots(file, graph.index, plain.roots))
+    return replace(plain, roots=roots, targets=targets, graph=graph, passes=passes, steps=discovered.steps)
 
 
 def _names_in(inputs: Iterable[WrittenInputs]) -> set[str]:

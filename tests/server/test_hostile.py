@@ -131,6 +131,14 @@ async def test_no_uri_harms(tmp_path: Path):
             server.send("textDocument/didClose", {"textDocument": document})
 
 
+@pytest.mark.parametrize("line", [2**31, -1, 1e999], ids=str)
+async def test_a_place_that_no_text_has_is_an_invalid_parameter(tmp_path: Path, line: float):
+    async with quiet() as server:
+        params = {"uri": (tmp_path / "m.py").as_uri(), "position": {"line": line, "character": 0}}
+        server.send("fxLsp/related", params, msg_id=1)
+        assert (await server.answer(1))["error"]["code"] == INVALID_PARAMS
+
+
 async def test_a_path_that_no_file_can_have_is_an_invalid_parameter(tmp_path: Path):
     async with quiet() as server:
         for path in ("a\0b.py", "file:///a%00b.py", "\ud800.py"):

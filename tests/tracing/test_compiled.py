@@ -34,6 +34,17 @@ def f(x):
 """
 
 
+def test_a_deep_expression_is_not_compiled() -> None:
+    deep = "y" + ".relu()" * 400
+    assert compiled(PRELUDE + f"x = {deep}\nn = Net()\nn.compile()\n({deep}).compile()\n") == {"Net": "parts"}
+
+
+def test_an_expression_that_is_too_deep_is_a_failure_of_its_text() -> None:
+    deep = "y" + ".relu()" * 900
+    failure = analyse("user.py", f"import torch\nx = {deep}\ndef f(x, z={deep}):\n    return x + {deep}\n", ()).failure
+    assert failure is not None and failure.kind == "syntax"
+
+
 def test_decorators() -> None:
     text = """
     import torch

@@ -390,6 +390,24 @@ async def test_a_dead_zygote_is_restarted_within_bounds(bench: Bench) -> None:
     assert bench.statuses[-1].health == "ok"
 
 
+@pytest.mark.parametrize("deaths", [1, 9])
+async def test_a_zygote_that_is_killed_at_its_start_is_started_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    start, killed = bench.tracers.start, []
+
+    async def start_or_die() -> None:
+        if len(killed) < deaths:
+            killed.append(deaths)
+            raise WorkerStartError("python was ended by SIGKILL", "interpreter", "", was_killed=True)
+        await start()
+
+    monkeypatch.setattr(bench.tracers, "start", start_or_die)
+    engine = await bench.opened(TEXT, workers=1)
+    assert isinstance(await engine.outcome(bench.file, "f"), Trace if deaths == 1 else Failure)
+    assert len(killed) == (1 if deaths == 1 else 4)
+
+
 async def test_an_interpreter_without_torch_is_said_once_at_the_import(bench: Bench) -> None:
     bench.probe_error = WorkerStartError("python has no torch", "no-torch", "Install it.")
     engine = bench.begun(TEXT)

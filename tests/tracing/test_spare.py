@@ -48,10 +48,16 @@ async def answering_pid(workers: Workers) -> int:
 
 
 async def spare_of(workers: Workers) -> int:
-    """The pid of the waiting spare: the one child of the zygote while nothing is asked."""
+    """The pid of the waiting spare, which has rehearsed: the one child of the zygote while nothing is asked."""
     children = Path(f"/proc/{workers.pid}/task/{workers.pid}/children")
     (spare,) = await until(lambda: len(found := children.read_text().split()) == 1 and found)
+    await until(lambda: state_of(int(spare)) == "S")
     return int(spare)
+
+
+def state_of(pid: int) -> str:
+    """The state of a process: R while it computes, S while it waits."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 async def gone(pid: int) -> None:
@@ -107,6 +113,39 @@ async def test_a_spare_knows_the_operations_of_the_last_graph(workers):
     outcome = (await workers.run(TraceRequest("k.py", "f", "function", KNOWN, KNOWN, "k", "", ()))).outcome
     assert isinstance(outcome, Failure)
     assert "tan: True, cos: False" in outcome.message
+
+
+async def test_a_graph_is_data_of_which_nothing_is_evaluated(workers, tmp_path):
+    """A process with code of a workspace may send any text as a graph; the next trace may be another project's."""
+    note = f"__import__('pathlib').Path({str(tmp_path / 'ran')!r}).touch()"
+    paths = [f"aten.tan.default.__globals__.get({note})", "aten.from_file.default", "aten.__class__.mro", "aten"]
+    nodes = (
+        Node("x", "placeholder", "x", spec="f32[3, 5]"),
+        Node("a", "call_function", "aten.tan.default", (note,)),
+        Node("b", "call_function", f"aten.tan.default(x) or {note} or aten.tan.default", ("x",)),
+        *(Node("c", "call_function", path, (repr(str(tmp_path / "ran")), "True", "8")) for path in paths),
+        Node("d", "call_function", "aten.tan.default", (f"x=[{note}]",)),
+        Node("e", "call_function", "aten.tan.default", ("(" * 10_000,)),
+        Node("f", "call_function", "aten.cos.default", ("x",)),
+    )
+    spare = await spare_of(workers)
+    for stage in (b"none", encode_stage(Stage("joint", nodes))):
+        await workers.rehearse(stage)
+        await gone(spare)
+        spare = await spare_of(workers)
+    outcome = (await workers.run(TraceRequest("k.py", "f", "function", KNOWN, KNOWN, "k", "", ()))).outcome
+    assert isinstance(outcome, Failure)
+    assert "tan: False, cos: True" in outcome.message
+    assert not list(Path(tmp_path).iterdir())
+
+
+async def test_a_graph_that_ends_its_spare_is_forgotten(workers):
+    spare = await spare_of(workers)
+    rows = Node("x", "placeholder", "x", spec="f32[900000000, 1]")
+    await workers.rehearse(encode_stage(Stage("joint", (rows, Node("y", "call_function", "aten.unbind.int", ("x",))))))
+    await gone(spare)
+    assert await answering_pid(workers) not in (0, spare)
+    assert await spare_of(workers) != spare
 
 
 async def test_the_first_request_does_not_wait_for_the_spare_or_the_compiler():

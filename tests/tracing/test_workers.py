@@ -183,6 +183,31 @@ async def test_a_reply_stands_though_the_process_ends_before_the_next(ending: st
     await workers.close()
 
 
+SENDS = """
+import sys
+from fx_lsp.wire import frame
+caller = sys._getframe()
+while "channel" not in caller.f_locals:
+    caller = caller.f_back
+for number in range(100_000):
+    caller.f_locals["channel"].write({})
+"""
+SENT = {
+    "stages that are large together": "frame({'stage': str(number)}, bytes(32 << 20))",
+    "stages of the same name": "frame({'stage': 'joint'}, bytes(32 << 20))",
+    "many small stages": "frame({'stage': str(number)})",
+    "one large header": "b'\\x20\\0\\0\\0' * 2 + bytes(1 << 20)",
+    "an end without a reply": "frame({'done': True})",
+}
+
+
+@pytest.mark.parametrize("message", SENT.values(), ids=SENT)
+async def test_a_process_that_sends_without_end_fails_that_trace_only(forked: Workers, message: str) -> None:
+    with pytest.raises(WorkerDied, match="the tracer sent an invalid reply"):
+        await forked.run(asking(SENDS.format(message)))
+    await works(forked)
+
+
 def shown(reply: TraceReply) -> tuple[str, ...]:
     assert isinstance(reply.outcome, Trace), reply.outcome
     return reply.outcome.notes

@@ -539,6 +539,75 @@ async def test_a_hostile_program_keeps_nothing_from_being_traced(project: Projec
     assert not [pid for pid in processes if is_running(pid)]
 
 
+LIE = """
+import sys
+links = sys.modules["fx_lsp.tracer.process.links"]
+send = links.Link.send
+
+def lie(self, header, descriptors=()):
+    if "forked" in header or "exited" in header:
+        header = {{**header, {0}}}
+    send(self, header, descriptors)
+
+links.Link.send = lie
+"""
+LIES = {
+    "another process": "'pid': {pid}",
+    "the group of the server": "'pid': 0",
+    "every process": "'pid': -1",
+    "no number": "'pid': 'x'",
+    "no status": "'status': None",
+    "no files": "'forked': None, 'read': 7",
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+async def test_a_world_that_lies_about_its_processes_costs_only_itself(project: Project, lie: str) -> None:
+    victim = await asyncio.create_subprocess_exec("sleep", "600", start_new_session=True)
+    project.write("layers.py", LIE.format(lie.format(pid=victim.pid)))
+    try:
+        for edit in range(2):
+            assert isinstance(await project.trace("loss", f"{MODEL}\n# {edit}\n"), Trace)
+        await project.engine.shutdown()
+        assert victim.returncode is None and is_running(victim.pid)
+    finally:
+        victim.kill()
+        await victim.wait()
+
+
+FORGED = {
+    "a message that is not one": "{}",
+    "a file that is not one": "{'parked': '', 'file': [], 'pid': 1, 'read': {}}",
+    "functions that are not some": "{'ended': 7, 'calls': 7}",
+    "a process of another": "{'parked': 'f', 'file': __file__, 'pid': 1, 'read': {}}",
+    "a text that is very deep": "'[' * 100_000",
+}
+FORGE = """
+import gc, os, socket, struct, sys
+links, parked, compilers = (sys.modules[f"fx_lsp.tracer.process.{n}"] for n in ("links", "parked", "compilers"))
+forged = MESSAGE
+socket.send_fds(compilers.requests.ends[1], [b"c"], [os.open(os.devnull, os.O_RDONLY)])
+for link in [each for each in gc.get_objects() if type(each) is links.Link]:
+    if isinstance(forged, str):
+        link._socket.sendall(struct.pack(">II", len(forged), 0) + forged.encode())
+    else:
+        link.send(forged, [os.open(os.devnull, os.O_RDONLY)])
+"""
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+async def test_a_forged_message_of_a_program_costs_only_that(project: Project, forged: str) -> None:
+    """Neither its world nor the zygote ends."""
+    project.write("forge.py", FORGE.replace("MESSAGE", forged))
+    project.write("train.py", TRAIN.replace("    text = open", "    import forge\n    text = open"))
+    await project.trace("loss")
+    (world, *_) = project.processes
+    await project.trace("loss", MODEL.replace(".mean()", ".sum()"))
+    assert world in project.processes
+    tracers: Any = project.engine._interpreters.all[0]._tracers
+    assert not tracers._deaths
+
+
 def processes_of(pid: int) -> list[int]:
     """Return the processes below one."""
     children = [int(c) for task in Path(f"/proc/{pid}/task").glob("*/children") for c in task.read_text().split()]

@@ -154,8 +154,9 @@ async def code_lens(session: Session, benchmarks: Benchmarks, view: View, uri: s
 
 def _place(params: Any) -> tuple[str, int, int]:
     try:
-        return str(params.uri), int(params.position.line), int(params.position.character)
-    except (AttributeError, TypeError, ValueError):
+        at = types.Position(int(params.position.line), int(params.position.character))  # which checks their size
+        return str(params.uri), at.line, at.character
+    except (AttributeError, OverflowError, TypeError, ValueError):
         raise JsonRpcInvalidParams("the parameters must be a `uri` and a `position`") from None
 
 

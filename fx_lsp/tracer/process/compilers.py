@@ -33,9 +33,14 @@ class CompilerSocket:
         return ours
 
     def accept(self) -> socket.socket | None:
-        """Return the socket of a process that asks for a compiler, in the zygote."""
+        """Return the socket of a process that asks for a compiler, in the zygote; None if it has sent anything else."""
         _, descriptors, _, _ = socket.recv_fds(self.ends[0], 1, 1)
-        return socket.socket(fileno=descriptors[0]) if descriptors else None
+        for descriptor in descriptors:
+            try:
+                return socket.socket(fileno=descriptor)
+            except OSError:
+                os.close(descriptor)
+        return None
 
     def connect(self) -> Streams:
         """Return streams to and from a new compiler, in a process below the zygote."""

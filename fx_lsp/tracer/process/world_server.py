@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
+from fx_lsp.errors import ProtocolError
 from fx_lsp.model import ProgramFile, WorldRequest
 from fx_lsp.sandbox import confinement
 from fx_lsp.tracer.process.child import begin_child, children_of, kill_group, memory_of, name_process
@@ -45,6 +46,16 @@ PARKED_BYTES = 1 << 30
 """The memory that the parked processes of a world may have together; what they share counts once."""
 MEMORY_SECONDS = 1.0
 """Seconds between two measurements of that memory."""
+LINK_SECONDS = 10.0
+"""Seconds for a message to or from a program or a parked process, which may stop in the middle of it."""
+FORGED = (AttributeError, KeyError, OSError, ProtocolError, TypeError, ValueError)
+"""The exceptions for messages that are not what they should be: code of a workspace can send any."""
+FunctionsRun = dict[str, tuple[str, ...]]
+"""The names of functions that have run, by file."""
+Calls = dict[str, dict[str, tuple[tuple[str, int], ...]]]
+"""The comment and the line of later calls, by file and target."""
+ReadStates = dict[str, tuple[int, ...] | None]
+"""The times and sizes of files that were read; None where there was none."""
 Key = tuple[str, str]
 """A file and a target of it, by name; "" for the file as it is once it was imported or has run."""
 
@@ -128,8 +139,8 @@ class _WorldServer:
         self._running: _Running | None = None
         self._begun: set[str] = set()
         self._measured, self._has_grown = 0.0, False
-        self._ran: dict[str, dict[str, list[str]]] = {}
-        self._calls: dict[str, dict[str, dict[str, list[Any]]]] = {}
+        self._ran: dict[str, FunctionsRun] = {}
+        self._calls: dict[str, Calls] = {}
         self._prepared: set[str] = set()
 
     def serve(self) -> None:
@@ -280,6 +291,7 @@ class _WorldServer:
                 self._world.with_gpu()
             run_program(self._world, program, Link(theirs), self._job)
         theirs.close()
+        ours.settimeout(LINK_SECONDS)
         self._running = _Running(program, pid, Link(ours))
 
     def _fork_import(self, file: str) -> None:
@@ -294,6 +306,7 @@ class _WorldServer:
             link.send({"read": self._world.read()})
             give_forks(self._world, link, self._job, is_usable)
         theirs.close()
+        ours.settimeout(LINK_SECONDS)
         self._parked[file, ""] = _Parked(pid, Link(ours), file)
 
     def _begin(self, parent: int) -> None:
@@ -321,44 +334,60 @@ class _WorldServer:
             self._close(request)
 
     def _hear_program(self, running: _Running) -> None:
-        message = running.link.receive()
-        if message is None:
-            running.link.close()
-            self._running = None
-            every = {file.file: [*outermost_names(file.source).values()] for file in self._world.request.files}
-            self._ran.setdefault(running.program.file, every)
+        """Take a message of a program; one that is forged ends it."""
+        try:
+            message = running.link.receive()
+            if message is not None:
+                self._take_of_program(running, *message)
+                return
+        except FORGED:
+            kill_group(running.pid)
+        running.link.close()
+        self._running = None
+        every = {file.file: (*outermost_names(file.source).values(),) for file in self._world.request.files}
+        self._ran.setdefault(running.program.file, every)
+
+    def _take_of_program(self, running: _Running, header: dict[str, Any], descriptors: list[int]) -> None:
+        """Take a message of a program. Raises one of `FORGED`."""
+        if "ended" in header:
+            self._ran[running.program.file] = from_json(FunctionsRun, header["ended"])
+            self._calls[running.program.file] = from_json(Calls, header["calls"])
             return
-        if "ended" in message[0]:
-            self._ran[running.program.file] = message[0]["ended"]
-            self._calls[running.program.file] = message[0]["calls"]
-            return
-        if "again" in message[0]:
+        if "again" in header:
             running.link.close()
             self._fork_program(running.program, with_gpu=True)
             return
-        header, (descriptor,) = message
-        self._control.send({"read": header["read"]})
-        end = socket.socket(fileno=descriptor)
-        key = (header["file"], header["parked"])
-        if key in self._parked or self._world.watched(key[0]) is None or len(self._parked) >= MAX_PARKED:
+        (descriptor,) = descriptors
+        end, key = socket.socket(fileno=descriptor), (str(header["file"]), str(header["parked"]))
+        end.settimeout(LINK_SECONDS)
+        self._control.send({"read": from_json(ReadStates, header["read"])})
+        is_ours = header["pid"] in children_of(running.pid) | children_of(os.getpid())
+        if not is_ours or key in self._parked or self._world.watched(key[0]) is None or len(self._parked) >= MAX_PARKED:
             end.close()
         else:
             self._parked[key] = _Parked(header["pid"], Link(end), running.program.file, since=_computed(running))
             self._has_grown = True
 
     def _hear_parked(self, key: Key, parked: _Parked) -> None:
-        message = parked.link.receive()
-        if message is None:
-            del self._parked[key]
-            parked.link.close()
-            self._waiting += parked.asked.values()
-            for pid in parked.children:
-                kill_group(pid)
-                self._control.send({"exited": pid, "status": -int(signal.SIGKILL)})
-            return
-        header, _ = message
+        """Take a message of a parked process; one that is forged ends it."""
+        try:
+            message = parked.link.receive()
+            if message is not None:
+                self._take_of_parked(parked, message[0])
+                return
+        except FORGED:
+            kill_group(parked.pid)
+        del self._parked[key]
+        parked.link.close()
+        self._waiting += parked.asked.values()
+        for pid in parked.children:
+            kill_group(pid)
+            self._control.send({"exited": pid, "status": -int(signal.SIGKILL)})
+
+    def _take_of_parked(self, parked: _Parked, header: dict[str, Any]) -> None:
+        """Take a message of a parked process. Raises one of `FORGED`."""
         if "read" in header:
-            self._control.send(header)
+            self._control.send({"read": from_json(ReadStates, header["read"])})
             return
         if "refused" in header:
             request = parked.asked.pop(header["refused"])
@@ -369,13 +398,17 @@ class _WorldServer:
                 self._waiting.append(request)
             return
         if "forked" in header:
+            if header["pid"] not in children_of(parked.pid):
+                raise ValueError(header["pid"])
             parked.children.add(header["pid"])
             self._close(parked.asked.pop(header["forked"]))
+            self._control.send({"forked": header["forked"], "pid": header["pid"]})
         elif "unforked" in header:
             self._close(parked.asked.pop(header["unforked"]))
+            self._control.send({"unforked": header["unforked"], "message": str(header["message"])})
         else:
-            parked.children.discard(header["exited"])
-        self._control.send(header)
+            parked.children.remove(header["exited"])
+            self._control.send({"exited": header["exited"], "status": int(header["status"])})
 
     def _stop_endless(self) -> None:
         if self._running is not None and time.monotonic() - self._running.started > PROGRAM_SECONDS:

@@ -81,6 +81,10 @@ runs, or with the first request, for which the server has waited.
 """
 
 
+READY = b"r"
+"""The byte by which a spare says that it has rehearsed."""
+
+
 def _rehearsal() -> Callable[[bytes], None]:
     from fx_lsp.tracer.process.warmup import rehearse
 
@@ -250,6 +254,8 @@ class _Zygote:
         """Close the descriptors of the zygote in a fork, then return those that `wait` returns."""
         self._control.close()
         self._compilers.close()
+        if self._spare is not None:
+            self._spare.hand_over.close()
         os.close(self._wake)
         os.close(self._waker)
         return wait()
@@ -271,6 +277,8 @@ class _Zygote:
     def _wait_as_spare(self, hand_over: socket.socket) -> tuple[int, int]:
         assert self._rehearse is not None
         self._rehearse(self._graph)
+        with suppress(OSError):
+            hand_over.send(READY)
         data, descriptors, _, _ = socket.recv_fds(hand_over, 1, 2)
         if not data:
             os._exit(0)
@@ -280,8 +288,14 @@ class _Zygote:
         return descriptors[0], descriptors[1]
 
     def _use_spare(self, channel: int, output: int) -> int:
-        """Hand a request to the spare; return its pid, or 0 where there is none."""
+        """Hand a request to the spare; return its pid, or 0 where none is ready.
+
+        One that still rehearses is ended: the graph is another trace's, and nothing waits for it.
+        """
         if self._spare is None:
+            return 0
+        if not select.select([self._spare.hand_over], [], [], 0)[0] or self._spare.hand_over.recv(1) != READY:
+            self._drop_spare()
             return 0
         spare, self._spare = self._spare, None
         try:
@@ -305,7 +319,8 @@ class _Zygote:
     def _reap(self) -> None:
         if self._spare is not None and os.waitpid(self._spare.pid, os.WNOHANG)[0]:
             self._spare.hand_over.close()
-            self._spare = None
+            self._spare, self._graph = None, b""  # the graph may be what has ended it
+            self._spare_due = time.monotonic() + SPARE_DELAY
         for pid in list(self._children):
             # The pid stays ours until waitpid, so its group (grandchildren too) can be killed without hitting another.
             if hasattr(os, "waitid") and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from fx_lsp.model import Compiled
-from fx_lsp.syntax import FUNCTIONS
+from fx_lsp.syntax import FUNCTIONS, unparse
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
 from fx_lsp.tracing.source.tensor_code import dotted
@@ -85,7 +85,7 @@ def _held(index: ModuleIndex) -> Mapping[str, str]:
         name = _target(node.value, index, {})
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if name in index.classes:
-                held.setdefault(ast.unparse(target), set()).add(name)
+                held.setdefault(unparse(target), set()).add(name)
     return {text: next(iter(names)) for text, names in held.items() if len(names) == 1}
 
 
@@ -95,13 +95,13 @@ def _target(node: ast.expr, index: ModuleIndex, held: Mapping[str, str]) -> str:
     """
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
         node = node.func.value
-    if (text := ast.unparse(node)) in held:
+    if (text := unparse(node)) in held:
         return held[text]
     if isinstance(node, ast.Call):
         return node.func.id if isinstance(node.func, ast.Name) and node.func.id in index.classes else ""
     if isinstance(node, ast.Name):
         return node.id if node.id in index.functions else ""
-    if isinstance(node, ast.Attribute) and (owner_class := held.get(ast.unparse(node.value))):
+    if isinstance(node, ast.Attribute) and (owner_class := held.get(unparse(node.value))):
         return _method(owner_class, node.attr)
     return ""
 

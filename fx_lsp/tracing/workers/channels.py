@@ -8,22 +8,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from fx_lsp.errors import TracerFailed, WorldStale
+from fx_lsp.errors import ProtocolError, TracerFailed, WorldStale
 from fx_lsp.model import TraceReply, TraceRequest
-from fx_lsp.wire import PREFIX, frame, frame_lengths, outcome_from_json, parse_header, readable, to_json
+from fx_lsp.wire import PREFIX, frame, frame_lengths, from_json, outcome_from_json, parse_header, readable, to_json
 
 log = logging.getLogger(__name__)
 BUFFER = 1 << 20
 TAIL_BYTES = 64 << 10
 _INLINE_BYTES = 64 << 10
+MAX_REPLY_BYTES = 256 << 20
+"""The bytes of the stages of one trace, all of which the server keeps; those of a large model have 30 MB."""
+MAX_REPLY_FRAMES = 10_000
+"""The messages of one trace, most of which are stages: a pass has one, and Inductor has a few hundred passes."""
 EarlyReply: TypeAlias = Callable[[TraceReply], None]
 """Takes a reply that is not final."""
 
 
-async def receive(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
-    """The next frame, or None when the other side is gone (also in the middle of a frame). Raises ProtocolError."""
+async def receive(reader: asyncio.StreamReader, limit: int = MAX_REPLY_BYTES) -> tuple[dict[str, Any], bytes] | None:
+    """The next frame, or None when the other side is gone (also in the middle of a frame). Raises ProtocolError, also
+    for a frame of more than `limit` bytes.
+    """
     try:
         head, body = frame_lengths(await reader.readexactly(PREFIX.size))
+        if head + body > limit:
+            raise ProtocolError(f"a message of {head + body:,} bytes: more than the {limit:,} that are left")
         header = await reader.readexactly(head)
         rest = await reader.readexactly(body)
     except (asyncio.IncompleteReadError, OSError):
@@ -55,21 +63,26 @@ async def ask(
     reply: dict[str, Any] = {}
     stages: dict[str, bytes] = {}
     whole: TraceReply | None = None
-    while (message := await receive(reader)) is not None:
+    frames, left = 0, MAX_REPLY_BYTES
+    while (message := await receive(reader, left)) is not None:
         header, body = message
+        frames, left = frames + 1, left - len(body) - len(str(header.get("stage", "")))
+        if frames > MAX_REPLY_FRAMES:
+            raise ProtocolError(f"more than {MAX_REPLY_FRAMES:,} messages")
         if "error" in header:
             trace = readable(str(header["error"]))
             if whole is not None:
                 log.error("work after the answer for %s failed inside fx-lsp\n%s", request.name, trace)
                 break
-            raise TracerFailed(trace.strip().splitlines()[-1], trace)
+            raise TracerFailed(trace.strip().rpartition("\n")[2], trace)
         if "stale" in header:
             raise WorldStale("a package has changed since the tracer imported it")
         if "stage" in header:
-            stages[header["stage"]] = body
+            stages[str(header["stage"])] = body
         elif "done" in header:
-            outcome = await asyncio.to_thread(outcome_from_json, reply["reply"])
-            whole = TraceReply(outcome, dict(stages), tuple(reply["dependencies"]), tuple(reply["packages"]))
+            outcome = await asyncio.to_thread(outcome_from_json, reply.get("reply"))
+            dependencies, packages = (from_json(tuple[str, ...], reply.get(n)) for n in ("dependencies", "packages"))
+            whole = TraceReply(outcome, dict(stages), dependencies, packages)
             if header["done"]:
                 return whole
             if early is not None:

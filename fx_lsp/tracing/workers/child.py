@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fx_lsp.errors import ProtocolError, WorkerDied
 from fx_lsp.model import Failure, TraceReply, TraceRequest
 from fx_lsp.tracing.workers.channels import EarlyReply, OutputTail, ask
-from fx_lsp.tracing.workers.processes import describe_status
+from fx_lsp.tracing.workers.processes import describe_status, started_at
 from fx_lsp.tracing.workers.stack import ends_with_stack
 
 FAILURE_OUTPUT_BYTES = 4 << 10
@@ -27,11 +27,13 @@ _STACK = 0.2, 10  # how long it is waited for a stack to be printed, and how oft
 class Child:
     """A process that waits for its one request.
 
-    `exited` gives its exit status (negative: a signal), or raises WorkerDied when the zygote above it is gone. `kill`
-    ends its whole process group, `close` frees the channel; both may be called twice.
+    `started` is when it did, by `started_at`. `exited` gives its exit status (negative: a signal), or raises WorkerDied
+    when the zygote above it is gone. `kill` ends its whole process group, `close` frees the channel; both may be called
+    twice.
     """
 
     pid: int
+    started: int | None
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     output: OutputTail
@@ -62,7 +64,7 @@ class Child:
 
     async def print_stack(self) -> None:
         """Have the process print its Python stack, so that `output` ends with it (POSIX; elsewhere nothing)."""
-        if sys.platform != "win32" and not self.exited.done():
+        if sys.platform != "win32" and not self.exited.done() and started_at(self.pid) == self.started:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
             seconds, times = _STACK

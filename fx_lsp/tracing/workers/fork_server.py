@@ -15,8 +15,8 @@ from fx_lsp import files
 from fx_lsp.errors import ProtocolError, WorkerDied, WorldStale
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, receive
 from fx_lsp.tracing.workers.child import Child
-from fx_lsp.tracing.workers.processes import describe_status, kill_group
-from fx_lsp.wire import frame
+from fx_lsp.tracing.workers.processes import describe_status, kill_group, started_at
+from fx_lsp.wire import frame, from_json
 
 FORK_SECONDS = 60.0
 """Seconds that a fork may take: longer than any preload in progress."""
@@ -37,10 +37,19 @@ class Forking(Protocol):
     def resume(self) -> bool: ...
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Fork:
+    """Hold the process of a fork, when it `started`, and its exit status, once they are known."""
+
     pid: asyncio.Future[int]
     exited: asyncio.Future[int]
+    started: int | None = None
+
+    def kill(self) -> None:
+        """End the process and its group, unless it has ended or the fork has failed."""
+        is_there = self.pid.done() and not self.pid.exception() and not self.exited.done()
+        if is_there and started_at(self.pid.result()) == self.started:
+            kill_group(self.pid.result())
 
 
 @dataclass(frozen=True)
@@ -113,11 +122,7 @@ class ForkServer:
                 raise WorkerDied(f"{self._called} does not answer", -9, self.output.text()) from None
             raise
 
-        def kill() -> None:
-            if not fork.exited.done():
-                kill_group(pid)
-
-        return Child(pid, reader, writer, output, fork.exited, kill, close)
+        return Child(pid, fork.started, reader, writer, output, fork.exited, fork.kill, close)
 
     async def _opened(
         self, header: dict[str, Any], channels: tuple[socket.socket, socket.socket, int, int]
@@ -157,8 +162,7 @@ class ForkServer:
     def kill_forks(self) -> None:
         """End the forks that have not ended."""
         for fork in self._forks.values():
-            if fork.pid.done() and not fork.pid.exception() and not fork.exited.done():
-                kill_group(fork.pid.result())
+            fork.kill()
 
     async def send(self, header: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Send a frame, and descriptors with it. Raises OSError where the process is gone."""
@@ -176,10 +180,14 @@ class ForkServer:
         """Return True if it can still fork, and the files that it has read are as they were."""
         return self.alive and all(state_of(file) == before for file, before in list(self._read.items()))
 
+    def has_started(self, pid: int) -> bool:
+        """Return True if a process is one of its forks, as far as that is not certain."""
+        return True
+
     def hear(self, header: dict[str, Any]) -> None:
         """Take a message that is not about forks: files that were read, with their times and sizes then."""
-        for file, state in header.get("read", {}).items():
-            self._read.setdefault(file, state)
+        for file, state in from_json(dict[str, tuple[int, ...] | None], header.get("read", {})).items():
+            self._read.setdefault(file, None if state is None else [*state])
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -191,20 +199,30 @@ class ForkServer:
             await self._mourn()
 
     def _hear(self, header: dict[str, Any]) -> None:
-        if "forked" in header:
-            if fork := self._forks.get(header["forked"]):
-                fork.pid.set_result(header["pid"])
-        elif "unforked" in header:
-            if fork := self._forks.get(header["unforked"]):
-                is_stale, message = header.get("stale", False), f"the tracer cannot fork: {header['message']}"
-                fork.pid.set_exception(WorldStale(message) if is_stale else WorkerDied(message, 1))
-        elif "exited" in header:
-            for fork in self._forks.values():
-                is_pid = fork.pid.done() and not fork.pid.exception() and fork.pid.result() == header["exited"]
-                if is_pid and not fork.exited.done():
-                    fork.exited.set_result(header["status"])
-        else:
-            self.hear(header)
+        """Take a message, which code of a workspace may have forged. Raises ProtocolError."""
+        match header:
+            case {"forked": int(number), "pid": int(pid)}:
+                fork = self._forks.get(number)
+                if fork is not None and not fork.pid.done():
+                    fork.started = started_at(pid)
+                    if self.has_started(pid):
+                        fork.pid.set_result(pid)
+                    else:
+                        fork.pid.set_exception(WorkerDied(f"{self._called} named a process that it did not start", 1))
+            case {"unforked": int(number), "message": str(message)}:
+                fork = self._forks.get(number)
+                if fork is not None and not fork.pid.done():
+                    is_stale, message = bool(header.get("stale")), f"the tracer cannot fork: {message}"
+                    fork.pid.set_exception(WorldStale(message) if is_stale else WorkerDied(message, 1))
+            case {"exited": int(pid), "status": int(status)}:
+                for fork in self._forks.values():
+                    is_pid = fork.pid.done() and not fork.pid.exception() and fork.pid.result() == pid
+                    if is_pid and not fork.exited.done():
+                        fork.exited.set_result(status)
+            case {"forked": _} | {"unforked": _} | {"exited": _}:
+                raise ProtocolError(f"not a message on a fork: {str(header)[:120]}")
+            case _:
+                self.hear(header)
 
     async def _mourn(self) -> None:
         await asyncio.wait({self.process.exited}, timeout=1)
@@ -218,8 +236,7 @@ class ForkServer:
             error = WorkerDied(message, status, self.output.text())
             if not fork.pid.done():
                 fork.pid.set_exception(error)
-            elif not fork.pid.exception() and not fork.exited.done():
-                kill_group(fork.pid.result())
+            fork.kill()
             if not fork.exited.done():
                 fork.exited.set_exception(error)
 

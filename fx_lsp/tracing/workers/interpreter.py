@@ -212,14 +212,15 @@ class TracingInterpreter:
         if self._tracers is None:
             self._tracers = self._backend.tracers(self._python, self._limits)
         tracers = self._tracers
-        if not tracers.ready:
+        while not tracers.ready:
             self._starting += 1
             self._say("starting torch")
             try:
                 await tracers.start()
             except WorkerStartError as error:
-                self._fail(error)
-                raise
+                if not error.was_killed or self._count_death() > _RESTARTS:
+                    self._fail(error)
+                    raise
             except WorkerDied as error:
                 raise self._fail(gave_up(self._python, _RESTARTS + 1, error)) from error
             finally:
@@ -231,13 +232,18 @@ class TracingInterpreter:
         """Count the death of a zygote once. Raises WorkerStartError when it has died too often."""
         if pid not in self._dead:
             self._dead.add(pid)
-            now = self._clock()
-            self._deaths.append(now)
-            while self._deaths and now - self._deaths[0] > _RESTART_WINDOW:
-                self._deaths.popleft()
+            self._count_death()
             log.warning("the tracer of %s ended: %s", self._python, error)
         if len(self._deaths) > _RESTARTS:
             raise self._fail(gave_up(self._python, _RESTARTS + 1, error)) from error
+
+    def _count_death(self) -> int:
+        """Count the death of a process now; return how many there were within the window."""
+        now = self._clock()
+        self._deaths.append(now)
+        while now - self._deaths[0] > _RESTART_WINDOW:
+            self._deaths.popleft()
+        return len(self._deaths)
 
     def _fail(self, error: WorkerStartError) -> WorkerStartError:
         if self.error is not error:

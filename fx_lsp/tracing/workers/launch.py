@@ -194,4 +194,5 @@ def _start_failed(python: str, status: int | None, output: str) -> WorkerStartEr
     """Return the error for a worker that ended (or, with status None, hung) before it was ready."""
     how = f"did not start within {START_SECONDS:g} s" if status is None else f"{describe_status(status)} at its start"
     said = gist(output)
-    return WorkerStartError(f"{python} {how}" + (f": {said}" if said else ""), "interpreter", SETTING_HINT, output)
+    message, was_killed = f"{python} {how}" + (f": {said}" if said else ""), status is not None and status < 0
+    return WorkerStartError(message, "interpreter", SETTING_HINT, output, was_killed)

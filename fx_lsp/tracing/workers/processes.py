@@ -106,6 +106,40 @@ def resume_stopped(root: int) -> bool:
     return bool(resumed)
 
 
+def started_at(pid: int) -> int | None:
+    """Return when a process started, in ticks of the kernel's clock: another process with its number has another time.
+
+    None if there is no such process, or the system does not tell (not Linux).
+    """
+    stat = _stat(pid)
+    return int(stat[19]) if stat else None
+
+
+def is_below(pid: int, root: int) -> bool:
+    """Return True if a process was started by `root`, directly or not; True if the system does not tell (not Linux)."""
+    if sys.platform != "linux":
+        return True
+    for _ in range(LINEAGE_TRIES):
+        above = pid
+        while above > 1 and (stat := _stat(above)):
+            above = int(stat[1])
+            if above == root:
+                return True
+    return False
+
+
+LINEAGE_TRIES = 3
+"""The times that ancestors are read: one may end in between, and then leaves its children to another."""
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process in the kernel, from its state on; nothing if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
 def _lineage(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
     """Yield a process and those above it."""
     while pid:
@@ -114,8 +148,13 @@ def _lineage(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL to every process of the group `pid`; nothing happens when it is gone or groups do not exist."""
+    """SIGKILL to every process of the group `pid`; nothing happens when it is gone or groups do not exist.
+
+    Raises ValueError for this process's own group, and for numbers that mean others.
+    """
     if sys.platform != "win32":
+        if pid <= 1 or pid == os.getpgrp():
+            raise ValueError(f"{pid} is no group of a process that was started")
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from fx_lsp.tracing.workers.channels import OutputTail
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.launch import Launch, remove_scratch, scratch_folder, until_ready, worker_environment
-from fx_lsp.tracing.workers.processes import kill_group, start_process
+from fx_lsp.tracing.workers.processes import kill_group, start_process, started_at
 from fx_lsp.wire import frame
 
 
@@ -75,7 +75,8 @@ async def start_spare(launch: Launch) -> Spare:
         process.transport.close()
         remove_scratch(scratch)
 
-    child = Child(process.pid, process.stdout, process.stdin, output, process.exited, kill, close)
+    started = started_at(process.pid)
+    child = Child(process.pid, started, process.stdout, process.stdin, output, process.exited, kill, close)
     try:
         await until_ready(launch.python, process, process.stdout, output)
     except BaseException:

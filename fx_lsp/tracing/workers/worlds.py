@@ -12,7 +12,7 @@ from fx_lsp.errors import WorkerDied, WorldStale
 from fx_lsp.model import TraceRequest, WorldRequest
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.fork_server import ForkServer, ProcessChannels
-from fx_lsp.tracing.workers.processes import resume_stopped
+from fx_lsp.tracing.workers.processes import is_below, resume_stopped
 from fx_lsp.tracing.workers.zygote import Zygote
 from fx_lsp.wire import to_json
 
@@ -77,6 +77,10 @@ class WorldProcess(ForkServer):
                 "calls": request.compares_calls,
             }
         )
+
+    def has_started(self, pid: int) -> bool:
+        """Return True if a process is below this one. It has code of a workspace, and may name any."""
+        return is_below(pid, self.pid)
 
     @property
     def seconds_idle(self) -> float:
