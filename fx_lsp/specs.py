@@ -156,9 +156,7 @@ def _parse(text: str) -> Comment | CommentError:
     try:
         for item in call.args:
             called = item.func.id if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) else ""
-            if isinstance(item, ast.Name) and item.id in (*MODES, *CONTEXTS):
-                subject = "the mode" if item.id in MODES else "it"
-                raise _UnreadableValue(item, f"write {subject} as `{item.id}({', '.join(CONTEXTS.get(item.id, ()))})`")
+            _require_parentheses(item)
             if not isinstance(item, ast.Call) or called not in ("init", *MODES, *CONTEXTS):
                 raise _UnreadableValue(
                     item, "write every input as `name=value`; constructor arguments as `init(name=value)`"
@@ -181,6 +179,12 @@ def _parse(text: str) -> Comment | CommentError:
         start, end = bad.node.col_offset, bad.node.end_col_offset or bad.node.col_offset + 1
         return CommentError(bad.message, max(start - len(_PREFIX), 0), max(end - len(_PREFIX), 1))
     return Comment(args, init, training, context)
+
+
+def _require_parentheses(item: ast.expr) -> None:
+    if isinstance(item, ast.Name) and item.id in (*MODES, *CONTEXTS):
+        subject = "the mode" if item.id in MODES else "it"
+        raise _UnreadableValue(item, f"write {subject} as `{item.id}({', '.join(CONTEXTS.get(item.id, ()))})`")
 
 
 def _in_context(context: CallContext, name: str, call: ast.Call) -> CallContext:

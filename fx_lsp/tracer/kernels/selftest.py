@@ -16,7 +16,7 @@ from fx_lsp.codegen.file.format import literal
 from fx_lsp.codegen.file.module import reserved_names
 from fx_lsp.codegen.graph.unsupported import operation_name
 from fx_lsp.codegen.ir.lowerings import is_random
-from fx_lsp.model import PLAIN_CONTEXT
+from fx_lsp.model import CallContext
 from fx_lsp.specs import DTYPES
 from fx_lsp.tracer.capture.aot import Captured
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, SequencePlan, TensorPlan, ValuePlan, input_specs
@@ -119,9 +119,7 @@ def self_test(
     if outside:
         names = ", ".join(i.expression for i in outside)
         function = f"functools.wraps({function})(lambda *args, {names}, **kwargs: {function}(*args, **kwargs))"
-    context = traced.call.context or PLAIN_CONTEXT
-    for _, dtype in context.autocast[:1]:  # of any device: kernels are for a GPU
-        function = f'torch.autocast("cuda" if torch.cuda.is_available() else "cpu", torch.{DTYPES[dtype]})({function})'
+    function = _in_autocast(function, traced.call.context)
     objects = {**({"module": module} if module else {}), **arguments.names}
     items = ", ".join(f'"{k}": {v}' for k, v in objects.items())
     definition, future = original(
@@ -148,6 +146,16 @@ def self_test(
     imports = ("from torch.utils._pytree import tree_leaves",)
     main = tuple(line.replace("KERNELS", name) for line in lines)
     return SelfTest((definition, *parts), main, future, imports, offered)
+
+
+def _in_autocast(function: str, context: CallContext | None) -> str:
+    """Return the expression of a function under the autocast of its call, whatever device that was for: kernels are for
+    a GPU.
+    """
+    if context is None or not context.autocast:
+        return function
+    dtype = DTYPES[context.autocast[0][1]]
+    return f'torch.autocast("cuda" if torch.cuda.is_available() else "cpu", torch.{dtype})({function})'
 
 
 _OWN = ("original", "arguments", "results")
