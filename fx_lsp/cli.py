@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         with suppress(KeyboardInterrupt):
             return serve(trust_always=arguments.trust)
-        return 130
+        return 0  # an editor that ends its server takes any other code for a crash
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
