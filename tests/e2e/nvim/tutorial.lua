@@ -20,7 +20,12 @@ drive.run(function()
   -- 1. A model, 2. Its graph
   drive.open(vim.env.FX_FILE)
   result.lenses = {}
-  local definitions = { rms_norm = 'def rms_norm', FeedForward = 'class FeedForward', Classifier = 'class Classifier' }
+  local definitions = {
+    rms_norm = 'def rms_norm',
+    FeedForward = 'class FeedForward',
+    Classifier = 'class Classifier',
+    __main__ = 'if __name__',
+  }
   for name, text in pairs(definitions) do
     result.lenses[name] = lens(text, ' ops forward')
   end
