@@ -40,7 +40,7 @@ from conftest import Traced
 
 from fx_lsp.model import Trace, TraceReply, TraceRequest
 from fx_lsp.tracing.analysis import Texts, analyse
-from fx_lsp.tracing.trace_request import may_share, world_of
+from fx_lsp.tracing.trace_request import wants_world, world_of
 
 FOLDER = Path(__file__).parent / "cases"
 REAL = Path(__file__).with_name("real_graphs.py")
@@ -164,7 +164,7 @@ def traced(case: Case, reply: Callable[[TraceRequest], TraceReply], folder: Path
     file, text = str(folder / USER), case.files[USER]
     analysis = analyse(file, text, (str(folder),))
     request = analysis.request(case.target, {}, 5.0)
-    assert may_share(request, analysis)
+    assert wants_world(request, analysis)
     request = replace(request, world=world_of(analysis, Texts({file: text}, {file: analysis})))
     answer = Traced(reply(request), text)
     trace = answer.trace
