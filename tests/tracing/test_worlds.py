@@ -597,11 +597,13 @@ for link in [each for each in gc.get_objects() if type(each) is links.Link]:
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 async def test_a_forged_message_of_a_program_costs_only_that(project: Project, forged: str) -> None:
-    """The target is traced, before and after an edit, and the zygote goes on."""
+    """Neither its world nor the zygote ends."""
     project.write("forge.py", FORGE.replace("MESSAGE", forged))
     project.write("train.py", TRAIN.replace("    text = open", "    import forge\n    text = open"))
     assert isinstance(await project.trace("loss"), Trace)
-    assert isinstance(await project.trace("loss", MODEL.replace(".mean()", ".sum()")), Trace)
+    (world, *_) = project.processes
+    assert isinstance(await project.trace("loss", f"{MODEL}\n# the same\n"), Trace)
+    assert world in project.processes
     tracers: Any = project.engine._interpreters.all[0]._tracers
     assert not tracers._deaths
 
