@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fx_lsp.specs import DTYPES, FLOATS
+from fx_lsp.tracer.run.context import context_here
 from fx_lsp.tracer.run.tensors import spec_of
 
 MAX_TENSORS = 64
@@ -58,6 +59,16 @@ def fingerprint(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any,
         else:
             parts.append(id(value))
     return tuple(parts)
+
+
+def is_evaluating(receiver: Any) -> bool:
+    """Return True for a module in evaluation mode."""
+    return isinstance(receiver, nn.Module) and not receiver.training
+
+
+def context_items(receiver: Any) -> tuple[str, ...]:
+    """Return the items of a comment for the context here, and for the mode of the module that is called."""
+    return (*context_here().written, *(("eval()",) if is_evaluating(receiver) else ()))
 
 
 def arguments_text(code: CodeType, names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, bool]:
@@ -134,9 +145,10 @@ def tensor_text(tensor: torch.Tensor) -> str:
         try:
             if tensor.layout is not torch.strided or tensor.is_nested:
                 raise Unwritable
-            spec = replace(spec_of(tensor), detached=not tensor.requires_grad)
+            spec = spec_of(tensor)
+            spec = replace(spec, detached=spec.dtype in FLOATS and not tensor.requires_grad)
         except Exception as error:  # a subclass of Tensor may raise anything
             raise Unwritable from error
     if spec.dtype not in DTYPES or not all(isinstance(size, int) for size in spec.sizes):
         raise Unwritable
-    return str(spec if spec.dtype in FLOATS else replace(spec, detached=False))
+    return str(spec)

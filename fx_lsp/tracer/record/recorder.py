@@ -20,9 +20,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.tracer.record.argument_text import argument_names, arguments_text, fingerprint
+from fx_lsp.tracer.record.argument_text import (
+    argument_names,
+    arguments_text,
+    context_items,
+    fingerprint,
+    is_evaluating,
+)
 from fx_lsp.tracer.record.project_code import ProjectFiles, code_of, owner_of, qualified_name
-from fx_lsp.tracer.run.context import context_here, fingerprint_here
+from fx_lsp.tracer.run.context import fingerprint_here
 
 TOOL = "fx-lsp record"
 """The number of this recorder in `sys.monitoring`."""
@@ -159,7 +165,7 @@ class Recorder:
                 self._note_construction(function, values)
             else:
                 mark = fingerprint(function.parameters, values)
-                mark = mark and (*mark, _evaluates(values.get(function.parameters[0])), fingerprint_here())
+                mark = mark and (*mark, is_evaluating(values.get(function.parameters[0])), fingerprint_here())
                 if mark is not None and mark in function.fingerprints:
                     function.quiet += 1
                 else:
@@ -230,9 +236,8 @@ class Recorder:
             function.done = not function.tensors and function.quiet >= WITHOUT_TENSORS
             return
         function.tensors = True
-        modes = ["eval()"] if owner is not None and _evaluates(first) else []
         init = [] if construction is None else [f"init({construction})"]
-        text = ", ".join((*init, *context_here().written, *modes, text))
+        text = ", ".join((*init, *context_items(first if owner is not None else None), text))
         seen = self._seen.setdefault((file, name), set())
         if len(seen) >= MAX_SIGNATURES:
             function.done = not is_forward  # the forward of a base class may still run for another class
@@ -262,11 +267,6 @@ class Recorder:
             return None
         constructor = next((vars(k)["__init__"] for k in owner.__mro__ if "__init__" in vars(k)), None)
         return construction.arguments.get(id(code_of(constructor)))
-
-
-def _evaluates(receiver: Any) -> bool:
-    """Return True for a module in evaluation mode."""
-    return isinstance(receiver, nn.Module) and not receiver.training
 
 
 def _look_at(code: CodeType, file: str) -> _Function:

@@ -28,7 +28,7 @@ from fx_lsp.tracer.inputs.evidence.callers import (
 )
 from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.plan.plans import Plan, value
-from fx_lsp.tracer.record.argument_text import argument_names, arguments_text
+from fx_lsp.tracer.record.argument_text import argument_names, arguments_text, context_items, is_evaluating
 from fx_lsp.tracer.run.context import context_here
 from fx_lsp.tracer.run.tensors import make_tensor, spec_of
 from fx_lsp.tracer.world.edit import first_line
@@ -258,9 +258,7 @@ class CallWatch:
     def _enter_or_note(self, frame: FrameType, target: WatchedTarget) -> None:
         """Look at a call of a target: in full if it may tell more than earlier ones, else at its arguments."""
         if target not in self.reached and not (is_symbolic_trace(frame) or has_symbols(frame)):
-            receiver = _receiver(frame)
-            evaluates = isinstance(receiver, nn.Module) and not receiver.training
-            trains = torch.is_grad_enabled() and not evaluates
+            trains = torch.is_grad_enabled() and not is_evaluating(_receiver(frame))
             if (True, trains) > self.reported.get(target, NO_RANK):
                 self._enter(frame, target, trains)
                 return
@@ -275,16 +273,14 @@ class CallWatch:
         if receiver is not calls.receiver or is_symbolic_trace(frame) or has_symbols(frame):
             return
         text, _ = arguments_text(frame.f_code, argument_names(frame.f_code), frame.f_locals)
-        mode = ("eval()",) if isinstance(receiver, nn.Module) and not receiver.training else ()
-        text = ", ".join((*context_here(frame).written, *mode, text))
+        text = ", ".join((*context_items(receiver), text))
         calls.lines.setdefault(text, (self._caller(frame) or frame).f_lineno)
 
     def _enter(self, frame: FrameType, target: WatchedTarget, trains: bool) -> None:
         code, is_method = frame.f_code, frame.f_code.co_varnames[:1] == ("self",)
         receiver, args = arguments_of(frame, "", is_method)
         function = function_of(code, frame.f_locals)
-        evaluates = isinstance(receiver, nn.Module) and not receiver.training
-        mode = value(False, "call site") if evaluates else None
+        mode = value(False, "call site") if is_evaluating(receiver) else None
         construction = self.constructed.get(id(receiver))
         init, line = None, (self._caller(frame) or frame).f_lineno
         if construction is not None and construction.receiver is receiver:
@@ -297,7 +293,8 @@ class CallWatch:
         is_complete = not any(map(has_absent, (*offer.args.values(), *(offer.init or {}).values())))
         states = tuple(_states(frame.f_locals.values()))
         call = FirstCall(target, offer, module, place, line, init_line, is_complete, states, trains)
-        if call.rank <= self.reported.get(target, NO_RANK) and target in self.reported:
+        before = self.reported.get(target)
+        if before is not None and call.rank <= before:
             return
         self.reported[target] = call.rank
         if is_complete and (target not in self.later or self.later[target].receiver is not receiver):
