@@ -119,7 +119,7 @@ class CallContext:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """Return what differs from PyTorch's defaults, as in a `# fx:` comment: `no_grad()`."""
+        """Return the settings other than PyTorch's defaults, as in a `# fx:` comment: `no_grad()`."""
         backends = ", ".join(f'"{name}"' for name in self.sdpa)
         settings = (
             (self.grad != "grad", f"{self.grad}()"),

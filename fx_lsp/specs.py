@@ -194,9 +194,10 @@ def _in_context(context: CallContext, name: str, call: ast.Call) -> CallContext:
     if call.keywords or len(values) != len(kinds):
         raise _UnreadableValue(call, f"write it as `{name}({', '.join(names)})`")
     for kind, value, argument in zip(kinds, values, call.args, strict=True):
-        allowed = _ALLOWED.get(kind, frozenset({value}))
-        if not value or value not in allowed:
-            raise _UnreadableValue(argument, f"not a {kind}: one of {', '.join(sorted(allowed - {''}))}")
+        allowed = _ALLOWED.get(kind, frozenset())
+        if not value or (allowed and value not in allowed):
+            names_of_kind = f": one of {', '.join(sorted(allowed))}" if allowed else ""
+            raise _UnreadableValue(argument, f"not a {kind}{names_of_kind}")
     match name:
         case "no_grad" | "inference_mode":
             return replace(context, grad=name)
@@ -374,7 +375,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _attached(node: ast.expr) -> ast.expr | None:
-    """Return what is detached in `value.detach()`; None for any other expression."""
+    """Return `value` of `value.detach()`; None for any other expression."""
     if isinstance(node, ast.BinOp) and (device := _attached(node.right)) is not None:  # `f32[8]@(cuda.detach())`
         return ast.copy_location(ast.BinOp(node.left, node.op, device), node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords):

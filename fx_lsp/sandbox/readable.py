@@ -49,7 +49,7 @@ def without_programs(paths: Iterable[str]) -> Iterator[str]:
 
 
 def caches(home: str) -> list[str]:
-    """Return what packages have downloaded: all in the user's folder for caches, except for the answers of fx-lsp."""
+    """Return the paths in the user's folder for caches, where packages store downloads, except for that of fx-lsp."""
     folder = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
     with suppress(OSError):
         return _existing(os.path.join(folder, name) for name in os.listdir(folder) if name != "fx-lsp")

@@ -175,7 +175,7 @@ def prepared_variant(candidate: Candidate, ran: Attempt, name: str) -> Prepared 
 
 
 def _prepared_call(candidate: Candidate) -> Prepared | Failure:
-    """Return a call that all arguments of are known, or the failure."""
+    """Return the call of a candidate whose arguments are all known, or the failure."""
     task = candidate.task
     outcome = search_candidate(candidate, candidate.start, task.seconds)
     settled = settle(task, outcome, candidate.written.named, candidate.call_of, candidate.alternatives)

@@ -43,7 +43,7 @@ Facts = Mapping[str, Any]
 
 @lru_cache(1)
 def table() -> Mapping[str, Facts]:
-    """Return what is known of datasets, by the qualified names of their classes, and of functions that return one."""
+    """Return the facts on datasets, by the qualified names of their classes, and of functions that return one."""
     with open(os.path.join(os.path.dirname(__file__), "datasets.json"), encoding="utf-8") as file:
         packages = json.load(file)
     return {
@@ -351,7 +351,7 @@ def has_placeholders(data: Any) -> bool:
 
 
 def loaded(load: Callable[[], Any]) -> Any:
-    """Return what a function loads, with fake tensors in place of the real ones with which it runs.
+    """Return the result of a function that loads data, with fake tensors in place of the real ones with which it runs.
 
     Integers keep their values.
     """
