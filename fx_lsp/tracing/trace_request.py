@@ -33,8 +33,30 @@ class Asked:
 
 
 def wants_world(request: TraceRequest, analysis: Analysis) -> bool:
-    """Return True if a target should be traced in a world, which imports the project and runs its programs; False for
-    written inputs on a GPU, which mean a machine with one.
+    """Return True if a target should be traced in a world, which imports the project and runs its programs for all
+    targets; False for written inputs on a GPU, which mean a machine with one.
+    """
+    if any("@cuda" in comment.text for comment in request.given):
+        return False
+    return bool(request.programs) or analysis.imports_project
+
+
+def world_of(analysis: Analysis, texts: Texts) -> WorldRequest:
+    """Return the request to a world for the targets of a file, with those of all open files with the same roots."""
+    others = [
+        other for other in texts.analyses.values() if other.roots == analysis.roots and other.file != analysis.file
+    ]
+    together = sorted([analysis, *others], key=lambda each: each.file)
+    files = tuple(each.watched() for each in together if each.graph is not None)
+    watched = {file.file for file in files}
+    overlays = {path: text for path, text in texts.by_path.items() if path not in watched and path.endswith(".py")}
+    return WorldRequest(files, analysis.roots, overlays)
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """Hold a question about a target of a file, with all open texts, the inputs of the target's last trace, and the
+    seconds to search for others.
     """
 
     analysis: Analysis
