@@ -57,11 +57,12 @@ def caches(home: str) -> list[str]:
 
 
 def of_project(roots: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Return the paths that the code of files reads: their folders and the project's.
+    """Return the paths that the code of files reads: their folders and the project's, without those inside of others.
 
     A link gives no right to what it leads to: whoever wrote the project may have put it there.
     """
-    return _existing([*roots, *map(os.path.dirname, files)])
+    paths = _existing(filter(None, [*roots, *map(os.path.dirname, files)]))
+    return sorted(path for path in paths if not any(path.startswith(other + os.sep) for other in paths))
 
 
 def _editable(entries: Iterable[str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+from dataclasses import replace
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from waiting import until
 
 from fx_lsp.model import Failure, Node, Stage, TraceRequest
+from fx_lsp.sandbox import landlock, seccomp
 from fx_lsp.tracing.workers.launch import Launch, compiled_modules
 from fx_lsp.tracing.workers.pool import Workers
 from fx_lsp.wire import encode_stage
@@ -23,6 +25,7 @@ pytestmark = [
 
 SOURCE = "import os, torch\ndef f(x):\n    raise ValueError(f'pid {os.getpid()}')\n"
 
+ASKED = TraceRequest("user.py", "f", "function", SOURCE, SOURCE, "user", "", ())
 FIRST = """
 import os, sys
 def f(x):
@@ -38,9 +41,8 @@ async def workers():
     await started.close()
 
 
-async def answering_pid(workers: Workers) -> int:
-    request = TraceRequest("user.py", "f", "function", SOURCE, SOURCE, "user", "", ())
-    outcome = (await workers.run(request)).outcome
+async def answering_pid(workers: Workers, *roots: str) -> int:
+    outcome = (await workers.run(replace(ASKED, roots=roots))).outcome
     assert isinstance(outcome, Failure)
     found = re.search(r"pid (\d+)", outcome.message)
     assert found, outcome
@@ -107,7 +109,7 @@ async def test_a_spare_knows_the_operations_of_the_last_graph(workers):
         Node("cos", "call_function", "aten.cos.default", ("own",)),
         Node("output", "output", "output", ("cos",)),
     )
-    await workers.rehearse(encode_stage(Stage("joint", nodes)))
+    await workers.rehearse(encode_stage(Stage("joint", nodes)), ASKED)
     await gone(spare)
     await spare_of(workers)
     outcome = (await workers.run(TraceRequest("k.py", "f", "function", KNOWN, KNOWN, "k", "", ()))).outcome
@@ -130,7 +132,7 @@ async def test_a_graph_is_data_of_which_nothing_is_evaluated(workers, tmp_path):
     )
     spare = await spare_of(workers)
     for stage in (b"none", encode_stage(Stage("joint", nodes))):
-        await workers.rehearse(stage)
+        await workers.rehearse(stage, ASKED)
         await gone(spare)
         spare = await spare_of(workers)
     outcome = (await workers.run(TraceRequest("k.py", "f", "function", KNOWN, KNOWN, "k", "", ()))).outcome
@@ -139,10 +141,36 @@ async def test_a_graph_is_data_of_which_nothing_is_evaluated(workers, tmp_path):
     assert not list(Path(tmp_path).iterdir())
 
 
+@pytest.mark.skipif(landlock.version() < landlock.NO_SIGNALS or not seccomp.supported(), reason="confines less")
+async def test_a_spare_that_has_read_a_graph_is_confined_as_what_sent_it(workers, tmp_path):
+    """It answers no request of another project, and starts no program or process while it decodes."""
+    (tmp_path / "a" / "inner").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    first, second = str(tmp_path / "a"), str(tmp_path / "b")
+    graph = encode_stage(Stage("joint", (Node("x", "placeholder", "x", spec="f32[3]"),)))
+    free = await spare_of(workers)
+    filters = filters_of(free)
+    for other, is_taken in (first, True), (second, False):
+        asked = replace(ASKED, roots=(str(tmp_path / "a" / "inner"), first))
+        await workers.rehearse(graph + other.encode()[-1:], asked)
+        await gone(free)
+        free = await spare_of(workers)
+        assert filters_of(free) == filters + 2
+        assert (await answering_pid(workers, other) == free) is is_taken
+        await gone(free)
+        free = await spare_of(workers)
+
+
+def filters_of(pid: int) -> int:
+    """The seccomp filters of a process."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition("Seccomp_filters:")[2].split()[0])
+
+
 async def test_a_graph_that_ends_its_spare_is_forgotten(workers):
     spare = await spare_of(workers)
     rows = Node("x", "placeholder", "x", spec="f32[900000000, 1]")
-    await workers.rehearse(encode_stage(Stage("joint", (rows, Node("y", "call_function", "aten.unbind.int", ("x",))))))
+    graph = encode_stage(Stage("joint", (rows, Node("y", "call_function", "aten.unbind.int", ("x",)))))
+    await workers.rehearse(graph, ASKED)
     await gone(spare)
     assert await answering_pid(workers) not in (0, spare)
     assert await spare_of(workers) != spare

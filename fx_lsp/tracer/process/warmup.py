@@ -98,7 +98,7 @@ def rehearse(graph: bytes = b"") -> None:
     """
     _trace("Training")
     if graph:
-        with suppress(ProtocolError):
+        with memory_limit(MAX_BYTES), suppress(ProtocolError):
             _replay(decode_stage(graph))
 
 
@@ -117,7 +117,7 @@ def _replay(stage: Stage) -> None:
     mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
-    with memory_limit(MAX_BYTES), mode, torch.no_grad():
+    with mode, torch.no_grad():
         for node in stage.nodes[:MAX_NODES]:
             with suppress(Exception):
                 spec = parse_spec(node.spec or "") if node.op == "placeholder" else None

@@ -1,9 +1,10 @@
 """The warm process that does nothing but fork: torch is imported once, every request gets a copy of it.
 
 Control channel (a Unix socket, frames of `fx_lsp.wire`), from the server: `{"fork": id}` together with two descriptors
-(the request channel and the pipe for printed output), with `"world": true` for a process that serves forks itself, by
-`world_server.py`, `{"preload": names}`, and `{"rehearse": true}` with a descriptor
-of an encoded stage, the graph that was traced last; to the server, once:
+(the request channel and the pipe for printed output), with the paths that the request's code `"reads"`, or with
+`"world": true` for a process that serves forks itself, by `world_server.py`, `{"preload": names}`, and
+`{"rehearse": paths}` with a descriptor of an encoded stage, the graph that was traced last, and the paths that its code
+has read; to the server, once:
 `{"ready": true, "torch"}` or `{"failed": kind, "message"}`, then `{"forked": id, "pid"}` or
 `{"unforked": id, "message"}`, `{"exited": pid, "status"}` (negative: a signal), `{"preloaded": name, "threads"}` and
 `{"read": states}`, the files that it has read and answers depend on, with their times and sizes then.
@@ -12,7 +13,8 @@ started becomes a child of this process when the trace ends, and is killed then.
 
 One child is forked ahead of its request: this spare rehearses a trace, after which the memory that tracing writes to
 is its own, and the operations of the last graph, which torch then knows, and waits. A trace in it takes about as long
-as in a warm interpreter.
+as in a warm interpreter. The graph comes from a process with code of a workspace: the spare that reads it is confined
+as that one was, and serves only requests whose code reads the same.
 """
 
 from __future__ import annotations
@@ -95,6 +97,8 @@ def _rehearsal() -> Callable[[bytes], None]:
 class _Spare:
     pid: int
     hand_over: socket.socket
+    reads: list[str] | None = None
+    """The paths that it is confined to; None while it has read nothing of a workspace."""
 
 
 class _Zygote:
@@ -112,7 +116,7 @@ class _Zygote:
         self._helpers = children_of(self._pid)
         self._received: list[int] = []
         self._preloads: list[str] = []
-        self._graph = b""
+        self._graph, self._reads = b"", list[str]()
         self._compilers = compilers.requests.open(PRIVATE_FD)
         self._wake, self._waker = os.pipe()
         for fd in (self._wake, self._waker):
@@ -186,13 +190,13 @@ class _Zygote:
             self._preloads += header["preload"]
             return
         if "rehearse" in header:
-            self._take_graph(self._received.pop(0))
+            self._take_graph(self._received.pop(0), header["rehearse"])
             return
         channel, output = self._received[:2]
         del self._received[:2]
         self._spare_due = time.monotonic() + SPARE_DELAY
         is_world = bool(header.get("world"))
-        pid = 0 if is_world else self._use_spare(channel, output)
+        pid = 0 if is_world else self._use_spare(channel, output, header["reads"])
         try:
             pid = pid or os.fork()
         except OSError as error:
@@ -210,12 +214,12 @@ class _Zygote:
             self._children.add(pid)
             self._send({"forked": header["fork"], "pid": pid})
 
-    def _take_graph(self, descriptor: int) -> None:
-        """Read the graph that the next spare rehearses; one that waits has rehearsed another."""
+    def _take_graph(self, descriptor: int, reads: list[str]) -> None:
+        """Take the graph that the next spare rehearses, and what that reads; one that waits has rehearsed another."""
         with open(descriptor, "rb") as stream:
             graph = stream.read()
-        if graph != self._graph:
-            self._graph = graph
+        if (graph, reads) != (self._graph, self._reads):
+            self._graph, self._reads = graph, reads
             self._drop_spare()
             self._spare_due = time.monotonic() + SPARE_DELAY / 2
 
@@ -271,11 +275,14 @@ class _Zygote:
             if pid == 0:
                 ours.close()
                 self._become_child(lambda: self._wait_as_spare(theirs))
-            self._spare = _Spare(pid, ours)
+            self._spare = _Spare(pid, ours, self._reads if self._graph else None)
         theirs.close()
 
     def _wait_as_spare(self, hand_over: socket.socket) -> tuple[int, int]:
         assert self._rehearse is not None
+        if self._graph:
+            confinement.enter(self._reads)
+            confinement.leave_no_processes()
         self._rehearse(self._graph)
         with suppress(OSError):
             hand_over.send(READY)
@@ -287,12 +294,16 @@ class _Zygote:
             os.set_inheritable(fd, False)
         return descriptors[0], descriptors[1]
 
-    def _use_spare(self, channel: int, output: int) -> int:
+    def _use_spare(self, channel: int, output: int, reads: list[str]) -> int:
         """Hand a request to the spare; return its pid, or 0 where none is ready.
 
-        One that still rehearses is ended: the graph is another trace's, and nothing waits for it.
+        One that still rehearses is ended: the graph is another trace's, and nothing waits for it. So is one that is
+        confined to other paths than the request `reads`.
         """
         if self._spare is None:
+            return 0
+        if self._spare.reads not in (None, reads):
+            self._drop_spare()
             return 0
         if not select.select([self._spare.hand_over], [], [], 0)[0] or self._spare.hand_over.recv(1) != READY:
             self._drop_spare()
@@ -314,11 +325,13 @@ class _Zygote:
             with suppress(OSError):
                 os.kill(self._spare.pid, signal.SIGKILL)
             os.waitpid(self._spare.pid, 0)
+            confinement.remove_scratch_of(self._spare.pid)
             self._spare = None
 
     def _reap(self) -> None:
         if self._spare is not None and os.waitpid(self._spare.pid, os.WNOHANG)[0]:
             self._spare.hand_over.close()
+            confinement.remove_scratch_of(self._spare.pid)
             self._spare, self._graph = None, b""  # the graph may be what has ended it
             self._spare_due = time.monotonic() + SPARE_DELAY
         for pid in list(self._children):

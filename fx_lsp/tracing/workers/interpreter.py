@@ -50,7 +50,7 @@ class Tracers(Protocol):
         world: WorldRequest | None = None,
     ) -> TraceReply: ...
     def preload(self, packages: Sequence[str]) -> None: ...
-    async def rehearse(self, graph: bytes) -> None: ...
+    async def rehearse(self, graph: bytes, request: TraceRequest) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -185,7 +185,7 @@ class TracingInterpreter:
                 tracers.preload(reply.packages)
             graph = reply.stages.get("joint") or reply.stages.get("inference")
             if graph and not request.work:
-                await tracers.rehearse(graph)
+                await tracers.rehearse(graph, request)
             return TracerAnswer(reply, self._clock() - started, self._limits.seconds)
 
     @property

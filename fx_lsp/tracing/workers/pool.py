@@ -48,9 +48,9 @@ class Warm(Protocol):
     @property
     def alive(self) -> bool: ...
     def is_fresh(self) -> bool: ...
-    async def take(self) -> Child | None: ...
+    async def take(self, request: TraceRequest) -> Child | None: ...
     def preload(self, packages: Sequence[str]) -> None: ...
-    async def rehearse(self, graph: bytes) -> None: ...
+    async def rehearse(self, graph: bytes, request: TraceRequest) -> None: ...
     async def end(self) -> None: ...
 
 
@@ -168,10 +168,10 @@ class Workers:
         if self._warm is not None:
             self._warm.preload(packages)
 
-    async def rehearse(self, graph: bytes) -> None:
-        """Have the next process know the operations of a graph, an encoded stage, before its request comes."""
+    async def rehearse(self, graph: bytes, request: TraceRequest) -> None:
+        """Have the next process know the operations of a graph, an encoded stage that answers a request, beforehand."""
         if self._warm is not None and self._warm.alive:
-            await self._warm.rehearse(graph)
+            await self._warm.rehearse(graph, request)
 
     async def close(self) -> None:
         """Kill every process and wait until they are gone; pending `run`s raise WorkerDied."""
@@ -208,7 +208,7 @@ class Workers:
                 child = None
                 if world is not None and isinstance(warm, Zygote):
                     child = await self._worlds.take(warm, request, world)
-                child = child or await warm.take()
+                child = child or await warm.take(request)
             except WorkerDied:
                 if warm.alive or self._closed or not again:
                     raise

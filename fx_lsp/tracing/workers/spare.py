@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
+from fx_lsp.model import TraceRequest
 from fx_lsp.tracing.workers.channels import OutputTail
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.launch import Launch, remove_scratch, scratch_folder, until_ready, worker_environment
@@ -31,7 +32,7 @@ class Spare:
         """Return True while it waits."""
         return self.alive
 
-    async def take(self) -> Child | None:
+    async def take(self, request: TraceRequest) -> Child | None:
         """Return its process, whose end is the caller's from now on; None where another has it, or it has ended."""
         if not self.alive:
             return None
@@ -46,7 +47,7 @@ class Spare:
             with suppress(OSError):
                 self._child.writer.write(frame({"preload": new}))
 
-    async def rehearse(self, graph: bytes) -> None:
+    async def rehearse(self, graph: bytes, request: TraceRequest) -> None:
         """A fresh process has no time for it: it is warm later than it is asked for."""
 
     async def end(self) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from fx_lsp.model import TraceRequest
+from fx_lsp.sandbox.readable import of_project
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.fork_server import ForkServer, ProcessChannels, log
@@ -31,9 +33,9 @@ class Zygote(ForkServer):
         self.preloaded: list[str] = []
         self._started = process
 
-    async def take(self) -> Child:
+    async def take(self, request: TraceRequest) -> Child:
         """Fork a new child and return it. Raises WorkerDied when the zygote dies or does not answer."""
-        return await self.fork()
+        return await self.fork({"reads": of_project(request.roots, (request.file,))})
 
     def preload(self, packages: Sequence[str]) -> None:
         """Have installed packages imported when no fork is waiting."""
@@ -44,12 +46,15 @@ class Zygote(ForkServer):
             with suppress(OSError):
                 self.control.send(frame({"preload": new}))
 
-    async def rehearse(self, graph: bytes) -> None:
-        """Have the next child know the operations of a graph, an encoded stage, before its request comes."""
+    async def rehearse(self, graph: bytes, request: TraceRequest) -> None:
+        """Have the next child know the operations of a graph, an encoded stage that answers a request, beforehand.
+
+        That child only serves requests whose code reads the same project.
+        """
         with suppress(OSError), tempfile.TemporaryFile() as file:
             file.write(graph)
             file.seek(0)
-            await self.send({"rehearse": True}, [file.fileno()])
+            await self.send({"rehearse": of_project(request.roots, (request.file,))}, [file.fileno()])
 
     async def end(self) -> None:
         """End the zygote, its children and what they have started, and wait until they are gone."""
