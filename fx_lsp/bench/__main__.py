@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -25,6 +24,7 @@ from fx_lsp.bench.runner.children import ChildError, kill_all
 from fx_lsp.bench.runner.job import run
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed
+from fx_lsp.sandbox.removal import remove_tree
 
 _GRACE_SECONDS = 5.0
 
@@ -52,7 +52,7 @@ def main() -> int:
     finally:
         kill_all()
         if arguments.remove:
-            shutil.rmtree(arguments.remove, ignore_errors=True)
+            remove_tree(arguments.remove)
     return int(isinstance(last, Failed) or alone.is_set())
 
 
@@ -72,7 +72,7 @@ def _watch(alone: threading.Event, folder: str | None) -> None:
     kill_all()
     time.sleep(_GRACE_SECONDS)  # without processes, the run soon ends
     if folder:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
     os._exit(1)
 
 

@@ -7,7 +7,6 @@ the cluster's version.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -19,10 +18,9 @@ from typing import Any
 from fx_lsp import wire
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed, Finished, JobProgress, Report
-from fx_lsp.tracing.remote import supervisor
 from fx_lsp.tracing.remote.hosts import Cluster, Host
 from fx_lsp.tracing.remote.jobs import CANCEL_SECONDS, RUNNER_ARGUMENTS, job_files
-from fx_lsp.tracing.remote.payload import packed
+from fx_lsp.tracing.remote.payload import packed, supervisor_source
 from fx_lsp.tracing.remote.troubles import ended, refused
 from fx_lsp.tracing.remote.trust import is_trusted
 
@@ -72,7 +70,7 @@ async def run_on_cluster(
         names: dict[str, Any] = {"__name__": "__main__"}  # so that Ray sends the function, not a name to import
         exec(_TASK, names)
         remote = ray.remote(num_gpus=gpus, max_retries=0)(names["ran"])
-        source = inspect.getsource(supervisor)
+        source = supervisor_source()
         tasks = [remote.remote(source, _task(one, files)) for one in jobs]
         has_one = ray.cluster_resources().get("GPU", 0) >= gpus
         yield JobProgress("measuring" if has_one else "waiting for a GPU: the cluster has none free", 0, len(jobs))
@@ -173,5 +171,5 @@ def _end(cluster: Cluster, sent: Sequence[tuple[str, str]], seconds: float) -> F
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in wire.readable(str(error)).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]

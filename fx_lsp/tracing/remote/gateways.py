@@ -28,6 +28,7 @@ from fx_lsp.tracing.remote.hosts import Host
 from fx_lsp.tracing.remote.lines import FIRST, Lines
 from fx_lsp.tracing.remote.troubles import lost, not_connected, not_started, talkative
 from fx_lsp.tracing.workers.processes import kill_group
+from fx_lsp.wire import readable
 
 END_SECONDS = 3.0
 SSH_OPTIONS = (
@@ -95,7 +96,7 @@ class Connection:
         with self._reading, suppress(ValueError):  # closed
             size = self._errors.seek(0, os.SEEK_END)
             self._errors.seek(max(size - 8000, 0))
-            return self._errors.read().decode("utf-8", "replace")
+            return readable(self._errors.read().decode("utf-8", "replace"))
         return ""
 
     def kill(self) -> None:

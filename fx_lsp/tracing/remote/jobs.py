@@ -7,7 +7,6 @@ Leaving the loop early, or cancelling, also ends the job on the host.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import threading
 import time
@@ -21,7 +20,7 @@ from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed, JobProgress, Probe
 from fx_lsp.tracing.remote import supervisor
 from fx_lsp.tracing.remote.hosts import Host
-from fx_lsp.tracing.remote.payload import packed, prober_files, runner_files
+from fx_lsp.tracing.remote.payload import packed, prober_files, runner_files, supervisor_source
 from fx_lsp.tracing.remote.troubles import NO_EXECNET, at, ended, refused
 from fx_lsp.tracing.remote.trust import is_trusted
 
@@ -67,7 +66,7 @@ async def probe_host(host: Host) -> Probe | Failed:
     arguments = ("-m", "fx_lsp.tracing.remote.prober")
     task = _Task(arguments, prober_files(), PROBE_SECONDS, SILENCE_SECONDS, torch=False)
     last: Probe | Failed = Failed(f"{host.name} reported nothing")
-    async with aclosing(_run(host, task, lambda data: wire.from_json(Probe, data))) as ran:
+    async with aclosing(_run(host, task, lambda data: wire.from_json(Probe, wire.readable(data)))) as ran:
         async for event in ran:
             last = last if isinstance(event, JobProgress) else event
     return last
@@ -180,7 +179,7 @@ class _Session(Generic[T]):
         host, task = self.connection.host, self._task
         try:
             self._tell(JobProgress(f"{host.name}: connecting", 0, 0))
-            channel = self.connection.open(inspect.getsource(supervisor) + "\nsupervise(channel)\n")
+            channel = self.connection.open(supervisor_source() + "\nsupervise(channel)\n")
         except Unreachable as error:
             return error.failed
         patience = threading.Timer(task.silence, self.connection.kill)
@@ -224,7 +223,7 @@ class _Session(Generic[T]):
                     return self.connection.gone(silent=task.silence)
                 continue
             except channel.RemoteError as error:
-                return Failed(f"fx-lsp failed {at(host)}: {str(error).strip().splitlines()[-1]}")
+                return Failed(f"fx-lsp failed {at(host)}: {wire.readable(str(error)).strip().splitlines()[-1]}")
             except (EOFError, OSError):
                 return self.connection.gone() if any_word else self.connection.never_came()
             if kind == "refused":

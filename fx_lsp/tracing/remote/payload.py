@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import zipfile
 from collections.abc import Mapping
@@ -9,8 +10,10 @@ from functools import cache
 from pathlib import Path
 
 import fx_lsp
+from fx_lsp.sandbox import removal
+from fx_lsp.tracing.remote import supervisor
 
-MODULES = ("__init__", "errors", "measured", "model", "wire")
+MODULES = ("__init__", "errors", "measured", "model", "sandbox/__init__", "sandbox/removal", "wire")
 PARTS = ("bench", "numerics")
 """The modules and packages of fx_lsp that run on a host."""
 
@@ -31,6 +34,15 @@ def prober_files() -> Mapping[str, bytes]:
     names = [*MODULES, "tracing/remote/supervisor", "tracing/remote/prober"]
     files = {f"fx_lsp/{name}.py": (home / f"{name}.py").read_bytes() for name in names}
     return {"fx_lsp/tracing/__init__.py": b"", "fx_lsp/tracing/remote/__init__.py": b"", **files}
+
+
+@cache
+def supervisor_source() -> str:
+    """Return the text of the supervisor with the module that it imports before it, as one text that needs no file."""
+    text = inspect.getsource(supervisor)
+    for line in ("from __future__ import annotations\n", "from fx_lsp.sandbox.removal import remove_tree\n"):
+        text = text.replace(line, "", 1)
+    return inspect.getsource(removal) + text
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:

@@ -1,4 +1,5 @@
-"""Supervise a job in the Python of a host. This source is sent there, and needs nothing but a Python.
+"""Supervise a job in the Python of a host. This source is sent there, behind that of what removes folders (`payload`),
+and needs nothing but a Python.
 
 It unpacks the job into a new folder, starts the runner, and forwards its output. It ends every process of the job and
 removes the folder when the job ends, is cancelled, takes too long, when nobody listens any more, or when a scheduler
@@ -27,6 +28,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from fx_lsp.sandbox.removal import remove_tree
 
 try:
     import fcntl
@@ -95,7 +98,7 @@ def supervise(channel: Any) -> None:
     finally:
         if folder:
             end_processes(folder)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
     channel.send(("end", json.dumps(result)))
 
 
@@ -189,7 +192,7 @@ def sweep(base: str) -> None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 end_processes(entry.path)
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_tree(entry.path)
             finally:
                 os.close(lock)
 
@@ -231,7 +234,7 @@ class Ear:
             time.sleep(0.5)
         if self.folder:
             end_processes(self.folder)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_tree(self.folder)
         os._exit(1)
 
 

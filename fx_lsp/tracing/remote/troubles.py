@@ -8,6 +8,7 @@ from typing import Any
 from fx_lsp.measured import Failed
 from fx_lsp.tracing.remote.hosts import LOCAL, Host
 from fx_lsp.tracing.workers.processes import describe_status, gist
+from fx_lsp.wire import readable
 
 NEEDED = "a job needs torch 2.6 or newer and triton there, and Python 3.10 or newer"
 NO_EXECNET = Failed(
@@ -126,6 +127,7 @@ def lost(host: Host, status: int | None, said: str, silent: float | None = None)
 
 def refused(host: Host, facts: dict[str, Any]) -> Failed:
     """Return the supervisor's reason not to start a job."""
+    facts = readable(facts)
     kind = facts.get("kind")
     if kind == "python":
         python = facts["executable"] or _python(host)
@@ -143,6 +145,7 @@ def refused(host: Host, facts: dict[str, Any]) -> Failed:
 
 def ended(host: Host, result: dict[str, Any], seconds: float, said: str = "") -> Failed:
     """Return the failure of a runner that ended without a report. `said` is the output of the connecting program."""
+    result = readable(result)
     why, status, errors = result.get("why"), int(result.get("status", 0)), str(result.get("errors", ""))
     if why == "limit":
         return Failed(
