@@ -20,6 +20,7 @@ import pytest_asyncio
 
 from fx_lsp.model import Trace, TraceReply, TraceRequest
 from fx_lsp.sandbox import landlock, seccomp
+from fx_lsp.tracer.process import compilers
 from fx_lsp.tracing.workers.launch import Launch, Limits
 from fx_lsp.tracing.workers.pool import Mode, Workers
 
@@ -431,6 +432,25 @@ notes += [open({str(project / "locked.txt")!r}).read(), open("/proc/self/status"
     locked.chmod(0o400)
     os.chown(locked, 65534, 65534)
     assert await notes(workers, project, source) == (*["PermissionError"] * 6, "of another user", f"{1 << 2:016x}")
+
+
+@pytest.mark.parametrize("mode", ["fork"], indirect=True)
+async def test_a_trace_gets_a_bounded_number_of_compilers(workers: Workers, project: Path) -> None:
+    source = """
+import time
+notes = []
+from fx_lsp.tracer.process import compilers
+streams = [compilers.requests.connect() for _ in range(12)]
+time.sleep(3)
+for writer, reader in streams:
+    writer.write("[]\\n")
+    try:
+        writer.flush()
+    except BrokenPipeError:
+        notes.append("refused")
+"""
+    for _ in range(2):  # those of the first trace have ended with it
+        assert await notes(workers, project, source) == ("refused",) * (12 - compilers.MAX_COMPILERS)
 
 
 @pytest.mark.parametrize("allowed", [(), ("uname",)])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,6 +16,10 @@ from fx_lsp.sandbox import confinement
 
 if TYPE_CHECKING:
     from fx_lsp.codegen.inspect.assembly import Streams
+
+
+MAX_COMPILERS = 4
+"""The most compilers at once for a fork of the zygote and all that it has started; a trace needs one."""
 
 
 @dataclass
@@ -51,6 +57,13 @@ class CompilerSocket:
 
 
 requests = CompilerSocket()
+
+
+def creator_of(end: socket.socket) -> int:
+    """Return the process that has made a pair of sockets, as the kernel noted it then (Linux; else 0)."""
+    if sys.platform != "linux":
+        return 0
+    return struct.unpack("3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
 
 
 def prepare() -> None:

@@ -38,6 +38,7 @@ from fx_lsp.tracer.process import compilers
 from fx_lsp.tracer.process.child import (
     PRIVATE_FD,
     adopt_orphans,
+    ancestor_among,
     become_child,
     begin_child,
     children_of,
@@ -118,6 +119,7 @@ class _Zygote:
         self._preloads: list[str] = []
         self._graph, self._reads = b"", list[str]()
         self._compilers = compilers.requests.open(PRIVATE_FD)
+        self._asking: dict[int, int] = {}
         self._wake, self._waker = os.pipe()
         for fd in (self._wake, self._waker):
             os.set_blocking(fd, False)
@@ -241,11 +243,14 @@ class _Zygote:
             os._exit(1)
 
     def _fork_compiler(self) -> None:
-        """Fork a process that compiles kernels for one that has asked for it."""
+        """Fork a process that compiles kernels for one that has asked for it, if its fork has not asked too often."""
         end = compilers.requests.accept()
         if end is None:
             return
         with end, suppress(OSError):
+            asking = ancestor_among(compilers.creator_of(end), self._children)
+            if not asking or sum(each == asking for each in self._asking.values()) >= compilers.MAX_COMPILERS:
+                return
             pid = os.fork()
             if pid == 0:
                 begin_child(self._pid)
@@ -253,6 +258,7 @@ class _Zygote:
                 redirect_output(2)
                 compilers.compile_kernels(end)
             self._children.add(pid)
+            self._asking[pid] = asking
 
     def _alone(self, wait: Callable[[], tuple[int, int]]) -> tuple[int, int]:
         """Close the descriptors of the zygote in a fork, then return those that `wait` returns."""
@@ -344,6 +350,10 @@ class _Zygote:
             if ended:
                 kill_group(pid)
                 self._children.discard(pid)
+                self._asking.pop(pid, None)
+                for compiler, asking in self._asking.items():
+                    if asking == pid:
+                        kill_group(compiler)
                 self._kill_orphans()
                 confinement.remove_scratch_of(pid)
                 self._send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
