@@ -3,6 +3,7 @@
     ├── ProtocolError        a frame or a message between two of our processes is malformed
     ├── WorkerError          a process did not answer
     │   ├── WorkerDied       it ended: signal or exit code, with its printed output
+    │   │   └── WorkerExceeded it was ended because it used too much, with all that it had started
     │   ├── WorldStale       it has run code that a later text changed, or imported a package that was upgraded
     │   ├── WorkerTimeout    it was ended because it ran past the limit
     │   ├── TracerFailed     its code, which is fx-lsp's own, raised
@@ -15,6 +16,8 @@ An error in a user's code, or code that cannot be traced, is a value instead: a 
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class FxLspError(Exception):
@@ -45,6 +48,15 @@ class WorkerDied(WorkerError):
     def __init__(self, message: str, status: int, output: str = "") -> None:
         super().__init__(message, output)
         self.status = status
+
+
+class WorkerExceeded(WorkerDied):
+    """The worker was ended: it and all that it had started used more than `limit` bytes of "memory" or "files"."""
+
+    def __init__(self, resource: Literal["memory", "files"], limit: int, output: str = "") -> None:
+        super().__init__(f"it used more than {limit >> 20} MiB of {resource}", -9, output)
+        self.resource = resource
+        self.limit = limit
 
 
 class WorldStale(WorkerError):

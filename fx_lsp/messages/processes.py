@@ -19,6 +19,16 @@ OUT_OF_MEMORY_KILLED = FailureTemplate(
     "the process that traced {name} was killed (SIGKILL), most likely because memory ran out",
     f"The limit is {{mebibytes:.0f}} MiB; {_SMALLER}, or restart the server's tracers to try again.",
 )
+USED_TOO_MUCH = FailureTemplate(
+    "memory",
+    "{work} and all processes that it started were stopped: together they used more than {mebibytes:.0f} MiB of memory",
+    f"Check what this code allocates and starts; {_SMALLER}, or raise `fx-lsp.limits.memory`.",
+)
+WROTE_TOO_MUCH = FailureTemplate(
+    "memory",
+    "{work} was stopped: it wrote more than {mebibytes:.0f} MiB of temporary files",
+    "Check what this code writes; the files are removed.",
+)
 
 _ENDED = "tracing {name} ended without a result: {error}"
 _LOOK_FOR_EXIT = "Look for `os._exit`, or for native code that exits the process."

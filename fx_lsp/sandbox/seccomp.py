@@ -63,6 +63,7 @@ _PRIORITIES = {"setpriority": ((141, 140), 0), "ioprio_set": ((251, 30), 1)}
 """Calls whose first argument says what their second names, with its value for a process."""
 _FLOCK, _FCNTL, _F_SETLEASE = (73, 32), (72, 25), 1024
 _LOCKS = {"F_SETLK": 6, "F_SETLKW": 7, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38}
+_PRCTL, _PR_SET_DUMPABLE, _FALLOCATE = (157, 167), 4, (285, 47)
 _SOCKETPAIR, _SENDTO, _CLONE, _CLONE3, _PRLIMIT = (53, 199), (44, 206), (56, 220), (435, 435), (302, 261)
 _X32 = 0x40000000
 _IOCTL = (16, 29)
@@ -110,7 +111,8 @@ def forbid_network_and_privileges() -> None:
     """Forbid sockets but pairs of this process's own, other processes' memory and limits, namespaces, and the like.
 
     Modes, owners, times and attributes of files, their locks, and the scheduling of a process by its number cannot be
-    changed: such calls succeed and do nothing. Raises OSError.
+    changed: such calls succeed and do nothing. Nor can a process keep the server from counting what it uses, or
+    reserve space on a disk faster than it writes. Raises OSError.
     """
     drop_capabilities()
     _install([*_network(), *_privileges()])
@@ -160,6 +162,8 @@ def _privileges() -> list[_Rule]:
             for numbers, process in _PRIORITIES.values()
         ),
         *(_Rule(_number(numbers), 0, who_is_named) for numbers, _ in _PRIORITIES.values()),
+        _Rule(_number(_PRCTL), 0, (_ArgumentTest(0, 0xFFFFFFFF, _PR_SET_DUMPABLE),)),
+        _Rule(_number(_FALLOCATE), errno.EOPNOTSUPP),
         _Rule(_number(_FLOCK), 0),
         *(_Rule(_number(_FCNTL), 0, (_ArgumentTest(1, 0xFFFFFFFF, lock),)) for lock in _LOCKS.values()),
         _Rule(_number(_FCNTL), errno.EPERM, (_ArgumentTest(1, 0xFFFFFFFF, _F_SETLEASE),)),

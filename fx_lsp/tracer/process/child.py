@@ -258,17 +258,16 @@ def ancestor_among(pid: int, processes: Collection[int]) -> int:
     return pid if pid in processes else 0
 
 
+def group_of(pid: int) -> int:
+    """Return the group of a process; 0 if there is none."""
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
 def kill_group(pid: int) -> None:
     """End the processes of a group at once, where there are any."""
     if sys.platform != "win32":
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
-
-
-def memory_of(pid: int) -> int:
-    """Return the bytes of memory of a process, with its share of what it has in common with others (Linux; else 0)."""
-    with suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    return 0

@@ -28,7 +28,8 @@ from typing import Any, NoReturn
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import ProgramFile, WorldRequest
 from fx_lsp.sandbox import confinement
-from fx_lsp.tracer.process.child import begin_child, children_of, kill_group, memory_of, name_process
+from fx_lsp.sandbox.usage import memory_of
+from fx_lsp.tracer.process.child import begin_child, children_of, kill_group, name_process
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.process.parked import MAX_PARKED, Children, give_forks, run_program
 from fx_lsp.tracer.world.edit import changed_functions, outermost_names

@@ -43,6 +43,7 @@ from fx_lsp.tracer.process.child import (
     begin_child,
     children_of,
     find_job,
+    group_of,
     kill_group,
     redirect_output,
 )
@@ -374,9 +375,13 @@ class _Zygote:
             self._imported()
 
     def _imported(self) -> None:
-        """Take note of what imports have changed and started, and tell the server what they have read."""
+        """Take note of what imports have changed and started, and tell the server what they have read.
+
+        What a trace has left meanwhile is in another group.
+        """
         self._listen_for_children()
-        self._helpers = children_of(self._pid) - self._children
+        group = os.getpgrp()
+        self._helpers = {pid for pid in children_of(self._pid) - self._children if group_of(pid) == group}
         self._send({"read": read_states()})
 
 

@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from fx_lsp.errors import ProtocolError, WorkerDied
+from fx_lsp.errors import ProtocolError, WorkerDied, WorkerExceeded
 from fx_lsp.model import Failure, TraceReply, TraceRequest
+from fx_lsp.sandbox.usage import SCRATCH_BYTES, memory_together, processes_below, resident_bytes, scratch_bytes
 from fx_lsp.tracing.workers.channels import EarlyReply, OutputTail, ask
 from fx_lsp.tracing.workers.processes import describe_status, started_at
 from fx_lsp.tracing.workers.stack import ends_with_stack
@@ -20,6 +22,8 @@ FAILURE_OUTPUT_BYTES = 4 << 10
 _MOMENT = 1.0
 _REPORT = 40.0  # longer than any preload, during which a zygote reports no exits
 _KILLED = -9
+COUNT_SECONDS, QUIET_SECONDS = 0.25, 1.0
+"""Seconds between two counts of what a process uses; while that does not change, up to the second number of them."""
 _STACK = 0.2, 10  # how long it is waited for a stack to be printed, and how often on a busy machine
 
 
@@ -62,6 +66,25 @@ class Child:
                 return replace(reply, outcome=replace(reply.outcome, output=printed))
         return reply
 
+    async def keep_within(self, memory_bytes: int, scratch: str) -> None:
+        """End the process once it, and all that it has started, have so much more memory than it has now, or too many
+        files in a folder for temporary ones. Returns when it has ended.
+        """
+        limit = memory_bytes + resident_bytes(self.pid)
+        pause, before = COUNT_SECONDS, (0, 0)
+        while not self.exited.done():
+            await asyncio.wait({self.exited}, timeout=pause)
+            started = time.monotonic()
+            memory, files = used = await asyncio.to_thread(_used, self.pid, limit, scratch)
+            if self.exited.done() or started_at(self.pid) != self.started:
+                return
+            if memory > limit or files > SCRATCH_BYTES:
+                self.kill()
+                over = ("memory", memory_bytes) if memory > limit else ("files", SCRATCH_BYTES)
+                self.exited.set_exception(WorkerExceeded(*over, self.output.text()))
+            pause = COUNT_SECONDS if used != before else min(2 * pause, QUIET_SECONDS)
+            pause, before = max(pause, 4 * (time.monotonic() - started)), used
+
     async def print_stack(self) -> None:
         """Have the process print its Python stack, so that `output` ends with it (POSIX; elsewhere nothing)."""
         if sys.platform != "win32" and not self.exited.done() and started_at(self.pid) == self.started:
@@ -92,3 +115,9 @@ class Child:
         if killed and status == _KILLED:
             return WorkerDied("the tracer closed its channel without an answer", status, self.output.text())
         return WorkerDied(f"the tracer {describe_status(status)}", status, self.output.text())
+
+
+def _used(pid: int, memory_limit: int, scratch: str) -> tuple[int, int]:
+    """Return the bytes of memory and of temporary files that a process and all that it has started use."""
+    pids = processes_below(pid)
+    return memory_together(pids, memory_limit), scratch_bytes(scratch, pids, SCRATCH_BYTES)

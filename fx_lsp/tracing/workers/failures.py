@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from fx_lsp.errors import TracerFailed, WorkerDied, WorkerError, WorkerStartError, WorkerTimeout
+from fx_lsp.errors import TracerFailed, WorkerDied, WorkerError, WorkerExceeded, WorkerStartError, WorkerTimeout
 from fx_lsp.messages.places import line_of, mention
 from fx_lsp.messages.processes import (
     CRASHED,
@@ -16,6 +16,8 @@ from fx_lsp.messages.processes import (
     OUT_OF_MEMORY_KILLED,
     TIMED_OUT,
     TIMED_OUT_AT_LINE,
+    USED_TOO_MUCH,
+    WROTE_TOO_MUCH,
 )
 from fx_lsp.model import Failure, Span, TraceRequest
 from fx_lsp.tracing.workers.launch import Limits
@@ -44,6 +46,9 @@ def died(request: TraceRequest, limits: Limits, error: WorkerDied, name_span: Sp
     """Return the failure of a trace whose process exited, crashed or was killed."""
     name, status = request.name, error.status
     work, place = _stopped(request, error)
+    if isinstance(error, WorkerExceeded):
+        template = USED_TOO_MUCH if error.resource == "memory" else WROTE_TOO_MUCH
+        return _with_output(template.failure(name_span, work=work, mebibytes=error.limit / (1 << 20)), error)
     if status >= 0:
         template = EXITED if status == 0 else ENDED_WITH_STATUS
         return _with_output(template.failure(name_span, name=name, error=error), error)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 from fx_lsp import files
-from fx_lsp.errors import ProtocolError, WorkerDied, WorldStale
+from fx_lsp.errors import ProtocolError, WorkerDied, WorkerExceeded, WorldStale
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, receive
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.processes import describe_status, kill_group, started_at
@@ -227,13 +227,14 @@ class ForkServer:
     async def _mourn(self) -> None:
         await asyncio.wait({self.process.exited}, timeout=1)
         self.process.kill()
+        used: WorkerExceeded | None = None
         try:
             status = await self.process.exited
-        except WorkerDied as death:  # what has forked it died before
-            status = death.status
+        except WorkerDied as death:  # it was ended, or what has forked it died before
+            status, used = death.status, death if isinstance(death, WorkerExceeded) else None
         message = f"{self._called} {describe_status(status)}"
         for fork in list(self._forks.values()):
-            error = WorkerDied(message, status, self.output.text())
+            error = used or WorkerDied(message, status, self.output.text())
             if not fork.pid.done():
                 fork.pid.set_exception(error)
             fork.kill()

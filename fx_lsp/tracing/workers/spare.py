@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,10 +18,12 @@ from fx_lsp.wire import frame
 class Spare:
     """A process that has imported torch and waits for its one request."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, scratch: str, memory_bytes: int) -> None:
         self.pid = child.pid
         self.preloading: list[str] = []
         self._child: Child | None = child
+        self._bounds = memory_bytes, scratch
+        self._count: asyncio.Task[None] | None = None
         self._packages: set[str] = set()
 
     @property
@@ -37,6 +40,7 @@ class Spare:
         if not self.alive:
             return None
         child, self._child = self._child, None
+        self._count = asyncio.create_task(child.keep_within(*self._bounds)) if child is not None else None
         return child
 
     def preload(self, packages: Sequence[str]) -> None:
@@ -83,4 +87,4 @@ async def start_spare(launch: Launch) -> Spare:
     except BaseException:
         await child.end()
         raise
-    return Spare(child)
+    return Spare(child, scratch, launch.limits.memory_bytes)

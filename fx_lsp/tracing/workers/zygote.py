@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from fx_lsp.model import TraceRequest
@@ -26,8 +27,10 @@ END_SECONDS = 0.5
 class Zygote(ForkServer):
     """A started zygote."""
 
-    def __init__(self, process: Process, channels: ProcessChannels, scratch: str) -> None:
+    def __init__(self, process: Process, channels: ProcessChannels, scratch: str, memory_bytes: int) -> None:
         super().__init__(process, channels, "the tracer's parent process")
+        self._memory_bytes = memory_bytes
+        self._counts: set[asyncio.Task[None]] = set()
         self._scratch = scratch
         self.preloading: list[str] = []
         self.preloaded: list[str] = []
@@ -36,6 +39,14 @@ class Zygote(ForkServer):
     async def take(self, request: TraceRequest) -> Child:
         """Fork a new child and return it. Raises WorkerDied when the zygote dies or does not answer."""
         return await self.fork({"reads": of_project(request.roots, (request.file,))})
+
+    async def fork(self, header: dict[str, Any] | None = None) -> Child:
+        """Fork a new child as a header says, which is ended with all that it starts if that uses too much."""
+        child = await super().fork(header)
+        count = asyncio.create_task(child.keep_within(self._memory_bytes, str(Path(self._scratch, str(child.pid)))))
+        self._counts.add(count)
+        count.add_done_callback(self._counts.discard)
+        return child
 
     def preload(self, packages: Sequence[str]) -> None:
         """Have installed packages imported when no fork is waiting."""
@@ -65,6 +76,8 @@ class Zygote(ForkServer):
         await self._started.end()
         await asyncio.wait({self.listener}, timeout=5)
         self.listener.cancel()
+        for count in self._counts:
+            count.cancel()
         self.output.stop()
         self.control.close()
         self.writer.close()
@@ -107,4 +120,4 @@ async def start_zygote(launch: Launch) -> Zygote:
         output.stop()
         remove_scratch(scratch)
         raise
-    return Zygote(process, ProcessChannels(control, reader, writer, output), scratch)
+    return Zygote(process, ProcessChannels(control, reader, writer, output), scratch, launch.limits.memory_bytes)
