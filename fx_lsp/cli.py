@@ -51,7 +51,15 @@ class Command(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code, also if it is interrupted while it is imported."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run one command and return its exit code. Raises KeyboardInterrupt."""
     argv = sys.argv[1:] if argv is None else argv
     parser, chosen, own = _parser(argv[0] if argv else "")
     if not argv:
@@ -84,8 +92,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WorkerStartError as error:
         print(f"fx-lsp: {error}; pass the interpreter that has torch with --python", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard the output that is still buffered
         return 141

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
@@ -537,6 +541,53 @@ def test_a_check_that_is_interrupted(tmp_path: Path):
     assert process.returncode == 130
     assert "1 found in 1 file · 1 traced" in said
     assert errors == ""
+
+
+def test_a_check_that_is_interrupted_while_it_is_imported(tmp_path: Path):
+    source = """
+import signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == "fx_lsp.commands.reporting":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from fx_lsp.cli import main
+sys.exit(main(["check", "a.py"]))
+"""
+    done = subprocess.run([sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc")
+@pytest.mark.parametrize("at", ["find_spec", "bootstrap.py"])
+def test_a_check_that_is_interrupted_before_its_first_target(tmp_path: Path, at: str):
+    """While it asks the interpreter for its version, or while torch is imported."""
+    write(tmp_path, {"a.py": CHECKED})
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "FX_LSP_TEST": str(tmp_path)}
+    command = [sys.executable, "-m", "fx_lsp", "check", "--no-cache", "a.py"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 100
+    while not any(at in line for line in started_with(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=300)
+    assert (process.returncode, errors) == (130, "")
+    assert "nothing to trace" not in said
+    assert started_with(tmp_path) == []
+
+
+def started_with(folder: Path) -> list[str]:
+    """The command lines of the processes that have the mark of a test in their environment."""
+    lines: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"FX_LSP_TEST={folder}\0".encode() in (process / "environ").read_bytes():
+                lines.append((process / "cmdline").read_text().replace("\0", " "))
+    return lines
 
 
 def test_a_line_of_a_notebook_is_in_a_cell(tmp_path: Path):

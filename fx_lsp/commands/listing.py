@@ -75,10 +75,10 @@ class CheckListing:
         return f"{where}{_paint(f'{label}{kind}:', _YELLOW, self._colour)} {one_line(describe(failure), 400)}"
 
 
-def list_summary(summary: Summary, seconds: float, colour: bool) -> str:
-    """Return the counts, in one to three lines, or why there is nothing to count."""
+def list_summary(summary: Summary, seconds: float, colour: bool, is_complete: bool) -> str:
+    """Return the counts, in one to three lines, or why there is nothing to count in a check that `is_complete`."""
     lines = [_paint(one_line_summary(summary, seconds), _BOLD if not summary.problems else _RED, colour)]
-    if not summary.found and not summary.failures:
+    if is_complete and not summary.found and not summary.failures:
         without = "function or module that computes with tensors" if summary.files else "Python file or notebook"
         lines.append(f"nothing to trace: there is no {without} in what is checked")
     if summary.sources:

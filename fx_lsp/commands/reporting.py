@@ -74,7 +74,7 @@ class CheckReporter:
         accepted, fixed = self._of_baseline(interrupted)
         said = [] if options.baseline is None or options.writes else [_baseline_text(accepted, fixed)]
         if options.format == "text":
-            lines = [list_summary(summary, seconds, sys.stdout.isatty()).rstrip("\n"), *said]
+            lines = [list_summary(summary, seconds, sys.stdout.isatty(), not interrupted).rstrip("\n"), *said]
             print("\n".join(lines), flush=True)
         else:
             document = self._document(seconds, accepted, fixed).rstrip("\n")
