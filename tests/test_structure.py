@@ -19,7 +19,7 @@ PACKAGE = ROOT / "fx_lsp"
 MAX_MODULES = 15
 """How many modules a folder may have."""
 
-FOLDERS_OF_A_KIND = {"fx_lsp/features": "a feature each", "fx_lsp/commands": "a command each"}
+FOLDERS_OF_A_KIND = {"fx_lsp/features": "a feature each"}
 """Folders that may have more, as each of their modules is one of the same kind."""
 
 MAX_COMPLEXITY = 20

@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 
-from fx_lsp.commands.agents import AgentFile, Agents
+from fx_lsp.commands.agents.files import AgentFile, Agents
+from fx_lsp.commands.hosts import named
 from fx_lsp.commands.targets import Chosen, failure_text
-from fx_lsp.commands.trusting import named
 from fx_lsp.errors import TargetError
 from fx_lsp.features.history import across, page
 from fx_lsp.measured import KERNELS, BenchmarkJob, BenchmarkRun, Finished, JobProgress, Report

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
-from fx_lsp.commands.agents import Agents
-from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
+from fx_lsp.commands.agents.files import Agents
+from fx_lsp.commands.options import add_tracing_options, engine_settings
 from fx_lsp.tracing.engine import EngineSettings
 from fx_lsp.tracing.workers.capacity import parallel_traces
 
@@ -29,20 +30,14 @@ def run(arguments: argparse.Namespace) -> int:
     if find_spec("mcp") is None:
         print(HOW_TO_INSTALL, file=sys.stderr)
         return 2
-    limits = limits_of(arguments)
-    settings = EngineSettings(
-        interpreter=arguments.python,
-        cache_path=cache_path(arguments),
-        workers=parallel_traces(limits.memory_bytes),
-        limits=limits,
-        trace_on_open=False,
-    )
-    asyncio.run(_serve(settings, arguments.trust))
+    settings = engine_settings(arguments)
+    workers = parallel_traces(settings.limits.memory_bytes)
+    asyncio.run(_serve(replace(settings, workers=workers), arguments.trust))
     return 0
 
 
 async def _serve(settings: EngineSettings, trust_always: bool) -> None:
-    from fx_lsp.commands.agent_tools import server_of
+    from fx_lsp.commands.agents.tools import server_of
 
     agents = Agents(settings, trust_always)
     try:

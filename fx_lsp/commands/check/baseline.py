@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from fx_lsp import files
-from fx_lsp.commands.fingerprints import (
+from fx_lsp.commands.check.fingerprints import (
     FingerprintedMistake,
     Fingerprints,
     cause_of_comment,
     cause_of_file,
     path_below,
 )
-from fx_lsp.commands.survey import FileReport, TargetReport
+from fx_lsp.commands.check.survey import FileReport, TargetReport
 from fx_lsp.errors import UsageError
 from fx_lsp.features.problems import reached_failure, reached_remark
 

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from fx_lsp.commands.columns import line_text
-from fx_lsp.commands.survey import FileReport, reached_by
+from fx_lsp.commands.check.survey import FileReport, reached_by
+from fx_lsp.commands.places import line_text
 from fx_lsp.features.problems import Cause
 from fx_lsp.model import Failure, Span
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fx_lsp import __version__, wire
-from fx_lsp.commands.annotations import to_github, to_gitlab, to_junit
-from fx_lsp.commands.baseline import Baseline, write_baseline
-from fx_lsp.commands.columns import in_characters
-from fx_lsp.commands.fingerprints import Fingerprints
-from fx_lsp.commands.listing import CheckListing, Progress, list_summary, one_line_summary
-from fx_lsp.commands.results import CheckResult, results_of
-from fx_lsp.commands.sarif import to_sarif
-from fx_lsp.commands.survey import FileReport, SurveyScope, summarize, to_json
+from fx_lsp.commands.check.baseline import Baseline, write_baseline
+from fx_lsp.commands.check.fingerprints import Fingerprints
+from fx_lsp.commands.check.formats import to_github, to_gitlab, to_junit, to_sarif
+from fx_lsp.commands.check.listing import CheckListing, Progress, list_summary, one_line_summary
+from fx_lsp.commands.check.results import CheckResult, results_of
+from fx_lsp.commands.check.survey import FileReport, SurveyScope, summarize, to_json
+from fx_lsp.commands.places import in_characters
 from fx_lsp.features.text import count
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.workers.find_python import Interpreter

@@ -12,21 +12,21 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from fx_lsp.commands.baseline import Baseline, new_baseline, read_baseline
-from fx_lsp.commands.importers import affected_by
-from fx_lsp.commands.options import add_tracing_options, cache_path, limits_of
-from fx_lsp.commands.reporting import FORMATS, CheckReporter, ReportOptions
-from fx_lsp.commands.revisions import changed_since
+from fx_lsp.commands.check.baseline import Baseline, new_baseline, read_baseline
+from fx_lsp.commands.check.changes import affected_by, changed_since
+from fx_lsp.commands.check.reporting import FORMATS, CheckReporter, ReportOptions
+from fx_lsp.commands.check.survey import SurveyScope, survey
+from fx_lsp.commands.check.watch import WatchedFiles, wait_for_change
+from fx_lsp.commands.options import add_tracing_options, engine_settings
 from fx_lsp.commands.sources import Source, find_sources
-from fx_lsp.commands.survey import SurveyScope, survey
-from fx_lsp.commands.watch import WatchedFiles, wait_for_change
 from fx_lsp.errors import UsageError, WorkerStartError
 from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.features.text import count
 from fx_lsp.model import FindingCode, TargetKind
-from fx_lsp.tracing.engine import Engine, EngineSettings
+from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.workers.capacity import parallel_traces
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 
@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to print: text for people, one JSON document, SARIF 2.1.0, commands of GitHub Actions, a report of "
         "GitLab's Code Quality, or one of JUnit (default: text)",
     )
+    parser.add_argument("--json", action="store_const", dest="format", const="json", help="the same as --format json")
     parser.add_argument("--only", choices=tuple(KINDS), help="show only targets of this kind")
     for option, told in (("--enable", "report"), ("--disable", "do not report")):
         codes = f"one of {', '.join(FINDINGS)}, or all"
@@ -126,14 +127,9 @@ class _Checks:
 
     def __init__(self, arguments: argparse.Namespace, interpreter: Interpreter, python: str) -> None:
         self._arguments, self._interpreter = arguments, interpreter
-        limits = limits_of(arguments)
-        self._settings = EngineSettings(
-            interpreter=python,
-            cache_path=cache_path(arguments),
-            workers=arguments.jobs or parallel_traces(limits.memory_bytes),
-            limits=limits,
-            trace_on_open=False,
-        )
+        settings = engine_settings(arguments)
+        workers = arguments.jobs or parallel_traces(settings.limits.memory_bytes)
+        self._settings = replace(settings, interpreter=python, workers=workers)
         self._watched = WatchedFiles()
         self._running: CheckReporter | None = None
 

@@ -15,12 +15,12 @@ from pydantic import Field
 
 from fx_lsp import __version__
 from fx_lsp.choices import TRITON, allowed, read_choices
-from fx_lsp.commands.agent_answers import check_text, cut, joined, line_text, saved_text, target_text
-from fx_lsp.commands.agent_benchmarks import AgentBenchmarks
-from fx_lsp.commands.agents import AgentFile, Agents
-from fx_lsp.commands.check import KINDS
+from fx_lsp.commands.agents.answers import check_text, cut, joined, line_text, saved_text, target_text
+from fx_lsp.commands.agents.benchmarks import AgentBenchmarks
+from fx_lsp.commands.agents.files import AgentFile, Agents
+from fx_lsp.commands.check.command import KINDS
+from fx_lsp.commands.check.survey import FileReport, SurveyScope, report_target, survey
 from fx_lsp.commands.sources import Source
-from fx_lsp.commands.survey import FileReport, SurveyScope, report_target, survey
 from fx_lsp.commands.targets import Chosen, failure_text, source_line, stages_of
 from fx_lsp.commands.tune import kept
 from fx_lsp.errors import TargetError, WorkerStartError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fx_lsp.commands.agents import AgentFile
-from fx_lsp.commands.fingerprints import Fingerprints
-from fx_lsp.commands.listing import target_cost
-from fx_lsp.commands.results import CheckResult, results_of
-from fx_lsp.commands.survey import FileReport, TargetReport
+from fx_lsp.commands.agents.files import AgentFile
+from fx_lsp.commands.check.fingerprints import Fingerprints
+from fx_lsp.commands.check.listing import target_cost
+from fx_lsp.commands.check.results import CheckResult, results_of
+from fx_lsp.commands.check.survey import FileReport, TargetReport
 from fx_lsp.features.costs import format_flops
 from fx_lsp.features.dimensions import SizeNames
 from fx_lsp.features.guesses import LEGEND, MARK, Guesses

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
+from fx_lsp.commands.check.survey import FileReport, Summary, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.commands.places import line_name, place_text
 from fx_lsp.commands.sources import shown_path
-from fx_lsp.commands.survey import FileReport, Summary, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.features.guesses import Guesses
 from fx_lsp.features.lenses import saved_text, why_no_backward
 from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
