@@ -26,8 +26,8 @@ from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line
 from fx_lsp.errors import TargetError
-from fx_lsp.features.history import history_text, page
-from fx_lsp.features.line_times import line_times_page
+from fx_lsp.features.costs.history import history_text, page
+from fx_lsp.features.costs.line_costs import line_times_page
 from fx_lsp.measured import (
     EAGER,
     INDUCTOR_KERNELS,

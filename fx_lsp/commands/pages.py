@@ -30,17 +30,21 @@ from fx_lsp.commands.targets import (
     stages_of,
 )
 from fx_lsp.errors import TargetError
-from fx_lsp.features.comparison import align
-from fx_lsp.features.comparison_page import columns_text, comparison_page
-from fx_lsp.features.diffs import render_diff
-from fx_lsp.features.dimensions import STYLES, SizeNames
-from fx_lsp.features.documents import Document, Line, render_stage, title_lines
-from fx_lsp.features.fusion import fusion_data
-from fx_lsp.features.inputs import input_data
-from fx_lsp.features.lenses import (
+from fx_lsp.features.costs.summary import render_summary, stages_of_summary, summary_of, summary_to_json
+from fx_lsp.features.documents.comparison import align, columns_text, comparison_page
+from fx_lsp.features.documents.diffs import render_diff
+from fx_lsp.features.documents.document import Document, Line, render_stage, title_lines
+from fx_lsp.features.documents.passes import render_passes, render_run
+from fx_lsp.features.kernels import fusion_data
+from fx_lsp.features.web_page import web_page
+from fx_lsp.features.wording.dimensions import STYLES, SizeNames
+from fx_lsp.features.wording.inputs import input_data
+from fx_lsp.features.wording.text import basename
+from fx_lsp.features.wording.traces import (
     DIVERGE,
     DIVERGE_DATA,
     DIVERGE_KERNELS,
+    EXECUTED,
     FUSION,
     FUSION_DATA,
     INDUCTOR_FUSION,
@@ -49,13 +53,9 @@ from fx_lsp.features.lenses import (
     RECOMPILES_DATA,
     TORCHSCRIPT,
     default_stage,
+    shown_trace,
     work_of_pass,
 )
-from fx_lsp.features.partial import EXECUTED, shown_trace
-from fx_lsp.features.passes import render_passes, render_run
-from fx_lsp.features.summary import render_summary, stages_of_summary, summary_of, summary_to_json
-from fx_lsp.features.text import basename
-from fx_lsp.features.web_page import web_page
 from fx_lsp.model import Failure, Node, Outcome, Span, Stage, Target, Trace, Work, read_work, variant_work, write_work
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.source.targets import stages_like

@@ -16,7 +16,7 @@ from fx_lsp.commands.options import engine_settings
 from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import read_source
 from fx_lsp.errors import TargetError
-from fx_lsp.features.documents import Document
+from fx_lsp.features.documents.document import Document
 from fx_lsp.messages.places import with_places
 from fx_lsp.model import Failure, Span, Stage, Work
 from fx_lsp.tracing.engine import Engine

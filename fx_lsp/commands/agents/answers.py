@@ -10,18 +10,17 @@ from fx_lsp.commands.check.fingerprints import Fingerprints
 from fx_lsp.commands.check.listing import target_cost
 from fx_lsp.commands.check.results import CheckResult, results_of
 from fx_lsp.commands.check.survey import FileReport, TargetReport
-from fx_lsp.features.costs import format_flops
-from fx_lsp.features.dimensions import SizeNames
-from fx_lsp.features.guesses import LEGEND, MARK, Guesses
+from fx_lsp.features.costs.operations import format_flops
+from fx_lsp.features.costs.saved import why_saved
+from fx_lsp.features.costs.summary import CostSummary
 from fx_lsp.features.hints import readers_of
-from fx_lsp.features.inputs import inputs_text
-from fx_lsp.features.lenses import place_text
-from fx_lsp.features.partial import shown_trace
-from fx_lsp.features.problems import describe
-from fx_lsp.features.saved import why_saved
-from fx_lsp.features.source import operation_name
-from fx_lsp.features.summary import CostSummary
-from fx_lsp.features.text import count, format_bytes, one_line
+from fx_lsp.features.source.expressions import operation_name
+from fx_lsp.features.wording.dimensions import SizeNames
+from fx_lsp.features.wording.guesses import LEGEND, MARK, Guesses
+from fx_lsp.features.wording.inputs import inputs_text
+from fx_lsp.features.wording.problems import describe
+from fx_lsp.features.wording.text import count, format_bytes, one_line
+from fx_lsp.features.wording.traces import place_text, shown_trace
 from fx_lsp.model import Failure, ObservedValue, Outcome, Saved, Stage, Target, Trace
 
 LINES = 80

@@ -12,7 +12,7 @@ from fx_lsp.commands.agents.files import AgentFile, Agents
 from fx_lsp.commands.hosts import named
 from fx_lsp.commands.targets import Chosen, failure_text
 from fx_lsp.errors import TargetError
-from fx_lsp.features.history import across, page
+from fx_lsp.features.costs.history import across, page
 from fx_lsp.measured import KERNELS, BenchmarkJob, BenchmarkRun, Finished, JobProgress, Report
 from fx_lsp.messages.processes import HOW_TO_CONFIRM_HOST
 from fx_lsp.model import Failure

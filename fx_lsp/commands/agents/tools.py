@@ -24,13 +24,12 @@ from fx_lsp.commands.sources import Source
 from fx_lsp.commands.targets import Chosen, failure_text, source_line, stages_of
 from fx_lsp.commands.tune import kept
 from fx_lsp.errors import TargetError, WorkerStartError
-from fx_lsp.features.documents import render_stage
-from fx_lsp.features.findings import TOLD, told_outcome
+from fx_lsp.features.costs.summary import CostSummary, stages_of_summary, summary_of
+from fx_lsp.features.documents.document import render_stage
 from fx_lsp.features.hover import HoverSubject, hover_expression, hover_name
 from fx_lsp.features.kernels import said_of_code
-from fx_lsp.features.lenses import TORCHSCRIPT, default_stage
-from fx_lsp.features.partial import EXECUTED, shown_trace
-from fx_lsp.features.summary import CostSummary, stages_of_summary, summary_of
+from fx_lsp.features.source.findings import TOLD, told_outcome
+from fx_lsp.features.wording.traces import EXECUTED, TORCHSCRIPT, default_stage, shown_trace
 from fx_lsp.measured import JobProgress
 from fx_lsp.model import Failure, Outcome, Span, Stage, Target, TargetKind, Trace, known_trace, variant_work, write_work
 from fx_lsp.tracing.source.targets import stages_like

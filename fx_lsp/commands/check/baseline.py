@@ -18,7 +18,7 @@ from fx_lsp.commands.check.fingerprints import (
 )
 from fx_lsp.commands.check.survey import FileReport, TargetReport
 from fx_lsp.errors import UsageError
-from fx_lsp.features.problems import reached_failure, reached_remark
+from fx_lsp.features.wording.problems import reached_failure, reached_remark
 
 _FORMAT, _VERSION = "fx-lsp baseline", 1
 _FIELDS = ("file", "code", "message", "fingerprint")

@@ -23,8 +23,8 @@ from fx_lsp.commands.check.watch import WatchedFiles, wait_for_change
 from fx_lsp.commands.options import add_tracing_options, engine_settings
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.errors import UsageError, WorkerStartError
-from fx_lsp.features.findings import FINDINGS, TOLD
-from fx_lsp.features.text import count
+from fx_lsp.features.source.findings import FINDINGS, TOLD
+from fx_lsp.features.wording.text import count
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.workers.capacity import parallel_traces

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fx_lsp.commands.check.survey import FileReport, reached_by
 from fx_lsp.commands.places import line_text
-from fx_lsp.features.problems import Cause
+from fx_lsp.features.wording.problems import Cause
 from fx_lsp.model import Failure, Span
 
 _CHANGING = re.compile(r"\bline \d+|\b0x[0-9a-f]+")

@@ -13,8 +13,8 @@ from fx_lsp.commands.check.fingerprints import path_below
 from fx_lsp.commands.check.results import CheckResult
 from fx_lsp.commands.check.survey import FileReport
 from fx_lsp.commands.places import character_column
-from fx_lsp.features.pages import text_of_page
-from fx_lsp.features.text import sentence
+from fx_lsp.features.wording.problems import text_of_page
+from fx_lsp.features.wording.text import sentence
 from fx_lsp.model import Span
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

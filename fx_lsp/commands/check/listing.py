@@ -9,10 +9,10 @@ from typing import TextIO
 from fx_lsp.commands.check.survey import FileReport, Summary, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.commands.places import line_name, place_text
 from fx_lsp.commands.sources import shown_path
-from fx_lsp.features.guesses import Guesses
-from fx_lsp.features.lenses import saved_text, why_no_backward
-from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
-from fx_lsp.features.text import count, one_line
+from fx_lsp.features.wording.guesses import Guesses
+from fx_lsp.features.wording.problems import Cause, Occurrence, describe, is_failure, other_targets
+from fx_lsp.features.wording.text import count, one_line
+from fx_lsp.features.wording.traces import saved_text, why_no_backward
 from fx_lsp.model import Failure, Span, Target
 
 _NAME_WIDTH = 32

@@ -17,7 +17,7 @@ from fx_lsp.commands.check.listing import CheckListing, Progress, list_summary, 
 from fx_lsp.commands.check.results import CheckResult, results_of
 from fx_lsp.commands.check.survey import FileReport, SurveyScope, summarize, to_json
 from fx_lsp.commands.places import in_characters
-from fx_lsp.features.text import count
+from fx_lsp.features.wording.text import count
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.workers.find_python import Interpreter
 

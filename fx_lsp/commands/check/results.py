@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from fx_lsp.commands.check.fingerprints import Fingerprints, cause_of_comment, cause_of_file
 from fx_lsp.commands.check.survey import FileReport, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.commands.places import cell_of, line_name
-from fx_lsp.features.problems import Cause, Occurrence, describe, is_failure, other_targets
-from fx_lsp.features.text import sentence
+from fx_lsp.features.wording.problems import Cause, Occurrence, describe, is_failure, other_targets
+from fx_lsp.features.wording.text import sentence
 from fx_lsp.model import Failure, ProblemSeverity, Related, Severity, Span
 
 _TOLD = ("error", "warning")

@@ -12,9 +12,17 @@ from typing import Any, get_args
 from fx_lsp import wire
 from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import Source, read_source
-from fx_lsp.features.comments import comment_problems, elsewhere
-from fx_lsp.features.findings import TOLD, told_outcome, unknown_codes
-from fx_lsp.features.problems import Cause, Occurrence, Problem, by_cause, is_failure, reached_failure, reached_remark
+from fx_lsp.features.source.comments import comment_problems, elsewhere
+from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes
+from fx_lsp.features.wording.problems import (
+    Cause,
+    Occurrence,
+    Problem,
+    by_cause,
+    is_failure,
+    reached_failure,
+    reached_remark,
+)
 from fx_lsp.messages.places import with_places
 from fx_lsp.messages.texts import UNREADABLE_FILE
 from fx_lsp.model import (
