@@ -24,8 +24,8 @@ from typing import Any
 from limits import output_of
 
 from fx_lsp.cli import GARBAGE
-from fx_lsp.features.diffs import render_diff
-from fx_lsp.features.documents import render_stage
+from fx_lsp.features.documents.diffs import render_diff
+from fx_lsp.features.documents.document import render_stage
 from fx_lsp.model import Node, Span, Stage, StageInfo, Trace
 from fx_lsp.wire import decode_stage, encode_stage
 

@@ -52,11 +52,11 @@ from lsprotocol import types
 
 from fx_lsp.comments import fx_comment
 from fx_lsp.errors import ProtocolError
-from fx_lsp.features import source
-from fx_lsp.features.comments import comment_problems
-from fx_lsp.features.completion import completions
-from fx_lsp.features.parameters import signature_of
-from fx_lsp.features.uris import format_uri, parse_uri
+from fx_lsp.features.source import expressions as source
+from fx_lsp.features.source.comments import comment_problems
+from fx_lsp.features.source.completion import completions
+from fx_lsp.features.source.parameters import signature_of
+from fx_lsp.features.wording.uris import format_uri, parse_uri
 from fx_lsp.model import Failure, InputSpec, Node, Remark, Span, Stage, Trace, TraceReply, TraceRequest, WrittenInputs
 from fx_lsp.server import from_proto
 from fx_lsp.server.documents import OpenNotebook, OpenText

@@ -31,7 +31,7 @@ import pygls.protocol
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from fx_lsp.features.uris import View, format_uri
+from fx_lsp.features.wording.uris import View, format_uri
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from fx_lsp.features.documents import render_stage
-from fx_lsp.features.lenses import default_stage, summarize
+from fx_lsp.features.documents.document import render_stage
+from fx_lsp.features.wording.traces import default_stage, summarize
 from fx_lsp.model import InputSpec, Saved, Span, Stage, Trace
 from fx_lsp.tracer.library import generate
 from fx_lsp.tracer.library.fake_call import Options

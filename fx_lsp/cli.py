@@ -38,13 +38,17 @@ COMMANDS = {
 }
 
 
+_PAGES = dict.fromkeys(("graph", "compare", "summary", "passes", "diverge", "recompiles", "fusion"), "pages")
+_MODULES = {"check": "check.command", "mcp": "agents.mcp", **_PAGES}
+"""The modules of commands that have another name."""
+
 GARBAGE = 50_000, 20, 20
 """Thresholds of the garbage collector: high, because a large graph has a hundred thousand objects that all stay alive.
 """
 
 
 class Command(Protocol):
-    """Describe a module of `fx_lsp.commands`."""
+    """Describe a module of `fx_lsp.commands`, or one of the entries of `fx_lsp.commands.pages`."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
     def run(self, arguments: argparse.Namespace) -> int: ...
@@ -141,6 +145,12 @@ def _parser(name: str) -> tuple[argparse.ArgumentParser, Command | None, dict[st
         added = commands.add_parser(command, help=what, description=f"{what[0].upper()}{what[1:]}.")
         parsers[command] = added
         if command == name:
-            chosen = cast("Command", import_module(f"fx_lsp.commands.{name}"))
+            chosen = command_of(name)
             chosen.add_arguments(added)
     return parser, chosen, parsers
+
+
+def command_of(name: str) -> Command:
+    """Import a command, and no other."""
+    module = import_module(f"fx_lsp.commands.{_MODULES.get(name, name)}")
+    return cast("Command", module.PAGES[name] if name in _PAGES else module)

@@ -9,14 +9,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from fx_lsp.cli import COMMANDS  # noqa: E402
+from fx_lsp.cli import COMMANDS, command_of  # noqa: E402
 from fx_lsp.server.settings import _ROWS as ROWS  # noqa: E402
 
 PAGES = ROOT / "docs" / "reference"
@@ -87,7 +86,7 @@ def commands() -> Iterator[str]:
     """Yield the lines about all commands."""
     for name, purpose in COMMANDS.items():
         parser = argparse.ArgumentParser(f"fx-lsp {name}", add_help=False)
-        import_module(f"fx_lsp.commands.{name}").add_arguments(parser)
+        command_of(name).add_arguments(parser)
         yield from (f"## `fx-lsp {name}`", "", f"{purpose[0].upper()}{purpose[1:]}.", "")
         yield from ("| argument | meaning |", "|---|---|")
         for action in parser._actions:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fx_lsp.features.problems import Problem
+from fx_lsp.features.wording.problems import Problem
 
 WIDTH = 118
 """The longest line that a comment may have."""

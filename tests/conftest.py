@@ -20,7 +20,7 @@ os.environ.update(PYTORCH_JIT="0", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 os.environ["TRITON_INTERPRET"] = "1"  # generated kernels run on the CPU; Triton asks when it is imported
 
 from fx_lsp import wire
-from fx_lsp.features.findings import TOLD, told_outcome
+from fx_lsp.features.source.findings import TOLD, told_outcome
 from fx_lsp.model import Failure, InputSpec, Stage, Trace, TraceReply, TraceRequest, WrittenInputs
 
 T = TypeVar("T")

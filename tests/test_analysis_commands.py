@@ -112,6 +112,12 @@ def test_what_is_not_traced(folder: Path, command: str, target: str):
     assert f"{target} was not traced" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["graph", "summary", "passes", "diverge", "fusion", "recompiles"])
+def test_json_of_what_is_not_traced(folder: Path, command: str):
+    document = read(folder, command, "model.py::broken", code=1)
+    assert (document["target"], document["failure"]["kind"]) == ("model.py::broken", "unsupported")
+
+
 def test_json_of_what_differs(folder: Path):
     (graph,) = read(folder, *SHIFTED, code=1)["graphs"]
     assert (graph["stage"], graph["first"]["node"]) == ("pass:shift", "y")

@@ -20,9 +20,9 @@ import pytest
 from inline_snapshot import snapshot
 from terminal import Done, fx_lsp, start
 
-from fx_lsp.commands.cells import cell_of
+from fx_lsp.commands.check.survey import FileReport, SurveyScope, TargetReport, survey
+from fx_lsp.commands.places import cell_of
 from fx_lsp.commands.sources import Source, read_source
-from fx_lsp.commands.survey import FileReport, SurveyScope, TargetReport, survey
 from fx_lsp.model import Failure, Target
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
@@ -459,7 +459,7 @@ def test_a_mistake_that_moves_keeps_its_fingerprint(tmp_path: Path):
     ],
 )
 def test_what_is_checked(project: Path, arguments: list[str], names: list[str]):
-    done = fx_lsp(project, "check", *arguments, "--format", "json")
+    done = fx_lsp(project, "check", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     targets = [target for file in json.loads(done.stdout)["files"] for target in file["targets"]]
     assert [target["target"] for target in targets] == [f"{project / name}" for name in names]

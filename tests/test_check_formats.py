@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fx_lsp.commands.baseline import new_baseline, read_baseline
-from fx_lsp.commands.reporting import FORMATS, CheckReporter, ReportOptions
+from fx_lsp.commands.check.baseline import new_baseline, read_baseline
+from fx_lsp.commands.check.reporting import FORMATS, CheckReporter, ReportOptions
+from fx_lsp.commands.check.survey import FileReport, SurveyScope, report_target
 from fx_lsp.commands.sources import Source
-from fx_lsp.commands.survey import FileReport, SurveyScope, report_target
 from fx_lsp.errors import UsageError
 from fx_lsp.model import Failure, Severity, Span, TargetKind
 from fx_lsp.tracing.source.targets import discover

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fx_lsp.commands.importers import affected_by
-from fx_lsp.commands.revisions import changed_since
+from fx_lsp.commands.check.changes import affected_by, changed_since
 from fx_lsp.commands.sources import find_sources
 from fx_lsp.errors import UsageError
 

@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 from terminal import Done, fx_lsp
 
-from fx_lsp.commands.compare import Compared, read_graphs
+from fx_lsp.commands.pages import Compared, read_graphs
 from fx_lsp.errors import TargetError
 
 SOURCE = """\

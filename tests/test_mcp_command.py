@@ -260,5 +260,5 @@ def test_without_the_sdk_one_sentence_says_how_to_install_it(
 
 
 def test_the_server_imports_no_torch():
-    loaded = "import sys, fx_lsp.commands.agent_tools; print('torch' in sys.modules)"
+    loaded = "import sys, fx_lsp.commands.agents.tools; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", loaded], env={"PYTHONPATH": PACKAGE}, text=True) == "False\n"

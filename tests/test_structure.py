@@ -19,9 +19,6 @@ PACKAGE = ROOT / "fx_lsp"
 MAX_MODULES = 15
 """How many modules a folder may have."""
 
-FOLDERS_OF_A_KIND = {"fx_lsp/features": "a feature each", "fx_lsp/commands": "a command each"}
-"""Folders that may have more, as each of their modules is one of the same kind."""
-
 MAX_COMPLEXITY = 20
 """How many ways a function may have: branches, loops, handlers, comprehensions, conditions, parts of `and` and `or`."""
 
@@ -250,7 +247,7 @@ def crowded_folders() -> dict[str, int]:
         for file in (*files(), *(ROOT / "tests/tracer").rglob("*.py"))
         if file.stem != "__init__"
     )
-    return {f: n for f, n in sorted(modules.items()) if n > MAX_MODULES and f not in FOLDERS_OF_A_KIND}
+    return {folder: number for folder, number in sorted(modules.items()) if number > MAX_MODULES}
 
 
 def openers() -> set[str]:

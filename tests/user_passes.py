@@ -8,8 +8,8 @@ from pathlib import Path
 
 from conftest import Traced, in_fork, request_for
 
-from fx_lsp.features.diffs import diff_lines
-from fx_lsp.features.passes import change_text
+from fx_lsp.features.documents.diffs import diff_lines
+from fx_lsp.features.documents.passes import change_text
 from fx_lsp.model import Failure, PassSource, Trace
 from fx_lsp.tracer.job import run
 from fx_lsp.tracing.slicing.passes import with_passes

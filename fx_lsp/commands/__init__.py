@@ -1,3 +1,1 @@
-"""Define the commands of the command line, one file each: `add_arguments(parser)` and `run(arguments)`, which returns
-the exit code.
-"""
+"""Define the commands of the command line. Each has `add_arguments(parser)` and `run(arguments)`: an exit code."""

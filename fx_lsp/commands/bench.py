@@ -21,14 +21,13 @@ from typing import Any
 
 from fx_lsp.choices import allowed as allowed_choices
 from fx_lsp.choices import read_choices
+from fx_lsp.commands.hosts import ProgressPrinter, allowed, named
 from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import write_outputs
-from fx_lsp.commands.progress import ProgressPrinter
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line
-from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import TargetError
-from fx_lsp.features.history import history_text, page
-from fx_lsp.features.line_times import line_times_page
+from fx_lsp.features.costs.history import history_text, page
+from fx_lsp.features.costs.line_costs import line_times_page
 from fx_lsp.measured import (
     EAGER,
     INDUCTOR_KERNELS,

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Literal
 
 from fx_lsp import __version__
-from fx_lsp.commands.trusting import allowed, named
+from fx_lsp.commands.hosts import allowed, named
 from fx_lsp.errors import WorkerStartError
-from fx_lsp.features.text import format_bytes
+from fx_lsp.features.wording.text import format_bytes
 from fx_lsp.measured import Failed, Probe
 from fx_lsp.model import Failure
 from fx_lsp.sandbox.trial import gaps

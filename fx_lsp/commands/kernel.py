@@ -20,9 +20,9 @@ from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import put, remove_output, report_unwritten, write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
 from fx_lsp.commands.tune import TUNE_SECONDS, kept, tune
-from fx_lsp.features.documents import render_stage
+from fx_lsp.features.documents.document import render_stage
+from fx_lsp.features.documents.passes import render_passes
 from fx_lsp.features.kernels import CHIP, LISTINGS, RESOURCES, render_listing, said_of_code, stages_of_listing, work_of
-from fx_lsp.features.passes import render_passes
 from fx_lsp.messages.requests import NO_SUCH_LISTING
 from fx_lsp.model import Failure, Trace, read_work, write_work
 from fx_lsp.tracing.kernel_files.checking import (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fx_lsp.choices import allowed, defaults, explained
 from fx_lsp.tracing.answers.disk import default_cache_path
+from fx_lsp.tracing.engine import EngineSettings
 from fx_lsp.tracing.workers.pool import Limits
 
 MAX_SECONDS = 1e9
@@ -56,15 +57,15 @@ def add_choices(parser: argparse.ArgumentParser, names: Iterable[str], before: s
         )
 
 
-def cache_path(arguments: argparse.Namespace) -> str | None:
-    """Return the path of stored answers; None with `--no-cache`."""
-    return None if arguments.no_cache else str(default_cache_path())
-
-
-def limits_of(arguments: argparse.Namespace) -> Limits:
-    """Return the limits of a trace."""
+def engine_settings(arguments: argparse.Namespace) -> EngineSettings:
+    """Return the settings of an engine that only traces on request."""
     reads, programs = tuple(arguments.allow_read), tuple(arguments.allow_program)
-    return Limits(seconds=arguments.limit_seconds, reads=reads, programs=programs)
+    return EngineSettings(
+        interpreter=arguments.python,
+        cache_path=None if arguments.no_cache else str(default_cache_path()),
+        limits=Limits(seconds=arguments.limit_seconds, reads=reads, programs=programs),
+        trace_on_open=False,
+    )
 
 
 def _seconds(text: str) -> float:

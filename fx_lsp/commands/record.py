@@ -21,7 +21,7 @@ from types import FrameType
 
 import fx_lsp
 from fx_lsp.errors import TargetError
-from fx_lsp.features.text import count, one_line
+from fx_lsp.features.wording.text import count, one_line
 from fx_lsp.tracing.calls.recordings import RecordedCall, new_run, read_calls, run_files, settle, store_of
 from fx_lsp.tracing.source.project import project_root
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fx_lsp import files
-from fx_lsp.commands.options import cache_path, limits_of
+from fx_lsp.commands.options import engine_settings
 from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import read_source
 from fx_lsp.errors import TargetError
-from fx_lsp.features.documents import Document, Line, title_lines
+from fx_lsp.features.documents.document import Document
 from fx_lsp.messages.places import with_places
-from fx_lsp.model import Failure, Outcome, Span, Stage, Trace, Work
-from fx_lsp.tracing.engine import Engine, EngineSettings
+from fx_lsp.model import Failure, Span, Stage, Work
+from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.source.project import project_root
 from fx_lsp.tracing.source.targets import discover, names_like
 
@@ -58,13 +58,7 @@ def _targets_in(path: str) -> str:
 @asynccontextmanager
 async def opened(arguments: argparse.Namespace, chosen: Chosen) -> AsyncGenerator[Engine, None]:
     """Open the target's file in an engine that only traces on request."""
-    settings = EngineSettings(
-        interpreter=arguments.python,
-        cache_path=cache_path(arguments),
-        limits=limits_of(arguments),
-        trace_on_open=False,
-    )
-    engine = Engine(settings, lambda file: None, lambda status: None)
+    engine = Engine(engine_settings(arguments), lambda file: None, lambda status: None)
     try:
         engine.open(chosen.file, chosen.text, (project_root(chosen.file),))
         yield engine
@@ -81,29 +75,6 @@ async def stages_of(engine: Engine, chosen: Chosen, names: Iterable[str], work: 
             return stage
         stages.append(stage)
     return stages
-
-
-async def traced_with(
-    arguments: argparse.Namespace, chosen: Chosen, work: Work, names: Iterable[str]
-) -> tuple[Trace, list[Stage]] | None:
-    """Return the trace of a target with some of its stages; None if one is unavailable, after printing the failure."""
-    async with opened(arguments, chosen) as engine:
-        outcome: Outcome = await engine.outcome(chosen.file, chosen.name, work)
-        answer = outcome if isinstance(outcome, Failure) else await stages_of(engine, chosen, names, work)
-    if isinstance(outcome, Failure):
-        failure = outcome
-    elif isinstance(answer, Failure):
-        failure = answer
-    else:
-        return outcome, answer
-    print(failure_text(failure, chosen), file=sys.stderr)
-    return None
-
-
-def print_page(trace: Trace, stage: Stage, subject: str) -> None:
-    """Print a stage that is a page of text, below the title of its target and the `subject` of the page."""
-    title = title_lines(trace, stage.name, subject)
-    print_document(Document(tuple(Line(line) for line in (*title, *stage.text.splitlines()))))
 
 
 def print_document(document: Document) -> None:

@@ -10,9 +10,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from fx_lsp.choices import Choices
-from fx_lsp.commands.progress import ProgressPrinter
+from fx_lsp.commands.hosts import ProgressPrinter, allowed, named
 from fx_lsp.commands.targets import Chosen, failure_text, opened
-from fx_lsp.commands.trusting import allowed, named
 from fx_lsp.errors import ProtocolError
 from fx_lsp.measured import BenchmarkJob, Event, Failed
 from fx_lsp.model import Failure

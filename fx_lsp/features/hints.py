@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from fx_lsp.features.dimensions import SizeNames, SizeStyle
-from fx_lsp.features.guesses import LEGEND, MARK, Guesses
-from fx_lsp.features.line_costs import line_costs
-from fx_lsp.features.partial import shown_trace, until
-from fx_lsp.features.sizes import shares_storage
-from fx_lsp.features.source import (
+from fx_lsp.features.costs.line_costs import line_costs
+from fx_lsp.features.costs.sizes import shares_storage
+from fx_lsp.features.costs.summary import ESTIMATES, costs_text
+from fx_lsp.features.source.expressions import (
     Binding,
     DimensionArgument,
     attribute_reads,
@@ -21,9 +19,11 @@ from fx_lsp.features.source import (
     operation_name,
     returns,
 )
-from fx_lsp.features.summary import ESTIMATES, costs_text
-from fx_lsp.features.text import format_bytes, is_tensor_spec
-from fx_lsp.features.variants import with_variant
+from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.wording.guesses import LEGEND, MARK, Guesses
+from fx_lsp.features.wording.inputs import with_variant
+from fx_lsp.features.wording.text import format_bytes, is_tensor_spec
+from fx_lsp.features.wording.traces import shown_trace, until
 from fx_lsp.measured import BenchmarkRun
 from fx_lsp.model import Failure, Node, ObservedValue, Outcome, Saved, Span, Stage, Target, Trace
 

@@ -7,21 +7,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fx_lsp.features.costs import bound_text, cost_of, cost_text
-from fx_lsp.features.dimensions import SizeNames, SizeStyle
-from fx_lsp.features.documents import body, render_call
-from fx_lsp.features.guesses import LEGEND, MARK, Guesses
-from fx_lsp.features.inputs import inputs_text
-from fx_lsp.features.lenses import default_stage, saved_text, summarize, why_no_backward
-from fx_lsp.features.parameters import parameter_at
-from fx_lsp.features.partial import executed, shown_trace, until
-from fx_lsp.features.problems import all_notes
-from fx_lsp.features.saved import why_saved
-from fx_lsp.features.signature import signature
-from fx_lsp.features.source import CursorContext, expression_at
-from fx_lsp.features.text import count, is_tensor_spec, one_line, plain, sentence
-from fx_lsp.features.unreached import unreached_at, why_unreached
-from fx_lsp.features.variants import variant_text, with_variant
+from fx_lsp.features.costs.operations import bound_text, cost_of, cost_text
+from fx_lsp.features.costs.saved import why_saved
+from fx_lsp.features.documents.document import body, render_call
+from fx_lsp.features.source.expressions import CursorContext, expression_at
+from fx_lsp.features.source.parameters import parameter_at
+from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.wording.guesses import LEGEND, MARK, Guesses
+from fx_lsp.features.wording.inputs import inputs_text, variant_text, with_variant
+from fx_lsp.features.wording.problems import all_notes
+from fx_lsp.features.wording.signature import signature
+from fx_lsp.features.wording.text import count, is_tensor_spec, one_line, plain, sentence
+from fx_lsp.features.wording.traces import (
+    default_stage,
+    executed,
+    saved_text,
+    shown_trace,
+    summarize,
+    until,
+    why_no_backward,
+)
+from fx_lsp.features.wording.unreached import unreached_at, why_unreached
 from fx_lsp.model import (
     CapturedGraph,
     Failure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fx_lsp.features.text import is_tensor_spec
+from fx_lsp.features.wording.text import is_tensor_spec
 from fx_lsp.model import Span, Target, Trace
 
 

@@ -6,17 +6,19 @@ code.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from fx_lsp.choices import TRITON
-from fx_lsp.features.documents import Document, Line, SourceLine, render_node, rows_of
+from fx_lsp.features.documents.document import Document, Line, SourceLine, render_node, rows_of
 from fx_lsp.features.hover import Hover
 from fx_lsp.features.lenses import Lens
-from fx_lsp.features.problems import Problem
-from fx_lsp.features.text import one_line, plain, sentence
-from fx_lsp.features.uris import LOWERED, View
+from fx_lsp.features.wording.problems import Problem
+from fx_lsp.features.wording.text import one_line, plain, sentence
+from fx_lsp.features.wording.uris import LOWERED, View
 from fx_lsp.model import Node, Remark, Span, Stage, Work, read_work, write_work
 
 LISTINGS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
@@ -244,3 +246,17 @@ def _block(text: str) -> str:
 def _place(span: Span, source_line: SourceLine) -> str:
     file = span.file.replace("\\", "/").rpartition("/")[2]
     return f"{file}:{span.line}\n\n{_block((source_line(span) or '').strip())}"
+
+
+def fusion_data(stage: Stage) -> dict[str, Any]:
+    """Return the kernels of fx-lsp and of Inductor as JSON, with the places of their operations."""
+    data: dict[str, Any] = json.loads(stage.text)
+    for generator in data.values():
+        for kernel in (kernel for graph in generator["graphs"] for kernel in graph["kernels"]):
+            kernel["operations"] = [_operation(stage.nodes[index]) for index in cast("list[int]", kernel["operations"])]
+    return data
+
+
+def _operation(node: Node) -> dict[str, Any]:
+    place = (node.span.file, node.span.line) if node.span is not None else (None, None)
+    return {"name": node.name, "target": node.target, "file": place[0], "line": place[1]}

@@ -7,38 +7,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fx_lsp.choices import TRITON
-from fx_lsp.features.benchmark import lens_title
-from fx_lsp.features.guesses import LEGEND, Guesses
-from fx_lsp.features.inputs import input_text, variant_title
-from fx_lsp.features.text import basename, count
-from fx_lsp.features.uris import BENCHMARK
+from fx_lsp.features.costs.benchmark import lens_title
+from fx_lsp.features.wording.guesses import LEGEND, Guesses
+from fx_lsp.features.wording.inputs import input_text, variant_title
+from fx_lsp.features.wording.traces import (
+    FUSION,
+    PASSES,
+    RECOMPILES,
+    TORCHSCRIPT,
+    default_stage,
+    place_text,
+    summarize,
+    work_of_pass,
+)
+from fx_lsp.features.wording.uris import BENCHMARK
 from fx_lsp.measured import BenchmarkRun
-from fx_lsp.model import Failure, GradMode, Outcome, Pass, Span, Target, Trace, Work, variant_work, write_work
+from fx_lsp.model import Failure, Outcome, Pass, Span, Target, Trace, Work, variant_work
 
-PASSES = "passes"
-"""The stage that lists all stages, and the work that produces them."""
-RUN = "run"
-"""The stage that describes the whole run of a pass."""
 OFFERED = 3
 """The number of targets that a pass offers to run on."""
-TORCHSCRIPT = "torchscript"
-"""The stage of a graph as TorchScript, and the work that produces it."""
-DIVERGE = "diverge"
-"""The stage of a page on the first node whose numbers differ, and the work that produces it."""
-DIVERGE_KERNELS = "diverge-kernels"
-"""The work that produces such a page on the kernels of a target."""
-DIVERGE_DATA = "diverge:json"
-"""The stage of the same as JSON."""
-RECOMPILES = "recompiles"
-"""The stage of a page on the calls that are compiled again, and the work that produces it."""
-RECOMPILES_DATA = "recompiles:json"
-"""The stage of the same as JSON."""
-FUSION = "fusion"
-"""The stage that lists the kernels of fx-lsp with why they are several, and the work that produces it."""
-INDUCTOR_FUSION = "fusion:inductor"
-"""The stage of the same for the kernels of Inductor."""
-FUSION_DATA = "fusion:json"
-"""The stage of both as JSON."""
 MENU = "graphs"
 """The title of the lens that offers the others."""
 PENDING = "tracing…"
@@ -122,13 +109,6 @@ def lenses(target: Target, outcome: Outcome | None, stale: bool, pending: bool =
     return (summary, *graphs, *variants, *more)
 
 
-def place_text(file: str, span: Span | None) -> str:
-    """Return a place as text for a reader of `file`: `line 12`, or `layers.py:12`; "" without a place."""
-    if span is None:
-        return ""
-    return f"line {span.line}" if span.file == file else f"{basename(span.file)}:{span.line}"
-
-
 def is_empty(outcome: Outcome) -> bool:
     """Return True if a target was traced and runs no operation."""
     return isinstance(outcome, Trace) and bool(outcome.stages) and not any(stage.ops for stage in outcome.stages)
@@ -180,41 +160,3 @@ def again_lenses(name: str) -> tuple[Lens, ...]:
 def run_of(pass_: Pass) -> Work:
     """Return the work of running a pass."""
     return work_of_pass(pass_.file, pass_.name)
-
-
-def work_of_pass(file: str, name: str) -> Work:
-    """Return the work of running the pass `name` of a file."""
-    return write_work({"pass": f"{file}::{name}"})
-
-
-def default_stage(trace: Trace) -> str:
-    """Return the default stage to show: forward, or inference if there is nothing to differentiate."""
-    names = [s.name for s in trace.stages]
-    return next((s for s in ("forward", "inference") if s in names), names[0] if names else "forward")
-
-
-def why_no_backward(refused: bool, grad: GradMode) -> str:
-    """Return the text in place of the backward graph of a trace without one; `grad` is the mode of its call."""
-    if grad != "grad":
-        return f"under {grad}"
-    return "cannot be differentiated" if refused else "nothing to differentiate"
-
-
-def summarize(trace: Trace) -> str:
-    """Return `12 ops forward · 18 backward · saves ~4.1 KiB`, or `9 ops · nothing to differentiate`; `12 nodes` for a
-    graph.
-    """
-    if (built := trace.info("graph")) is not None:
-        return count("node", built.nodes)
-    forward, backward = trace.ops("forward"), trace.ops("backward")
-    if forward is None or backward is None:
-        inference = trace.ops("inference")
-        ops = forward if inference is None else inference
-        return f"{count('op', ops or 0)} · {why_no_backward(trace.refused, trace.context.grad)}"
-    saved = saved_text(trace.activation_bytes, Guesses(trace.inputs))
-    return f"{count('op', forward)} forward · {backward:,} backward · {saved}"
-
-
-def saved_text(activations: int, guesses: Guesses) -> str:
-    """Return how many bytes of activations forward saves for backward, marked if they depend on guesses."""
-    return f"saves {guesses.marked_bytes(activations)}" if activations else "saves nothing"

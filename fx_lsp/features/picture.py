@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fx_lsp.features.dimensions import SizeNames, SizeStyle
-from fx_lsp.features.documents import render_node
-from fx_lsp.features.sizes import bytes_of
-from fx_lsp.features.text import one_line
+from fx_lsp.features.costs.sizes import bytes_of
+from fx_lsp.features.documents.document import render_node
+from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.wording.text import one_line
 from fx_lsp.model import Node, Span, Stage, Trace
 
 SourceText = Callable[[Span], "str | None"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fx_lsp.features.documents import Line
+from fx_lsp.features.documents.document import Line
 from fx_lsp.features.kernels import RenderedView
-from fx_lsp.features.text import one_line
+from fx_lsp.features.wording.text import one_line
 from fx_lsp.model import Node, Span
 
 _NAME = re.compile(r"(?<![\w.'\"])[^\W\d]\w*(?!\w*=[^=]|\w*['\"])")

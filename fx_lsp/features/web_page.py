@@ -11,13 +11,13 @@ from pathlib import Path
 from string import Template
 
 from fx_lsp import __version__, files
-from fx_lsp.features.dimensions import SizeNames, SizeStyle
-from fx_lsp.features.documents import Document, Line, render_stage
-from fx_lsp.features.inputs import input_text, source_text
-from fx_lsp.features.lenses import default_stage, summarize
-from fx_lsp.features.saved import why_saved
-from fx_lsp.features.summary import ESTIMATES, LineRow, Place, costs_text, shares_of, summary_of
-from fx_lsp.features.text import basename, count, format_bytes
+from fx_lsp.features.costs.saved import why_saved
+from fx_lsp.features.costs.summary import ESTIMATES, LineRow, Place, costs_text, shares_of, summary_of
+from fx_lsp.features.documents.document import Document, Line, render_stage
+from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.wording.inputs import input_text, source_text
+from fx_lsp.features.wording.text import basename, count, format_bytes
+from fx_lsp.features.wording.traces import default_stage, summarize
 from fx_lsp.model import Span, Stage, Target, Trace
 
 _NEARBY = 3

@@ -16,7 +16,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from fx_lsp import __version__
-from fx_lsp.features.uris import SCHEME
+from fx_lsp.features.wording.uris import SCHEME
 from fx_lsp.server import progress
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks

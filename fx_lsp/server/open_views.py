@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fx_lsp.features.kernels import RenderedView, kernels_of
-from fx_lsp.features.uris import View, parse_uri
+from fx_lsp.features.wording.uris import View, parse_uri
 from fx_lsp.model import Outcome, Work
 from fx_lsp.server import from_proto
 

@@ -20,7 +20,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.protocol import JsonRPCResponseMessage, LanguageServerProtocol, lsp_method
 
-from fx_lsp.features.uris import SCHEME
+from fx_lsp.features.wording.uris import SCHEME
 from fx_lsp.server.frames import BrokenFrame, Outbox, read_frames
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from lsprotocol import types
 from pygls.uris import from_fs_path
 
 from fx_lsp import files
-from fx_lsp.features.uris import SCHEME, View, format_uri
-from fx_lsp.features.written import KernelCheck
+from fx_lsp.features.kernel_files import KernelCheck
+from fx_lsp.features.wording.uris import SCHEME, View, format_uri
 from fx_lsp.messages.places import with_places
 from fx_lsp.model import Outcome, Span
 from fx_lsp.server import from_proto, to_proto

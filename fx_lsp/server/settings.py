@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from fx_lsp.features.dimensions import STYLES, SizeStyle
-from fx_lsp.features.findings import FINDINGS, TOLD
 from fx_lsp.features.hints import KINDS, SHOWN_KINDS, HintKind
 from fx_lsp.features.kernels import CHIP
+from fx_lsp.features.source.findings import FINDINGS, TOLD
+from fx_lsp.features.wording.dimensions import STYLES, SizeStyle
 from fx_lsp.model import FindingCode
 
 if TYPE_CHECKING:

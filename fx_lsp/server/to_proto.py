@@ -8,12 +8,12 @@ from typing import Any
 
 from lsprotocol import types
 
-from fx_lsp.features.completion import Completion
 from fx_lsp.features.hints import Hint
 from fx_lsp.features.hover import Hover
 from fx_lsp.features.lenses import Lens
-from fx_lsp.features.pin import TextChange
-from fx_lsp.features.problems import Problem
+from fx_lsp.features.source.completion import Completion
+from fx_lsp.features.source.pin import TextChange
+from fx_lsp.features.wording.problems import Problem
 from fx_lsp.model import Span
 
 SHOW_STAGE = "fxLsp.showStage"

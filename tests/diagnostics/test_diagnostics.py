@@ -23,8 +23,8 @@ import pytest
 from carets import WIDTH, annotated, of_problem, stripped
 from warm import warm_python
 
-from fx_lsp.features.findings import TOLD, told
-from fx_lsp.features.problems import Problem, problems
+from fx_lsp.features.source.findings import TOLD, told
+from fx_lsp.features.wording.problems import Problem, problems
 from fx_lsp.model import Failure, Outcome, Target
 from fx_lsp.tracing.engine import Engine, EngineSettings
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.features.benchmark import hover, kernel_facts, legend, lens_title, short_gpu, table
+from fx_lsp.features.costs.benchmark import hover, kernel_facts, legend, lens_title, short_gpu, table
 from fx_lsp.measured import BenchmarkRun, Ceilings, Cost, KernelTime, Machine, Measured, Report, Timing
 
 CARD = Machine(

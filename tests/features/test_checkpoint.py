@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 from samples import FILE, TRACE
 
-from fx_lsp.features.checkpoint import Checkpoint, checkpoint
+from fx_lsp.features.source.checkpoint import Checkpoint, checkpoint
 from fx_lsp.model import ObservedValue, Span, StageInfo, Target
 
 OPEN, CLOSE = "# [", "# ]"

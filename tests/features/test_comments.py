@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fx_lsp.features.comments import comment_problems, without_doubles
-from fx_lsp.features.problems import problems
+from fx_lsp.features.source.comments import comment_problems, without_doubles
+from fx_lsp.features.wording.problems import problems
 from fx_lsp.model import Failure, Span
 from fx_lsp.specs import Comment, Expression, parse_comment
 from fx_lsp.tracing.source.targets import discover

@@ -5,8 +5,7 @@ from dataclasses import replace
 from inline_snapshot import snapshot
 from samples import graph_of, span
 
-from fx_lsp.features.comparison import align
-from fx_lsp.features.comparison_page import columns_text
+from fx_lsp.features.documents.comparison import align, columns_text
 from fx_lsp.model import Stage
 
 FIRST = graph_of(

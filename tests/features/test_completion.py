@@ -3,7 +3,7 @@
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.features.completion import Completion, completions, in_comment
+from fx_lsp.features.source.completion import Completion, completions, in_comment
 from fx_lsp.model import InputSpec, Trace
 from fx_lsp.specs import DTYPES
 from fx_lsp.tracing.source.targets import discover

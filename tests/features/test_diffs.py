@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 from samples import ADD, FORWARD, TRACE, graph_of
 
-from fx_lsp.features.diffs import diff_lines, edits, render_diff
+from fx_lsp.features.documents.diffs import diff_lines, edits, render_diff
 from fx_lsp.model import Node, Stage
 
 

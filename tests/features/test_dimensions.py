@@ -6,12 +6,12 @@ import pytest
 from inline_snapshot import snapshot
 from samples import FORWARD, RELU, SOURCE, TRACE, F, span
 
-from fx_lsp.features.dimensions import SizeNames, SizeStyle
-from fx_lsp.features.documents import render_stage
-from fx_lsp.features.guesses import LEGEND
+from fx_lsp.features.documents.document import render_stage
 from fx_lsp.features.hints import HintStyle, TracedTarget, hints
 from fx_lsp.features.hover import HoverStyle, HoverSubject, hover_expression, hover_name
 from fx_lsp.features.picture import picture
+from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.wording.guesses import LEGEND
 from fx_lsp.model import InputSpec, NamedSizes, ObservedValue, Trace
 
 FIRST = span("y = x @ w")

@@ -5,7 +5,7 @@ import pytest
 from inline_snapshot import snapshot
 from samples import BACKWARD, FORWARD, RELU, SOURCE, TRACE, graph_of
 
-from fx_lsp.features.documents import render_call, render_stage
+from fx_lsp.features.documents.document import render_call, render_stage
 from fx_lsp.model import InputSpec, Node, Span, Stage
 
 

@@ -9,9 +9,9 @@ from inline_snapshot import snapshot
 from samples import TRACE
 from unfolding import check
 
-from fx_lsp.features.documents import Document, render_stage
-from fx_lsp.features.folding import shorten
-from fx_lsp.features.uris import View, format_uri, parse_uri
+from fx_lsp.features.documents.document import Document, render_stage
+from fx_lsp.features.documents.folding import shorten
+from fx_lsp.features.wording.uris import View, format_uri, parse_uri
 from fx_lsp.model import Node, Span, Stage
 
 Body = Callable[["Graph", int, str], str]

@@ -1,8 +1,8 @@
 """The data on kernels that are not fused, and the page with the kernel of each line."""
 
 from fx_lsp import wire
-from fx_lsp.features.documents import text_lines
-from fx_lsp.features.fusion import fusion_data
+from fx_lsp.features.documents.document import text_lines
+from fx_lsp.features.kernels import fusion_data
 from fx_lsp.model import Node, Span, Stage
 from fx_lsp.tracing.answers.relocation import relocate_stage
 

@@ -3,8 +3,8 @@
 from inline_snapshot import snapshot
 
 from fx_lsp.features import kernels
-from fx_lsp.features.documents import Document, Line, render_stage
-from fx_lsp.features.uris import View
+from fx_lsp.features.documents.document import Document, Line, render_stage
+from fx_lsp.features.wording.uris import View
 from fx_lsp.model import Node, Remark, Span, Stage, StageInfo, Trace
 
 FILE = "/project/model.py"

@@ -5,7 +5,7 @@ from inline_snapshot import snapshot
 from samples import BROKEN, FAILURE, TRACE, F
 
 from fx_lsp.features.lenses import Lens, in_menu, lenses, with_menu
-from fx_lsp.features.uris import BENCHMARK
+from fx_lsp.features.wording.uris import BENCHMARK
 from fx_lsp.model import Span, StageInfo
 
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from inline_snapshot import snapshot
 from samples import BACKWARD, FILE, FORWARD, TRACE, F
 
-from fx_lsp.features.line_costs import LineCosts, line_costs
-from fx_lsp.features.line_times import line_times_page
+from fx_lsp.features.costs.line_costs import LineCosts, line_costs, line_times_page
 from fx_lsp.measured import BenchmarkRun, LineTime, Machine, Report
 from fx_lsp.model import Stage
 

@@ -9,8 +9,8 @@ from urllib.request import url2pathname
 
 import pytest
 
-from fx_lsp.features.findings import _CODES, FINDINGS
-from fx_lsp.features.pages import page_of
+from fx_lsp.features.source.findings import _CODES, FINDINGS
+from fx_lsp.features.wording.problems import page_of
 from fx_lsp.model import FailureKind, FindingCode
 
 PAGES = Path(__file__).parents[2] / "docs" / "problems"

@@ -5,11 +5,11 @@ from dataclasses import replace
 from inline_snapshot import snapshot
 from samples import FAILURE, FILE, function, graph_of, span
 
-from fx_lsp.features.documents import render_stage
+from fx_lsp.features.documents.document import render_stage
 from fx_lsp.features.hints import TracedTarget, hints
 from fx_lsp.features.hover import HoverStyle, hover_name
 from fx_lsp.features.lenses import lenses
-from fx_lsp.features.partial import shown_trace
+from fx_lsp.features.wording.traces import shown_trace
 from fx_lsp.model import ObservedValue, StageInfo, Trace
 
 SOURCE = """\

@@ -5,7 +5,7 @@ from dataclasses import replace
 from inline_snapshot import snapshot
 from samples import FORWARD, SOURCE, TRACE, span
 
-from fx_lsp.features.passes import change_text, render_passes, render_run, steps
+from fx_lsp.features.documents.passes import change_text, render_passes, render_run, steps
 from fx_lsp.model import Change, Remark, Stage, StageInfo
 
 PIPELINE = replace(

@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from fx_lsp.comments import fx_comment
-from fx_lsp.features.pin import WIDTH, comment_text, pin, spec_text
+from fx_lsp.features.source.pin import WIDTH, comment_text, pin, spec_text
 from fx_lsp.model import CallContext, Failure, InputSource, InputSpec, Outcome, Span, Target, Trace
 from fx_lsp.specs import MODE, Comment, TensorSpec, parse_comment
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 from inline_snapshot import snapshot
 from samples import BROKEN, FAILURE, FILE, MATMUL, TRACE, F
 
-from fx_lsp.features.problems import problems
+from fx_lsp.features.wording.problems import problems
 from fx_lsp.model import Failure, Remark, Span
 
 

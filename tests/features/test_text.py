@@ -3,9 +3,9 @@
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.features.guesses import Guesses, marked
-from fx_lsp.features.inputs import inputs_text, source_text
-from fx_lsp.features.text import code, count, format_bytes, is_tensor_spec, one_line
+from fx_lsp.features.wording.guesses import Guesses, marked
+from fx_lsp.features.wording.inputs import inputs_text, source_text
+from fx_lsp.features.wording.text import code, count, format_bytes, is_tensor_spec, one_line
 from fx_lsp.model import InputSource, InputSpec
 
 

@@ -6,8 +6,8 @@ import pytest
 from inline_snapshot import snapshot
 from samples import TRACE
 
-from fx_lsp.features.findings import FINDINGS, TOLD, ignoring, is_ignored, told, told_outcome, unknown_codes
-from fx_lsp.features.problems import Problem
+from fx_lsp.features.source.findings import FINDINGS, TOLD, ignoring, is_ignored, told, told_outcome, unknown_codes
+from fx_lsp.features.wording.problems import Problem
 from fx_lsp.model import Failure, Remark, Span
 
 FILE = "/project/model.py"

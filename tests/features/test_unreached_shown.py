@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from samples import FILE, TRACE, F, function, span
 
-from fx_lsp.features.unreached import faded
+from fx_lsp.features.wording.unreached import faded
 from fx_lsp.model import Operand, Unreached
 
 SOURCE = """\

@@ -2,7 +2,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from fx_lsp.features.uris import View, format_uri, parse_uri
+from fx_lsp.features.wording.uris import View, format_uri, parse_uri
 
 
 def test_a_view_has_a_readable_uri_that_ends_in_the_tab_title():

@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 from samples import BACKWARD, FORWARD, SOURCE, TRACE
 
 from fx_lsp.features import values
-from fx_lsp.features.documents import render_stage
+from fx_lsp.features.documents.document import render_stage
 from fx_lsp.features.kernels import RenderedView
 from fx_lsp.model import Span, Stage
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fx_lsp.features.pin import TextChange
-from fx_lsp.features.written import (
+from fx_lsp.features.kernel_files import (
     KernelCheck,
     check_problems,
     check_title,
@@ -14,6 +13,7 @@ from fx_lsp.features.written import (
     save_lens,
     written_lens,
 )
+from fx_lsp.features.source.pin import TextChange
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import re
 from dataclasses import replace
 
-from fx_lsp.features.folding import Fold, folds
-from fx_lsp.features.numbering import HOLE, number
+from fx_lsp.features.documents.folding import Fold, folds
+from fx_lsp.features.documents.numbering import HOLE, number
 from fx_lsp.model import Node
 
 

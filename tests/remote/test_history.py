@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.features.history import across, changes, history_text, latest
+from fx_lsp.features.costs.history import across, changes, history_text, latest
 from fx_lsp.measured import BenchmarkRun, Cost, Machine, Measured, Report, Timing
 from fx_lsp.tracing.analysis import Plan, analyse
 from fx_lsp.tracing.answers.disk import read_dependencies

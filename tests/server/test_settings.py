@@ -1,6 +1,6 @@
 import pytest
 
-from fx_lsp.features.findings import TOLD
+from fx_lsp.features.source.findings import TOLD
 from fx_lsp.server.settings import Settings, read_settings, without_more_trust
 
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from fx_lsp.features.uris import View, format_uri
+from fx_lsp.features.wording.uris import View, format_uri
 from fx_lsp.model import Failure, StageInfo, Trace
 from fx_lsp.server.display.views import Views
 from fx_lsp.server.session import Session

@@ -22,14 +22,14 @@ import pytest
 from carets import Shown, annotated, places, stripped
 from conftest import TraceFixture
 
-from fx_lsp.features.comments import comment_problems
-from fx_lsp.features.documents import render_stage
+from fx_lsp.features.documents.document import render_stage
 from fx_lsp.features.hints import SHOWN_KINDS, HintKind, HintStyle, TracedTarget, hints
 from fx_lsp.features.hover import HoverStyle, HoverSubject, hover_expression
 from fx_lsp.features.inline_values import inline_values
 from fx_lsp.features.lenses import lenses
-from fx_lsp.features.partial import shown_trace
-from fx_lsp.features.unreached import faded
+from fx_lsp.features.source.comments import comment_problems
+from fx_lsp.features.wording.traces import shown_trace
+from fx_lsp.features.wording.unreached import faded
 from fx_lsp.model import Outcome, Span, Stage, Trace
 from fx_lsp.tracing.source.targets import discover
 

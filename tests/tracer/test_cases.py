@@ -33,8 +33,8 @@ import pytest
 from carets import annotated, of_problem, stripped
 from conftest import Traced, TraceFixture
 
-from fx_lsp.features.findings import TOLD, told
-from fx_lsp.features.problems import problems
+from fx_lsp.features.source.findings import TOLD, told
+from fx_lsp.features.wording.problems import problems
 from fx_lsp.model import Failure, InputSpec, Outcome
 from fx_lsp.tracing.analysis import analyse
 

@@ -168,7 +168,7 @@ def test_a_request_has_the_pass_that_its_work_names(tmp_path: Path):
     folder.mkdir()
     file = folder / "own.py"
     file.write_text(HEAD + "UNUSED = 3\nTABLE = 4\ndef own(gm: GraphModule): return TABLE\n")
-    from fx_lsp.features.lenses import work_of_pass
+    from fx_lsp.features.wording.traces import work_of_pass
 
     (source,) = sources(given(tmp_path, f"{work_of_pass(str(file), 'own')}&on=torch"))
     assert source.found.name == "own" and source.found.file == str(file)

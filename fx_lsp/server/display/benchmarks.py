@@ -10,10 +10,10 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fx_lsp.features.benchmark import lens_title
-from fx_lsp.features.history import MeasuredChange, changes, document, latest
-from fx_lsp.features.uris import BENCHMARK as WORK
-from fx_lsp.features.uris import View
+from fx_lsp.features.costs.benchmark import lens_title
+from fx_lsp.features.costs.history import MeasuredChange, changes, document, latest
+from fx_lsp.features.wording.uris import BENCHMARK as WORK
+from fx_lsp.features.wording.uris import View
 from fx_lsp.measured import BenchmarkRun, Failed, JobProgress
 from fx_lsp.server.refresh import RefreshTimer
 from fx_lsp.server.session import Session

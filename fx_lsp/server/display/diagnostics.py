@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from lsprotocol import types
 
-from fx_lsp.features.comments import comment_problems, without_doubles
-from fx_lsp.features.findings import told, unknown_codes
+from fx_lsp.features.kernel_files import KernelCheck, check_problems
 from fx_lsp.features.kernels import kernel_problems, kernels_of
-from fx_lsp.features.pages import page_of
-from fx_lsp.features.problems import Problem, problems, work_problems
-from fx_lsp.features.unreached import faded
-from fx_lsp.features.uris import View, format_uri
-from fx_lsp.features.written import KernelCheck, check_problems
+from fx_lsp.features.source.comments import comment_problems, without_doubles
+from fx_lsp.features.source.findings import told, unknown_codes
+from fx_lsp.features.wording.problems import Problem, page_of, problems, work_problems
+from fx_lsp.features.wording.unreached import faded
+from fx_lsp.features.wording.uris import View, format_uri
 from fx_lsp.model import Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client

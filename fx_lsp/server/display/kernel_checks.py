@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fx_lsp.features.kernel_files import KernelCheck
 from fx_lsp.features.kernels import RESOURCES, work_of
-from fx_lsp.features.uris import View, format_uri
-from fx_lsp.features.written import KernelCheck
+from fx_lsp.features.wording.uris import View, format_uri
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.diagnostics import publish_check
 from fx_lsp.server.display.text_edits import put_text

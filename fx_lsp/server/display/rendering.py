@@ -6,16 +6,15 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fx_lsp.features.diffs import render_diff
-from fx_lsp.features.dimensions import SizeStyle
-from fx_lsp.features.documents import Document, Line, SourceLine, render_stage
+from fx_lsp.features.costs.summary import SUMMARY, render_summary, stages_of_summary
+from fx_lsp.features.documents.diffs import render_diff
+from fx_lsp.features.documents.document import Document, Line, SourceLine, render_stage
+from fx_lsp.features.documents.passes import render_passes, render_run
 from fx_lsp.features.hover import failure_text
 from fx_lsp.features.kernels import RenderedView, chip_of, render_listing, stages_of_listing
-from fx_lsp.features.lenses import PASSES, RUN
-from fx_lsp.features.partial import shown_trace
-from fx_lsp.features.passes import render_passes, render_run
-from fx_lsp.features.summary import SUMMARY, render_summary, stages_of_summary
-from fx_lsp.features.uris import View
+from fx_lsp.features.wording.dimensions import SizeStyle
+from fx_lsp.features.wording.traces import PASSES, RUN, shown_trace
+from fx_lsp.features.wording.uris import View
 from fx_lsp.model import Failure, Outcome, Span, Stage, Trace
 from fx_lsp.server import from_proto
 from fx_lsp.server.session import Session

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from fx_lsp.features.pin import TextChange
-from fx_lsp.features.written import edits
+from fx_lsp.features.kernel_files import edits
+from fx_lsp.features.source.pin import TextChange
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.documents import OpenText

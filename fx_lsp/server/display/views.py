@@ -15,7 +15,7 @@ from lsprotocol import types
 
 from fx_lsp import files, folders
 from fx_lsp.features.kernels import RenderedView, chip_of, kernels_of
-from fx_lsp.features.uris import BENCHMARK, View, format_uri, parse_uri
+from fx_lsp.features.wording.uris import BENCHMARK, View, format_uri, parse_uri
 from fx_lsp.model import Failure, Outcome, Trace
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks

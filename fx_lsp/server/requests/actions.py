@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from fx_lsp.features.checkpoint import STAGE, Checkpoint, checkpoint
-from fx_lsp.features.findings import ignoring
-from fx_lsp.features.pin import Pin, pin
+from fx_lsp.features.source.checkpoint import STAGE, Checkpoint, checkpoint
+from fx_lsp.features.source.findings import ignoring
+from fx_lsp.features.source.pin import Pin, pin
 from fx_lsp.model import Failure, Span
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.text_edits import workspace_edit

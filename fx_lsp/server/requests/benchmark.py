@@ -15,9 +15,9 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.choices import read_choices
 from fx_lsp.errors import TargetError
-from fx_lsp.features.benchmark import lens_title
-from fx_lsp.features.problems import describe
-from fx_lsp.features.uris import View, format_uri
+from fx_lsp.features.costs.benchmark import lens_title
+from fx_lsp.features.wording.problems import describe
+from fx_lsp.features.wording.uris import View, format_uri
 from fx_lsp.measured import INDUCTOR_KERNELS, BenchmarkJob, BenchmarkRun, Event, Failed, Finished, JobProgress
 from fx_lsp.model import Failure, read_work
 from fx_lsp.server.client import Client

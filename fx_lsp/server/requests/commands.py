@@ -12,12 +12,12 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp.choices import TRITON
 from fx_lsp.errors import ProtocolError
+from fx_lsp.features.documents.passes import change_text, is_unchanged
 from fx_lsp.features.kernels import chip_of, work_of
-from fx_lsp.features.lenses import PASSES, RUN, default_stage, run_of
-from fx_lsp.features.partial import executed
-from fx_lsp.features.passes import change_text, is_unchanged
-from fx_lsp.features.problems import describe
-from fx_lsp.features.uris import View, format_uri
+from fx_lsp.features.lenses import run_of
+from fx_lsp.features.wording.problems import describe
+from fx_lsp.features.wording.traces import PASSES, RUN, default_stage, executed
+from fx_lsp.features.wording.uris import View, format_uri
 from fx_lsp.model import Failure, Trace, Work, variant_of, variant_work, write_work
 from fx_lsp.server import from_proto
 from fx_lsp.server.client import Client

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lsprotocol import types
 
-from fx_lsp.features.completion import completions, in_comment
-from fx_lsp.features.pin import TextChange
+from fx_lsp.features.source.completion import completions, in_comment
+from fx_lsp.features.source.pin import TextChange
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.session import Session
 

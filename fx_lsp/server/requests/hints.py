@@ -8,7 +8,7 @@ import attrs
 from lsprotocol import types
 
 from fx_lsp.features.hints import HintStyle, TracedTarget, hints
-from fx_lsp.features.lenses import default_stage
+from fx_lsp.features.wording.traces import default_stage
 from fx_lsp.model import Trace, known_trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks

@@ -11,9 +11,8 @@ from urllib.parse import quote
 from lsprotocol import types
 
 from fx_lsp.features import hover as features
-from fx_lsp.features.benchmark import hover as benchmark_hover
-from fx_lsp.features.lenses import default_stage
-from fx_lsp.features.partial import EXECUTED
+from fx_lsp.features.costs.benchmark import hover as benchmark_hover
+from fx_lsp.features.wording.traces import EXECUTED, default_stage
 from fx_lsp.model import Span, Stage, Trace, known_trace, variant_work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks

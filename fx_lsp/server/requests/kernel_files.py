@@ -11,9 +11,9 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from fx_lsp import files
 from fx_lsp.choices import TRITON
+from fx_lsp.features.kernel_files import check_title, conflicts_lens, written_lens
 from fx_lsp.features.kernels import work_of
-from fx_lsp.features.problems import describe
-from fx_lsp.features.written import check_title, conflicts_lens, written_lens
+from fx_lsp.features.wording.problems import describe
 from fx_lsp.model import Failure, Work
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 
 from fx_lsp.features.lenses import Lens, benchmark_lens, by_line_lens, in_menu, is_empty, lenses, pass_lenses, with_menu
-from fx_lsp.features.partial import shown_trace
+from fx_lsp.features.wording.traces import shown_trace
 from fx_lsp.model import Failure, Span, Trace
 from fx_lsp.server import to_proto
 from fx_lsp.server.client import Client

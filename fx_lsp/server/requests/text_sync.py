@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lsprotocol import types
 
-from fx_lsp.features.uris import SCHEME
+from fx_lsp.features.wording.uris import SCHEME
 from fx_lsp.server import from_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.display.benchmarks import Benchmarks

@@ -7,12 +7,12 @@ from typing import Any
 
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.features.comparison import AlignedRow, align
-from fx_lsp.features.dimensions import SizeNames
-from fx_lsp.features.documents import render_node
-from fx_lsp.features.problems import describe
-from fx_lsp.features.text import basename
-from fx_lsp.features.uris import View, format_uri, parse_uri
+from fx_lsp.features.documents.comparison import AlignedRow, align
+from fx_lsp.features.documents.document import render_node
+from fx_lsp.features.wording.dimensions import SizeNames
+from fx_lsp.features.wording.problems import describe
+from fx_lsp.features.wording.text import basename
+from fx_lsp.features.wording.uris import View, format_uri, parse_uri
 from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
 from fx_lsp.model import Failure, Node, Stage, known_trace, variant_of
 from fx_lsp.server.session import Session

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from fx_lsp.features.guesses import Guesses
-from fx_lsp.features.lenses import default_stage
-from fx_lsp.features.line_costs import LineCost, LineCosts, line_costs
+from fx_lsp.features.costs.line_costs import LineCost, LineCosts, line_costs
+from fx_lsp.features.wording.guesses import Guesses
+from fx_lsp.features.wording.traces import default_stage
 from fx_lsp.model import Stage, Target, Trace
 from fx_lsp.server.display.benchmarks import Benchmarks
 from fx_lsp.server.display.stages import decoded_stage

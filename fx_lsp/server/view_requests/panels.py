@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
-from fx_lsp.features.dimensions import SizeNames, SizeStyle
-from fx_lsp.features.guesses import Guesses
-from fx_lsp.features.inputs import input_data, variant_title
+from fx_lsp.features.costs.memory import memory
 from fx_lsp.features.kernels import RenderedView, chip_of
-from fx_lsp.features.lenses import default_stage, summarize
-from fx_lsp.features.memory import memory
-from fx_lsp.features.partial import EXECUTED, until
 from fx_lsp.features.picture import picture
-from fx_lsp.features.problems import describe
-from fx_lsp.features.uris import View, format_uri
+from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
+from fx_lsp.features.wording.guesses import Guesses
+from fx_lsp.features.wording.inputs import input_data, variant_title
+from fx_lsp.features.wording.problems import describe
+from fx_lsp.features.wording.traces import EXECUTED, default_stage, summarize, until
+from fx_lsp.features.wording.uris import View, format_uri
 from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
 from fx_lsp.model import Failure, Outcome, Pass, Span, Stage, Trace, known_trace, plain_work, variant_of, variant_work
 from fx_lsp.server import from_proto

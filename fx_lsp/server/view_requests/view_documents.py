@@ -7,7 +7,7 @@ from typing import Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.features.uris import View, parse_uri
+from fx_lsp.features.wording.uris import View, parse_uri
 from fx_lsp.server.display.views import Views
 
 DOCUMENT = "fxLsp/document"

@@ -10,7 +10,8 @@ from typing import Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 
-from fx_lsp.features.benchmark import kernel_facts
+from fx_lsp.features.costs.benchmark import kernel_facts
+from fx_lsp.features.kernel_files import check_title, save_lens
 from fx_lsp.features.kernels import (
     RESOURCES,
     RenderedView,
@@ -29,9 +30,8 @@ from fx_lsp.features.kernels import (
     thread_of_spans,
 )
 from fx_lsp.features.lenses import again_lenses, benchmark_lens
-from fx_lsp.features.uris import BENCHMARK, View, format_uri
 from fx_lsp.features.values import definition_of, value_facts
-from fx_lsp.features.written import check_title, save_lens
+from fx_lsp.features.wording.uris import BENCHMARK, View, format_uri
 from fx_lsp.model import Span, Stage, Trace
 from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.display.benchmarks import Benchmarks

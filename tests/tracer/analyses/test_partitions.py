@@ -12,8 +12,8 @@ from conftest import Traced, in_fork
 from inline_snapshot import snapshot
 from works import traced_for
 
-from fx_lsp.features.checkpoint import checkpoint
-from fx_lsp.features.pin import TextChange
+from fx_lsp.features.source.checkpoint import checkpoint
+from fx_lsp.features.source.pin import TextChange
 from fx_lsp.model import Trace
 from fx_lsp.tracer.compat import HAS_ANNOTATE, HAS_COLUMNS, min_cut_partition
 from fx_lsp.tracing.analysis import analyse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conftest import Traced, TraceFixture
 from inline_snapshot import snapshot
 
-from fx_lsp.features.summary import (
+from fx_lsp.features.costs.summary import (
     Both,
     folded,
     render_summary,

@@ -7,7 +7,7 @@ import torch
 from conftest import TraceFixture
 from torch.utils.flop_counter import FlopCounterMode
 
-from fx_lsp.features.costs import cost_of
+from fx_lsp.features.costs.operations import cost_of
 
 PRELUDE = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
 

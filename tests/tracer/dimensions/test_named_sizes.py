@@ -5,8 +5,8 @@ from __future__ import annotations
 from conftest import Traced, TraceFixture
 from inline_snapshot import snapshot
 
-from fx_lsp.features.dimensions import SizeNames
-from fx_lsp.features.text import is_tensor_spec
+from fx_lsp.features.wording.dimensions import SizeNames
+from fx_lsp.features.wording.text import is_tensor_spec
 
 
 def shown(traced: Traced) -> list[str]:

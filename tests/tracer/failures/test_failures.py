@@ -5,7 +5,7 @@ import tempfile
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.features.lenses import summarize
+from fx_lsp.features.wording.traces import summarize
 from fx_lsp.model import InputSpec
 from fx_lsp.tracer.failures.exceptions import comment_hint
 

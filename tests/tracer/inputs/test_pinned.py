@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fx_lsp.features.pin import comment_text
+from fx_lsp.features.source.pin import comment_text
 
 SOURCES = {
     "a function": (

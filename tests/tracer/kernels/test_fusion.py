@@ -13,7 +13,7 @@ import pytest
 from conftest import Traced, TraceFixture
 from inline_snapshot import snapshot
 
-from fx_lsp.features.fusion import fusion_data
+from fx_lsp.features.kernels import fusion_data
 from fx_lsp.tracer.passes import inductor_kernels
 
 pytest.importorskip("triton")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Traced, in_fork
 
-from fx_lsp.features.diffs import diff_lines
+from fx_lsp.features.documents.diffs import diff_lines
 from fx_lsp.model import TraceReply
 from fx_lsp.tracing.analysis import analyse
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import Traced, TraceFixture
 from inline_snapshot import snapshot
 
-from fx_lsp.features.findings import FINDINGS
+from fx_lsp.features.source.findings import FINDINGS
 from fx_lsp.model import Remark, Trace
 
 PAGES = Path(__file__).parents[3] / "docs" / "problems"

@@ -6,7 +6,7 @@ import pytest
 from conftest import Traced, TraceFixture
 from inline_snapshot import snapshot
 
-from fx_lsp.features.unreached import why_unreached
+from fx_lsp.features.wording.unreached import why_unreached
 from fx_lsp.model import known_trace
 
 SOURCE = """

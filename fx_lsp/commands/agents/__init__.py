@@ -1,0 +1,1 @@
+"""Answer the requests of coding agents, over the Model Context Protocol."""

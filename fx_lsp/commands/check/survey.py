@@ -1,0 +1,357 @@
+"""Trace every target of many files, with a bounded number of open files and busy tracers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+from fx_lsp import wire
+from fx_lsp.commands.places import line_name
+from fx_lsp.commands.sources import Source, read_source
+from fx_lsp.features.source.comments import comment_problems, elsewhere
+from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes
+from fx_lsp.features.wording.problems import (
+    Cause,
+    Occurrence,
+    Problem,
+    by_cause,
+    is_failure,
+    reached_failure,
+    reached_remark,
+)
+from fx_lsp.messages.places import with_places
+from fx_lsp.messages.texts import UNREADABLE_FILE
+from fx_lsp.model import (
+    Failure,
+    FailureKind,
+    FindingCode,
+    GradMode,
+    InputSource,
+    InputSpec,
+    Outcome,
+    Remark,
+    Severity,
+    Target,
+    TargetKind,
+)
+from fx_lsp.tracing.answers.disk import Dependency
+from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.open_file import FileState
+
+WEAKNESS: tuple[InputSource, ...] = (
+    "default",  # from the code itself, not a guess, so no weaker than the sources of other inputs
+    "comment",
+    "settings",
+    "recorded",
+    "convention",
+    "annotation",
+    "call site",
+    "search",
+)
+_WHOLE_FILE = frozenset[FailureKind]({"interpreter", "no-torch"})
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """Hold the result of one target, without its large parts.
+
+    `source` is the weakest source of any input, "default" if no input was needed; None if no inputs were found.
+    `forward` counts the operations of forward or inference, or of a hand-built graph; it, `backward` and
+    `activation_bytes`, the memory saved for backward, are None if there is no such graph, because PyTorch has `refused`
+    it or it is empty. `seconds` are those of the trace with torch imported, or of the look-up of a stored answer. A
+    failure that is `accepted` is in the baseline, and is not reported.
+    """
+
+    target: Target
+    seconds: float
+    inputs: tuple[InputSpec, ...]
+    source: InputSource | None
+    forward: int | None = None
+    backward: int | None = None
+    refused: bool = False
+    grad: GradMode = "grad"
+    activation_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    failure: Failure | None = None
+    accepted: bool = False
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """Hold the result of one file; `failure` is the reason if nothing in it could be checked, and is not reported if it
+    is `accepted`: in the baseline.
+
+    `comments` are errors in its `# fx:` comments that did not prevent a trace. `dependencies` are what the results of
+    its targets depend on.
+    """
+
+    file: str
+    targets: tuple[TargetReport, ...] = ()
+    failure: Failure | None = None
+    comments: tuple[Failure, ...] = ()
+    accepted: bool = False
+    dependencies: tuple[Dependency, ...] = ()
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Return the failures of the whole file and of its targets."""
+        return [f for f in (self.failure, *(t.failure for t in self.targets)) if f is not None]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Count over all files; a mistake that several targets reach counts once. `problems` are errors in the code and in
+    comments, and unreadable files; `warnings` are for code that only runs by accident, or with no inputs;
+    `information` are other remarks on traced code; `internal_errors` are bugs of fx-lsp.
+    """
+
+    files: int
+    found: int
+    traced: int
+    problems: int
+    sources: dict[InputSource, int]
+    failures: dict[FailureKind, int]
+    warnings: int = 0
+    information: int = 0
+    internal_errors: int = 0
+
+
+@dataclass(frozen=True)
+class SurveyScope:
+    """Hold the targets of `kinds` in `sources`, and the `codes` of the findings to report."""
+
+    sources: Sequence[Source]
+    kinds: Collection[TargetKind]
+    codes: Collection[FindingCode] = TOLD
+
+    @property
+    def all_codes(self) -> frozenset[str]:
+        """Return the codes of everything that is reported: these findings, failures and requirements of traces."""
+        return frozenset({*self.codes, *get_args(FailureKind), "dimension", "graph"})
+
+
+async def survey(
+    engine: Engine,
+    scope: SurveyScope,
+    jobs: int,
+    on_file: Callable[[FileReport], None],
+    on_target: Callable[[TargetReport], None],
+) -> None:
+    """Trace targets, `jobs` at once.
+
+    `on_target` is called with each result, `on_file` with the files in order. On cancellation, `on_file` gets the
+    results so far.
+    """
+    traces, opened = asyncio.Semaphore(jobs), asyncio.Semaphore(jobs + 2)
+    works = [_Work(source) for source in scope.sources]
+
+    async def look(work: _Work) -> None:
+        async with opened:
+            await _look(engine, work, scope, traces, on_target)
+
+    tasks = [asyncio.create_task(look(work)) for work in works]
+    reported = 0
+    try:
+        for work, task in zip(works, tasks, strict=True):
+            await task
+            reported += 1
+            on_file(work.report())
+    except asyncio.CancelledError:
+        for work in works[reported:]:
+            if work.failure is not None or work.targets:
+                on_file(work.report())
+        raise
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass
+class _Work:
+    source: Source
+    failure: Failure | None = None
+    targets: list[TargetReport] = field(default_factory=list[TargetReport])
+    comments: list[Problem] = field(default_factory=list[Problem])
+    dependencies: dict[Dependency, None] = field(default_factory=dict[Dependency, None])
+
+    def take_errors_of_scripts(self, state: FileState | None) -> None:
+        """Replace the reports on traced steps in which a script turned out to fail."""
+        outcomes = {target.target.name: target.outcome for target in state.targets} if state is not None else {}
+        for place, report in enumerate(self.targets):
+            outcome = outcomes.get(report.target.name)
+            if report.target.kind == "step" and report.failure is None and isinstance(outcome, Failure):
+                self.targets[place] = report_target(report.target, outcome, report.seconds)
+
+    def report(self) -> FileReport:
+        ordered = sorted(self.targets, key=lambda t: (t.target.span.line, t.target.span.col))
+        failures = (t.failure for t in ordered if t.failure is not None and t.failure.kind == "comment")
+        said = [failure.span for failure in failures if failure.span is not None]
+        comments = (_failure_of(problem) for problem in elsewhere(self.comments, said))
+        dependencies = tuple(self.dependencies)
+        return FileReport(self.source.file, tuple(ordered), self.failure, tuple(comments), dependencies=dependencies)
+
+
+def _failure_of(problem: Problem) -> Failure:
+    severity: Severity = "error" if problem.severity == "error" else "information"
+    return Failure("comment", problem.message.removesuffix("."), problem.span, severity=severity)
+
+
+async def _look(
+    engine: Engine,
+    work: _Work,
+    scope: SurveyScope,
+    traces: asyncio.Semaphore,
+    on_target: Callable[[TargetReport], None],
+) -> None:
+    file, names = work.source.file, work.source.names
+
+    async def trace(target: Target) -> None:
+        async with traces:
+            started = time.perf_counter()
+            outcome = await engine.outcome(file, target.name, final=True)
+            waited = time.perf_counter() - started
+            work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
+        if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
+            return
+        outcome = told_outcome(with_places(outcome, file, line_name), scope.codes, text)
+        work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
+        on_target(work.targets[-1])
+
+    try:
+        text = read_source(file) if work.source.text is None else work.source.text
+    except (OSError, SyntaxError, ValueError) as error:
+        work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
+        return
+    engine.open(file, text, (work.source.root,))
+    try:
+        targets = await engine.targets(file)
+        if isinstance(targets, Failure):
+            work.failure = targets
+            return
+        wanted = [t for t in targets if t.kind in scope.kinds and (names is None or t.name in names)]
+        if names is None:
+            work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
+        await asyncio.gather(*(trace(target) for target in wanted))
+        work.take_errors_of_scripts(engine.state(file))
+    finally:
+        engine.close(file)
+
+
+def _seconds(engine: Engine, target: Target, waited: float) -> float:
+    state = engine.state(target.file)
+    seconds = next((t.seconds for t in state.targets if t.target.name == target.name), None) if state else None
+    return waited if seconds is None else seconds
+
+
+def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetReport:
+    """Return the report on one target."""
+    source = weakest(outcome.inputs)
+    if isinstance(outcome, Failure):
+        failure = replace(outcome, output="")
+        return TargetReport(target, seconds, outcome.inputs, source if outcome.inputs else None, failure=failure)
+    forward = outcome.ops("forward")
+    other = outcome.ops("graph" if target.kind == "graph" else "inference")
+    return TargetReport(
+        target,
+        seconds,
+        outcome.inputs,
+        source,
+        forward=other if forward is None else forward,
+        backward=outcome.ops("backward"),
+        refused=outcome.refused,
+        grad=outcome.context.grad,
+        activation_bytes=None if forward is None else outcome.activation_bytes,
+        notes=outcome.notes,
+        remarks=outcome.remarks,
+    )
+
+
+def weakest(inputs: Iterable[InputSpec]) -> InputSource:
+    """Return the least certain source of the inputs; "default" without any."""
+    sources = {i.source for i in inputs}
+    for source in reversed(WEAKNESS):
+        if source in sources:
+            return source
+    return WEAKNESS[0]
+
+
+def is_problem(failure: Failure, whole_file: bool = False) -> bool:
+    """Return True if the code is wrong, or (`whole_file`) if nothing of it could be checked."""
+    return whole_file or failure.severity == "error" or failure.kind in _WHOLE_FILE
+
+
+def reached_by(report: TargetReport) -> Iterator[Occurrence]:
+    """Yield the mistakes that a target reaches: its failure unless it is accepted, or the remarks of its trace."""
+    failure = report.failure
+    if failure is not None and not report.accepted:
+        severity = "error" if is_problem(failure) else failure.severity
+        yield reached_failure(report.target, failure, severity)
+    yield from (reached_remark(report.target, remark) for remark in report.remarks)
+
+
+def faults_of(reports: Iterable[FileReport]) -> dict[Cause, list[Occurrence]]:
+    """Return the mistakes in all files, each with the targets that reach it; it is listed at the first."""
+    return by_cause(one for report in reports for target in report.targets for one in reached_by(target))
+
+
+def summarize(reports: Iterable[FileReport]) -> Summary:
+    """Count over `reports`; sources and kinds that did not occur are left out, the most frequent kind is first."""
+    surveyed = list(reports)
+    targets = [target for report in surveyed for target in report.targets]
+    sources = Counter(t.source for t in targets if t.failure is None and t.source is not None)
+    failures = Counter[FailureKind](f.kind for report in surveyed for f in report.failures)
+    listed = [several[0] for several in faults_of(surveyed).values()]
+    severities = Counter(one.severity for one in listed)
+    whole = sum(report.failure is not None and not report.accepted for report in surveyed)
+    comments = Counter(is_problem(comment) for report in surveyed for comment in report.comments)
+    remarks = sum(not is_failure(one.code) for one in listed if one.severity not in ("error", "warning"))
+    order: tuple[InputSource, ...] = (*WEAKNESS[1:], WEAKNESS[0])
+    return Summary(
+        files=len(surveyed),
+        found=len(targets),
+        traced=sources.total(),
+        problems=severities["error"] + whole + comments[True],
+        sources={source: sources[source] for source in order if sources[source]},
+        failures=dict[FailureKind, int](failures.most_common()),
+        warnings=severities["warning"],
+        information=remarks + comments[False],
+        internal_errors=failures["internal"],
+    )
+
+
+def to_json(report: FileReport) -> dict[str, Any]:
+    """Return the part of the JSON document for one file."""
+    return {
+        "file": report.file,
+        "failure": None if report.accepted else _failure(report.failure),
+        "targets": [_target(target) for target in report.targets],
+        "comments": [_failure(comment) for comment in report.comments],
+    }
+
+
+def _target(report: TargetReport) -> dict[str, Any]:
+    return {
+        "target": report.target.id,
+        "kind": report.target.kind,
+        "traced": report.failure is None,
+        "ops": {"forward": report.forward, "backward": report.backward},
+        "activation_bytes": report.activation_bytes,
+        "inputs": wire.to_json(report.inputs),
+        "source": report.source,
+        "notes": list(report.notes),
+        "remarks": wire.to_json(report.remarks),
+        "seconds": round(report.seconds, 4),
+        "failure": None if report.accepted else _failure(report.failure),
+        "accepted": report.accepted,
+    }
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    fields = ("kind", "message", "span", "hint", "severity")
+    return None if failure is None else {k: wire.to_json(getattr(failure, k)) for k in fields}

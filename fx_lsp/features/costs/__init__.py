@@ -1,0 +1,1 @@
+"""Sum up costs: operations, memory, lines, and measurements."""

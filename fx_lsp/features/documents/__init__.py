@@ -1,0 +1,1 @@
+"""Render graphs as documents, fold what repeats in them, and compare them."""

@@ -1,0 +1,1 @@
+"""Read and edit the text of a source file, without running it."""

@@ -1,0 +1,124 @@
+"""List the kinds of mistakes in code that runs: which are reported, and where a comment suppresses one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple, get_args
+
+from fx_lsp.features.source.pin import TextChange
+from fx_lsp.features.wording.problems import Problem, code_of
+from fx_lsp.model import FailureKind, FindingCode, Outcome, Span, Trace
+from fx_lsp.specs import IGNORE_COMMENT
+from fx_lsp.syntax import parse
+
+
+class FindingKind(NamedTuple):
+    """Describe a kind of finding: the mistake in a few words, and whether it is reported by default."""
+
+    title: str
+    is_told: bool = True
+
+
+FINDINGS: dict[FindingCode, FindingKind] = {
+    "all-pairs": FindingKind("a column and a row that broadcast to all pairs of their elements"),
+    "changed-in-place": FindingKind("an in-place change of a value that is saved for backward"),
+    "copy": FindingKind("a reshape that copies, because the strides do not allow a view", is_told=False),
+    "graph-break": FindingKind("compiled code at which torch.compile breaks the graph"),
+    "host-sync": FindingKind("the host waits for the GPU: a value is read, printed or branched on", is_told=False),
+    "no-effect": FindingKind("a conversion to a dtype or layout that the tensor already has", is_told=False),
+    "no-gradient": FindingKind("a layer that gets no gradient from the module's results"),
+    "one-element": FindingKind("a softmax, norm or standard deviation over a single element"),
+    "pytorch-warning": FindingKind("a warning of PyTorch, shown at the call that raises it"),
+    "recompile": FindingKind("an argument of compiled code for which calls of the project are compiled again"),
+    "unregistered": FindingKind("a layer or a parameter in a list, a dictionary or a plain attribute of its module"),
+    "upcast": FindingKind("operands of mixed precision, computed in the widest dtype"),
+    "wrong-gradient": FindingKind("a custom backward that raises, or whose gradient does not fit its argument"),
+}
+TOLD: frozenset[FindingCode] = frozenset[FindingCode](code for code, kind in FINDINGS.items() if kind.is_told)
+"""The findings that are reported by default."""
+_OTHER_CODES = ("dimension", "graph", "comment", "pass", "kernel", "unreached")
+_CODES = frozenset({*FINDINGS, *get_args(FailureKind), *_OTHER_CODES})
+_IGNORABLE = frozenset({*FINDINGS, "dimension"})
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+def told(problems: Iterable[Problem], codes: Collection[FindingCode], text: str) -> tuple[Problem, ...]:
+    """Return the problems to report: findings only of `codes`, and none that a comment ignores."""
+    return tuple(p for p in problems if is_told(p.code, codes) and not is_ignored(p.span, p.code, text))
+
+
+def told_outcome(outcome: Outcome, codes: Collection[FindingCode], text: str) -> Outcome:
+    """Return an outcome with only the remarks to report; a failure that a comment ignores is not an error."""
+    if isinstance(outcome, Trace):
+        chosen = (remark for remark in outcome.remarks if is_told(remark.code, codes))
+        is_built = outcome.info("graph") is not None
+        remarks = (r for r in chosen if r.span is None or not is_ignored(r.span, code_of(r, is_built), text))
+        return replace(outcome, remarks=tuple(remarks))
+    is_error = outcome.span is None or not is_ignored(outcome.span, outcome.kind, text)
+    return outcome if is_error else replace(outcome, severity="information")
+
+
+def is_told(code: str | None, codes: Collection[FindingCode] = TOLD) -> bool:
+    """Return True if problems of a code are reported; those that are not findings always are."""
+    return code not in FINDINGS or code in codes
+
+
+def is_ignored(span: Span, code: str, text: str) -> bool:
+    """Return True if a line of a problem has a comment `# fx: ignore`, or `# fx: ignore[code, …]` with its code."""
+    if "fx:" not in text:
+        return False
+    ignored = _ignored(text)
+    lines = range(span.line, span.end_line + 1)
+    return any(line in ignored and (not ignored[line] or code in ignored[line]) for line in lines)
+
+
+def ignoring(text: str, span: Span, code: str) -> TextChange | None:
+    """Return the edit that adds a comment to ignore a code, on the last line of `span` with room for it.
+
+    None if the code is that of an error, or if no comment is possible there, as within a string of several lines.
+    """
+    lines, program = _NEWLINE.split(text), _program(text)
+    if code not in _IGNORABLE or program is None:
+        return None
+    for number in range(min(span.end_line, len(lines)), span.line - 1, -1):
+        line = lines[number - 1]
+        match = IGNORE_COMMENT.search(line)
+        has_codes = match is not None and match[1] is not None
+        place = match.end(1) if match is not None and has_codes else len(line.rstrip())
+        added = f", {code}" if has_codes else f"  # fx: ignore[{code}]"
+        changed = [*lines[: number - 1], line[:place] + added + line[place:], *lines[number:]]
+        if _program("\n".join(changed)) == program:
+            col = len(line[:place].encode(errors="replace"))
+            return TextChange(number, col, number, col, added)
+    return None
+
+
+def _program(text: str) -> str | None:
+    """Return a representation of a program without its comments; None if the text does not parse."""
+    try:
+        return ast.dump(parse(text.removeprefix("\ufeff")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def unknown_codes(file: str, text: str) -> Iterator[Problem]:
+    """Yield a problem for each unknown code in a comment."""
+    for number, line in enumerate(_NEWLINE.split(text), 1) if "fx:" in text else ():
+        match = IGNORE_COMMENT.search(line)
+        for word in re.finditer(r"[^\s,]+", match[1]) if match and match[1] else ():
+            if word[0] not in _CODES and match is not None:
+                start = len(line[: match.start(1) + word.start()].encode(errors="replace"))
+                span = Span(file, number, start, number, start + len(word[0].encode(errors="replace")))
+                told = f"`{word[0]}` is not the code of a problem; the codes of findings are {', '.join(FINDINGS)}."
+                yield Problem(span, "warning", told, "comment")
+
+
+@lru_cache(maxsize=8)
+def _ignored(text: str) -> dict[int, frozenset[str]]:
+    """Return the ignored codes by line; an empty set means all codes."""
+    matches = ((n, IGNORE_COMMENT.search(line)) for n, line in enumerate(_NEWLINE.split(text), 1) if "fx:" in line)
+    return {n: frozenset(re.split(r"[\s,]+", match[1].strip()) if match[1] else ()) for n, match in matches if match}
