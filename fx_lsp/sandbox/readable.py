@@ -50,7 +50,7 @@ def without_programs(paths: Iterable[str]) -> Iterator[str]:
 
 
 def downloads(home: str) -> list[str]:
-    """Return the folders of models and data sets in the user's folder for caches. Tokens are not in them."""
+    """Return the folders of models and datasets in the user's folder for caches. Tokens are not in them."""
     folder = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
     return _existing(os.path.join(folder, name) for name in _DOWNLOADS) if folder else []
 
