@@ -67,7 +67,7 @@ def begin(scratch: str, allowance: Allowance) -> tuple[str, ...]:
         return macos.confine(_state.scratch, _programs())
     if sys.platform != "linux":
         return (NOT_HERE,)
-    _state.reads = tuple(readable.of_interpreter())
+    _state.reads = tuple(readable.of_interpreter(_state.home))
     _move_home(_state.scratch, _shared())
     return (*_restrict(None), *_attempt(seccomp.forbid_network_and_privileges, NO_NETWORK))
 
@@ -86,11 +86,13 @@ def enter(roots: Sequence[str], *files: str, assembles: bool = False) -> None:
     os.makedirs(scratch, exist_ok=True)
     _move_temporary_files(scratch)
     if sys.platform == "linux":
-        project = readable.of_project(roots, files)
-        shared, system = [*_shared(), *project], [*_state.reads, *readable.libraries()]
+        folders = readable.of_project(roots, files, _state.home)
+        project = [*readable.narrowed(folders, _state.home)]
+        shared, system = [*_shared(), *project], [*_state.reads, *readable.libraries(_state.home)]
         _move_home(scratch, shared)
         starts_programs = assembles or bool(_state.allowance.programs)
-        _restrict([*(readable.without_programs(system) if starts_programs else system), *shared])
+        reads = [*(readable.without_programs(system) if starts_programs else system), *shared]
+        _restrict(reads, [folder for folder in folders if folder not in project])
         if not starts_programs:
             _attempt(seccomp.forbid_programs, "")
 
@@ -119,16 +121,16 @@ def remove_scratch_of(pid: int) -> None:
 
 def _shared() -> list[str]:
     """Return the paths in the user's home folder that code reads there as well."""
-    return [*readable.caches(_state.home), *_state.allowance.reads]
+    return [*readable.downloads(_state.home), *_state.allowance.reads]
 
 
-def _restrict(reads: Sequence[str] | None) -> tuple[str, ...]:
-    """Restrict files: only `reads` can be read, or all with None. Returns the gaps."""
+def _restrict(reads: Sequence[str] | None, lists: Sequence[str] = ()) -> tuple[str, ...]:
+    """Restrict files: only `reads` can be read (None: all), and names of files below `lists`. Returns the gaps."""
     abi = landlock.version()
     if not abi:
         return (NO_FILES,)
     scratch = tempfile.gettempdir()
-    allowed = [(path, READ) for path in reads or ()]
+    allowed = [(path, READ) for path in reads or ()] + [(path, FileAccess.READ_DIR) for path in lists]
     allowed += [(path, FileAccess.WRITE_FILE | READ) for path in readable.WRITABLE_DEVICES]
     allowed += [(path, FileAccess.EXECUTE | READ) for path in _programs()]
     handled = WRITE | FileAccess.EXECUTE | (READ if reads is not None else FileAccess(0))

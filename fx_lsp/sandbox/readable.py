@@ -12,12 +12,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/nix/store", "/snap")
+_DOWNLOADS = ("torch/hub", "huggingface/hub", "huggingface/datasets")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 WRITABLE_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
 
 
-def of_interpreter() -> list[str]:
-    """Return the paths that this interpreter reads: the system's, its own, and those it imports from."""
+def of_interpreter(home: str) -> list[str]:
+    """Return the paths that this interpreter reads: the system's, its own, and those that it imports from."""
     paths = [
         *_SYSTEM,
         *_DEVICES,
@@ -27,13 +28,13 @@ def of_interpreter() -> list[str]:
         sys.exec_prefix,
         sys.base_exec_prefix,
     ]
-    paths += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path]
-    return _existing([*paths, *_editable(sys.path), *libraries()])
+    native = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if path]
+    return [*_existing(paths), *narrowed(_existing([*native, *_editable(sys.path)]), home), *libraries(home)]
 
 
-def libraries() -> list[str]:
+def libraries(home: str) -> list[str]:
     """Return the folders that modules are imported from, and those of the native libraries that are loaded."""
-    return _existing([*(path for path in sys.path if path), *_mapped()])
+    return [*narrowed(_existing([*(path for path in sys.path if path), *_mapped()]), home)]
 
 
 def without_programs(paths: Iterable[str]) -> Iterator[str]:
@@ -48,21 +49,36 @@ def without_programs(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def caches(home: str) -> list[str]:
-    """Return the paths in the user's folder for caches, where packages store downloads, except for that of fx-lsp."""
+def downloads(home: str) -> list[str]:
+    """Return the folders of models and datasets in the user's folder for caches. Tokens are not in them."""
     folder = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
-    with suppress(OSError):
-        return _existing(os.path.join(folder, name) for name in os.listdir(folder) if name != "fx-lsp")
-    return []
+    return _existing(os.path.join(folder, name) for name in _DOWNLOADS) if folder else []
 
 
-def of_project(roots: Iterable[str], files: Iterable[str]) -> list[str]:
+def of_project(roots: Iterable[str], files: Iterable[str], home: str) -> list[str]:
     """Return the paths that the code of files reads: their folders and the project's, without those inside of others.
 
     A link gives no right to what it leads to: whoever wrote the project may have put it there.
     """
     paths = _existing(filter(None, [*roots, *map(os.path.dirname, files)]))
-    return sorted(path for path in paths if not any(path.startswith(other + os.sep) for other in paths))
+    narrow = [path for path in paths if not _contains(path, home)]
+    return sorted(path for path in paths if not any(path.startswith(other + os.sep) for other in narrow))
+
+
+def narrowed(paths: Iterable[str], home: str) -> Iterator[str]:
+    """Yield paths; in place of the user's home folder, its modules and packages, and in place of one above it, nothing.
+
+    A script in the home folder imports what is beside it, and gets no key of the user.
+    """
+    for path in paths:
+        if not _contains(path, home):
+            yield path
+        elif path == os.path.realpath(home):
+            with suppress(OSError):
+                for name in os.listdir(path):
+                    inner = os.path.join(path, name)
+                    if name.endswith(".py") or os.path.exists(os.path.join(inner, "__init__.py")):
+                        yield inner
 
 
 def _editable(entries: Iterable[str]) -> Iterator[str]:
@@ -88,6 +104,11 @@ def _mapped() -> Iterator[str]:
             _, slash, path = line.rstrip("\n").partition("/")
             if slash and ".so" in path:
                 yield os.path.dirname("/" + path)
+
+
+def _contains(path: str, home: str) -> bool:
+    """Return True for the user's home folder, and for those above it."""
+    return bool(home) and (os.path.realpath(home) + os.sep).startswith(path + os.sep)
 
 
 def _existing(paths: Iterable[str]) -> list[str]:

@@ -276,6 +276,8 @@ async def test_the_home_folder_has_only_what_may_be_read(
     for path in (
         ".config/tool.rc",
         ".cache/weights.json",
+        ".cache/huggingface/hub/config.json",
+        ".cache/huggingface/token",
         ".cache/fx-lsp/traces",
         "data/set.txt",
         "code/project/own.txt",
@@ -288,9 +290,10 @@ async def test_the_home_folder_has_only_what_may_be_read(
     workers = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=limits), mode)
     source = f"""
 import os
-notes, real = [], {str(home / ".cache" / "fx-lsp" / "traces")!r}
-secrets = real, "~/.cache/fx-lsp/traces"
-for path in ("~/.config/tool.rc", "~/.cache/weights.json", *secrets, "~/data/set.txt", "~/code/project/own.txt"):
+notes, real = [], {str(home)!r}
+secrets = real + "/.cache/fx-lsp/traces", "~/.cache/fx-lsp/traces", real + "/.cache/huggingface/token"
+others = "~/.cache/huggingface/hub/config.json", "~/data/set.txt", "~/code/project/own.txt"
+for path in ("~/.config/tool.rc", real + "/.cache/weights.json", *secrets, *others):
     try:
         notes.append(open(os.path.expanduser(path)).read())
     except OSError as error:
@@ -298,12 +301,44 @@ for path in ("~/.config/tool.rc", "~/.cache/weights.json", *secrets, "~/data/set
 """
     assert await notes(workers, project, source) == (
         "FileNotFoundError",
-        ".cache/weights.json",
+        "PermissionError",
         "PermissionError",
         "FileNotFoundError",
+        "PermissionError",
+        ".cache/huggingface/hub/config.json",
         "data/set.txt",
         "code/project/own.txt",
     )
+    await workers.close()
+
+
+@pytest.mark.parametrize("below", ["", "code"])
+async def test_a_script_in_the_home_folder_reads_the_modules_beside_it(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    """And nothing else of the home folder: also where that is a project, for a file in a folder of it."""
+    home = tmp_path / "home"
+    for path in ("beside.py", "package/__init__.py", "package/data.txt", "data.txt", ".ssh/id", "code/own.txt"):
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text(f"told = {path!r}")
+    monkeypatch.setenv("HOME", str(home))
+    workers = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=LIMITS), mode)
+    source = f"""
+import sys
+sys.path.insert(0, {str(home)!r})
+import beside, package
+notes = [beside.told, package.told]
+for path in ("package/data.txt", "data.txt", ".ssh/id", "code/own.txt"):
+    try:
+        notes.append(open({str(home)!r} + "/" + path).read()[8:-1])
+    except PermissionError:
+        notes.append("denied")
+"""
+    request = TraceRequest(str(home / below / "user.py"), "f", "function", source, source, "user", "", (str(home),))
+    outcome = (await workers.run(request)).outcome
+    assert isinstance(outcome, Trace), outcome
+    own = "code/own.txt" if below else "denied"
+    assert outcome.notes == ("beside.py", "package/__init__.py", "package/data.txt", "denied", "denied", own)
     await workers.close()
 
 

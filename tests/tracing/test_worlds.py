@@ -19,7 +19,7 @@ from waiting import is_running, until
 from warm import warm_python
 
 from fx_lsp.model import Failure, Outcome, Trace
-from fx_lsp.tracer.process.child import memory_of
+from fx_lsp.sandbox.usage import memory_of
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.interpreter import default_backend
 from fx_lsp.tracing.workers.pool import Limits, Mode

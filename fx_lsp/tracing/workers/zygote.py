@@ -38,7 +38,7 @@ class Zygote(ForkServer):
 
     async def take(self, request: TraceRequest) -> Child:
         """Fork a new child and return it. Raises WorkerDied when the zygote dies or does not answer."""
-        return await self.fork({"reads": of_project(request.roots, (request.file,))})
+        return await self.fork({"reads": _reads(request)})
 
     async def fork(self, header: dict[str, Any] | None = None) -> Child:
         """Fork a new child as a header says, which is ended with all that it starts if that uses too much."""
@@ -65,7 +65,7 @@ class Zygote(ForkServer):
         with suppress(OSError), tempfile.TemporaryFile() as file:
             file.write(graph)
             file.seek(0)
-            await self.send({"rehearse": of_project(request.roots, (request.file,))}, [file.fileno()])
+            await self.send({"rehearse": _reads(request)}, [file.fileno()])
 
     async def end(self) -> None:
         """End the zygote, its children and what they have started, and wait until they are gone."""
@@ -90,6 +90,11 @@ class Zygote(ForkServer):
             self.preloading.remove(header["preloaded"])
             self.preloaded.append(header["preloaded"])
             log.info("preloaded %s; the zygote has %s threads", header["preloaded"], header["threads"])
+
+
+def _reads(request: TraceRequest) -> list[str]:
+    """Return the paths of the project that the code of a request reads."""
+    return of_project(request.roots, (request.file,), os.environ.get("HOME", ""))
 
 
 async def start_zygote(launch: Launch) -> Zygote:
