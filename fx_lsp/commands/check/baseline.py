@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fx_lsp import files
-from fx_lsp.commands.check.fingerprints import (
+from fx_lsp.commands.check.results import (
     FingerprintedMistake,
     Fingerprints,
     cause_of_comment,
