@@ -78,7 +78,7 @@ def _said(message: str, limit: int, detail: bool) -> str:
 
 def _inputs(report: TargetReport) -> Iterator[str]:
     yield f"traced: {report.target.name}"
-    yield from (f"  {line}" for line in inputs_text(report.inputs).splitlines())
+    yield from (f"  {line}" for line in inputs_text(report.outcome.inputs).splitlines())
 
 
 def target_text(report: TargetReport, costs: CostSummary | None) -> str:
