@@ -72,13 +72,15 @@ class MissingStageError(Exception):
 
 
 class Option(NamedTuple):
-    """Hold an argument of a command: its name, and the settings of `add_argument`, those of a switch if there are no
-    others.
-    """
+    """Hold an argument of a command: its name, and the settings of `add_argument`."""
 
     name: str
-    help: str
-    settings: Mapping[str, Any] = {"action": "store_true"}
+    settings: Mapping[str, Any]
+
+
+def option(name: str, text: str, **settings: Any) -> Option:
+    """Return an argument with its help and settings: a switch without any."""
+    return Option(name, {"help": text, **(settings or {"action": "store_true"})})
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Page:
         for options in self.options:
             group = parser if isinstance(options, Option) else parser.add_mutually_exclusive_group()
             for option in [options] if isinstance(options, Option) else options:
-                group.add_argument(option.name, help=option.help, **option.settings)
+                group.add_argument(option.name, **option.settings)
         add_tracing_options(parser)
 
     def run(self, arguments: Arguments) -> int:
@@ -380,37 +382,35 @@ def _columns(answer: Answer) -> str:
     return "\n".join(columns_text(answer.titles, align(answer.stages), width, answer.arguments.full))
 
 
-_TARGET = Option("target", "path/to/file.py::function, ::Class or ::Class.method", {"metavar": "TARGET"})
-_VARIANT = Option("--variant", "trace with this optional tensor, or this flag: balance=True", {"metavar": "NAME"})
-_FULL = Option("--full", "print every node, including repeated loops and layers")
-_STAGE = Option("--stage", "print one stage", {"metavar": "S"})
-_ON = Option("--on", "its graph: inference, core, torch, joint, forward or backward", {"metavar": "G"})
-_FORCE = Option("--force", "let --html replace a file that fx-lsp did not write")
-_NAMED = {"metavar": "FILE::NAME", "dest": "own"}
+_TARGET = option("target", "path/to/file.py::function, ::Class or ::Class.method", metavar="TARGET")
+_VARIANT = option("--variant", "trace with this optional tensor, or this flag: balance=True", metavar="NAME")
+_FULL = option("--full", "print every node, including repeated loops and layers")
+_STAGE = option("--stage", "print one stage", metavar="S")
+_ON = option("--on", "its graph: inference, core, torch, joint, forward or backward", metavar="G")
+_FORCE = option("--force", "let --html replace a file that fx-lsp did not write")
 
 PAGES = {
     "graph": Page(
         options=(
             _TARGET,
-            Option(
+            option(
                 "--stage",
                 "which graph (default: forward, or inference if there is no backward); for a hand-built graph: graph "
                 "(default), table or code; torchscript for either; for a target that fails: torch, the part that ran",
-                {"choices": STAGES},
+                choices=STAGES,
             ),
             _VARIANT,
             _FULL,
-            Option("--json", "print everything as JSON"),
-            Option(
-                "--html",
-                "write all graphs beside the source to one HTML file, to attach to an issue",
-                {"metavar": "FILE"},
+            option("--json", "print everything as JSON"),
+            option(
+                "--html", "write all graphs beside the source to one HTML file, to attach to an issue", metavar="FILE"
             ),
             _FORCE,
-            Option(
+            option(
                 "--sizes",
                 "how to show sizes that have names in the code: f32[B, T] (default), f32[4, 8], or f32[B=4, T=8]",
-                {"choices": STYLES, "default": STYLES[0]},
+                choices=STYLES,
+                default=STYLES[0],
             ),
         ),
         work=lambda arguments: TORCHSCRIPT if arguments.stage == TORCHSCRIPT else "",
@@ -421,20 +421,22 @@ PAGES = {
     ),
     "compare": Page(
         options=(
-            Option(
+            option(
                 "graphs",
                 "path/to/file.py::function, an optional tensor or flag to trace with, a graph or a stage of the "
                 "passes; @VARIANT and :STAGE alone are of the first target",
-                {"metavar": "TARGET[@VARIANT][:STAGE]", "nargs": "+"},
+                metavar="TARGET[@VARIANT][:STAGE]",
+                nargs="+",
             ),
-            Option("--full", "print all rows, not only those around differences"),
-            Option("--json", "print the rows as JSON"),
-            Option("--html", "write one HTML file, whose columns scroll together", {"metavar": "FILE"}),
+            option("--full", "print all rows, not only those around differences"),
+            option("--json", "print the rows as JSON"),
+            option("--html", "write one HTML file, whose columns scroll together", metavar="FILE"),
             _FORCE,
-            Option(
+            option(
                 "--sizes",
                 "how to show sizes that have names in the code: f32[B, T], f32[4, 8] (default), or f32[B=4, T=8]",
-                {"choices": STYLES, "default": "numbers"},
+                choices=STYLES,
+                default="numbers",
             ),
         ),
         ask=_asked_of_graphs,
@@ -446,8 +448,8 @@ PAGES = {
         options=(
             _TARGET,
             _VARIANT,
-            Option("--full", "list every module, including repeated layers"),
-            Option("--json", "print everything as JSON"),
+            option("--full", "list every module, including repeated layers"),
+            option("--json", "print everything as JSON"),
         ),
         stages=lambda _, trace: stages_of_summary(trace),
         text=lambda answer: render_summary(answer.shown, list(answer.stages), answer.line, answer.arguments.full),
@@ -457,24 +459,24 @@ PAGES = {
         options=(
             _TARGET,
             (
-                Option("--diff", "print what changed from stage A to stage B", {"nargs": 2, "metavar": ("A", "B")}),
+                option("--diff", "print what changed from stage A to stage B", nargs=2, metavar=("A", "B")),
                 _STAGE,
-                Option("--json", "print every stage as JSON"),
+                option("--json", "print every stage as JSON"),
             ),
-            Option("--all", "also list passes that changed nothing"),
+            option("--all", "also list passes that changed nothing"),
             _FULL,
-            Option("--code", "also generate the output code of Inductor"),
-            Option(
+            option("--code", "also generate the output code of Inductor"),
+            option(
                 "--table",
                 "decompositions: inductor (default), core (core ATen), or module.attribute of another table",
-                {"metavar": "T"},
+                metavar="T",
             ),
-            Option("--check", "run the graphs before and after each pass on random inputs, and compare"),
-            Option("--pass", "run this custom pass on the target instead", _NAMED),
-            Option("--breaks", "list the graphs of torch.compile, and the graph breaks"),
-            Option("--partitions", "compare what each partitioner saves"),
-            Option("--budgets", "their activation_memory_budget values, from 0 to 1", {"metavar": "B,…"}),
-            Option(
+            option("--check", "run the graphs before and after each pass on random inputs, and compare"),
+            option("--pass", "run this custom pass on the target instead", metavar="FILE::NAME", dest="own"),
+            option("--breaks", "list the graphs of torch.compile, and the graph breaks"),
+            option("--partitions", "compare what each partitioner saves"),
+            option("--budgets", "their activation_memory_budget values, from 0 to 1", metavar="B,…"),
+            option(
                 "--debug",
                 "show the graph before functionalization and in core operations, aliases, mutations, fake vs. real",
             ),
@@ -490,14 +492,14 @@ PAGES = {
         options=(
             _TARGET,
             (
-                Option("--stage", "print one stage, with a comment at each node that differs", {"metavar": "S"}),
-                Option("--json", "print the comparison of each graph as JSON"),
+                option("--stage", "print one stage, with a comment at each node that differs", metavar="S"),
+                option("--json", "print the comparison of each graph as JSON"),
             ),
             _FULL,
             (
-                Option("--pass", "compare before and after this custom pass", _NAMED),
-                Option("--inductor", "also run the code of Inductor for the CPU"),
-                Option("--kernels", "compare what each generated Triton kernel writes"),
+                option("--pass", "compare before and after this custom pass", metavar="FILE::NAME", dest="own"),
+                option("--inductor", "also run the code of Inductor for the CPU"),
+                option("--kernels", "compare what each generated Triton kernel writes"),
             ),
             _ON,
             _VARIANT,
@@ -513,8 +515,8 @@ PAGES = {
     "recompiles": Page(
         options=(
             _TARGET,
-            Option("--json", "print calls, guards and changes as JSON"),
-            Option("--calls", "only the calls of the project, without other arguments"),
+            option("--json", "print calls, guards and changes as JSON"),
+            option("--calls", "only the calls of the project, without other arguments"),
             _VARIANT,
         ),
         work=lambda arguments: write_work({RECOMPILES: "", **({"only": "calls"} if arguments.calls else {})}),
@@ -526,8 +528,8 @@ PAGES = {
         options=(
             _TARGET,
             (
-                Option("--inductor", "print the kernels of Inductor instead of fx-lsp's"),
-                Option("--json", "print the kernels and reasons of both as JSON"),
+                option("--inductor", "print the kernels of Inductor instead of fx-lsp's"),
+                option("--json", "print the kernels and reasons of both as JSON"),
             ),
             _VARIANT,
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from fx_lsp.features.costs.line_costs import line_costs
-from fx_lsp.features.costs.sizes import shares_storage
+from fx_lsp.features.costs.memory import shares_storage
 from fx_lsp.features.costs.summary import ESTIMATES, costs_text
 from fx_lsp.features.source.expressions import (
     Binding,

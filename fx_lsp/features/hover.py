@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from fx_lsp.features.costs.memory import why_saved
 from fx_lsp.features.costs.operations import bound_text, cost_of, cost_text
-from fx_lsp.features.costs.saved import why_saved
 from fx_lsp.features.documents.document import body, render_call
 from fx_lsp.features.source.expressions import CursorContext, expression_at
 from fx_lsp.features.source.parameters import parameter_at
 from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.wording.guesses import LEGEND, MARK, Guesses
-from fx_lsp.features.wording.inputs import inputs_text, variant_text, with_variant
+from fx_lsp.features.wording.inputs import inputs_text, signature, variant_text, with_variant
 from fx_lsp.features.wording.problems import all_notes
-from fx_lsp.features.wording.signature import signature
 from fx_lsp.features.wording.text import count, is_tensor_spec, one_line, plain, sentence
 from fx_lsp.features.wording.traces import (
     default_stage,
@@ -124,7 +123,7 @@ def hover_expression(subject: HoverSubject, line: int, col: int, style: HoverSty
     failure = outcome if isinstance(outcome, Failure) else None
     if failure is not None:
         span, adds = failure.span, not problems or bool(failure.inputs or failure.output.strip())
-        if span is not None and adds and _at(span, target.file, line, col):
+        if span is not None and adds and span.contains(Span(target.file, line, col, line, col)):
             return Hover(failure_text(failure, said=problems), span)
     trace = shown_trace(outcome)
     if trace is None:
@@ -386,10 +385,6 @@ def _stale(stale: bool) -> str:
 def _legend(inputs: Iterable[InputSpec]) -> str:
     """Return the legend of `~` if an input has it."""
     return f"*{LEGEND}*" if any(item.guessed for item in inputs) else ""
-
-
-def _at(span: Span, file: str, line: int, col: int) -> bool:
-    return span.file == file and (span.line, span.col) <= (line, col) <= (span.end_line, span.end_col)
 
 
 def _join(sections: Iterable[str]) -> str:

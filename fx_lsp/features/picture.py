@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fx_lsp.features.costs.sizes import bytes_of
+from fx_lsp.features.costs.memory import bytes_of
 from fx_lsp.features.documents.document import render_node
 from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.wording.text import one_line

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 
 from fx_lsp import __version__, files
-from fx_lsp.features.costs.saved import why_saved
+from fx_lsp.features.costs.memory import why_saved
 from fx_lsp.features.costs.summary import ESTIMATES, LineRow, Place, costs_text, shares_of, summary_of
 from fx_lsp.features.documents.document import Document, Line, render_stage
 from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle

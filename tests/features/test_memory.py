@@ -1,7 +1,6 @@
 from samples import FILE
 
-from fx_lsp.features.costs.memory import memory
-from fx_lsp.features.costs.sizes import bytes_of
+from fx_lsp.features.costs.memory import bytes_of, memory
 from fx_lsp.model import Node, Saved, Span, Stage, StageInfo, Trace
 
 FORWARD = Stage(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from samples import FORWARD, TRACE
 
-from fx_lsp.features.costs.saved import recomputation, why_saved
+from fx_lsp.features.costs.memory import recomputation, why_saved
 from fx_lsp.model import Saved
 
 WIRED = replace(

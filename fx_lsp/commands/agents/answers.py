@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fx_lsp.commands.agents.files import AgentFile
-from fx_lsp.commands.check.fingerprints import Fingerprints
 from fx_lsp.commands.check.listing import target_cost
-from fx_lsp.commands.check.results import CheckResult, results_of
+from fx_lsp.commands.check.results import CheckResult, Fingerprints, results_of
 from fx_lsp.commands.check.survey import FileReport, TargetReport
+from fx_lsp.features.costs.memory import why_saved
 from fx_lsp.features.costs.operations import format_flops
-from fx_lsp.features.costs.saved import why_saved
 from fx_lsp.features.costs.summary import CostSummary
 from fx_lsp.features.hints import readers_of
 from fx_lsp.features.source.expressions import operation_name
@@ -19,7 +18,7 @@ from fx_lsp.features.wording.dimensions import SizeNames
 from fx_lsp.features.wording.guesses import LEGEND, MARK, Guesses
 from fx_lsp.features.wording.inputs import inputs_text
 from fx_lsp.features.wording.problems import describe
-from fx_lsp.features.wording.text import count, format_bytes, one_line
+from fx_lsp.features.wording.text import count, format_bytes, one_line, span_text
 from fx_lsp.features.wording.traces import place_text, shown_trace
 from fx_lsp.model import Failure, ObservedValue, Outcome, Saved, Stage, Target, Trace
 
@@ -79,7 +78,7 @@ def _said(message: str, limit: int, detail: bool) -> str:
 
 def _inputs(report: TargetReport) -> Iterator[str]:
     yield f"traced: {report.target.name}"
-    yield from (f"  {line}" for line in inputs_text(report.inputs).splitlines())
+    yield from (f"  {line}" for line in inputs_text(report.outcome.inputs).splitlines())
 
 
 def target_text(report: TargetReport, costs: CostSummary | None) -> str:
@@ -120,15 +119,7 @@ def line_text(file: AgentFile, target: Target, outcome: Outcome, line: int, deta
 
 def _expression(file: AgentFile, value: ObservedValue) -> str:
     """Return the text of an expression in one line, or the name of a variable or `return`."""
-    if value.name:
-        return value.name
-    span = value.span
-    rows = [line.encode("utf-8", "surrogatepass") for line in file.lines[span.line - 1 : span.end_line]]
-    if not rows:
-        return ""
-    rows[-1] = rows[-1][: span.end_col]
-    rows[0] = rows[0][span.col :]
-    return one_line(b"\n".join(rows).decode("utf-8", "replace"))
+    return value.name or one_line(span_text(file.lines, value.span))
 
 
 def saved_text(file: AgentFile, target: Target, trace: Trace, backward: Stage | None, detail: bool) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fx_lsp import files
-from fx_lsp.commands.check.fingerprints import (
+from fx_lsp.commands.check.results import (
     FingerprintedMistake,
     Fingerprints,
     cause_of_comment,
@@ -19,6 +19,7 @@ from fx_lsp.commands.check.fingerprints import (
 from fx_lsp.commands.check.survey import FileReport, TargetReport
 from fx_lsp.errors import UsageError
 from fx_lsp.features.wording.problems import reached_failure, reached_remark
+from fx_lsp.model import Failure
 
 _FORMAT, _VERSION = "fx-lsp baseline", 1
 _FIELDS = ("file", "code", "message", "fingerprint")
@@ -47,9 +48,12 @@ class Baseline:
             return True
 
         def of_target(target: TargetReport) -> TargetReport:
-            failure = target.failure and reached_failure(target.target, target.failure, target.failure.severity)
-            remarks = (r for r in target.remarks if not is_accepted(reached_remark(target.target, r).cause))
-            return replace(target, remarks=tuple(remarks), accepted=failure is not None and is_accepted(failure.cause))
+            outcome = target.outcome
+            if isinstance(outcome, Failure):
+                reached = reached_failure(target.target, outcome, outcome.severity)
+                return replace(target, accepted=is_accepted(reached.cause))
+            remarks = (r for r in outcome.remarks if not is_accepted(reached_remark(target.target, r).cause))
+            return replace(target, outcome=replace(outcome, remarks=tuple(remarks)))
 
         comments = (c for c in report.comments if c.span is None or not is_accepted(cause_of_comment(c)))
         return replace(

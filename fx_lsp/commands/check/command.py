@@ -16,10 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fx_lsp.commands.check.baseline import Baseline, new_baseline, read_baseline
-from fx_lsp.commands.check.changes import affected_by, changed_since
+from fx_lsp.commands.check.changes import WatchedFiles, affected_by, changed_since, wait_for_change
 from fx_lsp.commands.check.reporting import FORMATS, CheckReporter, ReportOptions
 from fx_lsp.commands.check.survey import SurveyScope, survey
-from fx_lsp.commands.check.watch import WatchedFiles, wait_for_change
 from fx_lsp.commands.options import add_tracing_options, engine_settings
 from fx_lsp.commands.sources import Source, find_sources
 from fx_lsp.errors import UsageError, WorkerStartError

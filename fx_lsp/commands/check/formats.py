@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fx_lsp import __version__
-from fx_lsp.commands.check.fingerprints import path_below
-from fx_lsp.commands.check.results import CheckResult
+from fx_lsp.commands.check.results import CheckResult, path_below
 from fx_lsp.commands.check.survey import FileReport
 from fx_lsp.commands.places import character_column
 from fx_lsp.features.wording.problems import text_of_page

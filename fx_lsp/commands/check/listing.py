@@ -9,11 +9,10 @@ from typing import TextIO
 from fx_lsp.commands.check.survey import FileReport, Summary, TargetReport, faults_of, is_problem, reached_by
 from fx_lsp.commands.places import line_name, place_text
 from fx_lsp.commands.sources import shown_path
-from fx_lsp.features.wording.guesses import Guesses
 from fx_lsp.features.wording.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.wording.text import count, one_line
-from fx_lsp.features.wording.traces import saved_text, why_no_backward
-from fx_lsp.model import Failure, Span, Target
+from fx_lsp.features.wording.traces import summarize
+from fx_lsp.model import Failure, Span, Target, Trace
 
 _NAME_WIDTH = 32
 _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
@@ -158,12 +157,10 @@ def _traced(report: TargetReport, width: int, colour: bool) -> str:
 
 def target_cost(report: TargetReport) -> str:
     """Return the operations of a traced target, and the bytes that it saves for backward."""
-    ops, saved = count("op", report.forward or 0), saved_text(report.activation_bytes or 0, Guesses(report.inputs))
+    assert isinstance(report.outcome, Trace), "the target is traced"
     if report.target.kind == "graph":
-        return f"{ops} · built by hand"
-    if report.backward is None:
-        return f"{ops} · {why_no_backward(report.refused, report.grad)}"
-    return f"{ops} forward · {report.backward:,} backward · {saved}"
+        return f"{count('op', report.outcome.ops('graph') or 0)} · built by hand"
+    return summarize(report.outcome)
 
 
 def _counts(numbers: Iterable[tuple[str, int]]) -> str:

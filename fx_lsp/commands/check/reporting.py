@@ -11,10 +11,9 @@ from pathlib import Path
 
 from fx_lsp import __version__, wire
 from fx_lsp.commands.check.baseline import Baseline, write_baseline
-from fx_lsp.commands.check.fingerprints import Fingerprints
 from fx_lsp.commands.check.formats import to_github, to_gitlab, to_junit, to_sarif
 from fx_lsp.commands.check.listing import CheckListing, Progress, list_summary, one_line_summary
-from fx_lsp.commands.check.results import CheckResult, results_of
+from fx_lsp.commands.check.results import CheckResult, Fingerprints, results_of
 from fx_lsp.commands.check.survey import FileReport, SurveyScope, summarize, to_json
 from fx_lsp.commands.places import in_characters
 from fx_lsp.features.wording.text import count

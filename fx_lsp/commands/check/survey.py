@@ -29,7 +29,6 @@ from fx_lsp.model import (
     Failure,
     FailureKind,
     FindingCode,
-    GradMode,
     InputSource,
     InputSpec,
     Outcome,
@@ -37,6 +36,7 @@ from fx_lsp.model import (
     Severity,
     Target,
     TargetKind,
+    Trace,
 )
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
@@ -59,26 +59,29 @@ _WHOLE_FILE = frozenset[FailureKind]({"interpreter", "no-torch"})
 class TargetReport:
     """Hold the result of one target, without its large parts.
 
-    `source` is the weakest source of any input, "default" if no input was needed; None if no inputs were found.
-    `forward` counts the operations of forward or inference, or of a hand-built graph; it, `backward` and
-    `activation_bytes`, the memory saved for backward, are None if there is no such graph, because PyTorch has `refused`
-    it or it is empty. `seconds` are those of the trace with torch imported, or of the look-up of a stored answer. A
-    failure that is `accepted` is in the baseline, and is not reported.
+    `seconds` are those of the trace with torch imported, or of the look-up of a stored answer. A failure that is
+    `accepted` is in the baseline, and is not reported.
     """
 
     target: Target
+    outcome: Outcome
     seconds: float
-    inputs: tuple[InputSpec, ...]
-    source: InputSource | None
-    forward: int | None = None
-    backward: int | None = None
-    refused: bool = False
-    grad: GradMode = "grad"
-    activation_bytes: int | None = None
-    notes: tuple[str, ...] = ()
-    remarks: tuple[Remark, ...] = ()
-    failure: Failure | None = None
     accepted: bool = False
+
+    @property
+    def failure(self) -> Failure | None:
+        """Return why the target was not traced."""
+        return self.outcome if isinstance(self.outcome, Failure) else None
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """Return the remarks of the trace."""
+        return () if isinstance(self.outcome, Failure) else self.outcome.remarks
+
+    @property
+    def source(self) -> InputSource | None:
+        """Return the weakest source of any input, "default" if none was needed; None if no inputs were found."""
+        return weakest(self.outcome.inputs) if self.outcome.inputs or self.failure is None else None
 
 
 @dataclass(frozen=True)
@@ -251,25 +254,10 @@ def _seconds(engine: Engine, target: Target, waited: float) -> float:
 
 def report_target(target: Target, outcome: Outcome, seconds: float) -> TargetReport:
     """Return the report on one target."""
-    source = weakest(outcome.inputs)
     if isinstance(outcome, Failure):
-        failure = replace(outcome, output="")
-        return TargetReport(target, seconds, outcome.inputs, source if outcome.inputs else None, failure=failure)
-    forward = outcome.ops("forward")
-    other = outcome.ops("graph" if target.kind == "graph" else "inference")
-    return TargetReport(
-        target,
-        seconds,
-        outcome.inputs,
-        source,
-        forward=other if forward is None else forward,
-        backward=outcome.ops("backward"),
-        refused=outcome.refused,
-        grad=outcome.context.grad,
-        activation_bytes=None if forward is None else outcome.activation_bytes,
-        notes=outcome.notes,
-        remarks=outcome.remarks,
-    )
+        return TargetReport(target, replace(outcome, output=""), seconds)
+    small = replace(outcome, values=(), outputs=(), unreached=(), variants=(), named=(), modules=())
+    return TargetReport(target, small, seconds)
 
 
 def weakest(inputs: Iterable[InputSpec]) -> InputSource:
@@ -336,15 +324,20 @@ def to_json(report: FileReport) -> dict[str, Any]:
 
 
 def _target(report: TargetReport) -> dict[str, Any]:
+    """Return the part for one target: operations and bytes are null if there is no such graph."""
+    trace = report.outcome if isinstance(report.outcome, Trace) else None
+    names = "forward", "backward", "graph" if report.target.kind == "graph" else "inference"
+    forward, backward, other = (None if trace is None else trace.ops(name) for name in names)
+    saved = None if trace is None or forward is None else trace.activation_bytes
     return {
         "target": report.target.id,
         "kind": report.target.kind,
-        "traced": report.failure is None,
-        "ops": {"forward": report.forward, "backward": report.backward},
-        "activation_bytes": report.activation_bytes,
-        "inputs": wire.to_json(report.inputs),
+        "traced": trace is not None,
+        "ops": {"forward": other if forward is None else forward, "backward": backward},
+        "activation_bytes": saved,
+        "inputs": wire.to_json(report.outcome.inputs),
         "source": report.source,
-        "notes": list(report.notes),
+        "notes": [] if trace is None else list(trace.notes),
         "remarks": wire.to_json(report.remarks),
         "seconds": round(report.seconds, 4),
         "failure": None if report.accepted else _failure(report.failure),

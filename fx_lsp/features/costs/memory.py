@@ -1,12 +1,83 @@
-"""Estimate the memory of forward and backward, step by step, from specs and uses."""
+"""Estimate the memory of forward and backward, step by step, from specs and uses; explain why values are saved."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-from fx_lsp.features.costs.sizes import bytes_of, shares_storage
-from fx_lsp.model import Node, Saved, Span, Stage, Trace
+from fx_lsp.features.costs.operations import cost_of, cost_text
+from fx_lsp.features.wording.text import count
+from fx_lsp.model import Node, Saved, Span, Stage, Trace, WhySaved
+
+_REASONS: Mapping[WhySaved, str] = {
+    "policy": "the policy of the checkpoint saves it",
+    "random": "PyTorch does not sample random values again",
+    "product": "PyTorch does not recompute matrix products, convolutions and attention",
+    "unlisted": "PyTorch does not recompute this operation",
+    "reduction": "PyTorch does not recompute a result that is much smaller than its inputs",
+    "cut": "PyTorch could recompute it; by its min-cut, saving moves fewer bytes",
+}
+
+
+def why_saved(saved: Saved, forward: Stage | None, others: Iterable[Saved]) -> str:
+    """Return the partitioner's reason to save a value, and the cost of recomputing it from the `others` that are saved
+    and the inputs; "" without a reason.
+    """
+    reason = _REASONS.get(saved.why, "")
+    nodes = () if forward is None or not reason else recomputation(saved.name, forward, others)
+    if not nodes:
+        return reason
+    costs = " · ".join(filter(None, [count("op", sum(node.computes for node in nodes)), cost_text(cost_of(nodes))]))
+    return f"{reason}. To recompute it: {costs}"
+
+
+def recomputation(name: str, forward: Stage, saved: Iterable[Saved]) -> tuple[Node, ...]:
+    """Return the operations that compute a value from inputs and other saved values, in order."""
+    nodes = {node.name: node for node in forward.nodes}
+    available = {other.name for other in saved} - {name}
+    wanted, pending = set[str](), [name]
+    while pending:
+        node = nodes.get(pending.pop())
+        if node is not None and node.name not in wanted and node.name not in available and node.op != "placeholder":
+            wanted.add(node.name)
+            pending += node.inputs
+    return tuple(node for node in forward.nodes if node.name in wanted)
+
+
+_TENSOR = re.compile(r"\b(?P<kind>bf|[biufc])(?P<bits>\d+)\w*\[(?P<sizes>[^\]]*)\]")
+# fmt: off
+_VIEWS = frozenset({
+    "_conj", "_neg_view", "_reshape_alias", "_unsafe_view", "alias", "as_strided", "chunk", "detach", "diagonal",
+    "expand", "expand_as", "getitem", "imag", "lift_fresh", "movedim", "narrow", "permute", "real", "reshape",
+    "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t", "tensor_split",
+    "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as", "view_as_complex", "view_as_real",
+})
+# fmt: on
+
+
+@lru_cache(maxsize=4096)
+def bytes_of(spec: str | None) -> int | None:
+    """Return the bytes of all tensors' elements in a spec, 0 without tensors; None if a size is not a number."""
+    total = 0
+    for tensor in _TENSOR.finditer(spec or ""):
+        elements = 1
+        for size in filter(None, (part.strip() for part in tensor["sizes"].split(","))):
+            if not size.isdigit():
+                return None
+            elements *= int(size)
+        total += elements * max(int(tensor["bits"]) // 8, 1)
+    return total
+
+
+def shares_storage(node: Node) -> bool:
+    """Return True if the result of a node shares the memory of its first input: a view, or a write in place."""
+    if not node.op.startswith("call_") or not node.inputs:
+        return False
+    name = node.target.removeprefix("aten.").partition(".")[0].rpartition(".")[2] if "aten." in node.target else ""
+    name = name or node.target.rpartition(".")[2]
+    return name in _VIEWS or (name.endswith("_") and not name.startswith("_"))
 
 
 @dataclass(frozen=True)

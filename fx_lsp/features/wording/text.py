@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath, PureWindowsPath
+
+from fx_lsp.model import Span
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _TENSOR = re.compile(r"\b(?:bf|[biufc])\d+\w*\[")
@@ -33,6 +36,15 @@ def one_line(text: str, limit: int = 120) -> str:
     """Return `text` with its white space collapsed, cut at `limit` characters with an ellipsis."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def span_text(lines: Sequence[str], span: Span, joint: str = "\n") -> str:
+    """Return the text of a span in the lines of its file, of which some may be gone."""
+    rows = [line.encode("utf-8", "surrogatepass") for line in lines[span.line - 1 : span.end_line]]
+    if rows:
+        rows[-1] = rows[-1][: span.end_col]
+        rows[0] = rows[0][span.col :]
+    return joint.join(row.decode("utf-8", "replace") for row in rows)
 
 
 def is_tensor_spec(spec: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fx_lsp.features.wording.problems import Problem
-from fx_lsp.features.wording.text import one_line
+from fx_lsp.features.wording.text import one_line, span_text
 from fx_lsp.features.wording.traces import place_text, shown_trace
 from fx_lsp.model import Failure, Outcome, Span, Target, Unreached
 
@@ -14,8 +14,8 @@ CODE = "unreached"
 
 def unreached_at(target: Target, outcome: Outcome, line: int, col: int) -> Unreached | None:
     """Return the innermost unexecuted code of a target at a position, or None."""
-    trace = shown_trace(outcome)
-    around = [u for u in trace.unreached if _holds(u.span, target.file, line, col)] if trace is not None else []
+    trace, place = shown_trace(outcome), Span(target.file, line, col, line, col)
+    around = [u for u in trace.unreached if u.span.contains(place)] if trace is not None else []
     return min(around, key=lambda u: u.span.end_line - u.span.line, default=None)
 
 
@@ -65,16 +65,7 @@ def faded(text: str, outcomes: Iterable[tuple[Target, Outcome | None]]) -> tuple
 
 def _text(span: Span, lines: Sequence[str]) -> str:
     """Return the source of a span in one line, shortened if it is long."""
-    rows = [row.encode() for row in lines[span.line - 1 : span.end_line]]
-    if not rows:
-        return ""
-    rows[-1] = rows[-1][: span.end_col]
-    rows[0] = rows[0][span.col :]
-    return one_line(b" ".join(rows).decode(errors="replace"), 60)
-
-
-def _holds(span: Span, file: str, line: int, col: int) -> bool:
-    return span.file == file and (span.line, span.col) <= (line, col) <= (span.end_line, span.end_col)
+    return one_line(span_text(lines, span), 60)
 
 
 def _lines(span: Span) -> int:

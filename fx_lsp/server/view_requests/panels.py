@@ -15,6 +15,7 @@ from fx_lsp.features.wording.dimensions import SizeNames, SizeStyle
 from fx_lsp.features.wording.guesses import Guesses
 from fx_lsp.features.wording.inputs import input_data, variant_title
 from fx_lsp.features.wording.problems import describe
+from fx_lsp.features.wording.text import span_text
 from fx_lsp.features.wording.traces import EXECUTED, default_stage, summarize, until
 from fx_lsp.features.wording.uris import View, format_uri
 from fx_lsp.messages.requests import NO_SUCH_GRAPH, RESTARTING
@@ -269,12 +270,8 @@ class Places:
 
     def text(self, span: Span) -> str | None:
         """Return the text of a span, or None if its file has changed."""
-        rows = [line.encode() for line in self.lines(span.file)[span.line - 1 : span.end_line]]
-        if len(rows) != span.end_line - span.line + 1:
-            return None
-        rows[-1] = rows[-1][: span.end_col]
-        rows[0] = rows[0][span.col :]
-        return b"".join(rows).decode(errors="replace")
+        lines = self.lines(span.file)
+        return span_text(lines, span, "") if span.line <= span.end_line <= len(lines) else None
 
     def location(self, span: Span | None) -> Mapping[str, Any] | None:
         """Return a span as `{"uri", "range"}`."""
