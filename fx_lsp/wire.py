@@ -248,7 +248,7 @@ def decode_stage(data: bytes) -> Stage:
 
         spans = _instances(Span, [[*column(words)], *islice(columns, len(_PLACE))])
         tables = _tables(words, groups(words), groups(spans), counts)
-        columns_of_nodes = [[*column(table)] for table in tables]
+        columns_of_nodes: list[Sequence[Any]] = [[*column(table)] for table in tables]
         _require_few(columns_of_nodes)
         nodes = _instances(Node, columns_of_nodes)
         _require_texts(words, nodes)
@@ -259,7 +259,7 @@ def decode_stage(data: bytes) -> Stage:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
 
 
-def _require_few(columns: list[list[Any]]) -> None:
+def _require_few(columns: list[Sequence[Any]]) -> None:
     """Raise ValueError for more nodes, or lists of them that are longer together, than any graph has."""
     lists = (column for column in columns if column and type(column[0]) is tuple)
     if len(columns[0]) > MAX_NODES or sum(map(len, chain.from_iterable(lists))) > MAX_REFERENCES:

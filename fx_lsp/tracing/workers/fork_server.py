@@ -203,8 +203,8 @@ class ForkServer:
         try:
             while (message := await receive(reader, self._quota)) is not None:
                 self._hear(message[0])
-        except ProtocolError:
-            log.exception("the control channel of a process that forks is broken")
+        except ProtocolError as error:
+            log.warning("%s is ended, because of what it has sent: %s", self._called, error)
         finally:
             await self._mourn()
 
