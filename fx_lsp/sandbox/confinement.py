@@ -21,6 +21,8 @@ from fx_lsp.sandbox.removal import remove_tree
 FILE_BYTES = 1 << 30
 """The largest file that a confined process can write."""
 OPEN_FILES = 4096
+WAITING_SIGNALS = 256
+"""The signals and timers that the user's processes together may have for this one to have another."""
 MORE_THREADS = 512
 """The threads that the user's processes together may have more than there are when a process is confined."""
 
@@ -192,7 +194,7 @@ def _move_home(folder: str, shared: Sequence[str]) -> None:
 
 
 def _limit() -> None:
-    """Limit the size of files, and the numbers of open files and of threads, as far as the platform can."""
+    """Limit the size of files, and the numbers of open files, signals and threads, as far as the platform can."""
     with suppress(ImportError):
         import resource
 
@@ -200,6 +202,8 @@ def _limit() -> None:
             _lower(resource.RLIMIT_FSIZE, FILE_BYTES)
         with suppress(OSError, ValueError, AttributeError):
             _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
+        with suppress(OSError, ValueError, AttributeError):
+            _lower(resource.RLIMIT_SIGPENDING, WAITING_SIGNALS)
         with suppress(OSError, ValueError, AttributeError, IndexError):
             with open("/proc/loadavg", encoding="ascii") as stream:
                 threads = int(stream.read().split()[3].partition("/")[2])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import resource
 import socket
 import sqlite3
 import stat
@@ -14,6 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import attacks
 import attempts
 import pytest
 import pytest_asyncio
@@ -405,6 +408,66 @@ notes += [len(os.sched_getaffinity(0)), os.nice(1) > 0]
     before = _schedule()
     assert await notes(workers, project, source) == ("True", "1", "True")
     assert _schedule() == before
+
+
+@pytest.fixture
+def target(project: Path, tmp_path: Path) -> Iterator[attacks.Target]:
+    (tmp_path / "secret").mkdir()
+    ids = (
+        attempts.LIBC.semget(0, 1, 0o1600),
+        attempts.LIBC.msgget(0, 0o1600),
+        attempts.LIBC.shmget(0, ctypes.c_size_t(4096), 0o1600),
+    )
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as victim:
+        yield attacks.Target(victim.pid, str(project), str(tmp_path / "secret"), ids)
+        victim.kill()
+    for remove, number in zip(("semctl", "msgctl", "shmctl"), ids, strict=True):
+        getattr(attempts.LIBC, remove)(number, 0, 0)
+
+
+def seen(target: attacks.Target) -> list[object]:
+    """What others notice of attacks: the state of the process, and whether System V has what it had."""
+    pid, (semaphore, queue, memory) = target.pid, target.ids
+    told, libc, place = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(), attempts.LIBC, bytes(200)
+    states = [
+        told[0] in "RS",
+        *(told[n] for n in (1, 2, 3, 16, 38, 39)),
+    ]  # parent, group, session, nice, priority, policy
+    shared = [libc.semctl(semaphore, 0, 12), libc.msgctl(queue, 2, place), libc.shmctl(memory, 2, bytes(200))]
+    return [
+        states,
+        os.sched_getaffinity(pid),
+        attempts.call(252, 31, 1, pid),
+        resource.prlimit(pid, 7),
+        shared,
+        place[48:],
+    ]
+
+
+ATTACK = """
+import attacks
+notes = attacks.run({kind!r}, attacks.{target!r})
+"""
+
+
+@pytest.mark.parametrize("kind", attacks.KINDS)
+async def test_no_attack_succeeds(mode: Mode, kind: str, project: Path, target: attacks.Target, tmp_path: Path) -> None:
+    launch = Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=LIMITS)
+    workers, before = Workers(launch, mode), (seen(target), all_files(project))
+    scratch = (*await notes(workers, project, "import os\nnotes = [os.environ['TMPDIR']]"),)[0]
+    assert await notes(workers, project, ATTACK.format(kind=kind, target=target)) == ()
+    assert (seen(target), all_files(project)) == before
+    await workers.close()
+    assert not Path(scratch).parent.exists() or "fx-lsp-scratch" not in scratch
+
+
+async def test_attacks_succeed_where_nothing_is_confined(mode: Mode, project: Path, target: attacks.Target) -> None:
+    """So the test above can fail."""
+    limits = Limits(120, 1 << 30, confined=False)
+    workers = Workers(Launch(sys.executable, job="jobs:run", paths=(HERE, JOBS), warm=False, limits=limits), mode)
+    for kind, least in (("locks", 5), ("sums", 8), ("System V", 3), ("processes", 12)):
+        assert len(await notes(workers, project, ATTACK.format(kind=kind, target=target))) >= least, kind
+    await workers.close()
 
 
 def _schedule() -> tuple[object, ...]:

@@ -8,8 +8,10 @@ import os
 import random
 import shutil
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,14 @@ from warm import warm_python
 
 from fx_lsp.errors import ProtocolError, TracerFailed, WorkerDied, WorldStale
 from fx_lsp.model import Node, Outcome, Span, Stage, Trace, TraceReply, TraceRequest
+from fx_lsp.tracer.process.child import children_of
 from fx_lsp.tracing.answers.disk import Cache
 from fx_lsp.tracing.answers.store import Answers
 from fx_lsp.tracing.engine import Engine, EngineSettings
 from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, ask
 from fx_lsp.tracing.workers.fork_server import ForkServer, ProcessChannels
-from fx_lsp.tracing.workers.pool import Limits
+from fx_lsp.tracing.workers.launch import Launch, Limits
+from fx_lsp.tracing.workers.pool import Workers
 from fx_lsp.wire import decode_stage, encode_stage
 
 SPAN = Span("/m.py", 1, 0, 1, 4)
@@ -211,3 +215,49 @@ async def test_a_project_that_lies_costs_only_itself(
     assert await graph(engine, tmp_path, 1000) == before
     assert tracers.pid == zygote and not tracers._deaths
     assert not bugs
+
+
+CHANNELS = """
+import os, socket, sys, time
+from fx_lsp.tracer.process import child, compilers
+from fx_lsp.wire import frame
+import gc
+asking = compilers.requests.end
+(channel,) = [each for each in gc.get_objects() if type(each) is child.Channel]
+"""
+ATTACKS = {
+    "shuts the socket for compilers": "asking.shutdown(socket.SHUT_RDWR)",
+    "sends bytes to that socket": "asking.sendall(b'c' * 100_000)",
+    "asks for many compilers": "ends = [socket.socketpair() for _ in range(300)]\n"
+    "for ours, theirs in ends: socket.send_fds(asking, [b'c'], [theirs.fileno()])\ntime.sleep(1)",
+    "sends what is no socket": "socket.send_fds(asking, [b'c'], [os.open(os.devnull, 0)] * 9)",
+    "has grown old without end": "channel.send({'stale': True})\nos._exit(0)",
+    "names modules of the workspace": "channel.send({'reply': {'failure': {'kind': 'error', 'message': 'm'}}, "
+    "'dependencies': [], 'packages': ['slices', 'x' * 1_000_000, 'a b', '..']})\nchannel.send({'done': True})",
+    "sends many values": "many = b'{\"a\":[' + b'[],' * 20_000_000 + b'0]}'\n"
+    "channel.write(len(many).to_bytes(4, 'big') + bytes(4) + many)",
+    "sends answers without end": "reply = {'reply': {'failure': {'kind': 'error', 'message': 'm' * 1000}}, "
+    "'dependencies': [], 'packages': []}\nwhile True:\n    channel.send(reply)\n    channel.send({'done': False})",
+    "says of itself a long error": "channel.send({'error': 'x' * 100_000_000})",
+    "closes every descriptor": "os.closerange(3, 1000)",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+async def test_a_tracer_that_attacks_costs_only_itself(attack: str) -> None:
+    here = str(Path(__file__).parent)
+    launch = Launch(sys.executable, job="jobs:run", paths=(here,), warm=False, limits=Limits(60, 1 << 30))
+    workers = Workers(launch, "fork")
+    look = "import sys\nnotes = ['slices' in sys.modules, compilers.requests.end.send(b'') == 0]"
+    honest = replace(REQUEST, source=CHANNELS + look)
+    before = await workers.run(honest)
+    zygote = workers.pid
+    assert zygote is not None
+    with suppress(WorkerDied, TracerFailed):
+        reply = await workers.run(replace(REQUEST, source=CHANNELS + attack))
+        workers.preload(reply.packages)
+    assert len(children_of(zygote)) < 30
+    assert (await workers.run(honest)).outcome == before.outcome
+    await until(lambda: not children_of(zygote), 60)
+    assert workers.pid == zygote and not workers._deaths
+    await workers.close()
