@@ -128,7 +128,7 @@ def _restrict(reads: Sequence[str] | None) -> tuple[str, ...]:
     """Restrict files: only `reads` can be read, or all with None. Returns the gaps."""
     abi = landlock.version()
     if not abi:
-        return (NO_FILES,)
+        return NO_FILES, NO_SIGNALS
     scratch = tempfile.gettempdir()
     allowed = [(path, READ) for path in reads or ()]
     allowed += [(path, FileAccess.WRITE_FILE | READ) for path in readable.WRITABLE_DEVICES]
@@ -137,7 +137,7 @@ def _restrict(reads: Sequence[str] | None) -> tuple[str, ...]:
     try:
         landlock.restrict(handled, [*allowed, (scratch, WRITE | READ)])
     except OSError:
-        return (NO_FILES,)
+        return NO_FILES, NO_SIGNALS
     gaps = {NO_TRUNCATION: landlock.NO_TRUNCATION, NO_SIGNALS: landlock.NO_SIGNALS}
     return tuple(gap for gap, since in gaps.items() if abi < since)
 
