@@ -106,6 +106,7 @@ PROCESSES: dict[str, Attack] = {
     "setpgid": lambda it: done(109, 154, it.pid, os.getpgid(0)),
     "setns": lambda it: done(308, 268, pidfd(it.pid), 0x20000),
     "setpriority": lambda it: os.setpriority(os.PRIO_PROCESS, it.pid, 19),
+    "setpriority of the group": lambda it: os.setpriority(os.PRIO_PGRP, it.pid, 19),
     "setpriority of the user": lambda it: done(141, 140, 2, os.getuid(), 19),
     "ioprio_set": lambda it: call(251, 30, 1, it.pid, 3 << 13) > 0,
     "sched_setaffinity": lambda it: os.sched_setaffinity(it.pid, {min(os.sched_getaffinity(0))}),
