@@ -88,7 +88,7 @@ async def ask(
         if "stale" in header:
             raise WorldStale("a package has changed since the tracer imported it")
         if "stage" in header:
-            stages[str(header["stage"])] = body
+            stages[readable(str(header["stage"]))] = body
         elif "done" in header:
             outcome = await asyncio.to_thread(outcome_from_json, reply.get("reply"))
             dependencies, packages = (from_json(tuple[str, ...], reply.get(n)) for n in ("dependencies", "packages"))
