@@ -31,6 +31,10 @@ PREFIX = struct.Struct(">II")
 MAX_FRAME = 1 << 30
 MAX_UNPACKED = 256 << 20
 """The most bytes that stored data may have uncompressed."""
+MAX_VALUES = 4_000_000
+"""The most values of a header: an empty list has three bytes in JSON and seventy in memory."""
+MAX_NODES, MAX_REFERENCES = 1_000_000, 10_000_000
+"""The most nodes of a stage, and the most texts and places of all its nodes: nodes share lists of them."""
 
 
 def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
@@ -61,6 +65,8 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes] | N
 
 def parse_header(data: bytes) -> dict[str, Any]:
     """Return the JSON object in a frame's header. Raises ProtocolError."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise ProtocolError(f"a header of more than {MAX_VALUES:,} values")
     try:
         header = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -113,7 +119,8 @@ def parse(type_: type[T], text: str | bytes) -> T:
 
 def readable(value: Any) -> Any:
     """Return data, with texts of user code as a terminal or a file of XML may have them: escape sequences are removed,
-    control characters but newline and tab are spelled out, and a carriage return is a newline. Raises ProtocolError.
+    control characters but newline and tab, and halves of characters, are spelled out, a carriage return is a newline.
+    Raises ProtocolError.
     """
     try:
         return _readable(value)
@@ -134,7 +141,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _ESCAPE_SEQUENCE = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\))")
 """A sequence that sets colours or moves the cursor, or a command to the terminal such as a link or a title."""
 
@@ -241,13 +248,22 @@ def decode_stage(data: bytes) -> Stage:
 
         spans = _instances(Span, [[*column(words)], *islice(columns, len(_PLACE))])
         tables = _tables(words, groups(words), groups(spans), counts)
-        nodes = _instances(Node, [[*column(table)] for table in tables])
+        columns_of_nodes: list[Sequence[Any]] = [[*column(table)] for table in tables]
+        _require_few(columns_of_nodes)
+        nodes = _instances(Node, columns_of_nodes)
         _require_texts(words, nodes)
         if any(type(number) is not int or number < 0 for number in counts):
             raise ValueError("a count that is not a number")
         return Stage(header["name"], tuple(nodes), header["text"], tuple(next(columns)), tuple(next(columns)))
     except (ValueError, KeyError, IndexError, TypeError, StopIteration) as error:
         raise ProtocolError(f"not a stage: {data[:80]!r}") from error
+
+
+def _require_few(columns: list[Sequence[Any]]) -> None:
+    """Raise ValueError for more nodes, or lists of them that are longer together, than any graph has."""
+    lists = (column for column in columns if column and type(column[0]) is tuple)
+    if len(columns[0]) > MAX_NODES or sum(map(len, chain.from_iterable(lists))) > MAX_REFERENCES:
+        raise ValueError("a stage of too many nodes")
 
 
 def _require_texts(words: list[Any], nodes: list[Node]) -> None:

@@ -27,7 +27,7 @@ STAGE = Stage(
             flops=1 << 40,
         ),
         Node("add", "call_function", "aten.add.Tensor", ("mm", "x"), ("mm", "x"), ("output",), None, (CALL, CALLER)),
-        Node("output", "output", "output", ("'\ud800\n'", "add"), ("add",), comment="saved → kept"),
+        Node("output", "output", "output", ("'\u2028\n'", "add"), ("add",), comment="saved → kept"),
     ),
 )
 KERNELS = Stage("triton", STAGE.nodes, "import triton\n\ny = x @ x\n", (0, 0, 2))

@@ -51,6 +51,7 @@ TRUST_QUESTION = (
     "tensors, with the interpreter {python}. {protection} Until you trust the folder, none of it runs. "
     "The answer includes the folders in it."
 )
+UNCONFINED = "It may do all that you may, because the setting limits.sandbox is off."
 CONFINED = "It writes only temporary files, has no network, and starts no programs."
 HOW_TO_TRUST = (
     "fx-lsp runs no code of {folder}, because you have not trusted it: "

@@ -21,6 +21,8 @@ from fx_lsp.sandbox.removal import remove_tree
 FILE_BYTES = 1 << 30
 """The largest file that a confined process can write."""
 OPEN_FILES = 4096
+WAITING_SIGNALS = 256
+"""The signals and timers that the user's processes together may have for this one to have another."""
 MORE_THREADS = 512
 """The threads that the user's processes together may have more than there are when a process is confined."""
 
@@ -128,7 +130,7 @@ def _restrict(reads: Sequence[str] | None, lists: Sequence[str] = ()) -> tuple[s
     """Restrict files: only `reads` can be read (None: all), and names of files below `lists`. Returns the gaps."""
     abi = landlock.version()
     if not abi:
-        return (NO_FILES,)
+        return NO_FILES, NO_SIGNALS
     scratch = tempfile.gettempdir()
     allowed = [(path, READ) for path in reads or ()] + [(path, FileAccess.READ_DIR) for path in lists]
     allowed += [(path, FileAccess.WRITE_FILE | READ) for path in readable.WRITABLE_DEVICES]
@@ -137,7 +139,7 @@ def _restrict(reads: Sequence[str] | None, lists: Sequence[str] = ()) -> tuple[s
     try:
         landlock.restrict(handled, [*allowed, (scratch, WRITE | READ)])
     except OSError:
-        return (NO_FILES,)
+        return NO_FILES, NO_SIGNALS
     gaps = {NO_TRUNCATION: landlock.NO_TRUNCATION, NO_SIGNALS: landlock.NO_SIGNALS}
     return tuple(gap for gap, since in gaps.items() if abi < since)
 
@@ -194,7 +196,7 @@ def _move_home(folder: str, shared: Sequence[str]) -> None:
 
 
 def _limit() -> None:
-    """Limit the size of files, and the numbers of open files and of threads, as far as the platform can."""
+    """Limit the size of files, and the numbers of open files, signals and threads, as far as the platform can."""
     with suppress(ImportError):
         import resource
 
@@ -202,6 +204,8 @@ def _limit() -> None:
             _lower(resource.RLIMIT_FSIZE, FILE_BYTES)
         with suppress(OSError, ValueError, AttributeError):
             _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
+        with suppress(OSError, ValueError, AttributeError):
+            _lower(resource.RLIMIT_SIGPENDING, WAITING_SIGNALS)
         with suppress(OSError, ValueError, AttributeError, IndexError):
             with open("/proc/loadavg", encoding="ascii") as stream:
                 threads = int(stream.read().split()[3].partition("/")[2])

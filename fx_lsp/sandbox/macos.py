@@ -7,19 +7,20 @@ from collections.abc import Sequence
 
 NO_SANDBOX = "Code of the workspace can change your files and use the network: the sandbox of macOS could not be used."
 
+READS = "Code of the workspace can read your files and end your programs: the profile for macOS does not forbid it."
+
 
 def confine(scratch: str, programs: Sequence[str]) -> tuple[str, ...]:
-    """Have this process and all that it starts write only below `scratch`, without network and other programs.
-
-    Returns the gaps.
+    """Have this process and all that it starts write only below `scratch`, without network and other programs; the rest
+    of the system stays as it is. Returns the gaps.
     """
     try:
         library = ctypes.CDLL("/usr/lib/libSystem.B.dylib")
         error = ctypes.c_char_p()
         status = library.sandbox_init(_profile(scratch, programs).encode(), ctypes.c_uint64(0), ctypes.byref(error))
     except (OSError, AttributeError):
-        return (NO_SANDBOX,)
-    return () if status == 0 else (NO_SANDBOX,)
+        return NO_SANDBOX, READS
+    return (READS,) if status == 0 else (NO_SANDBOX, READS)
 
 
 def _profile(scratch: str, programs: Sequence[str]) -> str:

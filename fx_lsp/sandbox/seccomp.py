@@ -41,7 +41,9 @@ _WITH_NEW_PRIVILEGES = {
     "finit_module": (313, 273), "delete_module": (176, 106), "swapon": (167, 224), "swapoff": (168, 225),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
     "sethostname": (170, 161), "setdomainname": (171, 162), "open_by_handle_at": (304, 265),
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190),
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semctl": (66, 191),
+    "semop": (65, 193), "semtimedop": (220, 192), "msgget": (68, 186), "msgctl": (71, 187), "msgsnd": (69, 189),
+    "msgrcv": (70, 188), "inotify_init": (253, -1), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
     "mq_open": (240, 180), "mq_unlink": (241, 181), "userfaultfd": (323, 282), "fanotify_init": (300, 262),
     "vhangup": (153, 58), "acct": (163, 89), "quotactl": (179, 60), "syslog": (103, 116), "personality": (135, 92),
 }  # fmt: skip
@@ -61,7 +63,9 @@ _OF_A_PROCESS = {
 """Calls that change the process, or thread, that their first argument names: 0 is the one that calls."""
 _PRIORITIES = {"setpriority": ((141, 140), 0), "ioprio_set": ((251, 30), 1)}
 """Calls whose first argument says what their second names, with its value for a process."""
-_FLOCK, _FCNTL, _F_SETLEASE = (73, 32), (72, 25), 1024
+_FLOCK, _FCNTL = (73, 32), (72, 25)
+_NOTIFIED = {"F_SETLEASE": 1024, "F_NOTIFY": 1026}
+"""Requests to a descriptor to hear of what others do with the file."""
 _LOCKS = {"F_SETLK": 6, "F_SETLKW": 7, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38}
 _PRCTL, _PR_SET_DUMPABLE, _FALLOCATE = (157, 167), 4, (285, 47)
 _SOCKETPAIR, _SENDTO, _CLONE, _CLONE3, _PRLIMIT = (53, 199), (44, 206), (56, 220), (435, 435), (302, 261)
@@ -108,7 +112,8 @@ def supported() -> bool:
 
 
 def forbid_network_and_privileges() -> None:
-    """Forbid sockets but pairs of this process's own, other processes' memory and limits, namespaces, and the like.
+    """Forbid sockets but pairs of this process's own, other processes' memory and limits, namespaces, what System V
+    shares, news of files, and the like.
 
     Modes, owners, times and attributes of files, their locks, and the scheduling of a process by its number cannot be
     changed: such calls succeed and do nothing. Nor can a process keep the server from counting what it uses, or
@@ -166,7 +171,7 @@ def _privileges() -> list[_Rule]:
         _Rule(_number(_FALLOCATE), errno.EOPNOTSUPP),
         _Rule(_number(_FLOCK), 0),
         *(_Rule(_number(_FCNTL), 0, (_ArgumentTest(1, 0xFFFFFFFF, lock),)) for lock in _LOCKS.values()),
-        _Rule(_number(_FCNTL), errno.EPERM, (_ArgumentTest(1, 0xFFFFFFFF, _F_SETLEASE),)),
+        *(_Rule(_number(_FCNTL), errno.EPERM, (_ArgumentTest(1, 0xFFFFFFFF, ask),)) for ask in _NOTIFIED.values()),
         *namespaces,
         _Rule(_number(_CLONE3), errno.ENOSYS),
     ]

@@ -13,8 +13,8 @@ from fx_lsp.errors import ProtocolError
 from fx_lsp.model import Failure, Stage
 from fx_lsp.wire import decode_stage, encode_stage, outcome_from_json, outcome_to_json
 
-SAID = "\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07\x00\x9b\x7f\ttab\r\nline\rover\ufffe é😀"
-READABLE = "red bell\\x07\\x00\\x9b\\x7f\ttab\nline\nover\\ufffe é😀"
+SAID = "\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07\x00\x9b\x7f\ttab\r\nline\rover\ufffe\ud800 é😀"
+READABLE = "red bell\\x07\\x00\\x9b\\x7f\ttab\nline\nover\\ufffe\\ud800 é😀"
 
 
 def test_failures_and_stages_are_readable() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -146,6 +147,40 @@ async def test_nothing_runs_before_the_answer_and_the_question_says_what_will(pl
         assert place.ran().startswith(f"interpreter {folder / '.venv/bin/python'} -B -c")
         assert json.loads(place.store.read_text())["folders"] == {str(folder.resolve()): "trusted"}
         assert place.store.stat().st_mode & 0o777 == 0o600
+
+
+LACKING = """
+import sys
+from fx_lsp.sandbox import confinement, landlock, macos, seccomp
+platform, version, architecture = sys.argv[1].split()
+sys.platform, landlock.version = platform, lambda: int(version)
+landlock.restrict = confinement._limit = lambda *_: None
+seccomp.forbid_network_and_privileges = lambda: None
+seccomp.supported = lambda: architecture == "x86_64"
+print(*confinement.begin(sys.argv[2], confinement.Allowance()), end="")
+"""
+SYSTEMS = {
+    "linux 7 x86_64": (),
+    "linux 5 x86_64": ("end your programs",),
+    "linux 2 x86_64": ("empty your files", "end your programs"),
+    "linux 0 x86_64": ("read, change and remove your files", "end your programs"),
+    "linux 7 riscv64": ("use the network and start programs",),
+    "darwin 0 arm64": ("change your files and use the network", "read your files and end your programs"),
+    "win32 0 x86_64": ("runs with your rights",),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems are played here")
+@pytest.mark.parametrize(("system", "harms"), SYSTEMS.items(), ids=SYSTEMS)
+def test_the_question_has_a_sentence_for_what_nothing_stops(system: str, harms: Sequence[str], tmp_path: Path):
+    program = [sys.executable, "-c", LACKING, system, str(tmp_path)]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    session = Session(encoding="utf-16")
+    question = trust._question(session, "/f", (said,) if said else ())
+    assert [harm in question for harm in harms] == [True] * len(harms)
+    assert ("It writes only temporary files" in question) == (not harms)
+    session.settings = Settings(limits_sandbox=False)
+    assert "It may do all that you may" in trust._question(session, "/f", ())
 
 
 async def test_comments_are_checked_and_completed_before_the_answer(place: Place):

@@ -86,7 +86,7 @@ async def test_a_spare_that_was_killed_is_replaced_and_no_request_is_lost(worker
 
 async def test_a_preload_replaces_the_spare(workers):
     spare = await spare_of(workers)
-    workers.preload(["wave"])
+    workers.preload(["iniconfig"])
     await gone(spare)
     assert await answering_pid(workers) != spare
 

@@ -510,18 +510,21 @@ asyncio.run(main())
 
 async def test_preloaded_packages_are_there_and_broken_ones_do_no_harm(workers: Workers) -> None:
     await workers.start()
-    workers.preload(["not_installed", "preloaded_exits", "colorsys"])
-    source = "import sys\nnotes = ['colorsys' in sys.modules, 'preloaded_exits' in sys.modules]"
+    names = ["not_installed", "colorsys", "\ud800", "a..b", "waiting", "x" * (1 << 20), "iniconfig"]
+    workers.preload(names)
+    source = f"import sys\nnotes = [name for name in {names!r} if name in sys.modules]"
     for _ in range(200):
-        if await notes(workers, source) == ("True", "False"):
+        if await notes(workers, source) == ("iniconfig",):
             break
     else:
-        raise AssertionError("colorsys was never preloaded")
+        raise AssertionError("iniconfig was never preloaded")
 
 
 async def test_preload_that_kills_the_zygote_is_not_tried_again(tmp_path: Path) -> None:
-    (tmp_path / "deadly.py").write_text("import os\nos._exit(7)")
-    workers = started("fork", paths=(HERE, str(tmp_path)))
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "deadly.py").write_text("import os\nos._exit(7)")
+    workers = started("fork", paths=(HERE, str(site)))
     await workers.start()
     workers.preload(["deadly"])
     await until(lambda: not workers.ready)

@@ -586,7 +586,7 @@ FORGE = """
 import gc, os, socket, struct, sys
 links, parked, compilers = (sys.modules[f"fx_lsp.tracer.process.{n}"] for n in ("links", "parked", "compilers"))
 forged = MESSAGE
-socket.send_fds(compilers.requests.ends[1], [b"c"], [os.open(os.devnull, os.O_RDONLY)])
+socket.send_fds(compilers.requests.end, [b"c"], [os.open(os.devnull, os.O_RDONLY)])
 for link in [each for each in gc.get_objects() if type(each) is links.Link]:
     if isinstance(forged, str):
         link._socket.sendall(struct.pack(">II", len(forged), 0) + forged.encode())

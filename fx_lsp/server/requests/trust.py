@@ -21,6 +21,7 @@ from fx_lsp.messages.processes import (
     TRUST_IS_SET,
     TRUST_OF_WORKSPACE,
     TRUST_QUESTION,
+    UNCONFINED,
     UNSTORED_TRUST,
 )
 from fx_lsp.sandbox.trial import gaps
@@ -109,7 +110,7 @@ async def _ask(session: Session, client: Client, engines: Engines, folder: str, 
 
 def _question(session: Session, folder: str, unconfined: Sequence[str]) -> str:
     python = session.interpreter(folder).path
-    limits = " ".join(unconfined) or CONFINED
+    limits = (" ".join(unconfined) or CONFINED) if session.settings.limits_sandbox else UNCONFINED
     shown = [_printable(path) for path in (folder, python)]
     return TRUST_QUESTION.format(folder=shown[0], python=shown[1], protection=limits)
 

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -248,14 +248,6 @@ def children_of(pid: int) -> set[int]:
         with suppress(OSError):
             children.update(map(int, task.read_text().split()))
     return children
-
-
-def ancestor_among(pid: int, processes: Collection[int]) -> int:
-    """Return the one of some processes that is a process, or above it; 0 if none is (Linux)."""
-    with suppress(OSError, ValueError):
-        while pid > 1 and pid not in processes:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return pid if pid in processes else 0
 
 
 def group_of(pid: int) -> int:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fx_lsp.tracer.program.installed import package_files
+from fx_lsp.tracer.program.paths import is_installed
 from fx_lsp.tracer.program.reads import ReadState, reads, state_of, watch_reads
 
 PRELOAD_SECONDS = 30
@@ -77,14 +78,24 @@ def settle() -> None:
 
 @_uncollected()
 def import_packages(names: Iterable[str]) -> None:
-    """Import installed packages; whatever one of them raises, prints or waits for (at most 30 s) is ignored."""
+    """Import modules of installed packages; whatever one of them raises, prints or waits for (at most 30 s) is ignored.
+
+    A process with code of a workspace names them: a module from elsewhere is not imported.
+    """
     for name in names:
         if name not in sys.modules:
             try:
                 with _Alarm(PRELOAD_SECONDS):
-                    importlib.import_module(name)
+                    if _is_of_package(name):
+                        importlib.import_module(name)
             except BaseException as error:
                 print(f"preload of {name}: {_one_line(error)}", file=sys.stderr)
+
+
+def _is_of_package(name: str) -> bool:
+    spec = importlib.util.find_spec(name.partition(".")[0])
+    places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]
+    return bool(places) and all(map(is_installed, places))
 
 
 def read_states() -> dict[str, ReadState]:

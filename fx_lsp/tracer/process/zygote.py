@@ -38,7 +38,6 @@ from fx_lsp.tracer.process import compilers
 from fx_lsp.tracer.process.child import (
     PRIVATE_FD,
     adopt_orphans,
-    ancestor_among,
     become_child,
     begin_child,
     children_of,
@@ -79,6 +78,8 @@ def main(control_fd: int, job: str, warm: bool) -> None:
     os._exit(0)
 
 
+MAX_COMPILERS = 4
+"""The most compilers at a time for one process that the zygote has started, and its forks; a trace needs one."""
 SPARE_DELAY = 0.2
 """Seconds after the start, a request or a preload until the next spare is forked: it must not compete with a trace that
 runs, or with the first request, for which the server has waited.
@@ -115,12 +116,12 @@ class _Zygote:
         self._settled = rehearse is None
         self._pid = os.getpid()
         self._children: set[int] = set()
+        self._asking: dict[int, socket.socket] = {}
+        self._compilers: dict[int, int] = {}
         self._helpers = children_of(self._pid)
         self._received: list[int] = []
         self._preloads: list[str] = []
         self._graph, self._reads = b"", list[str]()
-        self._compilers = compilers.requests.open(PRIVATE_FD)
-        self._asking: dict[int, int] = {}
         self._wake, self._waker = os.pipe()
         for fd in (self._wake, self._waker):
             os.set_blocking(fd, False)
@@ -128,13 +129,14 @@ class _Zygote:
 
     def serve(self) -> None:
         while True:
-            waited = [self._control, self._wake, self._compilers]
+            waited = [self._control, self._wake, *self._asking.values()]
             ready, _, _ = select.select(waited, [], [], self._patience())
             if self._wake in ready:
                 os.read(self._wake, 4096)
             self._reap()
-            if self._compilers in ready:
-                self._fork_compiler()
+            for pid, asking in list(self._asking.items()):
+                if asking in ready:
+                    self._fork_compiler(pid, asking)
             if self._control in ready:
                 message = read_frame(self._read)
                 if message is None:
@@ -200,15 +202,12 @@ class _Zygote:
         self._spare_due = time.monotonic() + SPARE_DELAY
         is_world = bool(header.get("world"))
         pid = 0 if is_world else self._use_spare(channel, output, header["reads"])
-        try:
-            pid = pid or os.fork()
-        except OSError as error:
-            pid = -1
-            self._send({"unforked": header["fork"], "message": str(error)})
-        if pid == 0 and is_world:
-            self._become_world(channel, output)
         if pid == 0:
-            self._become_child(lambda: (channel, output))
+            try:
+                pid = self._fork(lambda: (channel, output), is_world)
+            except OSError as error:
+                pid = -1
+                self._send({"unforked": header["fork"], "message": str(error)})
         os.close(channel)
         os.close(output)
         if pid > 0:
@@ -226,9 +225,29 @@ class _Zygote:
             self._drop_spare()
             self._spare_due = time.monotonic() + SPARE_DELAY / 2
 
-    def _become_child(self, wait: Callable[[], tuple[int, int]]) -> NoReturn:
-        """In a fork: answer the request whose channel and output pipe `wait()` gives, and end."""
-        become_child(self._pid, partial(self._alone, wait), self._job)
+    def _fork(self, wait: Callable[[], tuple[int, int]], is_world: bool = False) -> int:
+        """Fork a process that answers the request whose channel and output pipe `wait()` gives, or is a world that the
+        server speaks to over that channel. It asks for compilers over a socket of its own. Raises OSError.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        if pid == 0:
+            try:
+                ours.close()
+                compilers.requests.use(theirs, PRIVATE_FD)
+                if is_world:
+                    self._become_world(*wait())
+                become_child(self._pid, partial(self._alone, wait), self._job)
+            finally:
+                os._exit(1)
+        theirs.close()
+        self._asking[pid] = ours
+        return pid
 
     def _become_world(self, control: int, output: int) -> NoReturn:
         """In a fork: be a world that the server speaks to over the descriptor `control`, and end with that."""
@@ -243,14 +262,16 @@ class _Zygote:
         finally:
             os._exit(1)
 
-    def _fork_compiler(self) -> None:
-        """Fork a process that compiles kernels for one that has asked for it, if its fork has not asked too often."""
-        end = compilers.requests.accept()
+    def _fork_compiler(self, asker: int, asking: socket.socket) -> None:
+        """Fork a process that compiles kernels for one that has asked for it; listen no more to one that has sent
+        anything else.
+        """
+        end = compilers.accept(asking)
         if end is None:
+            self._asking.pop(asker).close()
             return
         with end, suppress(OSError):
-            asking = ancestor_among(compilers.creator_of(end), self._children)
-            if not asking or sum(each == asking for each in self._asking.values()) >= compilers.MAX_COMPILERS:
+            if list(self._compilers.values()).count(asker) >= MAX_COMPILERS:
                 return
             pid = os.fork()
             if pid == 0:
@@ -259,12 +280,13 @@ class _Zygote:
                 redirect_output(2)
                 compilers.compile_kernels(end)
             self._children.add(pid)
-            self._asking[pid] = asking
+            self._compilers[pid] = asker
 
     def _alone(self, wait: Callable[[], tuple[int, int]]) -> tuple[int, int]:
         """Close the descriptors of the zygote in a fork, then return those that `wait` returns."""
         self._control.close()
-        self._compilers.close()
+        for asking in self._asking.values():
+            asking.close()
         if self._spare is not None:
             self._spare.hand_over.close()
         os.close(self._wake)
@@ -274,19 +296,17 @@ class _Zygote:
     def _fork_spare(self) -> None:
         ours, theirs = socket.socketpair()
         try:
-            pid = os.fork()
+            pid = self._fork(lambda: self._wait_as_spare(ours, theirs))
         except OSError:
             self._spare_due = time.monotonic() + 10 * SPARE_DELAY
             ours.close()
         else:
-            if pid == 0:
-                ours.close()
-                self._become_child(lambda: self._wait_as_spare(theirs))
             self._spare = _Spare(pid, ours, self._reads if self._graph else None)
         theirs.close()
 
-    def _wait_as_spare(self, hand_over: socket.socket) -> tuple[int, int]:
+    def _wait_as_spare(self, ours: socket.socket, hand_over: socket.socket) -> tuple[int, int]:
         assert self._rehearse is not None
+        ours.close()
         if self._graph:
             confinement.enter(self._reads)
             confinement.leave_no_processes()
@@ -332,12 +352,21 @@ class _Zygote:
             with suppress(OSError):
                 os.kill(self._spare.pid, signal.SIGKILL)
             os.waitpid(self._spare.pid, 0)
+            self._end_compilers(self._spare.pid)
             confinement.remove_scratch_of(self._spare.pid)
             self._spare = None
+
+    def _end_compilers(self, asker: int) -> None:
+        """Listen no more to a process that has ended, and end the compilers that it asked for."""
+        if asker in self._asking:
+            self._asking.pop(asker).close()
+        for pid in [compiler for compiler, for_whom in self._compilers.items() if for_whom == asker]:
+            kill_group(pid)
 
     def _reap(self) -> None:
         if self._spare is not None and os.waitpid(self._spare.pid, os.WNOHANG)[0]:
             self._spare.hand_over.close()
+            self._end_compilers(self._spare.pid)
             confinement.remove_scratch_of(self._spare.pid)
             self._spare, self._graph = None, b""  # the graph may be what has ended it
             self._spare_due = time.monotonic() + SPARE_DELAY
@@ -351,10 +380,8 @@ class _Zygote:
             if ended:
                 kill_group(pid)
                 self._children.discard(pid)
-                self._asking.pop(pid, None)
-                for compiler, asking in self._asking.items():
-                    if asking == pid:
-                        kill_group(compiler)
+                self._compilers.pop(pid, None)
+                self._end_compilers(pid)
                 self._kill_orphans()
                 confinement.remove_scratch_of(pid)
                 self._send({"exited": pid, "status": os.waitstatus_to_exitcode(status)})

@@ -100,7 +100,10 @@ class Answers:
             data = self._encoded.get((key, name))
             if data is None or len(data) > _SMALL_STAGE:
                 return None
-            stage = decode_stage(data)
+            try:
+                stage = decode_stage(data)
+            except ProtocolError:
+                return None
             self._stages.put((key, name), stage)
         return stage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from fx_lsp.errors import ProtocolError, TracerFailed, WorldStale
@@ -24,14 +24,27 @@ EarlyReply: TypeAlias = Callable[[TraceReply], None]
 """Takes a reply that is not final."""
 
 
-async def receive(reader: asyncio.StreamReader, limit: int = MAX_REPLY_BYTES) -> tuple[dict[str, Any], bytes] | None:
+@dataclass
+class Quota:
+    """Hold how many messages, and bytes of them, may still come from a process."""
+
+    messages: int = MAX_REPLY_FRAMES
+    bytes: int = MAX_REPLY_BYTES
+
+    def take(self, size: int) -> None:
+        """Count a message. Raises ProtocolError if it is one too many, or too long."""
+        if size > self.bytes or not self.messages:
+            raise ProtocolError(f"a message of {size:,} bytes: {self.bytes:,} in {self.messages:,} messages are left")
+        self.messages, self.bytes = self.messages - 1, self.bytes - size
+
+
+async def receive(reader: asyncio.StreamReader, quota: Quota) -> tuple[dict[str, Any], bytes] | None:
     """The next frame, or None when the other side is gone (also in the middle of a frame). Raises ProtocolError, also
-    for a frame of more than `limit` bytes.
+    for one that is beyond the `quota`.
     """
     try:
         head, body = frame_lengths(await reader.readexactly(PREFIX.size))
-        if head + body > limit:
-            raise ProtocolError(f"a message of {head + body:,} bytes: more than the {limit:,} that are left")
+        quota.take(head + body)
         header = await reader.readexactly(head)
         rest = await reader.readexactly(body)
     except (asyncio.IncompleteReadError, OSError):
@@ -63,14 +76,11 @@ async def ask(
     reply: dict[str, Any] = {}
     stages: dict[str, bytes] = {}
     whole: TraceReply | None = None
-    frames, left = 0, MAX_REPLY_BYTES
-    while (message := await receive(reader, left)) is not None:
+    quota = Quota()
+    while (message := await receive(reader, quota)) is not None:
         header, body = message
-        frames, left = frames + 1, left - len(body) - len(str(header.get("stage", "")))
-        if frames > MAX_REPLY_FRAMES:
-            raise ProtocolError(f"more than {MAX_REPLY_FRAMES:,} messages")
         if "error" in header:
-            trace = readable(str(header["error"]))
+            trace = readable(str(header["error"])[-TAIL_BYTES:])
             if whole is not None:
                 log.error("work after the answer for %s failed inside fx-lsp\n%s", request.name, trace)
                 break
@@ -78,7 +88,7 @@ async def ask(
         if "stale" in header:
             raise WorldStale("a package has changed since the tracer imported it")
         if "stage" in header:
-            stages[str(header["stage"])] = body
+            stages[readable(str(header["stage"]))] = body
         elif "done" in header:
             outcome = await asyncio.to_thread(outcome_from_json, reply.get("reply"))
             dependencies, packages = (from_json(tuple[str, ...], reply.get(n)) for n in ("dependencies", "packages"))

@@ -13,13 +13,17 @@ from typing import IO, Any, Protocol
 
 from fx_lsp import files
 from fx_lsp.errors import ProtocolError, WorkerDied, WorkerExceeded, WorldStale
-from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, receive
+from fx_lsp.tracing.workers.channels import BUFFER, OutputTail, Quota, receive
 from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.processes import describe_status, kill_group, started_at
 from fx_lsp.wire import frame, from_json
 
 FORK_SECONDS = 60.0
 """Seconds that a fork may take: longer than any preload in progress."""
+MAX_MESSAGES, MAX_BYTES = 10_000, 64 << 20
+"""The messages of a process that forks, and their bytes, from one request for a fork to the next."""
+MAX_READ = 200_000
+"""The files that it may have read: each is looked at before a fork."""
 STOPPED_SECONDS = 1.0
 """Seconds of waiting for a fork before a check that the process is not stopped."""
 
@@ -78,6 +82,8 @@ class ForkServer:
         self._forks: dict[int, _Fork] = {}
         self._read: dict[str, list[int] | None] = {}
         self._count = 0
+        self._quota = Quota(MAX_MESSAGES, MAX_BYTES)
+        self._sending = asyncio.Lock()
         self.listener = asyncio.create_task(self._listen(channels.reader))
 
     @property
@@ -95,6 +101,7 @@ class ForkServer:
         if self.listener.done():
             raise WorkerDied(f"{self._called} is gone", -9, self.output.text())
         loop = asyncio.get_running_loop()
+        self._quota.messages, self._quota.bytes = MAX_MESSAGES, MAX_BYTES
         self._count += 1
         number, fork = self._count, _Fork(loop.create_future(), loop.create_future())
         for future in (fork.pid, fork.exited):
@@ -167,14 +174,15 @@ class ForkServer:
     async def send(self, header: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Send a frame, and descriptors with it. Raises OSError where the process is gone."""
         data = frame({**header, "descriptors": len(descriptors)})
-        while data:
-            try:
-                if descriptors:
-                    data, descriptors = data[socket.send_fds(self.control, [data], list(descriptors)) :], ()
-                else:
-                    data = data[self.control.send(data) :]
-            except BlockingIOError:
-                await asyncio.sleep(0.01)
+        async with self._sending:
+            while data:
+                try:
+                    if descriptors:
+                        data, descriptors = data[socket.send_fds(self.control, [data], list(descriptors)) :], ()
+                    else:
+                        data = data[self.control.send(data) :]
+                except BlockingIOError:
+                    await asyncio.sleep(0.01)
 
     def is_fresh(self) -> bool:
         """Return True if it can still fork, and the files that it has read are as they were."""
@@ -188,13 +196,15 @@ class ForkServer:
         """Take a message that is not about forks: files that were read, with their times and sizes then."""
         for file, state in from_json(dict[str, tuple[int, ...] | None], header.get("read", {})).items():
             self._read.setdefault(file, None if state is None else [*state])
+        if len(self._read) > MAX_READ:
+            raise ProtocolError(f"more than {MAX_READ:,} files that were read")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:
-            while (message := await receive(reader)) is not None:
+            while (message := await receive(reader, self._quota)) is not None:
                 self._hear(message[0])
-        except ProtocolError:
-            log.exception("the control channel of a process that forks is broken")
+        except ProtocolError as error:
+            log.warning("%s is ended, because of what it has sent: %s", self._called, error)
         finally:
             await self._mourn()
 

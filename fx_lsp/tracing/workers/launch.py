@@ -14,7 +14,7 @@ from pathlib import Path
 import fx_lsp
 from fx_lsp.errors import WorkerStartError
 from fx_lsp.sandbox.removal import remove_tree
-from fx_lsp.tracing.workers.channels import OutputTail, receive
+from fx_lsp.tracing.workers.channels import OutputTail, Quota, receive
 from fx_lsp.tracing.workers.processes import SETTING_HINT, TORCH_HINT, Process, describe_status, gist, start_process
 
 if sys.platform != "win32":
@@ -178,7 +178,7 @@ async def until_ready(python: str, process: Process, reader: asyncio.StreamReade
     """Wait until a started worker says that it is ready. Raises WorkerStartError where it cannot be, ends, or hangs."""
     try:
         async with compiled_modules(python, PACKAGE):
-            hello = await asyncio.wait_for(receive(reader), START_SECONDS)
+            hello = await asyncio.wait_for(receive(reader, Quota()), START_SECONDS)
     except asyncio.TimeoutError:
         raise _start_failed(python, None, output.text()) from None
     if hello is not None and "failed" in hello[0]:

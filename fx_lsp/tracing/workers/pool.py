@@ -27,6 +27,12 @@ __all__ = ["Limits", "Mode", "Workers"]
 Mode = Literal["fork", "spawn"]
 MAX_STARVED = 3
 """The factor of its limit that a process may also wait for a processor."""
+MAX_STALE = 5
+"""The processes in a row that may say that what they have imported has changed."""
+MAX_PACKAGES, MAX_NAME = 10_000, 200
+"""The most modules that are imported beforehand, and the length of a name: processes with code of a workspace name
+them.
+"""
 RESTARTS = 3
 RESTART_SECONDS = 60.0
 """At most so many times in so many seconds, a process that died is replaced before a request needs it."""
@@ -113,10 +119,13 @@ class Workers:
         seconds: float | None = None,
         early: EarlyReply | None = None,
         world: WorldRequest | None = None,
+        stale: int = 0,
     ) -> TraceReply:
         """Trace in a process of its own. Cancelling kills that process's whole group before it returns.
 
         With a `world`, that is a fork of the one that has what it says; without fork it becomes that world itself.
+
+        `stale` processes before have said that a package has changed.
 
         `seconds` (default: the limit's) count from when the process is there, without those in which it waits for a
         processor; `early` is given replies that are not final, the last of which is the answer if the time is over.
@@ -155,7 +164,9 @@ class Workers:
             raise WorkerTimeout(f"no answer within {limit:g} s", child.output.text()) from None
         except WorldStale:
             await self._end(child)
-            return await self.run(request, seconds, early, world)
+            if stale == MAX_STALE:
+                raise WorkerDied("the packages of the tracer change all the time", 1, child.output.text()) from None
+            return await self.run(request, seconds, early, world, stale + 1)
         except BaseException:
             await self._end(child)
             raise
@@ -164,9 +175,11 @@ class Workers:
 
     def preload(self, packages: Sequence[str]) -> None:
         """Have installed third-party packages imported beforehand, in this waiting process and its successors."""
-        self._packages |= dict.fromkeys(packages)
+        names = [name for name in packages if len(name) <= MAX_NAME and name.replace(".", "_").isidentifier()]
+        names = names[: MAX_PACKAGES - len(self._packages)]
+        self._packages |= dict.fromkeys(names)
         if self._warm is not None:
-            self._warm.preload(packages)
+            self._warm.preload(names)
 
     async def rehearse(self, graph: bytes, request: TraceRequest) -> None:
         """Have the next process know the operations of a graph, an encoded stage that answers a request, beforehand."""

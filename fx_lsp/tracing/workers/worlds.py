@@ -18,6 +18,8 @@ from fx_lsp.wire import to_json
 
 MAX_WORLDS = 4
 """The most worlds at the same time."""
+MAX_STALE = 5
+"""The worlds in a row that may say of themselves that they are not what the texts say."""
 WAIT_SECONDS = 120.0
 """Seconds that a world may take for a fork: it may import a project and run programs first."""
 
@@ -111,12 +113,13 @@ class Worlds:
             return None
         world: WorldProcess | None = None
         try:
-            while True:
+            for _ in range(MAX_STALE):
                 world, edits = await self._world(zygote, wanted)
                 try:
                     return await world.take(request, edits)
                 except WorldStale:
                     self._stale.append(world)
+            raise WorkerDied("each world of a file has grown old at once", 1)
         except WorkerDied:
             if world is None or not zygote.alive:
                 raise

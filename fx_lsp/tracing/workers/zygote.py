@@ -18,7 +18,6 @@ from fx_lsp.tracing.workers.child import Child
 from fx_lsp.tracing.workers.fork_server import ForkServer, ProcessChannels, log
 from fx_lsp.tracing.workers.launch import Launch, remove_scratch, scratch_folder, until_ready, worker_environment
 from fx_lsp.tracing.workers.processes import Process, start_process
-from fx_lsp.wire import frame
 
 END_SECONDS = 0.5
 """Seconds that a zygote may take to end by itself: one that is importing something is killed."""
@@ -35,6 +34,7 @@ class Zygote(ForkServer):
         self.preloading: list[str] = []
         self.preloaded: list[str] = []
         self._started = process
+        self._asking: asyncio.Task[None] | None = None
 
     async def take(self, request: TraceRequest) -> Child:
         """Fork a new child and return it. Raises WorkerDied when the zygote dies or does not answer."""
@@ -54,8 +54,11 @@ class Zygote(ForkServer):
         new = [p for p in packages if p not in loaded]
         if new:
             self.preloading += new
-            with suppress(OSError):
-                self.control.send(frame({"preload": new}))
+            self._asking = asyncio.create_task(self._ask_to_preload(new))
+
+    async def _ask_to_preload(self, packages: Sequence[str]) -> None:
+        with suppress(OSError):
+            await self.send({"preload": packages}, ())
 
     async def rehearse(self, graph: bytes, request: TraceRequest) -> None:
         """Have the next child know the operations of a graph, an encoded stage that answers a request, beforehand.
