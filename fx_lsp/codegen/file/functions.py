@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
@@ -18,6 +19,7 @@ from fx_lsp.codegen.file.needed import OperatorResult, with_conditions
 from fx_lsp.codegen.graph.query import is_view, view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.statement import (
     Assign,
     Block,
@@ -436,9 +438,12 @@ def _listed(body: FunctionBody, nodes: Sequence[fx.Node]) -> str:
 
 def _missing_sizes(program: Program, known_sizes: Collection[str], statements: Sequence[Statement]) -> list[str]:
     """Return the sizes that statements use and no tensor has."""
-    values = [n.meta.get("val") for n in (*program.buffers, *program.inputs)]
+    called = [n for step in program.steps if isinstance(step, fx.Node) for n in step.all_input_nodes]
+    values = [n.meta.get("val") for n in (*program.buffers, *program.inputs, *called)]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
-    symbols = {s.name for size in sizes if isinstance(size, (int, torch.SymInt)) for s in expression(size).free_symbols}
+    sizes += [s for step in program.steps if isinstance(step, KernelLaunch) for s in step.sizes.values()]
+    sizes = [expression(s) for s in sizes if isinstance(s, (int, torch.SymInt, sympy.Basic))]
+    symbols = {s.name for size in sizes for s in size.free_symbols}
     return sorted((symbols - set(known_sizes)) & names_used(statements))
 
 

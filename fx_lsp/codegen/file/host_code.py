@@ -20,7 +20,7 @@ from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
 from fx_lsp.codegen.ir.index import Coords, Index, contiguous_strides, expression
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
+from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign, names_used
 from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, parse_expression, size_text
 from fx_lsp.codegen.ir.tile import Config
 from fx_lsp.codegen.ir.values import Buffer
@@ -84,7 +84,7 @@ class FunctionBody:
             self._sizes_of(part, f"{text}[{number}]")
         for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
             expr = expression(size)
-            if expr.is_Symbol and expr.name not in self.known:
+            if expr.is_Symbol and expr.name not in self.known | names_used(self.statements):
                 self.known.add(expr.name)
                 self._define(expr.name, f"{text}.shape[{dim}]")
 
