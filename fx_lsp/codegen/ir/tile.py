@@ -60,8 +60,8 @@ class Tile:
         batch of small matrices; blocks of a length are few.
         """
         dims = [d for d in self.dims if d.role == "grid"]
-        longest = next((d for d in dims if self._programs(d) > MAX_PROGRAMS), *dims[:1])
-        return (longest, *(d for d in dims if d is not longest)) if dims else ()
+        longest = [d for d in dims if self._programs(d) > MAX_PROGRAMS][:1]
+        return (*longest, *(d for d in dims if d not in longest))
 
     def program(self, dim: Dim) -> str:
         """Return the index of a program along a dimension, as text."""
