@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from fx_lsp.choices import Engine
-from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, region_sizes, tuple_text
+from fx_lsp.codegen.file.host_code import VIEW_METHODS, FunctionBody, not_deterministic, region_sizes, tuple_text
 from fx_lsp.codegen.file.needed import OperatorResult, with_conditions
 from fx_lsp.codegen.graph.query import is_view, view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
@@ -198,7 +198,8 @@ class FileFunctions:
         calls = tuple(n for n in region.nodes if n.target is not operator.getitem and not is_view(n))
         own = Program(region.reads, calls, region.writes, program.buffers)
         device = f"{next(iter(parameters.values()))}.device"
-        body = FunctionBody(own, dict(parameters), self.name, device, known=set(region_sizes(region)))
+        views = {**VIEW_METHODS, "aten.view.default": "reshape"}  # operations may lay their results out otherwise
+        body = FunctionBody(own, dict(parameters), self.name, device, known=set(region_sizes(region)), views=views)
         body.comment(f"Inductor compiles it: {'; '.join(region.reasons)}" if region.reasons else "Inductor compiles it")
         body.write_steps()
         returned = Evaluate(parse_expression(_listed(body, region.writes)), None, "return")

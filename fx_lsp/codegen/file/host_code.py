@@ -45,7 +45,8 @@ class FunctionBody:
 
     `names` maps nodes to variables, at first those of the parameters. `inline` maps sizes without a variable to
     expressions. `known` are the sizes that have a variable. `constants` maps constant tensors of the file, as text, to
-    their names there; without it, each call creates them. `writes` has the memory that each launch writes into.
+    their names there; without it, each call creates them. `views` are the methods of views, by operation. `writes` has
+    the memory that each launch writes into.
     """
 
     program: Program
@@ -59,6 +60,7 @@ class FunctionBody:
     has_workspace: bool = False
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
     constants: dict[str, str] | None = None
+    views: Mapping[str, str] = field(default_factory=lambda: VIEW_METHODS)
     writes: dict[Statement, list[str]] = field(default_factory=dict[Statement, "list[str]"])
 
     def write_steps(self) -> None:
@@ -163,7 +165,7 @@ class FunctionBody:
         if node.op == "call_function" and is_view(node):
             args = [self.argument(a) for a in node.args]
             args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
-            method = _METHODS.get(str(node.target))
+            method = self.views.get(str(node.target))
             if method:
                 return f"{args[0]}.{method}({', '.join(args[1:])})"
             return f"torch.ops.{node.target}({', '.join(args)})"
@@ -202,7 +204,7 @@ class FunctionBody:
         return literal(value) or repr(value)
 
 
-_METHODS = {
+VIEW_METHODS = {
     "aten.view.default": "view",
     "aten.permute.default": "permute",
     "aten.t.default": "t",
