@@ -158,9 +158,12 @@ async def _bench(
         print(f"fx-lsp: {host}: {end.message}" + (f"\n  {end.hint}" if end.hint else ""), file=sys.stderr)
     if arguments.svg:
         _write_pictures(Path(arguments.svg), reports)
-    kernels = [m for report in reports.values() for m in report.measured if m.variant == KERNELS]
-    wrong = any(m.right is False or m.crashed for m in kernels)
-    return int(wrong or bool(failed))
+    return int(bool(failed) or any(map(_has_failed, reports.values())))
+
+
+def _has_failed(report: Report) -> bool:
+    """Return True if kernels of a report are wrong or crash."""
+    return any(m.variant == KERNELS and (m.crashed or m.right is False) for m in report.measured)
 
 
 def _print(reports: Mapping[str, Report], chosen: Chosen, hosts: Hosts) -> None:
