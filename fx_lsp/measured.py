@@ -118,9 +118,10 @@ class Measured:
 
     `right` is True if its results match the original in float64, None if they were not compared; `verdicts` are
     sentences on the differences. A variant that is not right has no timings. `error` explains a missing measurement,
-    such as of a variant that this machine or function does not support. `setup_seconds` is the time to compile, tune
-    and check. The fractions are relative to the GPU's copy and matrix-product rates (`Ceilings`), by the bytes and
-    operations that the function needs. `warnings` explain why the timings may mislead.
+    such as of a variant that this machine or function does not support; `crashed` is True if it failed or hung instead.
+    `setup_seconds` is the time to compile, tune and check. The fractions are relative to the GPU's copy and
+    matrix-product rates (`Ceilings`), by the bytes and operations that the function needs. `warnings` explain why the
+    timings may mislead.
     """
 
     variant: str
@@ -134,6 +135,7 @@ class Measured:
     bandwidth_fraction: float | None = None
     rate_fraction: float | None = None
     warnings: tuple[str, ...] = ()
+    crashed: bool = False
 
 
 @dataclass(frozen=True)

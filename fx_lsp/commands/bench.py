@@ -1,6 +1,6 @@
 """`fx-lsp bench TARGET`: checks a function's kernels and measures them against the alternatives.
 
-Exit codes: 0 measured and right; 1 not traced, not measured, or kernels that are wrong; 2 usage.
+Exit codes: 0 measured and right; 1 not traced, not measured, or kernels that are wrong or crash; 2 usage.
 """
 
 from __future__ import annotations
@@ -157,8 +157,12 @@ async def _bench(
         print(f"fx-lsp: {host}: {end.message}" + (f"\n  {end.hint}" if end.hint else ""), file=sys.stderr)
     if arguments.svg:
         _write_pictures(Path(arguments.svg), reports)
-    wrong = any(m.variant == KERNELS and m.right is False for report in reports.values() for m in report.measured)
-    return int(wrong or bool(failed))
+    return int(bool(failed) or any(map(_has_failed, reports.values())))
+
+
+def _has_failed(report: Report) -> bool:
+    """Return True if kernels of a report are wrong or crash."""
+    return any(m.variant == KERNELS and (m.crashed or m.right is False) for m in report.measured)
 
 
 def _print(reports: Mapping[str, Report], chosen: Chosen, hosts: Hosts) -> None:

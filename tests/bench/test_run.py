@@ -118,8 +118,8 @@ def test_a_variant_that_fails_is_a_row():
     found = report(replace(JOB, cases=cases, variants=("kernels",), what=("forward",)))
     *ended, spoke = found.measured
     assert {row.label: row.error for row in ended if not row.error.startswith(ENDINGS[row.label])} == {}
-    assert not any(row.timings or row.right for row in ended)
-    assert spoke.right and spoke.timings
+    assert not any(row.timings or row.right for row in ended) and all(row.crashed for row in ended)
+    assert spoke.right and spoke.timings and not spoke.crashed
 
 
 def test_a_variant_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch):

@@ -89,6 +89,12 @@ def biased(q, k, v, bias):
     return torch.softmax(q @ k.transpose(-2, -1) + bias, -1) @ v
 
 
+def best_only(q, k, v, gate):
+    """A mask from the indices of a sort, which a library computes."""
+    keep = torch.zeros_like(gate, dtype=torch.bool).scatter(-1, gate.topk(3, -1).indices, True)
+    return torch.softmax((q @ k.transpose(-2, -1)).masked_fill(~keep, float("-inf")), -1) @ v
+
+
 def dropped(q, k, v, keep):
     return (torch.softmax(q @ k.transpose(-2, -1), -1) * keep) @ v
 
@@ -106,6 +112,7 @@ FUSED: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]]]] = {
     "odd sizes, wide values": (causal, [(1, 2, 33, 16), (1, 2, 130, 16), (1, 2, 130, 48)]),
     "odd sizes, narrow values": (causal, [(1, 2, 129, 40), (1, 2, 64, 40), (1, 2, 64, 8)]),
     "grouped": (grouped, [(2, 4, 64, 32), (2, 2, 64, 32), (2, 2, 64, 32)]),
+    "best keys": (best_only, [*ROWS, (2, 64, 64)]),
     "without a batch": (plain, [(64, 32), (96, 32), (96, 48)]),
     "windows": (windowed_bias, [*[(8, 2, 49, 16)] * 3, (2, 49, 49), (4, 49, 49)]),
     "weights times a mask": (dropped, [*USUAL, (2, 2, 64, 64)]),

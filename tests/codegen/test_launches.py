@@ -16,6 +16,7 @@ from interpreted import captured, generated, wrong
 
 from fx_lsp.choices import Choices
 from fx_lsp.codegen.ir import tile
+from fx_lsp.codegen.ir.index import size_symbol
 
 
 def attention(q, k, v):
@@ -61,6 +62,12 @@ def test_there_may_be_many_batches() -> None:
     inputs = [torch.empty(70_000, 64, 16) for _ in range(3)]
     text = generated(captured(attention, inputs)).text
     assert re.findall(r"launch\(\w+, (?:lambda meta: )?(\(.*70000.*?\)), ", text) == snapshot(["(70000, -(-64 // 64))"])
+
+
+def test_a_batch_of_open_size_may_be_many() -> None:
+    batch = tile.Dim((size_symbol("i"),), (size_symbol("b"),), "grid", 1, "batch", "B", "")
+    rows = tile.Dim((size_symbol("j"),), (size_symbol("n"),), "grid", 64, "rows", "M", "ROWS")
+    assert tile.Tile((rows, batch), {}, ()).grid == (batch, rows)
 
 
 @pytest.mark.parametrize(("width", "stages"), [(1024, 3), (8192, 3), (16384, 2)])

@@ -11,6 +11,7 @@ from files import generated, names_in, outputs
 pytest_plugins = ["file_fixtures"]
 
 SOURCE = """\
+import math
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -41,9 +42,26 @@ def embedded(ids, table):
 def conditional(x):
     if x.shape[0] == 1:
         return x * 2
-    if x.shape[1] % 4 == 0 and x.shape[1] > 8:
+    if x.shape[1] % 4 == 0 and x.shape[1] > 8 and math.ceil(x.shape[1] / 3) == 6:
         return x * 3
     return x.sin()
+
+
+# fx: x=f32[6, 3], y=f32[5]
+def compared(x, y):
+    return torch.where(torch.arange(y.shape[0]) < x.shape[0] // 2, y, 0.0)
+
+
+# fx: ids=i64[6, 3], table=f32[11, 8]
+def bagged(ids, table):
+    return F.embedding_bag(ids, table, mode="mean").relu()
+
+
+# fx: q=f32[2, 64, 16], k=f32[2, 64, 16], v=f32[2, 64, 16], near=f32[8]
+def banded(q, k, v, near):
+    places = torch.arange(q.shape[1])
+    keep = (places[None, :] - places[:, None]).abs() < near.shape[0] // 2
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
 
 
 # fx: x=f32[4, 16, 8]
@@ -125,7 +143,9 @@ def test_sizes_that_the_code_leaves_open(name: str, inputs: list[str], files: di
 @pytest.mark.parametrize("name", NAMES)
 def test_results_and_gradients_are_right_for_other_sizes(name: str, said: dict[str, str]) -> None:
     assert "wrong" not in said[name] and said[name].endswith("exit 0\n")
-    assert ("=1)" in said[name] or "=1," in said[name]) == (name not in ("conditional", "squeezed", "counted"))
+    assert ("=1)" in said[name] or "=1," in said[name]) == (
+        name not in ("conditional", "squeezed", "bagged", "counted")
+    )
 
 
 def test_offsets_into_large_tensors_have_64_bits(files: dict[str, str], tmp_path: Path) -> None:
@@ -139,7 +159,9 @@ def test_sizes_for_which_the_code_does_something_else_are_refused(files: dict[st
     required = {name: re.findall(r"the kernels are for (.*?)[\"']\)", text) for name, text in files.items()}
     assert {name: conditions for name, conditions in required.items() if conditions} == {
         "convolved": ["x.shape[2] + 2 >= weight.shape[2]"],
-        "conditional": ["x.shape[1] % 4 == 0", "x.shape[1] > 8", "x.shape[0] != 1"],
+        "conditional": [
+            *("x.shape[1] % 4 == 0", "x.shape[1] > 8", "math.ceil(x.shape[1] / 3) == 6", "x.shape[0] != 1"),
+        ],
         "squeezed": ["x.shape[0] != 1", "x.shape[1] != 1"],
     }
 

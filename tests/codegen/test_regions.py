@@ -129,3 +129,12 @@ def work(**changed):
 def test_what_the_estimate_gains(slow, changed):
     is_slower = slow not in ("no", "as slow, but in order", "too small to matter")
     assert (gain(work(**changed)) > COMPILED_CALL) is is_slower, slow
+
+
+def test_parts_of_a_sum_need_not_be_views():
+    """Its operations keep the layout of a transposed tensor, in which the parts are not consecutive."""
+    x, choices = torch.randn(2, 512, 256), Choices(inductor="all")
+    norm = lambda x: x.mT.square().sum((1, 2))  # noqa: E731
+    file = generated(captured(norm, [x], choices), choices=choices)
+    assert regions(file)
+    torch.testing.assert_close(loaded(file).f(x), norm(x))

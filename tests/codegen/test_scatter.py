@@ -131,6 +131,22 @@ def test_what_makes_the_values_is_in_the_kernel_that_adds_them() -> None:
     assert "torch.zeros(11, 8," in text
 
 
+ONE_OF_EACH_LINE: dict[str, Callable[..., torch.Tensor]] = {
+    "cross entropy": F.cross_entropy,
+    "negative log likelihood": lambda x, i: F.cross_entropy(x.view(5, 9, 3), i.view(5, 3)),
+    "gather": lambda x, i: x.exp().gather(1, i[:5, None]).log().mean(),
+    "softmax without one": lambda x, i: x.softmax(1) - torch.zeros_like(x).scatter(1, i[: x.size(0), None], 1.0),
+}
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_LINE)
+def test_one_element_of_each_line_is_found_by_comparing_indices(name: str) -> None:
+    rows = 15 if name == "cross entropy" else 5
+    text = checked(ONE_OF_EACH_LINE[name], [floats(rows, 27), below(9, 15)]).text
+    assert backward_of(text).count("f_backward_kernel") == 1
+    assert "torch.zeros(" not in text
+
+
 def bert(ids: Any, types: Any, places: Any, words: Any, positions: Any, kinds: Any, w: Any, b: Any) -> Any:
     x = F.embedding(ids, words, padding_idx=0) + F.embedding(places, positions) + F.embedding(types, kinds)
     return F.layer_norm(x, (words.size(1),), w, b)

@@ -23,6 +23,7 @@ export interface Measured {
   bandwidth_fraction: number | null;
   rate_fraction: number | null;
   warnings: string[];
+  crashed: boolean;
 }
 
 export interface Machine {

@@ -46,6 +46,7 @@ class VariantRun:
     right: bool | None = None
     verdicts: list[str] = field(default_factory=list[str])
     error: str = ""
+    crashed: bool = False
     setup_seconds: float = 0.0
     warnings: list[str] = field(default_factory=list[str])
     samples: dict[tuple[What, Clock], tuple[list[float], list[float]]] = field(
@@ -177,4 +178,5 @@ def _row(entry: VariantRun, label: str, what: What, cost: Cost | None, ceilings:
         bandwidth,
         rate,
         tuple(dict.fromkeys(warnings)),
+        entry.crashed,
     )

@@ -103,11 +103,11 @@ def _set_up(bench: RunningJob, entry: VariantRun, child: VariantProcess, what: S
         answer: dict[str, Any] = child.ask(request, seconds, lambda text: bench.say(f"{title}: {text}"))
     except ChildError as error:
         child.kill()
-        answer = {"error": str(error)}
+        answer = {"error": str(error), "crashed": bench.left() > 0}
     entry.setup_seconds = time.monotonic() - max([started, *child.marks[:1]])  # the mark says that torch is imported
     bench.say(f"{title}: {'not run' if 'error' in answer else 'ready'}", 1)
     if "error" in answer:
-        entry.error = answer["error"]
+        entry.error, entry.crashed = answer["error"], answer.get("crashed", False)
         child.kill()
         return True
     entry.right, entry.error, entry.warnings = True, answer["reason"], answer["warnings"]
@@ -159,12 +159,13 @@ def _turn(bench: RunningJob, entry: VariantRun, child: VariantProcess, measureme
         if entry.samples:
             entry.warnings.append(str(error))
         else:
-            entry.error = str(error)
+            entry.error, entry.crashed = str(error), bench.left() > 0
         return
     if "error" in answer:
         entry.clocks = [c for c in entry.clocks if c != clock]
         entry.warnings.append(f"{clock}: {answer['error']}")
         entry.error = "" if entry.clocks or entry.samples else answer["error"]
+        entry.crashed = bool(entry.error)
         return
     entry.wrong(answer["verdicts"])
     if answer["wrong"] and entry.doubts:

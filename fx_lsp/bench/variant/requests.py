@@ -74,7 +74,7 @@ def answering(send: Callable[[dict[str, Any]], None]) -> Callable[[Request], dic
         except ModuleNotFoundError as error:
             return {"error": f"{error.name} is not installed in this Python."}
         except Exception as error:  # any exception of a variant becomes its row's sentence
-            return {"error": first_line(error)}
+            return {"error": first_line(error), "crashed": True}
 
     return answer
 

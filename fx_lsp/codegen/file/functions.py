@@ -9,15 +9,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
 from fx_lsp.choices import Engine
-from fx_lsp.codegen.file.host_code import FunctionBody, not_deterministic, region_sizes, tuple_text
+from fx_lsp.codegen.file.host_code import VIEW_METHODS, FunctionBody, not_deterministic, region_sizes, tuple_text
 from fx_lsp.codegen.file.needed import OperatorResult, with_conditions
 from fx_lsp.codegen.graph.query import is_view, view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
 from fx_lsp.codegen.ir.index import expression
+from fx_lsp.codegen.ir.kernel import KernelLaunch
 from fx_lsp.codegen.ir.statement import (
     Assign,
     Block,
@@ -196,7 +198,8 @@ class FileFunctions:
         calls = tuple(n for n in region.nodes if n.target is not operator.getitem and not is_view(n))
         own = Program(region.reads, calls, region.writes, program.buffers)
         device = f"{next(iter(parameters.values()))}.device"
-        body = FunctionBody(own, dict(parameters), self.name, device, known=set(region_sizes(region)))
+        views = {**VIEW_METHODS, "aten.view.default": "reshape"}  # operations may lay their results out otherwise
+        body = FunctionBody(own, dict(parameters), self.name, device, known=set(region_sizes(region)), views=views)
         body.comment(f"Inductor compiles it: {'; '.join(region.reasons)}" if region.reasons else "Inductor compiles it")
         body.write_steps()
         returned = Evaluate(parse_expression(_listed(body, region.writes)), None, "return")
@@ -436,9 +439,12 @@ def _listed(body: FunctionBody, nodes: Sequence[fx.Node]) -> str:
 
 def _missing_sizes(program: Program, known_sizes: Collection[str], statements: Sequence[Statement]) -> list[str]:
     """Return the sizes that statements use and no tensor has."""
-    values = [n.meta.get("val") for n in (*program.buffers, *program.inputs)]
+    called = [n for step in program.steps if isinstance(step, fx.Node) for n in step.all_input_nodes]
+    values = [n.meta.get("val") for n in (*program.buffers, *program.inputs, *called)]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
-    symbols = {s.name for size in sizes if isinstance(size, (int, torch.SymInt)) for s in expression(size).free_symbols}
+    sizes += [s for step in program.steps if isinstance(step, KernelLaunch) for s in step.sizes.values()]
+    sizes = [expression(s) for s in sizes if isinstance(s, (int, torch.SymInt, sympy.Basic))]
+    symbols = {s.name for size in sizes for s in size.free_symbols}
     return sorted((symbols - set(known_sizes)) & names_used(statements))
 
 

@@ -20,7 +20,7 @@ from fx_lsp.codegen.graph.query import constant_of, is_empty, is_view
 from fx_lsp.codegen.ir.index import Coords, Index, contiguous_strides, expression
 from fx_lsp.codegen.ir.kernel import Kernel, KernelLaunch
 from fx_lsp.codegen.ir.node_facts import facts_of
-from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign
+from fx_lsp.codegen.ir.statement import CodeComment, Evaluate, Statement, assign, names_used
 from fx_lsp.codegen.ir.text import LINE_WIDTH, index_text, parse_expression, size_text
 from fx_lsp.codegen.ir.tile import Config
 from fx_lsp.codegen.ir.values import Buffer
@@ -45,7 +45,8 @@ class FunctionBody:
 
     `names` maps nodes to variables, at first those of the parameters. `inline` maps sizes without a variable to
     expressions. `known` are the sizes that have a variable. `constants` maps constant tensors of the file, as text, to
-    their names there; without it, each call creates them. `writes` has the memory that each launch writes into.
+    their names there; without it, each call creates them. `views` are the methods of views, by operation. `writes` has
+    the memory that each launch writes into.
     """
 
     program: Program
@@ -59,6 +60,7 @@ class FunctionBody:
     has_workspace: bool = False
     inline: Mapping[Any, str] = field(default_factory=dict[Any, str])
     constants: dict[str, str] | None = None
+    views: Mapping[str, str] = field(default_factory=lambda: VIEW_METHODS)
     writes: dict[Statement, list[str]] = field(default_factory=dict[Statement, "list[str]"])
 
     def write_steps(self) -> None:
@@ -84,7 +86,7 @@ class FunctionBody:
             self._sizes_of(part, f"{text}[{number}]")
         for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
             expr = expression(size)
-            if expr.is_Symbol and expr.name not in self.known:
+            if expr.is_Symbol and expr.name not in self.known | names_used(self.statements):
                 self.known.add(expr.name)
                 self._define(expr.name, f"{text}.shape[{dim}]")
 
@@ -163,7 +165,7 @@ class FunctionBody:
         if node.op == "call_function" and is_view(node):
             args = [self.argument(a) for a in node.args]
             args += [f"{k}={self.argument(v)}" for k, v in node.kwargs.items()]
-            method = _METHODS.get(str(node.target))
+            method = self.views.get(str(node.target))
             if method:
                 return f"{args[0]}.{method}({', '.join(args[1:])})"
             return f"torch.ops.{node.target}({', '.join(args)})"
@@ -202,7 +204,7 @@ class FunctionBody:
         return literal(value) or repr(value)
 
 
-_METHODS = {
+VIEW_METHODS = {
     "aten.view.default": "view",
     "aten.permute.default": "permute",
     "aten.t.default": "t",

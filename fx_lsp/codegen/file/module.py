@@ -140,7 +140,7 @@ def reserved_names(name: str) -> list[str]:
         "is_plain",
     ]
     own += ["aligned", "check_settings", "first_launch", "has_shape", "has_strides", "INPUTS", "launch"]
-    own += ["LAUNCHES", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
+    own += ["LAUNCHES", "math", "meta", "multiprocessors", "namedtuple", "os", "PLAIN", "workspace"]
     own += ["SETTINGS", "SimpleNamespace", "Tensor", "tl", "torch", "triton", "custom_op", "tree_leaves", "warnings"]
     return [*own, name, f"{name}_forward", f"{name}_backward", *HELPERS]
 
@@ -177,7 +177,7 @@ def _format_lines(lines: Sequence[CodeLine]) -> list[CodeLine]:
     return [*formatted, *lines[done:]]
 
 
-_MODULES = ("builtins", "copy", "functools", "inspect", "os", "sys", "warnings")
+_MODULES = ("builtins", "copy", "functools", "inspect", "math", "os", "sys", "warnings")
 """The modules of the standard library that files may import."""
 
 

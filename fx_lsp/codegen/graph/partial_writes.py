@@ -22,7 +22,7 @@ from fx_lsp.codegen.graph.query import (
     shape_of,
     stays_call,
 )
-from fx_lsp.codegen.graph.scatter import INDEX_PUTS, is_accumulation, scatter_indices
+from fx_lsp.codegen.graph.scatter import INDEX_PUTS, is_accumulation, replaces_few, scatter_indices
 from fx_lsp.codegen.graph.slices import TensorPart, part_of
 from fx_lsp.codegen.ir.lowerings import aliases_first, args_of, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
@@ -50,6 +50,8 @@ def mark_partial_writes(graph: fx.Graph, changed: Mapping[fx.Node, fx.Node], ref
     for node in graph.nodes:
         if operation(node) not in INDEXED_WRITES or node in refused or facts_of(node).in_place:
             continue
+        if replaces_few(node) and not any(map(_is_marked, node.all_input_nodes)):
+            continue  # a kernel compares each place with the indices, and nothing is stored
         if _is_partial_write(node) and _is_computed(_memory_path(node.args[0], _is_marked)[0]):
             _mark({node: "write"})
             _mark_enclosing(node)

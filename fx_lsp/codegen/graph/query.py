@@ -28,18 +28,14 @@ def is_empty(node: fx.Node) -> bool:
     need memory of a size that a trace does not know.
     """
     value = node.meta.get("val")
-    if node.op != "call_function" or not isinstance(value, torch.Tensor) or _is_picked_from_call(node):
+    if node.op != "call_function" or not isinstance(value, torch.Tensor):
         return False
-    return is_without_elements(value)
+    is_picked_from_call = node.target is operator.getitem and lowering_of(node) is None
+    return is_without_elements(value) and not is_picked_from_call
 
 
 def is_without_elements(value: torch.Tensor) -> bool:
     return any(s == 0 for s in symbolic_shape(value))
-
-
-def _is_picked_from_call(node: fx.Node) -> bool:
-    source: Any = node.args[0] if node.target is operator.getitem else None
-    return source is not None and lowering_of(source) is None
 
 
 def symbolic_shape(value: torch.Tensor) -> Coords:

@@ -15,12 +15,15 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from fx_lsp.codegen.graph.edit import insert_call, insert_cast, replace_node
-from fx_lsp.codegen.graph.query import VIEW_SCATTERS, is_saved, is_zero, shape_of, symbolic_shape
+from fx_lsp.codegen.graph.query import VIEW_SCATTERS, dimension, is_saved, is_zero, shape_of, symbolic_shape
 from fx_lsp.codegen.ir.index import ONE, Coords, count
 from fx_lsp.codegen.ir.lowerings import args_of, operation
 from fx_lsp.codegen.ir.node_facts import add_facts, facts_of
 
 aten = torch.ops.aten
+_SCATTERS = ("aten.scatter.value", "aten.scatter.src", "aten.scatter_add.default")
+MAX_SCATTERED = 4
+"""The largest number of elements of a line that a scatter replaces by one comparison for each."""
 MAX_SUMMED_ROWS = 4
 """The most rows for which a sum becomes a reduction of each row."""
 MIN_VALUES_PER_ROW = 32
@@ -113,6 +116,7 @@ def _has_kernel(node: fx.Node) -> bool:
     if (
         any(t.layout is not torch.strided or count(symbolic_shape(t)) == 0 for t in tensors)
         or not node.meta["val"].dim()
+        or replaces_few(node)
     ):
         return False
     indices = scatter_indices(node) if operation(node) in INDEX_PUTS else []
@@ -142,6 +146,16 @@ def scatter_shape(node: fx.Node) -> Coords:
     if operation(node) in INDEX_PUTS:
         return indexed_shape(shape_of(node), scatter_indices(node))
     return shape_of(args_of(node)[1 if operation(node) in VIEW_SCATTERS else 2])
+
+
+def replaces_few(node: fx.Node) -> bool:
+    """Return True if a scatter replaces, or adds to, a few elements of each line, by one comparison for each."""
+    if operation(node) not in _SCATTERS or not shape_of(node):
+        return False
+    shape, inside = shape_of(node), shape_of(args_of(node)[2])
+    where = dimension(args_of(node)[1], len(shape))
+    few = inside[where].is_Integer and 1 <= inside[where] <= MAX_SCATTERED
+    return bool(few) and all(i == where or a == s for i, (a, s) in enumerate(zip(inside, shape, strict=True)))
 
 
 def scatter_values(node: fx.Node) -> Any:

@@ -42,7 +42,8 @@ def lowering_of(node: fx.Node) -> Lowering | None:
     if node.op != "call_function":
         return None
     if node.target is operator.getitem:
-        return _item
+        source: Any = node.args[0]
+        return None if lowering_of(source) is None else _item
     name = operation(node)
     return _LOWERINGS.get(name) or _LOWERINGS.get(name.rpartition(".")[0])
 

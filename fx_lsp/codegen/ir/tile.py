@@ -56,10 +56,11 @@ class Tile:
     def grid(self) -> tuple[Dim, ...]:
         """The dimensions split over programs, one for each axis of the grid.
 
-        The first axis takes any number of programs, the others `MAX_PROGRAMS` each.
+        The first axis takes any number of programs, the others `MAX_PROGRAMS` each. An open size may be any, such as a
+        batch of small matrices; blocks of a length are few.
         """
         dims = [d for d in self.dims if d.role == "grid"]
-        longest = [d for d in dims[1:] if d.size.is_Integer and self._programs(d) > MAX_PROGRAMS]
+        longest = [d for d in dims if self._programs(d) > MAX_PROGRAMS][:1]
         return (*longest, *(d for d in dims if d not in longest))
 
     def program(self, dim: Dim) -> str:
@@ -67,7 +68,9 @@ class Tile:
         return f"tl.program_id({self.grid.index(dim)})"
 
     def _programs(self, dim: Dim) -> int:
-        """Return the largest number of programs along a dimension of known size."""
+        """Return the largest number of programs along a dimension."""
+        if not dim.size.is_Integer:
+            return 1 if dim.block > 1 else MAX_PROGRAMS + 1
         blocks = [dict(config.blocks).get(dim.block_name, dim.block) for config in self.configs]
         return -(-int(dim.size) // min(blocks, default=dim.block))
 

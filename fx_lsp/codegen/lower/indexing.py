@@ -9,10 +9,10 @@ import torch
 from torch import fx
 
 from fx_lsp.codegen.graph.query import VIEW_SCATTERS, dimension, shape_of
-from fx_lsp.codegen.graph.scatter import INDEX_PUTS, named_dimensions, scatter_values
+from fx_lsp.codegen.graph.scatter import INDEX_PUTS, is_accumulation, named_dimensions, replaces_few, scatter_values
 from fx_lsp.codegen.ir.index import ZERO, Coords, Index, linear
 from fx_lsp.codegen.ir.lowerings import NotFusible, args_of, lowering, operation
-from fx_lsp.codegen.ir.ops import EQ, NOT, WHERE, op
+from fx_lsp.codegen.ir.ops import ADD, EQ, NOT, WHERE, op
 from fx_lsp.codegen.ir.values import (
     AtomicAdd,
     Axes,
@@ -27,9 +27,6 @@ from fx_lsp.codegen.ir.values import (
 )
 from fx_lsp.codegen.lower.builder import Builder
 from fx_lsp.codegen.lower.views import viewed_coordinates
-
-MAX_SCATTERED = 4
-"""The largest number of elements of a line that `scatter` replaces, with one comparison for each."""
 
 UNCHECKED = "aten._unsafe_index_put.default"
 """The operation whose indices are never negative."""
@@ -100,27 +97,27 @@ def indexed_coordinates(b: Builder, node: fx.Node, coords: Coords, guard: Guard 
     return tuple(at)
 
 
-@lowering("aten.scatter.value", "aten.scatter.src")
+@lowering("aten.scatter.value", "aten.scatter.src", "aten.scatter_add")
 def scatter(b: Builder, node: fx.Node, coords: Coords, guard: Guard, part: int) -> Value:
-    """Lower a scatter that replaces a few elements of each line along a dimension.
+    """Lower a scatter that replaces, or adds to, a few elements of each line along a dimension.
 
     If an index occurs twice, the last value stays; PyTorch leaves it undefined.
     """
     source, dim, indices, written = args_of(node)[:4]
-    shape, inside = shape_of(node), shape_of(indices)
-    where = dimension(dim, len(shape))
     dtype = node.meta["val"].dtype
-    if not shape:
+    if not shape_of(node):
         return b.operand(written, coords, guard, dtype)
-    few = inside[where].is_Integer and 1 <= inside[where] <= MAX_SCATTERED
-    if not few or any(i != where and a != s for i, (a, s) in enumerate(zip(inside, shape, strict=True))):
+    if not replaces_few(node):
         raise NotFusible(node, "may write an element more than once")
     value = b.operand(source, coords, guard, dtype)
-    for number in range(int(inside[where])):
+    where = dimension(dim, len(coords))
+    for number in range(int(shape_of(indices)[where])):
         at = (*coords[:where], sympy.Integer(number), *coords[where + 1 :])
         place = b.lower(indices, at, guard)
         here = b.compute(EQ, (b.coordinate(coords[where], node), place), torch.bool, node)
         new = b.constant(written, dtype) if not isinstance(written, fx.Node) else b.lower(written, at, guard)
+        if is_accumulation(node):
+            new = b.compute(ADD, (value, b.convert(new, dtype)), value.dtype, node)
         value = b.compute(WHERE, (here, b.convert(new, dtype), value), value.dtype, node)
     return value
 

@@ -303,8 +303,8 @@ class AttentionTiles:
         """Return the kernel written so far."""
         writer, writes = self.writer, list({b.name: b for b in writes}.values())
         buffers = (*writer.reads.values(), *writes)
-        size_expressions = (*self.space.sizes.values(), *(e for b in buffers for e in (*b.shape, *b.strides)))
-        sizes = sizes_used(writer.outer.statements, size_expressions)
+        layouts = (e for b in buffers for e in (*b.shape, *b.strides))
+        sizes = sizes_used(writer.outer.statements, (*self.space.sizes.values(), *layouts, *writer.printed_sizes))
         parameters = [KernelParameter(p) for p in (*(f"{b.name}_ptr" for b in buffers), *sizes)]
         parameters += [KernelParameter("ROWS", constant=True), KernelParameter("COLS", constant=True)]
         body = tuple(writer.outer.statements)

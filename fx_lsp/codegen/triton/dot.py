@@ -55,7 +55,7 @@ def write_matmul(title: str, values: MatmulValues, naming: Naming, choices: Choi
     sizes = {d.size_name: d.size for d in tiling.tile.dims if d.size_name in writer.used_sizes}
     reads, writes = list(writer.reads.values()), list(writer.writes.values())
     strides = [e for b in (*reads, *writes) for e in (*b.shape, *b.strides)]
-    sizes |= sizes_used(body, [*values.builder.space.sizes.values(), *strides])
+    sizes |= sizes_used(body, [*values.builder.space.sizes.values(), *strides, *writer.printed_sizes])
     parameters = writer.pointers()
     parameters += [KernelParameter(s, bool(v.is_Integer) and s in ("N", "K")) for s, v in sizes.items()]
     parameters += [KernelParameter(b, constant=True) for b, _ in tiling.tile.configs[0].blocks]

@@ -119,6 +119,7 @@ class KernelWriter:
         self.writes: dict[str, Buffer] = {}
         self.adds: dict[str, None] = {}
         self.used_sizes: set[str] = set()
+        self.printed_sizes: set[Index] = set()
         self.outer, self.inner = Scope(), Scope()
         self.in_loop = False
         self.padding = load_padding(self.values, self.masked_dims)
@@ -332,6 +333,7 @@ class KernelWriter:
     def index(self, index: Index, indirect: Sequence[Value]) -> str:
         """Return an index as text."""
         printed = self.strategy.index(self, index)
+        self.printed_sizes.update(s for s in printed.free_symbols if s.is_positive)  # an axis may be 0
         names = dict(self.strategy.axis_names(self, printed))
         for value in indirect:
             names[self.symbols[id(value)]] = _operand_text(self.ref(value))

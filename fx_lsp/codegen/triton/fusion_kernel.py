@@ -13,7 +13,7 @@ from fx_lsp.codegen.ir.kernel import Kernel, KernelParameter, Naming, converted,
 from fx_lsp.codegen.ir.statement import Statement, assign, expressions_in, names_used, without_definitions
 from fx_lsp.codegen.ir.text import multiple_of
 from fx_lsp.codegen.ir.tile import Dim, Tile
-from fx_lsp.codegen.ir.values import Axes, Coordinate, Load, Reduction, Scan, Store, Value
+from fx_lsp.codegen.ir.values import Axes, Load, Reduction, Scan, Store, Value
 from fx_lsp.codegen.triton.expressions import Computation, KernelWriter, TileStrategy
 from fx_lsp.codegen.triton.reductions import (
     ReductionLoop,
@@ -81,11 +81,9 @@ def _sizes(writer: KernelWriter) -> dict[str, Index]:
     """Return the sizes that a kernel takes, by name: those of its dimensions, and those used in statements."""
     dims = writer.tile.dims
     sizes = {d.size_name: d.size for d in dims if d.size_name in writer.used_sizes}
-    indices = [v.index for v in writer.values if isinstance(v, (Coordinate, Load))]
-    strides = [e for b in (*writer.reads.values(), *writer.writes.values()) for e in b.strides]
     sizes_of_dims = [e for d in dims for e in d.sizes]
     own = {s.name for s in (*writer.names, *writer.symbols.values())}
-    used = sizes_used(writer.outer.statements, (*indices, *strides, *sizes_of_dims))
+    used = sizes_used(writer.outer.statements, (*writer.printed_sizes, *sizes_of_dims))
     return sizes | {name: size for name, size in used.items() if name not in own and name not in sizes}
 
 

@@ -99,7 +99,8 @@ class _Limits:
     @classmethod
     def chosen(cls, graph: fx.Graph, choices: Choices) -> _Limits:
         """Return the limits that the user chose."""
-        computed = {n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem}
+        operations = (n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem)
+        computed = {n for n in operations if not isinstance(n.meta.get("val"), (torch.SymInt, torch.SymFloat))}
         cut = dict.fromkeys((n for n in computed if facts_of(n).must_materialize), "is read by a split reduction")
         if choices.fuse == "no":
             cut |= dict.fromkeys((n for n in computed if not is_view(n)), "is not fused by the option `fuse`")

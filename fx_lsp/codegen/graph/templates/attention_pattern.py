@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, reduced_dimensions, shape_of
+from fx_lsp.codegen.graph.query import backward_nodes, is_reduction, is_scan, reduced_dimensions, shape_of, stays_call
 from fx_lsp.codegen.ir.index import ONE, Index, count
 from fx_lsp.codegen.ir.lowerings import lowering_of, operation
 from fx_lsp.codegen.ir.template import Attention, ScoreLayout, ScoreProduct, ScoreSum
@@ -311,7 +311,8 @@ def is_product(node: fx.Node) -> bool:
 
 
 def is_element_wise(node: fx.Node) -> bool:
-    return node.op == "call_function" and lowering_of(node) is not None and not is_reduction(node)
+    """Return True if kernels compute each element of a node by itself, where they need it."""
+    return lowering_of(node) is not None and not (is_reduction(node) or is_scan(node) or stays_call(node))
 
 
 def is_exponential(power: Any) -> bool:

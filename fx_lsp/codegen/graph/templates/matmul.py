@@ -259,7 +259,7 @@ def _is_in_memory(node: fx.Node, matmul: fx.Node) -> bool:
         return True
     source = node.args[0] if node.args else None
     if isinstance(source, fx.Node) and isinstance(source.meta.get("val"), (tuple, list)):
-        return lowering_of(source) is None or stays_call(source)
+        return stays_call(source)
     return stays_call(node) or (
         not is_view(node) and isinstance(node.meta["val"], torch.Tensor) and _is_stored(node, matmul)
     )

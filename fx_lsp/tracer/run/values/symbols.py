@@ -324,6 +324,9 @@ class _Printer(SymbolPrinter):
     def _print_Add(self, expr: Any, order: str | None = None) -> str:
         return StrPrinter._print_Add(self, expr, order)
 
+    def _print_Float(self, expr: Any) -> str:
+        return repr(float(expr))
+
 
 def scalar_text(value: Any) -> str | None:
     """Return a symbolic number in the user's names; None for anything else."""
