@@ -181,12 +181,17 @@ def test_the_original_is_not_in_reach(tmp_path: Path, entry: str):
         checked(tmp_path, entry)
 
 
-def test_the_original_is_called_though_gc_has_it(tmp_path: Path):
+@pytest.mark.parametrize("call", ["found(x, weight)", "ThreadPoolExecutor().submit(found, x, weight).result()"])
+def test_the_original_is_called_though_gc_has_it(tmp_path: Path, call: str):
     gc.collect()  # the originals of other tests
-    entry = """
+    entry = f"""
+        from concurrent.futures import ThreadPoolExecutor
         for found in gc.get_objects():
             if type(found).__name__ == "function" and found.__qualname__ == "original.<locals>.f":
-                return found(x, weight)
+                try:
+                    return {call}
+                except Exception:
+                    return x.sigmoid() * weight
     """
     assert checked(tmp_path, entry) == ["It calls the original."]
 

@@ -24,7 +24,7 @@ def test_a_module_and_its_kernels():
     (module, x), kwargs = found.make(3)
     assert type(module).__name__ == "RMSNorm" and x.shape == (4, 12, 8) and kwargs == {}
     assert torch.equal(found.reference(module, x), module(x))
-    assert [code.co_name for code in found.codes] == ["forward"]
+    assert [function.__name__ for function in found.originals] == ["forward"]
     assert is_interpreted(found.module) and not hasattr(found.module, "original")
 
 

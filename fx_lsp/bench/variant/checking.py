@@ -5,12 +5,10 @@ error.
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from statistics import median
-from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -38,6 +36,7 @@ def verdicts(subject: BenchmarkSubject, function: Function, where: Device, stran
     """
     wrong = _against_original(subject, function, _seed())
     if strange:
+        wrong += _original_called(subject, function)
         wrong += _poisoned(subject, function, where)
         wrong += _reused(subject, function)
         wrong += _late(subject, function, where)
@@ -101,13 +100,33 @@ def _sentence(name: str, result: torch.Tensor | None, right: torch.Tensor | None
 
 
 def _poisoned(subject: BenchmarkSubject, function: Function, where: Device) -> list[str]:
-    """Compare while all free memory holds NaN; check whether it calls the original."""
+    """Compare while all free memory holds NaN."""
     seed = _seed()
     args, kwargs = subject.make(seed)
     sizes = [bytes_of([t]) for t in leaves_of(subject, args, kwargs).values()]
-    with poisoned(where, sizes), _watching(subject.codes) as called:
+    with poisoned(where, sizes):
         results = results_of(function, subject.signature, args, kwargs)
-    return (["It calls the original."] if called else []) + _judged(subject, results, seed)
+    return _judged(subject, results, seed)
+
+
+def _original_called(subject: BenchmarkSubject, function: Function) -> list[str]:
+    """Check that it runs while the original refuses to, in every thread."""
+    args, kwargs = subject.make(_seed())
+    codes = {original: original.__code__ for original in subject.originals}
+    try:
+        for original, code in codes.items():
+            original.__code__ = _refuse.__code__.replace(co_freevars=code.co_freevars)
+        results_of(function, subject.signature, args, kwargs)
+    except SystemExit as refusal:
+        return [str(refusal)]
+    finally:
+        for original, code in codes.items():
+            original.__code__ = code
+    return []
+
+
+def _refuse(*args: Any, **kwargs: Any) -> None:
+    raise SystemExit("It calls the original.")  # code that handles every Exception does not handle this
 
 
 def _reused(subject: BenchmarkSubject, function: Function) -> list[str]:
@@ -220,23 +239,3 @@ def poisoned(where: Device, sizes: Sequence[int]) -> Generator[None]:
     finally:
         torch.use_deterministic_algorithms(deterministic)
         settings.fill_uninitialized_memory = filled
-
-
-@contextmanager
-def _watching(codes: frozenset[CodeType]) -> Generator[list[CodeType]]:
-    """Collect which of these codes run inside, in this thread."""
-    seen: list[CodeType] = []
-
-    def look(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code in codes:
-            seen.append(frame.f_code)
-
-    if not codes:
-        yield seen
-        return
-    before = sys.getprofile()
-    sys.setprofile(look)
-    try:
-        yield seen
-    finally:
-        sys.setprofile(before)

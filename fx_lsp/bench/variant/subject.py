@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ class BenchmarkSubject:
     `kernels` is None if the file was opened without. `outside` maps each tensor that the original reads itself,
     although it is an argument of the kernels, to the original without such arguments. `draw(seed)` returns fresh
     positional and other arguments, `make(seed)` those that the original accepts; `signature` names them. `sizes` are
-    the sizes that may be any, with those of the arguments. `codes` is the original's code.
+    the sizes that may be any, with those of the arguments. `originals` are the original's functions.
     """
 
     kernels: Function | None
@@ -41,7 +41,7 @@ class BenchmarkSubject:
     draw: Make
     make: Make
     signature: inspect.Signature
-    codes: frozenset[CodeType]
+    originals: tuple[FunctionType, ...]
     module: ModuleType
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -81,9 +81,9 @@ def opened(path: Path, device: str, kernels: bool) -> BenchmarkSubject:
         raise NotComparable(f"{ABSENT}{error}.") from error
     except NotAccepted as error:
         raise NotComparable(f"{ABSENT}the original fails with random arguments: {error}.") from error
-    codes = frozenset(_codes(inspect.unwrap(reference), objects))
+    originals = tuple(_originals(inspect.unwrap(reference), objects))
     function = names[name] if kernels else None
-    return BenchmarkSubject(function, reference, outside, draw, make, signature, codes, module, _sizes(arguments))
+    return BenchmarkSubject(function, reference, outside, draw, make, signature, originals, module, _sizes(arguments))
 
 
 def _reference(original: Any) -> tuple[Function, dict[str, Any]]:
@@ -123,8 +123,8 @@ def _needs_triton(statement: ast.stmt, defined: Collection[str]) -> bool:
     )
 
 
-def _codes(reference: Function, objects: Mapping[str, Any]) -> Iterator[CodeType]:
-    """Yield the code of the original, if it is a function or a module's method."""
+def _originals(reference: Function, objects: Mapping[str, Any]) -> Iterator[FunctionType]:
+    """Yield the original, if it is a function or a module's method."""
     for function in (reference, getattr(type(objects.get("module")), "forward", None)):
         if isinstance(function, FunctionType) and not function.__module__.startswith("torch."):
-            yield function.__code__
+            yield function
