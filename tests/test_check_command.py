@@ -549,7 +549,7 @@ import signal, sys
 
 class Interrupt:
     def find_spec(self, name, *rest):
-        if name == "fx_lsp.commands.reporting":
+        if name == "fx_lsp.commands.check.reporting":
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupt())
