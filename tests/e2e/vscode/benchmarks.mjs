@@ -32,6 +32,7 @@ await drive(async (w) => {
   await page.mouse.move(border - 90, 700, { steps: 5 });
   await page.mouse.up();
   await page.mouse.move(400, 780);
+  await w.traced();
   await page.waitForTimeout(500);
   await w.shot('benchmark');
   const more = body.locator('button.more').first();
