@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from fx_lsp.syntax import blocks_of
+from fx_lsp.training.needs import needed
 from fx_lsp.training.results import calls_backward, loss_of, results_of, results_read_by
 from fx_lsp.training.statements import LOOPS, bound_names, header_names, names_in
 from fx_lsp.training.step import BACKWARD
@@ -15,14 +16,14 @@ def returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return a body up to its last `backward`, or without statements that read values, that returns its results."""
     losses: list[ast.expr] = []
     cut = _cut(body, losses)
-    returns = isinstance(body[-1], ast.Return) and body[-1].value is not None
-    if returns or not losses:
+    returns = isinstance(body[-1], ast.Return) and body[-1].value is not None and not losses
+    if not losses:
         cut = [node for node in body if not _is_dropped(node, body)]
     if returns:
-        return cut
+        return needed(cut, set())
     results = losses or results_of(body)
     value = results[0] if len(results) == 1 else ast.Tuple(results, ast.Load())
-    return [*cut, ast.copy_location(ast.Return(value), results[-1] if results else body[-1])]
+    return needed([*cut, ast.copy_location(ast.Return(value), results[-1] if results else body[-1])], set())
 
 
 def _is_dropped(node: ast.stmt, body: Sequence[ast.stmt]) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from fx_lsp.model import ProgramFile, TraceRequest, WorldRequest, plain_work, variant_of
-from fx_lsp.tracer.world.watch import BEST_RANK, FirstCall, Rank
+from fx_lsp.tracer.inputs.evidence.watch import BEST_RANK, FirstCall, Rank
 from fx_lsp.tracer.world.world import GpuWanted, LaterCall, World
 
 
@@ -26,14 +26,14 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
         world.import_needs(watched)
     programs = list(request.programs) if request.is_of_module else []
     later = _calls(world, programs, request) if variant_of(request.work) else []
-    is_entered = any(_gets_to(world, program, request) for program in programs)
+    is_entered = _gets_to_one(world, programs, request)
     world.later = later
     if not is_entered and watched is not None and request.is_of_module:
-        own = next((program for program in programs if program.file == request.file), None)
+        own = next((p for p in programs if p.file == request.file and not p.entry and not p.source), None)
         if own is None:
             world.forget()
         elif own is not programs[-1]:
-            _gets_to(world, own, request)
+            _gets_to(world, own, request, BEST_RANK)
         is_usable = own is not None or world.import_whole(watched)
         is_entered = is_usable and world.has(request.file, request.bound)
     world.ran |= world.functions_run(request.file)
@@ -57,11 +57,27 @@ def _calls(world: World, programs: Iterable[ProgramFile], request: TraceRequest)
     return []
 
 
-def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: Rank = BEST_RANK) -> bool:
-    """Run a program; return True if it calls the target, at whose first call the process then is.
+def _gets_to_one(world: World, programs: Sequence[ProgramFile], request: TraceRequest) -> bool:
+    """Run programs; return True if one calls the target, at whose first call the process then is.
 
-    It is the first call with the rank `least`, or without one the best there is, which costs one more run.
+    It is the first call that trains with all its data, else of the first program with such data the best, else the
+    best of the first.
     """
+    ranks: dict[ProgramFile, Rank] = {}
+    for program in programs:
+        lacking = _gets_to(world, program, request, BEST_RANK)
+        if world.call is not None:
+            return True
+        if lacking:
+            ranks[program] = max(lacking)
+    chosen = next((program for program, (is_complete, _) in ranks.items() if is_complete), next(iter(ranks), None))
+    if chosen is not None:
+        _gets_to(world, chosen, request, ranks[chosen])
+    return world.call is not None
+
+
+def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: Rank) -> list[Rank]:
+    """Run a program to its first call of the target with the rank `least`; return the ranks of those before."""
     lacking: list[Rank] = []
 
     def stop(call: FirstCall) -> None:
@@ -77,7 +93,7 @@ def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: R
         try:
             world.follow(program, stop)
         except _Reached:
-            return True
+            return lacking
         except GpuWanted:
             world.with_gpu()
             continue
@@ -85,4 +101,4 @@ def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: R
             pass
         break
     world.call = None
-    return bool(lacking) and _gets_to(world, program, request, max(lacking))
+    return lacking
