@@ -39,7 +39,7 @@ from fx_lsp.tracing.calls.callers import callers_of
 from fx_lsp.tracing.calls.config_classes import fitting_classes
 from fx_lsp.tracing.calls.offered_names import configurations_for
 from fx_lsp.tracing.calls.parameter_reads import parameter_reads
-from fx_lsp.tracing.calls.programs import Place, programs_for
+from fx_lsp.tracing.calls.programs import TargetPlace, programs_for
 from fx_lsp.tracing.calls.project_files import ProjectFile
 from fx_lsp.tracing.calls.recordings import recorded_calls
 from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
@@ -168,7 +168,7 @@ class Analysis:
 
     def _programs(self, target: Target, overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:
         """Return the programs that may call a target."""
-        place = Place(self.file, self.module, self.package, target, self.is_program)
+        place = TargetPlace(self.file, self.module, self.package, target, self.is_program)
         text = self.graph.text if self.graph is not None else self.text
         return programs_for(place, self.roots, {**overlays, self.file: text})
 
@@ -214,11 +214,12 @@ class Analysis:
         return callers_of(target.name, self.targets, self.graph)
 
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
-        """Return the part of this file that shows the arguments of the target `name`: its callers."""
+        """Return what shows the arguments of the target `name`: its callers, and the programs that may call it."""
         if self.graph is None or name not in self.targets:
             return ""
-        callers = self._callers(self.targets[name])
-        return "\n".join(caller.sliced for caller in callers)
+        target = self.targets[name]
+        programs = (f"{program.file} {program.entry}" for program in self._programs(target, overlays))
+        return "\n".join([*(caller.sliced for caller in self._callers(target)), *programs])
 
     def text_run(self, functions: Collection[str]) -> str:
         """Return the executed part of this file as text without positions; `functions` are the functions that ran."""

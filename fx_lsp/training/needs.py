@@ -27,7 +27,8 @@ def needed(block: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
 def _is_needed(node: ast.stmt, names: set[str]) -> bool:
     inner = blocks_of(node) if not isinstance(node, DEFINITIONS) else []
     if inner:
-        for _ in range(2 if isinstance(node, LOOPS) else 1):  # an iteration may need what an earlier one binds
+        rests = [needed(part, names) for part in reversed(inner)][::-1]
+        if isinstance(node, LOOPS):  # an iteration may need what an earlier one binds
             rests = [needed(part, names) for part in reversed(inner)][::-1]
         if not any(rests):
             return False

@@ -182,8 +182,8 @@ class _Parts(ast.NodeTransformer):
         if by_name or _NUMBERS_OF_TENSORS.get(method) == len(node.args):
             return self._wrapped(node, _NUMBER, method == "size")
         kinds = (ast.Call, ast.Attribute)
-        given = (*node.args, *(keyword.value for keyword in node.keywords)) if self._passes_absent else ()
-        passed = [argument for argument in given if isinstance(argument, kinds)]
+        arguments = (*node.args, *(keyword.value for keyword in node.keywords)) if self._passes_absent else ()
+        passed = [argument for argument in arguments if isinstance(argument, kinds)]
         self._inside(self._names[-1] if self._names and _last_name(node.func) in _OF_SEVERAL_NUMBERS else "", node)
         node.args = [self._wrapped(part, _ARGUMENT) if part in passed else part for part in node.args]
         for keyword in node.keywords:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fx_lsp.syntax import FUNCTIONS, parse_expression
+from fx_lsp.tracing.calls.mentions import mentioned
 from fx_lsp.tracing.source.index import ModuleIndex
-from fx_lsp.tracing.source.mentions import mentioned
 from fx_lsp.tracing.source.parsing import split_lines, walk
 
 _MAX_DEPTH = 5

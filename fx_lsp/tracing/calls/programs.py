@@ -22,7 +22,7 @@ MAX_DOCUMENT_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetPlace:
     """Hold a target of a file that runs as `module` of `package`; `is_program` is as in `driver_of`."""
 
     file: str
@@ -32,7 +32,7 @@ class Place:
     is_program: bool
 
 
-def programs_for(place: Place, roots: Sequence[str], overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:
+def programs_for(place: TargetPlace, roots: Sequence[str], overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:
     """Return the programs that may call a target: its own file, then scripts, documents, functions that need no
     arguments, and tests.
 
@@ -48,10 +48,10 @@ def programs_for(place: Place, roots: Sequence[str], overlays: Mapping[str, str]
     return (*own,)
 
 
-def _reaching(place: Place, unit: Unit, code: Code, overlays: Mapping[str, str]) -> Iterator[ProgramFile]:
+def _reaching(place: TargetPlace, unit: Unit, code: Code, overlays: Mapping[str, str]) -> Iterator[ProgramFile]:
     """Yield the other programs that can reach a unit, each as it is run."""
     words = {unit[1].partition(".")[0], unit[1].rpartition(".")[2]}
-    known = {path: file for path in code.paths if (file := code.file(path)) is not None}
+    files = {path: file for path in code.paths if (file := code.file(path)) is not None}
 
     def is_indirect(names: frozenset[str]) -> bool:
         return not words & names
@@ -59,9 +59,10 @@ def _reaching(place: Place, unit: Unit, code: Code, overlays: Mapping[str, str])
     def reaches(path: str, start: frozenset[str], source: str = "") -> bool:
         return unit in reached(code, path, source, start)
 
-    scripts = [path for path, file in known.items() if file.is_program and path != place.file]
-    for path in sorted(scripts, key=lambda path: is_indirect(_all_names(known[path]))):
-        if reaches(path, known[path].mentions.guard):
+    is_run = {path: file.is_program or bool(words & file.mentions.called) for path, file in files.items()}
+    scripts = [path for path in files if is_run[path] and path != place.file]
+    for path in sorted(scripts, key=lambda path: is_indirect(_all_names(files[path]))):
+        if reaches(path, files[path].mentions.guard):
             yield _program(path, code)
     for path in document_files(code.roots, place.file):
         text = text_of(path, overlays, MAX_DOCUMENT_BYTES) or ""
@@ -69,8 +70,8 @@ def _reaching(place: Place, unit: Unit, code: Code, overlays: Mapping[str, str])
             for source in code_in(path, text):
                 if reaches(path, frozenset(), source):
                     yield ProgramFile(path, *module_name(path)[:2], source=source)
-    entries = [(path, entry) for path, file in known.items() if not file.is_program for entry in file.entries]
-    entries.sort(key=lambda item: (item[1].is_test, is_indirect(_names_from(known[item[0]], item[1]))))
+    entries = [(path, entry) for path, file in files.items() if not file.is_program for entry in file.entries]
+    entries.sort(key=lambda item: (item[1].is_test, is_indirect(_names_from(files[item[0]], item[1]))))
     for path, entry in entries[:MAX_ENTRIES]:
         if reaches(path, entry.names):
             parsed = read_file(path, overlays)
@@ -78,7 +79,7 @@ def _reaching(place: Place, unit: Unit, code: Code, overlays: Mapping[str, str])
             yield ProgramFile(path, *module_name(path)[:2], entry=entry.call, source=source)
 
 
-def _units_of(place: Place, own: CodeFile | None) -> Iterator[Unit]:
+def _units_of(place: TargetPlace, own: CodeFile | None) -> Iterator[Unit]:
     """Yield the function or class that a target is, or is in; of a method that first, then its class."""
     outer, _, rest = place.target.name.partition(".")
     mentions = own.mentions if own is not None else None

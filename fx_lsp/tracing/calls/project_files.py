@@ -18,6 +18,7 @@ from fx_lsp.tracing.answers.lru import Bounded
 from fx_lsp.tracing.calls.documents import DOCUMENTS
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.source.parsing import parse
+from fx_lsp.tracing.source.project import repository_of
 
 MAX_NAMES = 200
 """The most file names of tests that are checked for one file."""
@@ -87,11 +88,15 @@ def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
 
 
 def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
-    """Return the files below the roots, those nearest to `file` first, up to the limit; only those of `names`."""
+    """Return the files below the roots, those nearest to `file` first, up to the limit; only those of `names`.
+
+    Of a root around the repository of `file`, they are those of the repository.
+    """
     names = names or _names
     below: dict[str, None] = {}
+    repository = repository_of(file) or ""
     for root in roots:
-        waiting = [root]
+        waiting = [repository if repository.startswith(root + os.sep) else root]
         while waiting and len(below) < MAX_FILES:
             directory = waiting.pop(0)
             below.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in names(directory)))

@@ -18,10 +18,10 @@ from pathlib import Path
 from fx_lsp import files
 from fx_lsp.model import Failure
 from fx_lsp.tracing.calls.entries import Entry, entries_of
+from fx_lsp.tracing.calls.mentions import ClassMentions, Import, Mentions, mentions_of
 from fx_lsp.tracing.calls.project_files import MAX_BYTES, source_files, test_files
 from fx_lsp.tracing.source.drivers import driver_of
 from fx_lsp.tracing.source.index import ModuleIndex
-from fx_lsp.tracing.source.mentions import ClassMentions, Import, Mentions, mentions_of
 from fx_lsp.tracing.source.parsing import module_name, parse
 
 Unit = tuple[str, str]
@@ -147,9 +147,9 @@ class _Search:
             imports = self.files[importing].imports
             is_open = any(item.module == "importlib" for item in imports)
             for name in code.paths if is_open else code.imported(importing, imports):
-                found = code.file(name) if name not in self.files else None
-                if found is not None:
-                    self.files[name] = found.mentions
+                imported = code.file(name) if name not in self.files else None
+                if imported is not None:
+                    self.files[name] = imported.mentions
                     waiting.append(name)
         self._functions: dict[str, list[Unit]] = {}
         self._classes: dict[str, list[Unit]] = {}

@@ -147,10 +147,11 @@ class FirstCall:
 @dataclass
 class LaterCalls:
     """The calls of a target on the `receiver` of its first call, besides that: the lines of the program, by the text of
-    the arguments as in a `# fx:` comment.
+    the arguments as in a `# fx:` comment. Arguments equal to their `defaults` are left out.
     """
 
     receiver: Any
+    defaults: Mapping[str, Any]
     lines: dict[str, int] = field(default_factory=dict[str, int])
     looked_at: int = 0
 
@@ -311,7 +312,8 @@ class CallWatch:
         receiver = _receiver(frame)
         if receiver is not calls.receiver or is_symbolic_trace(frame) or has_symbols(frame):
             return
-        text, _ = arguments_text(frame.f_code, argument_names(frame.f_code), frame.f_locals)
+        passed = {n: v for n, v in frame.f_locals.items() if n not in calls.defaults or v is not calls.defaults[n]}
+        text, _ = arguments_text(frame.f_code, argument_names(frame.f_code), passed)
         text = ", ".join((*context_items(receiver), text))
         if text not in calls.lines:
             calls.lines[text] = (self._caller(frame) or frame).f_lineno
@@ -343,7 +345,7 @@ class CallWatch:
         self.reported[target] = call.rank
         self.on_news()
         if is_complete and (target not in self.later or self.later[target].receiver is not receiver):
-            self.later[target] = LaterCalls(receiver)
+            self.later[target] = LaterCalls(receiver, defaults_of(function))
         if call.rank == BEST_RANK:
             self.final.add(target)
         else:
@@ -367,15 +369,19 @@ class CallWatch:
         return caller
 
 
+def defaults_of(function: Callable[..., Any] | None) -> dict[str, Any]:
+    """Return the defaults of a function's parameters by name."""
+    signature = signature_of(function) if function is not None else None
+    parameters = signature.parameters.values() if signature is not None else ()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
 def beside_defaults(plans: dict[str, Plan], function: Callable[..., Any] | None) -> dict[str, Plan]:
     """Return the same plans; those equal to the parameter's default get that source."""
-    signature = signature_of(function) if function is not None else None
     plans_by_name = dict(plans)
-    for name, parameter in signature.parameters.items() if signature is not None else ():
-        plan, default = plans.get(name), parameter.default
-        if not isinstance(plan, ValuePlan) or default is inspect.Parameter.empty:
-            continue
-        if plan.make() is default:
+    for name, default in defaults_of(function).items():
+        plan = plans.get(name)
+        if isinstance(plan, ValuePlan) and plan.make() is default:
             plans_by_name[name] = value(default, "default")
     return plans_by_name
 

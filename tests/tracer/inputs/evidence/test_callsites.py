@@ -265,6 +265,7 @@ def test_a_test_that_imports_through_the_package(trace):
         BLOCK,
         "Block.extra",
         files={
+            ".git/config": "",
             "__init__.py": "from .user import Block",
             "tests/__init__.py": "",
             "tests/test_user.py": """

@@ -39,11 +39,12 @@ class ClassMentions:
 class Mentions:
     """Hold the names that the parts of a file mention: its top level, its guard, each function and each class.
 
-    Definitions that are `handed` to a decorator may be called by anybody who has what that registers. `origins` are the
-    packages that names of the file come from.
+    Those in `called` are called at the top level. Definitions that are `handed` to a decorator may be called by anybody
+    who has what that registers. `origins` are the packages that names of the file come from.
     """
 
     top: frozenset[str]
+    called: frozenset[str]
     guard: frozenset[str]
     functions: Mapping[str, frozenset[str]]
     classes: Mapping[str, ClassMentions]
@@ -75,6 +76,7 @@ def mentions_of(tree: ast.Module) -> Mentions:
             top.append(node)
     return Mentions(
         mentioned(top, renamed),
+        mentioned([part.func for node in top for part in walk(node) if isinstance(part, ast.Call)], renamed),
         mentioned(guard, renamed),
         functions,
         classes,
