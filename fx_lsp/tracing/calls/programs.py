@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -51,29 +51,35 @@ def programs_for(place: TargetPlace, roots: Sequence[str], overlays: Mapping[str
 def _reaching(place: TargetPlace, unit: Unit, code: Code, overlays: Mapping[str, str]) -> Iterator[ProgramFile]:
     """Yield the other programs that can reach a unit, each as it is run."""
     words = {unit[1].partition(".")[0], unit[1].rpartition(".")[2]}
-    files = {path: file for path in code.paths if (file := code.file(path)) is not None}
-
-    def is_indirect(names: frozenset[str]) -> bool:
-        return not words & names
-
-    def reaches(path: str, start: frozenset[str], source: str = "") -> bool:
-        return unit in reached(code, path, source, start)
-
+    files = {path: file for path in code.paths if path != place.file and (file := code.file(path)) is not None}
     is_run = {path: file.is_program or bool(words & file.mentions.called) for path, file in files.items()}
-    scripts = [path for path in files if is_run[path] and path != place.file]
-    for path in sorted(scripts, key=lambda path: is_indirect(_all_names(files[path]))):
-        if reaches(path, files[path].mentions.guard):
+    scripts = [path for path in files if is_run[path]]
+    for path in sorted(scripts, key=lambda path: words.isdisjoint(_all_names(files[path]))):
+        if unit in reached(code, path, "", files[path].mentions.guard):
             yield _program(path, code)
+    for path, source in _in_documents(place, words, code, overlays):
+        if unit in reached(code, path, source, frozenset[str]()):
+            yield ProgramFile(path, *module_name(path)[:2], source=source)
+    yield from _entries(unit, code, overlays)
+
+
+def _in_documents(
+    place: TargetPlace, words: Iterable[str], code: Code, overlays: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the code in documents that mention some words, each with its path."""
     for path in document_files(code.roots, place.file):
         text = text_of(path, overlays, MAX_DOCUMENT_BYTES) or ""
-        if any(word in text for word in words):
-            for source in code_in(path, text):
-                if reaches(path, frozenset(), source):
-                    yield ProgramFile(path, *module_name(path)[:2], source=source)
-    entries = [(path, entry) for path, file in files.items() if not file.is_program for entry in file.entries]
-    entries.sort(key=lambda item: (item[1].is_test, is_indirect(_names_from(files[item[0]], item[1]))))
+        yield from ((path, source) for source in (code_in(path, text) if any(word in text for word in words) else ()))
+
+
+def _entries(unit: Unit, code: Code, overlays: Mapping[str, str]) -> Iterator[ProgramFile]:
+    """Yield the calls of functions without parameters, and tests, that can reach a unit."""
+    words = {unit[1].partition(".")[0], unit[1].rpartition(".")[2]}
+    files = {path: file for path in code.paths if (file := code.file(path)) is not None and not file.is_program}
+    entries = [(path, entry) for path, file in files.items() for entry in file.entries]
+    entries.sort(key=lambda item: (item[1].is_test, words.isdisjoint(_names_from(files[item[0]], item[1]))))
     for path, entry in entries[:MAX_ENTRIES]:
-        if reaches(path, entry.names):
+        if unit in reached(code, path, "", entry.names):
             parsed = read_file(path, overlays)
             source = undecorated(parsed.text, parsed.graph.index) if parsed is not None else ""
             yield ProgramFile(path, *module_name(path)[:2], entry=entry.call, source=source)
