@@ -598,27 +598,6 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class CallSite:
-    """Describe a call of a target in straight-line code, of its own file or of a test, at `line` of `file`.
-
-    `text` is that file with all unneeded code blanked and the line numbers kept; `then` is an expression that reaches
-    the call once the text has run, or "". The rest is "" for the target's own file: `module` and `package` to run it
-    under, `sliced` the part of the target's file that it uses, `imported` the name of that file. `functions` are the
-    first lines of the functions that lead to the call.
-    """
-
-    file: str
-    line: int
-    text: str
-    then: str = ""
-    module: str = ""
-    package: str = ""
-    sliced: str = ""
-    imported: str = ""
-    functions: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class Configuration:
     """Describe an object in the project that has names with values, at `line` of `file`, displayed as `shown`.
 
@@ -686,11 +665,17 @@ def plain_work(work: Work) -> Work:
 
 @dataclass(frozen=True)
 class ProgramFile:
-    """Describe a file of a project that has an effect when it runs, and the names that it runs under."""
+    """Describe a file of a project that has an effect when it runs, and the names that it runs under.
+
+    With an `entry`, an expression, it is imported, and that is evaluated in it. A `source` runs in place of the file's
+    own text, at its lines: the code in a document, tests without their decorators.
+    """
 
     file: str
     module: str
     package: str
+    entry: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -729,7 +714,7 @@ class TraceRequest:
     `sys.path`; `overlays` are unsaved texts of other files, by absolute path.
 
     `given` are written inputs, those of highest priority first; `previous` are the inputs of an earlier text of the
-    target, where a search may begin; `callers` use the target, and `sites` call it; `seconds` bounds the search. `work`
+    target, where a search may begin; `callers` use the target; `seconds` bounds the search. `work`
     names the wanted stages, `passes` are the user's passes for it; `evident` and `compiled` are as in `Target`. `step`
     is the first line of the loop or function of a step, or 0. `programs` may call the target, and `bound` are the names
     that its file has to bind for it. With a `world` the tracer runs these programs itself before it traces, because no
@@ -747,7 +732,6 @@ class TraceRequest:
     given: tuple[WrittenInputs, ...] = ()
     previous: tuple[InputSpec, ...] = ()
     callers: tuple[Caller, ...] = ()
-    sites: tuple[CallSite, ...] = ()
     overlays: dict[str, str] = field(default_factory=dict[str, str])
     seconds: float = 5.0
     work: Work = ""
@@ -774,7 +758,7 @@ class TraceRequest:
     @property
     def is_of_module(self) -> bool:
         """Return True if the target is taken from its module once that has run; other kinds run by themselves."""
-        return self.kind in ("function", "method", "module")
+        return self.kind in ("function", "method", "module", "step")
 
 
 _RAN = "::ran "

@@ -157,13 +157,16 @@ def request_for(
     file: str, text: str, name: str, comment: str | None = None, previous: tuple[InputSpec, ...] = ()
 ) -> TraceRequest:
     """The request that the server would send for a target of `text`; `comment` stands for a `# fx:` comment."""
-    from fx_lsp.tracing.analysis import analyse
+    from fx_lsp.tracing.analysis import Texts, analyse
+    from fx_lsp.tracing.trace_request import wants_world, world_of
 
     analysis = analyse(file, text, ())
     assert name in analysis.targets, f"{name} is not among the targets {list(analysis.targets)}"
     request = analysis.request(name, {}, 5.0, previous)
     given = request.given if comment is None else (WrittenInputs(comment, "comment"), *request.given)
-    return replace(request, given=given)
+    request = replace(request, given=given)
+    world = world_of(analysis, Texts({file: text}, {file: analysis})) if wants_world(request, analysis) else None
+    return replace(request, world=world)
 
 
 def _reply(request: TraceRequest) -> TraceReply:

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from inline_snapshot import snapshot
 
-from fx_lsp.training.function import as_functions
+from fx_lsp.training.function import with_step
 from fx_lsp.training.step import STEP, steps_of
 
 TRAINING = """
@@ -28,7 +28,7 @@ def steps(source: str) -> list[str]:
 
 def function_of(source: str, line: int, name: str = "step", inputs: tuple[str, ...] = ()) -> str:
     """The function that the step at a line of a text amounts to."""
-    tree = as_functions(ast.parse(textwrap.dedent(source)), line, name, inputs)
+    tree = with_step(ast.parse(textwrap.dedent(source)), line, name, inputs)
     compile(tree, "<step>", "exec")
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == line)
     return ast.unparse(next(functions)).replace(f"def {STEP.format('')}", "def ")
@@ -80,7 +80,6 @@ def test_a_step_ends_with_its_loss() -> None:
     assert function_of(TRAINING, 3) == snapshot("""\
 def step(x, y):
     x = x.to(device)
-    optimizer.zero_grad()
     loss = criterion(model(x), y)
     return  backward(loss)\
 """)
@@ -143,7 +142,6 @@ def step(real):
     fake = generator(noise(len(real)))
     loss = critic(fake.detach()).mean() - critic(real).mean()
     loss 0 =  backward(loss)
-    critic_optimizer.step()
     loss = -critic(fake).mean()
     return (loss 0, loss)\
 """)
@@ -180,12 +178,9 @@ def test_an_evaluation_gives_what_it_takes_values_of() -> None:
         """
     assert function_of(source, 4) == snapshot("""\
 def step(x, y):
-    with torch.no_grad():
-        out = model(x)
-        loss = F.cross_entropy(out, y)
-        value = loss.item()
-        total += value * len(x)
-        return (loss, out.argmax(1).eq(y).sum(), out)\
+    out = model(x)
+    loss = F.cross_entropy(out, y)
+    return (loss, out.argmax(1).eq(y).sum(), out)\
 """)
 
 
@@ -235,16 +230,3 @@ def step(weights):
     x, y = batch()
     return  backward(f(model(x), weights))\
 """)
-
-
-def test_functions_around_a_step_return_the_step() -> None:
-    source = """
-        def main():
-            net = build()
-            def train(loader, epochs=3):
-                for x in loader:
-                    net(x).mean().backward()
-            train(load())
-        """
-    tree = as_functions(ast.parse(textwrap.dedent(source)), 5, "main.train.step")
-    assert ast.unparse(tree).endswith("\n    return train(None)")

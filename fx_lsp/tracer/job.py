@@ -54,7 +54,7 @@ from fx_lsp.tracer.failures.exceptions import failure_of, load_failure, sentence
 from fx_lsp.tracer.failures.no_tensor_code import nothing, ran_without_tensors
 from fx_lsp.tracer.inputs.evidence.body import find_class, find_function
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed, started_as
-from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, step_function
+from fx_lsp.tracer.inputs.evidence.steps import cannot_run, inputs_from_data, lacks_data, not_reached, step_function
 from fx_lsp.tracer.inputs.plan.offer import Offer
 from fx_lsp.tracer.inputs.resolve import Prepared, prepare
 from fx_lsp.tracer.inputs.task import LoadedRequest
@@ -188,7 +188,7 @@ def _of_script(target: LoadedTarget, script: Rehearsed) -> TraceReply:
 
     The run of the whole script decides what is wrong: a failure of its top level alone is information.
     """
-    request, wrong = replace(target.request, kind="function", given=(), callers=(), sites=(), programs=()), script.wrong
+    request, wrong = replace(target.request, kind="function", given=(), callers=(), programs=()), script.wrong
     if script.tree is None:
         return TraceReply(wrong or nothing(request.name))
     reply, _ = _trace(replace(target, request=request), script.tree)
@@ -203,7 +203,7 @@ def _of_script(target: LoadedTarget, script: Rehearsed) -> TraceReply:
 def _traced(target: LoadedTarget, basis: _Basis) -> Generator[TraceReply, None, TraceReply]:
     """Yield early replies for the target, and return the complete one."""
     request = target.request
-    reply, later = _trace(target, syntax_of(request, request.sliced if request.step else request.source))
+    reply, later = _trace(target, syntax_of(request, request.source))
     missing, notes = target.loaded.missing, target.around.notes
     if isinstance(reply.outcome, Failure) and missing is not None and notes.has_missed(missing):
         reply = TraceReply(load_failure(missing, target.sources))
@@ -246,17 +246,19 @@ def _with_notes(reply: TraceReply, notes: Notes) -> TraceReply:
     outcome = reply.outcome
     if not isinstance(outcome, Trace):
         return reply
-    is_guessed = any(i.is_guess for i in outcome.inputs)
-    return replace(reply, outcome=replace(outcome, notes=(*outcome.notes, *notes.report(is_guessed))))
+    world = current()
+    is_guessed = any(item.is_guess for item in outcome.inputs)
+    stopped = world.stopped if world is not None and is_guessed else ()
+    return replace(reply, outcome=replace(outcome, notes=(*outcome.notes, *notes.report(), *stopped)))
 
 
 def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     """Add to a reply the files and packages that it depends on."""
     request, process = basis.request, basis.process
-    callers = [each.file for each in (*request.sites, *request.programs)]
+    programs = [program.file for program in request.programs]
     files, packages = dependencies(request, basis.package_dir, basis.site_dirs, basis.before)
     if process is not None:
-        needed = process.needed(request.file, *callers)
+        needed = process.needed(request.file, *programs)
         files = tuple(file for file in files if file in needed)
     if basis.whole:
         files = (*files, request.file)
@@ -265,7 +267,7 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
     else:
         files = (*files, f"{request.file}::{request.name}")
     files = (*files, *(source.found.file for source in request.passes))
-    files = (*files, *(file for file in callers if file != request.file))
+    files = (*files, *(file for file in programs if file != request.file))
     files = (*files, *reads().dependencies(), *foreign_modules(request.roots), *package_files())
     if isinstance(reply.outcome, Failure) and reply.outcome.missing_module:
         files = (*files, *reads().dependencies_of_search(reply.outcome.missing_module))
@@ -398,7 +400,7 @@ def _prepared(target: LoadedTarget, tree: ast.Module, stopped: dict[Failure, Sto
 def _return_losses(request: TraceRequest) -> None:
     """Have a training step return its losses if its program called it: a step that is loaded by itself does already."""
     world = current()
-    if request.step and world is not None and world.is_entered:
+    if request.step and request.kind != "step" and world is not None and world.is_entered:
         world.return_losses(request)
 
 
@@ -457,11 +459,18 @@ def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode, inputs:
 
     Of what a step gets from data, `inputs` are parameters.
     """
-    if not request.step or request.kind == "method":
-        target = find(loaded.module, request.name)
-        return (cannot_run(request, target) if request.step else None) or target
-    with mode:
-        return step_function(request, loaded.module, mode, inputs)
+    world = current()
+    reached: Any = world.call.function if world is not None and world.call is not None else None
+    if request.kind == "step":
+        if reached is None:
+            return not_reached(request, world.reason if world is not None else "")
+        with mode:
+            return step_function(request, reached, inputs)
+    target = reached or find(loaded.module, request.name)
+    if request.step and request.kind == "function" and (inputs or lacks_data(target)):
+        with mode:
+            return step_function(request, target, inputs)
+    return (cannot_run(request, target) if request.step else None) or target
 
 
 def _captured(

@@ -15,15 +15,14 @@ class Notes:
     """Hold the notes of one run, each once and in order.
 
     `sentences` are complete. `weights` are the sources of weights that are not loaded, `numbers` the guesses for
-    numbers of missing data, by name, and `sizes` those of its samples. `unfollowed` are sentences on calls of the
-    target that were not followed, and `missed` the errors whose placeholders the code used.
+    numbers of missing data, by name, and `sizes` those of its samples. `missed` are the errors whose placeholders the
+    code used.
     """
 
     sentences: dict[str, None] = field(default_factory=dict[str, None])
     weights: dict[str, None] = field(default_factory=dict[str, None])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
     sizes: dict[str, int] = field(default_factory=dict[str, int])
-    unfollowed: dict[str, None] = field(default_factory=dict[str, None])
     missed: list[BaseException] = field(default_factory=list[BaseException])
 
     def add(self, sentence: str) -> None:
@@ -34,8 +33,8 @@ class Notes:
         """Return True if the code used a placeholder for a value that is missing because of an error."""
         return any(error is cause for error in self.missed)
 
-    def report(self, is_guessed: bool) -> tuple[str, ...]:
-        """Return all notes as sentences; calls that were not followed count if the inputs of the trace are guessed."""
+    def report(self) -> tuple[str, ...]:
+        """Return all notes as sentences."""
         report: list[str] = []
         if self.weights:
             more = ", …" if len(self.weights) > SOURCES else ""
@@ -43,7 +42,7 @@ class Notes:
         if guesses := {**self.numbers, **self.sizes}:
             numbers = ", ".join(f"{name}={number}" for name, number in guesses.items())
             report.append(f"the data is missing; assumed: {numbers}")
-        return (*report, *self.sentences, *(self.unfollowed if is_guessed else ()))
+        return (*report, *self.sentences)
 
 
 _STACK = [Notes()]

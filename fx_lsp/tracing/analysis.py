@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +17,6 @@ from fx_lsp.configurations import Reads
 from fx_lsp.messages.texts import NESTED_TOO_DEEPLY
 from fx_lsp.model import (
     Caller,
-    CallSite,
     Configuration,
     Failure,
     Fit,
@@ -36,16 +35,15 @@ from fx_lsp.model import (
 from fx_lsp.specs import Comment, names_used, parse_comment
 from fx_lsp.syntax import outermost_functions
 from fx_lsp.tracing.answers.disk import AnswerConditions
-from fx_lsp.tracing.calls.call_sites import SearchedCode, call_sites
 from fx_lsp.tracing.calls.callers import callers_of
 from fx_lsp.tracing.calls.config_classes import fitting_classes
 from fx_lsp.tracing.calls.offered_names import configurations_for
 from fx_lsp.tracing.calls.parameter_reads import parameter_reads
-from fx_lsp.tracing.calls.project_files import ProjectFile, read_file
+from fx_lsp.tracing.calls.programs import TargetPlace, programs_for
+from fx_lsp.tracing.calls.project_files import ProjectFile
 from fx_lsp.tracing.calls.recordings import recorded_calls
 from fx_lsp.tracing.slicing.module_slice import Slice, SourceGraph
 from fx_lsp.tracing.slicing.passes import find_passes
-from fx_lsp.tracing.slicing.step_slice import step_sites, step_slice
 from fx_lsp.tracing.source.compiled import compiled_targets
 from fx_lsp.tracing.source.drivers import driver_of
 from fx_lsp.tracing.source.parsing import module_name, parse, split_lines
@@ -108,9 +106,10 @@ class Analysis:
 
     def _slice(self, target: Target, names: Collection[str]) -> Slice:
         assert self.graph is not None, "a text with targets has been parsed"
-        if target.kind == "script":
+        is_of_top_level = target.kind == "script" or (target.kind == "step" and not self.steps[target.name].path)
+        if is_of_top_level:
             return self.graph.slice_of(dict(enumerate(split_lines(self.graph.text), 1)))
-        return self.graph.slice(target.name, names) if target.kind != "step" else self._step_slice(target.name, names)
+        return self.graph.slice(target.name, names)
 
     def key(self, name: str, interpreter: str, search_seconds: float) -> str:
         """Return the cache key of the target `name` with an interpreter's identity."""
@@ -144,7 +143,6 @@ class Analysis:
     ) -> TraceRequest:
         """Return the request to a tracer for the target `name`; `previous` are the inputs of its last trace."""
         plan = self.plan(name)
-        sites = self._sites(plan.target, overlays) if plan.target.kind != "graph" else ()
         return TraceRequest(
             file=self.file,
             name=name,
@@ -157,7 +155,6 @@ class Analysis:
             given=plan.given,
             previous=previous,
             callers=self._callers(plan.target),
-            sites=sites,
             overlays={path: text for path, text in overlays.items() if path != self.file and path.endswith(".py")},
             seconds=search_seconds,
             work=work,
@@ -165,26 +162,26 @@ class Analysis:
             step=self.steps[name].region.lineno if name in self.steps else 0,
             fits=self._fits(plan.target, overlays),
             compiled=plan.target.compiled,
-            programs=self._programs(sites, overlays),
+            programs=self._programs(plan.target, overlays),
             bound=tuple(sorted(self.graph.reached(name) - {"*"})) if self.graph is not None else (),
         )
 
-    def _programs(self, sites: Iterable[CallSite], overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:
-        """Return the programs that may call a target: its own file, and files with calls that lead to it."""
-        own = ProgramFile(self.file, self.module, self.package)
-        others = [ProgramFile(site.file, site.module, site.package) for site in sites if site.file != self.file]
-        return tuple(program for program in dict.fromkeys((own, *others)) if self._is_run(program.file, overlays))
+    def _programs(self, target: Target, overlays: Mapping[str, str]) -> tuple[ProgramFile, ...]:
+        """Return the programs that may call a target."""
+        place = TargetPlace(self.file, self.module, self.package, target, self.is_program)
+        text = self.graph.text if self.graph is not None else self.text
+        return programs_for(place, self.roots, {**overlays, self.file: text})
 
-    def _is_run(self, file: str, overlays: Mapping[str, str]) -> bool:
-        """Return True if running a file has an effect."""
-        read = read_file(file, overlays) if file != self.file else self
-        return read is not None and read.graph is not None and driver_of(read.graph.index) is not None
+    @cached_property
+    def is_program(self) -> bool:
+        """Return True if running the file has an effect."""
+        return self.graph is not None and driver_of(self.graph.index) is not None
 
     def watched(self) -> WatchedFile:
         """Return the description of the file for a world."""
         targets = tuple((target.name, target.kind) for target in self.targets.values())
         source = self.graph.text if self.graph is not None else self.text
-        return WatchedFile(self.file, source, self.module, self.package, targets, self._is_run(self.file, {}))
+        return WatchedFile(self.file, source, self.module, self.package, targets, self.is_program)
 
     @cached_property
     def imports_project(self) -> bool:
@@ -216,28 +213,13 @@ class Analysis:
             return ()
         return callers_of(target.name, self.targets, self.graph)
 
-    def _step_slice(self, name: str, names: Collection[str]) -> Slice:
-        assert self.graph is not None, "a text with targets has been parsed"
-        return step_slice(self.steps[name], self.graph, names)
-
-    def _sites(self, target: Target, overlays: Mapping[str, str], of_other_files: bool = True) -> tuple[CallSite, ...]:
-        graph = self.graph
-        if graph is None:
-            return ()
-        searched = SearchedCode(graph, self.module, self.roots, overlays, module_name, of_other_files)
-        sites = partial(call_sites, searched)
-        kind = self._kind(target)
-        if kind == "step":
-            return step_sites(self.steps[target.name], self.file, graph, sites)
-        return sites(replace(target, kind=kind))
-
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
-        """Return the part of this file that shows the arguments of the target `name`: its callers and call sites."""
+        """Return what shows the arguments of the target `name`: its callers, and the programs that may call it."""
         if self.graph is None or name not in self.targets:
             return ""
-        callers = self._callers(self.targets[name])
-        sites = self._sites(self.targets[name], overlays, of_other_files=False)
-        return "\n".join([*(caller.sliced for caller in callers), *(site.text + site.sliced for site in sites)])
+        target = self.targets[name]
+        programs = (f"{program.file} {program.entry}" for program in self._programs(target, overlays))
+        return "\n".join([*(caller.sliced for caller in self._callers(target)), *programs])
 
     def text_run(self, functions: Collection[str]) -> str:
         """Return the executed part of this file as text without positions; `functions` are the functions that ran."""

@@ -5,24 +5,28 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from fx_lsp.syntax import blocks_of
+from fx_lsp.syntax import DEFINITIONS, blocks_of
 from fx_lsp.training.results import calls_backward, loss_of, results_of, results_read_by
 from fx_lsp.training.statements import LOOPS, bound_names, header_names, names_in
 from fx_lsp.training.step import BACKWARD
+
+_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Global, ast.Nonlocal)
+_CHANGING = frozenset({"train", "eval", "append", "extend", "insert", "update", "add", "pop", "remove", "setdefault"})
+"""Methods that change an object, besides those whose names end in an underscore."""
 
 
 def returning(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return a body up to its last `backward`, or without statements that read values, that returns its results."""
     losses: list[ast.expr] = []
     cut = _cut(body, losses)
-    returns = isinstance(body[-1], ast.Return) and body[-1].value is not None
-    if returns or not losses:
+    returns = isinstance(body[-1], ast.Return) and body[-1].value is not None and not losses
+    if not losses:
         cut = [node for node in body if not _is_dropped(node, body)]
     if returns:
-        return cut
+        return needed(cut, set())
     results = losses or results_of(body)
     value = results[0] if len(results) == 1 else ast.Tuple(results, ast.Load())
-    return [*cut, ast.copy_location(ast.Return(value), results[-1] if results else body[-1])]
+    return needed([*cut, ast.copy_location(ast.Return(value), results[-1] if results else body[-1])], set())
 
 
 def _is_dropped(node: ast.stmt, body: Sequence[ast.stmt]) -> bool:
@@ -93,3 +97,53 @@ def _copies_after_backward(block: Sequence[ast.stmt], index: int) -> Iterator[as
     for name in sorted(later.keys() & bound_names(block[:index])):
         copied = ast.Call(ast.Attribute(ast.Name(name, ast.Load()), "clone", ast.Load()), [], [])
         yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], copied), later[name])
+
+
+def needed(block: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """Return the statements of a block that bind or change one of some names, and those that they need; each name that
+    they read is added to `names`.
+    """
+    kept: list[ast.stmt] = []
+    for node in reversed(block):
+        if _is_needed(node, names):
+            kept.append(node)
+    return kept[::-1]
+
+
+def _is_needed(node: ast.stmt, names: set[str]) -> bool:
+    inner = blocks_of(node) if not isinstance(node, DEFINITIONS) else []
+    if inner:
+        rests = [needed(part, names) for part in reversed(inner)][::-1]
+        if isinstance(node, LOOPS):  # an iteration may need what an earlier one binds
+            rests = [needed(part, names) for part in reversed(inner)][::-1]
+        if not any(rests):
+            return False
+        for part, rest in zip(inner, rests, strict=True):
+            part[:] = rest or [ast.copy_location(ast.Pass(), part[0])]
+        names |= header_names(node, ast.Load)
+        return True
+    if not isinstance(node, _LEAVING) and names.isdisjoint(_changed_by(node)):
+        return False
+    names |= names_in(node, contexts=ast.Load)
+    return True
+
+
+def _changed_by(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds, and those of the objects that it changes."""
+    names = names_in(node, contexts=(ast.Store, ast.Del)) if not isinstance(node, DEFINITIONS) else {node.name}
+    for part in ast.walk(node):
+        if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, (ast.Store, ast.Del)):
+            names |= _root_of(part)
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(receiver, method))) if method.endswith("_") or method in _CHANGING:
+            names |= _root_of(receiver)
+        case _:
+            pass
+    return names
+
+
+def _root_of(node: ast.expr) -> set[str]:
+    """Return `model` of `model.blocks[0]`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return {node.id} if isinstance(node, ast.Name) else set()

@@ -1,11 +1,10 @@
-"""Make a step a function that the code around it returns, without the parts of that code that need not run."""
+"""Make a step a function: the body of its loop, with a parameter for each part of a batch."""
 
 from __future__ import annotations
 
 import ast
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
 
 from fx_lsp.syntax import parse
 from fx_lsp.training.batches import split_batches, split_parameter
@@ -19,7 +18,6 @@ from fx_lsp.training.statements import (
     fresh_names,
     header_names,
     inner_blocks,
-    last_name,
     names_in,
     nodes_below,
     parameters_in,
@@ -28,44 +26,34 @@ from fx_lsp.training.statements import (
 )
 from fx_lsp.training.step import BATCHES, STEP
 
-Places: TypeAlias = "Sequence[tuple[list[ast.stmt], ast.stmt]]"
-"""Statements, each in the one before it, with the blocks that they are in."""
-_MODES = frozenset({"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast"})
 
+def with_step(tree: ast.Module, line: int, name: str, inputs: Collection[str] = ()) -> ast.Module:
+    """Return a copy of a module in which the step at `line` is a function that returns its losses, in place of a loop.
 
-def as_functions(tree: ast.Module, line: int, name: str, inputs: Collection[str] = ()) -> ast.Module:
-    """Return a copy of a module in which the step at `line` is a function that returns its losses.
-
-    The function has the last part of `name`, after a blank if it was a loop; the code around it returns it instead of
-    running it. Names in `inputs` that it reads or gets from data become parameters; statements that bind them from data
-    are dropped.
+    It has the last part of `name`, after a blank if it was a loop. Names in `inputs` that it reads or gets from data
+    become parameters; statements that bind them from data are dropped.
     """
     tree = copy.deepcopy(tree)
     path = path_to(tree.body, line)
-    if not path:
-        return tree
-    block, region = path[-1]
+    if path:
+        block, region = path[-1]
+        index = block.index(region)
+        block[index : index + 1] = step_statements(region, [node for _, node in path[:-1]], name, inputs)
+    return ast.fix_missing_locations(tree)
+
+
+def step_statements(
+    region: ast.stmt, around: Sequence[ast.stmt], name: str, inputs: Collection[str] = ()
+) -> list[ast.stmt]:
+    """Return the function of a step and, for a loop over data, the statement that sets its batches; the region is
+    changed. `around` are the statements that it is in; `name` and `inputs` are as in `with_step`.
+    """
     assert isinstance(region, (*LOOPS, ast.FunctionDef))
     region.body = _without(region.body, [node for node in closed_statements(region) if fresh_names(node) & {*inputs}])
-    around = _without_idle_heads(path)
-    index = block.index(region)
     if isinstance(region, ast.FunctionDef):
-        statements: list[ast.stmt] = [region]
         _return_results(region, inputs)
-    else:
-        name = STEP.format(name.rpartition(".")[2])
-        statements = _function_of(region, [node for _, node in around], name, inputs)
-    functions = [(outer, node) for outer, node in around if isinstance(node, ast.FunctionDef)]
-    if functions:
-        statements.append(ast.copy_location(ast.Return(ast.Name(name.rpartition(".")[2], ast.Load())), region))
-    elif isinstance(region, ast.FunctionDef):
-        statements += block[index + 1 :]
-    elif any(isinstance(node, LOOPS) for _, node in around):
-        statements.append(ast.copy_location(ast.Break(), region))
-    block[index:] = statements
-    for outer, function in functions[1:]:
-        _return_call(outer, function)
-    return ast.fix_missing_locations(tree)
+        return [region]
+    return _function_of(region, around, STEP.format(name.rpartition(".")[2]), inputs)
 
 
 def as_step(tree: ast.Module, line: int) -> ast.FunctionDef | None:
@@ -88,38 +76,6 @@ def _without(body: list[ast.stmt], dropped: Collection[ast.stmt]) -> list[ast.st
     return rest or [ast.copy_location(ast.Pass(), body[0])]
 
 
-def _without_idle_heads(path: Places) -> Places:
-    """Replace the statements around a step by their bodies if their heads bind no name that is read there; return what
-    is around the step then.
-    """
-    around = [*path[:-1]]
-    read = names_in(path[-1][1])
-    for depth in reversed(range(len(around))):
-        (block, node), (inner, nearer) = path[depth], path[depth + 1]
-        read |= names_in(*(part for part in inner if part is not nearer))
-        if has_idle_head(node, read):
-            whole = ast.copy_location(ast.If(ast.Constant(True), inner, []), node)
-            block[block.index(node)] = whole
-            around[depth] = (block, whole)
-        else:
-            read |= header_names(node)
-    return around
-
-
-def has_idle_head(node: ast.stmt, read: Collection[str]) -> bool:
-    """Return True if the head of a `for` or a `with` around a step need not run: it binds none of the names `read`."""
-    if isinstance(node, ast.For):
-        return names_in(node.target).isdisjoint(read)
-    if not isinstance(node, ast.With) or any(is_mode(item.context_expr) for item in node.items):
-        return False
-    return names_in(*(item.optional_vars for item in node.items if item.optional_vars)).isdisjoint(read)
-
-
-def is_mode(node: ast.expr) -> bool:
-    """Return True for `torch.no_grad()`, `autocast(…)` or another mode of autograd."""
-    return isinstance(node, ast.Call) and last_name(node.func) in _MODES
-
-
 def _return_results(function: ast.FunctionDef, inputs: Collection[str]) -> None:
     """Make a function that is a step return its results, with parameters for `inputs` and for the parts of a batch."""
     function.body = returning(function.body)
@@ -127,14 +83,6 @@ def _return_results(function: ast.FunctionDef, inputs: Collection[str]) -> None:
     missing = [name for name in inputs if name not in parameters_in(function.args)]
     function.args.kwonlyargs += [ast.copy_location(ast.arg(name), function) for name in missing]
     function.args.kw_defaults += [None] * len(missing)
-
-
-def _return_call(block: list[ast.stmt], function: ast.FunctionDef) -> None:
-    """Make a block return the result of a function in it, called with None for each required parameter."""
-    arguments = function.args
-    required = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
-    call = ast.Call(ast.Name(function.name, ast.Load()), [ast.Constant(None) for _ in range(required)], [])
-    block[block.index(function) + 1 :] = [ast.copy_location(ast.Return(call), function)]
 
 
 def _function_of(
@@ -155,7 +103,7 @@ def _function_of(
     assert isinstance(function, ast.FunctionDef)
     for part in ast.walk(function):
         ast.copy_location(part, head)
-    function.name, function.body = name, _under_modes(body, around)
+    function.name, function.body = name, body
     function.lineno, function.col_offset = region.lineno, region.col_offset
     return [function, _batches_of(region, name, parts)] if isinstance(region, ast.For) else [function]
 
@@ -168,19 +116,6 @@ def _batches_of(region: ast.For, name: str, parts: Mapping[str, ast.expr]) -> as
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     attribute = ast.Attribute(ast.Name(name, ast.Load()), BATCHES, ast.Store())
     return ast.copy_location(ast.Assign([attribute], ast.Lambda(nothing, several)), region)
-
-
-def _under_modes(body: list[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return a body wrapped in the `torch.no_grad()` and similar modes around its loop."""
-    modes: list[ast.expr] = []
-    for node in around:
-        if isinstance(node, ast.FunctionDef):
-            modes = [*filter(is_mode, node.decorator_list)]
-        elif isinstance(node, ast.With):
-            modes += [item.context_expr for item in node.items if is_mode(item.context_expr)]
-    for mode in reversed(modes):
-        body = [ast.copy_location(ast.With([ast.withitem(copy.deepcopy(mode))], body), mode)]
-    return body
 
 
 def _carried(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from fx_lsp.syntax import DEFINITIONS, blocks_of
@@ -117,3 +117,21 @@ def last_name(node: ast.AST) -> str:
 def calls_by_name(tree: ast.AST) -> set[str]:
     """Return the names that are called directly: `model` of `model(x)`, not `x` of `x.to(device)`."""
     return {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+
+
+def without_effects_on(body: list[ast.stmt], names: Collection[str]) -> list[ast.stmt]:
+    """Return a body without the calls that it makes for their effect with some names, and without the assignments that
+    read such a name and bind what nothing else reads.
+    """
+    kept = [*body]
+    for node in body:
+        others = [other for other in kept if other is not node]
+        is_read = bool(names_in(node, contexts=ast.Load) & {*names})
+        bound = header_names(node, ast.Store)
+        is_unused = isinstance(node, ast.Assign) and bound.isdisjoint(names_in(*others, contexts=READ))
+        if is_read and (isinstance(node, ast.Expr) or is_unused) and len(kept) > 1:
+            kept = others
+    for node in kept:
+        for block in inner_blocks(node):
+            block[:] = without_effects_on(block, names)
+    return kept

@@ -13,9 +13,10 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
+from conftest import request_for
+
 from fx_lsp import wire
 from fx_lsp.model import TraceReply, write_work
-from fx_lsp.tracing.analysis import analyse
 
 
 def names_in(text: str) -> list[str]:
@@ -35,7 +36,7 @@ def replied(file: Path, text: str, name: str, sizes: str = "traced") -> TraceRep
     from fx_lsp.tracer.job import run
 
     work = write_work({"triton": "", "sizes": sizes})
-    return run(replace(analyse(str(file), text, ()).request(name, {}, 5.0), work=work))
+    return run(replace(request_for(str(file), text, name), work=work))
 
 
 def script(text: str, lines: str) -> str:

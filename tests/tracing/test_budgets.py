@@ -10,7 +10,7 @@ from inline_snapshot import snapshot
 
 from fx_lsp.model import Failure
 from fx_lsp.tracing.analysis import analyse
-from fx_lsp.tracing.calls.project_files import configuration_files, source_files, text_of, users_of
+from fx_lsp.tracing.calls.project_files import configuration_files, source_files, text_of
 from fx_lsp.tracing.source import parsing
 from fx_lsp.tracing.source.project import read_project
 from fx_lsp.tracing.source.targets import discover
@@ -93,7 +93,6 @@ def test_devices_in_a_project_are_not_read(odd: Path) -> None:
     file = str(odd / "m.py")
     trouble = read_project(file).trouble
     assert trouble.replace(str(odd), "…") == snapshot("…/pyproject.toml is not read: it is not a regular file")
-    assert [*users_of(file, [str(odd)], ["f"], {})] == []
     assert source_files([str(odd)], file) == configuration_files([str(odd)], file) == []
     assert text_of(str(odd / "tests" / "test_m.py"), {}) is None
     analysis = analyse(file, FUNCTION, (str(odd),))

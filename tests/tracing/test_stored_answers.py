@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from fx_lsp.model import CallSite, Failure, TraceReply, TraceRequest
+from fx_lsp.model import Failure, ProgramFile, TraceReply, TraceRequest
 from fx_lsp.tracing.workers.interpreter import TracerAnswer
 
 FAILED = TraceReply(Failure("inputs", "no inputs fit"))
 ALONE = TraceRequest("model.py", "f", "function", "", "", "model", "", (), seconds=5.0)
-CALLED = replace(ALONE, sites=(CallSite("train.py", 3, "f(x)"),))
+CALLED = replace(ALONE, programs=(ProgramFile("train.py", "train", ""),))
 
 
 @pytest.mark.parametrize(

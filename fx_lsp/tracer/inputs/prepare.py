@@ -20,7 +20,6 @@ from fx_lsp.tracer.failures.no_tensor_code import nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
 from fx_lsp.tracer.inputs.construct import shown_init
 from fx_lsp.tracer.inputs.evidence.body import find_class, methods_that_set
-from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
 from fx_lsp.tracer.inputs.evidence.offers import written_offers
 from fx_lsp.tracer.inputs.outcome import (
     Prepared,
@@ -34,7 +33,6 @@ from fx_lsp.tracer.inputs.plan.offer import Offer, Written
 from fx_lsp.tracer.inputs.plan.plans import (
     input_specs,
 )
-from fx_lsp.tracer.inputs.plan.signatures import hints_of
 from fx_lsp.tracer.inputs.plan.start import resumed
 from fx_lsp.tracer.inputs.remarks import demands_of, remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
@@ -169,7 +167,7 @@ def program_calls(
     raise; run it inside the fake mode.
     """
     receiver, keys, init = _receiver(traced), set[tuple[Any, ...]](), None
-    for offer in islice(_with_call_sites(task, subject, signature, offers), MAX_CALLS):
+    for offer in islice(_with_later_calls(task, offers), MAX_CALLS):
         shown = shown_init(offer.init or {})
         init = shown if init is None else init
         if offer.guessed or offer.unset or shown != init:
@@ -183,19 +181,12 @@ def program_calls(
             yield call
 
 
-def _with_call_sites(
-    task: Task, subject: Subject, signature: inspect.Signature, offers: Iterable[Offer]
-) -> Iterator[Offer]:
-    """Yield offers up to the empty one, each with the later calls of its program; and those of call sites if the
-    program of this process has shown only one call.
-    """
+def _with_later_calls(task: Task, offers: Iterable[Offer]) -> Iterator[Offer]:
+    """Yield offers up to the empty one, each with the later calls of its program."""
     for offer in takewhile(lambda offer: not offer.is_empty, offers):
         yield offer
         written = written_offers(offer.later, task.evaluate)
         yield from () if isinstance(written, Failure) else written.recorded
-    if task.seen and not any(offer.later for offer in task.seen):
-        alone = dataclasses.replace(task, seen=())
-        yield from seen_at_call_sites(alone, signature, hints_of(subject.described, task.module))
 
 
 def _structure(value: Any) -> object:

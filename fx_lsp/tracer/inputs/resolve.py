@@ -15,16 +15,16 @@ from typing import Any
 
 from fx_lsp.messages.targets import CALLER_RAISES, NO_SIGNATURE, NOT_DEFINED_INSIDE
 from fx_lsp.messages.texts import UNKNOWN_PARAMETER, UNKNOWN_PARAMETER_OF_NONE
-from fx_lsp.model import Caller, Failure, TraceRequest
+from fx_lsp.model import Caller, Failure, TraceRequest, WatchedFile, plain_work
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.budget import Budget, Work
 from fx_lsp.tracer.inputs.candidate import FUNCTION_RANKS
 from fx_lsp.tracer.inputs.evidence.body import find_function
-from fx_lsp.tracer.inputs.evidence.call_sites import seen_at_call_sites
-from fx_lsp.tracer.inputs.evidence.callers import Observed, caller_request, watcher
 from fx_lsp.tracer.inputs.evidence.configurations import fitting_plans
 from fx_lsp.tracer.inputs.evidence.offers import conventions, unmakable, written_offers
+from fx_lsp.tracer.inputs.evidence.program_calls import offers_of_program
 from fx_lsp.tracer.inputs.evidence.steps import offers_of_step, wrong_batch
+from fx_lsp.tracer.inputs.evidence.watch import CallWatch, FirstCall, function_in
 from fx_lsp.tracer.inputs.guessed_variables import GuessedVariables
 from fx_lsp.tracer.inputs.outcome import Prepared
 from fx_lsp.tracer.inputs.plan.configs import completed, constructor, modules_with, namespaces
@@ -36,7 +36,8 @@ from fx_lsp.tracer.inputs.prepare import prepare_with, program_calls
 from fx_lsp.tracer.inputs.search import HARD
 from fx_lsp.tracer.inputs.subject import Subject, subject_of
 from fx_lsp.tracer.inputs.task import LoadedRequest, Task
-from fx_lsp.tracer.program.load import find, load
+from fx_lsp.tracer.program.load import find, load, rewritten
+from fx_lsp.tracer.program.rewriting.instrument import Instrument
 from fx_lsp.tracer.run.callables import innermost
 from fx_lsp.tracer.run.conditions import under
 from fx_lsp.tracer.run.observation import Statements, Stopped
@@ -94,6 +95,18 @@ def _context(loaded: LoadedRequest) -> Context:
         modules=modules_with(module, construct_class),
         lent=partial(lent_annotations, loaded.tree, module),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """Hold the target as a caller showed it: its function (None for classes), and its call, if any.
+
+    `guessed` names the arguments of the caller that were guessed.
+    """
+
+    function: Callable[..., Any] | None
+    offer: Offer | None
+    guessed: frozenset[str]
 
 
 SHARE_OF_CALLER = 0.6
@@ -201,32 +214,56 @@ def _on_guesses_around(
     return failure
 
 
+def _caller_request(request: TraceRequest, caller: Caller, seconds: float) -> TraceRequest:
+    """Return the request to resolve a caller's own inputs. A nested function keeps its enclosing ones."""
+    return dataclasses.replace(
+        request,
+        name=caller.name,
+        kind=caller.kind,
+        sliced=caller.sliced,
+        given=(),
+        previous=(),
+        callers=tuple(around for around in request.callers if caller.name.startswith(f"{around.name}.")),
+        seconds=seconds,
+        work=plain_work(request.work),
+    )
+
+
 def _observed(task: Task, caller: Caller) -> Observed | Failure:
     """Run a caller on its own inputs, and observe its call of the target."""
-    request = caller_request(task.request, caller, task.seconds * SHARE_OF_CALLER)
-    before = sys.modules.get(request.module)
-    result = None
+    target, request = task.request, _caller_request(task.request, caller, task.seconds * SHARE_OF_CALLER)
+    before, result = sys.modules.get(request.module), None
+    calls, instrument = list[FirstCall](), Instrument((), {}, (target.file,))
+    watched = WatchedFile(
+        target.file, target.source, target.module, target.package, ((target.name, target.kind),), False
+    )
+    watch = CallWatch(target.file, (watched,), calls.append)
+    instrument.hear()
+    instrument.listen(watch)
     try:
-        module = load(request, task.mode).module
-        watch = watcher(task.request, module, task.tree)
-        target = _found(module, request)
-        with watch.watching():
-            loaded = LoadedRequest(request, module, task.sources, task.tree, task.mode)
-            prepared = prepare(loaded, target, {}, task.budget.work)
-            watch.seen = None
-            if isinstance(prepared, Prepared):
-                watch.look_inside(prepared.call.function)
-                with under(task.mode, prepared.conditions):
-                    result = prepared.call.run()
+        with rewritten(instrument.compile):
+            module = load(request, task.mode).module
+        loaded = LoadedRequest(request, module, task.sources, task.tree, task.mode)
+        prepared = prepare(loaded, _found(module, request), {}, task.budget.work)
+        if isinstance(prepared, Prepared):
+            calls.clear()
+            watch.forget_calls()
+            with under(task.mode, prepared.conditions):
+                result = prepared.call.run()
     except Exception as error:
         return CALLER_RAISES.failure(name=caller.name, error=sentence(error))
     finally:
+        instrument.restore()
         if before is not None:
             sys.modules[request.module] = before
-    if isinstance(prepared, Failure):
-        return watch.made(prepared)
-    guessed = frozenset(re.split(r"[\[.]", i.name, maxsplit=1)[0] for i in prepared.inputs if i.guessed)
-    return dataclasses.replace(watch.observed(result), guessed=guessed)
+    call = next(iter((*reversed(calls), *watch.made())), None)
+    if call is None and isinstance(prepared, Failure):
+        return prepared
+    definition = find_function(task.tree, target.name)
+    function = call.function if call is not None else function_in(result, target.file, definition)
+    inputs = prepared.inputs if isinstance(prepared, Prepared) else ()
+    guessed = frozenset(re.split(r"[\[.]", i.name, maxsplit=1)[0] for i in inputs if i.guessed)
+    return Observed(function, call.located(f"line {call.line}", f"line {call.init_line}") if call else None, guessed)
 
 
 def _found(module: ModuleType, request: TraceRequest) -> Any:
@@ -245,8 +282,9 @@ def _offers(
     """Yield the offers of the sources in order, including the empty one, which leaves everything to the search."""
     yield from written.recorded
     if task.request.kind == "step":
-        yield from offers_of_step(subject.function)
-        yield Offer({})
+        context = next((offer.context for offer in task.seen), None)
+        for offer in (*offers_of_step(subject.function), Offer({})):
+            yield dataclasses.replace(offer, context=context)
         return
     callers = list(task.request.callers)
     if not written.author.args:
@@ -259,7 +297,7 @@ def _offers(
             yield from conventions(task.module, signature, constructor)
         hints = hints_of(subject.described, task.module)
         is_inner = task.request.kind == "method" and says_little(signature, hints)
-        for offer in seen_at_call_sites(task, signature, hints):
+        for offer in offers_of_program(task, signature, hints):
             is_inner = False  # the program knows more of the object than a caller that runs on guesses
             yield offer
         if needs_objects(signature, hints) or is_inner:

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 from fx_lsp.model import ProgramFile
 from fx_lsp.sandbox.limits import memory_limit
+from fx_lsp.tracer.inputs.evidence.watch import BEST_RANK, FirstCall, WatchedTarget
 from fx_lsp.tracer.process.child import become_child, kill_group
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.program.effects import effects_allowed
-from fx_lsp.tracer.world.watch import BEST_RANK, FirstCall, WatchedTarget
 from fx_lsp.tracer.world.world import GpuWanted, World
 
 MAX_PARKED = 120
@@ -128,6 +128,7 @@ def _enter(world: World, header: Mapping[str, Any]) -> None:
     Functions of the target's file that it names have run in programs that did not call the target.
     """
     world.ran.update(header["ran"])
+    world.stopped |= dict.fromkeys(header["stopped"])
     world.later = [(text, line) for text, line in header["calls"]]
     world.edit(header["edits"])
     world.enter()
@@ -148,7 +149,7 @@ class _Parking:
         self.parked: Link | None = None
         self._world, self._link = world, link
         self._count = 0
-        self._held: dict[WatchedTarget, tuple[int, socket.socket]] = {}
+        self._held: dict[WatchedTarget, tuple[int, socket.socket, bool]] = {}
 
     def at(self, call: FirstCall) -> None:
         """Park a fork at the first call of a target, which raises _Leave there."""
@@ -169,10 +170,10 @@ class _Parking:
             if call.rank == BEST_RANK:
                 self._tell(call.target.file, call.target.name, pid, ours)
             else:
-                self._held[call.target] = pid, ours
+                self._held[call.target] = pid, ours, call.is_complete
             return
         ours.close()
-        for _, other in self._held.values():
+        for _, other, _ in self._held.values():
             other.close()
         self._link.close()
         with suppress(OSError):
@@ -180,19 +181,25 @@ class _Parking:
         self._world.call, self.parked = call, Link(theirs)
         raise _Leave
 
-    def at_end(self, file: str) -> Link:
-        """Park this process, in which a program `file` has come to its end; return the link that it serves."""
+    def at_end(self, program: ProgramFile) -> Link:
+        """Park this process, in which a program has come to its end; return the link that it serves.
+
+        One that ran something else than the program of its file as that is ends.
+        """
         ran = {each.file: [*self._world.functions_run(each.file)] for each in self._world.request.files}
-        self._link.send({"ended": ran, "calls": self._world.later_calls()})
-        for target, (pid, end) in self._held.items():
-            self._tell(target.file, target.name, pid, end)
+        self._link.send({"ended": ran, "calls": self._world.later_calls(), "stopped": [*self._world.stopped]})
+        for target, (pid, end, is_complete) in self._held.items():
+            self._tell(target.file, target.name, pid, end, is_complete)
+        if program.entry or program.source:
+            os._exit(0)
         ours, theirs = socket.socketpair()
-        self._tell(file, "", os.getpid(), ours)
+        self._tell(program.file, "", os.getpid(), ours)
         self._link.close()
         return Link(theirs)
 
-    def _tell(self, file: str, target: str, pid: int, ours: socket.socket) -> None:
-        header = {"parked": target, "file": file, "pid": pid, "read": self._world.read()}
+    def _tell(self, file: str, target: str, pid: int, ours: socket.socket, is_complete: bool = True) -> None:
+        read = self._world.read()
+        header = {"parked": target, "file": file, "pid": pid, "read": read, "complete": is_complete}
         with suppress(OSError):  # the program may have closed the link
             self._link.send(header, [ours.fileno()])
         ours.close()
@@ -219,6 +226,6 @@ def run_program(world: World, program: ProgramFile, link: Link, job: str) -> NoR
     try:
         if is_over and parking.parked is not None:
             os._exit(1)  # the program caught what was to unwind it
-        give_forks(world, parking.parked or parking.at_end(program.file), job)
+        give_forks(world, parking.parked or parking.at_end(program), job)
     finally:
         os._exit(0)

@@ -23,7 +23,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from fx_lsp.errors import ProtocolError
 from fx_lsp.model import ProgramFile, WorldRequest
@@ -32,7 +32,7 @@ from fx_lsp.sandbox.usage import memory_of
 from fx_lsp.tracer.process.child import begin_child, children_of, kill_group, name_process
 from fx_lsp.tracer.process.links import Link
 from fx_lsp.tracer.process.parked import MAX_PARKED, Children, give_forks, run_program
-from fx_lsp.tracer.world.edit import changed_functions, outermost_names
+from fx_lsp.tracer.program.rewriting.edit import changed_functions, outermost_names
 from fx_lsp.tracer.world.world import World
 from fx_lsp.wire import from_json
 
@@ -57,6 +57,8 @@ Calls = dict[str, dict[str, tuple[tuple[str, int], ...]]]
 """The comment and the line of later calls, by file and target."""
 ReadStates = dict[str, tuple[int, ...] | None]
 """The times and sizes of files that were read; None where there was none."""
+Ran: TypeAlias = "ProgramFile | str"
+"""A program that has run, or a file that was imported."""
 Key = tuple[str, str]
 """A file and a target of it, by name; "" for the file as it is once it was imported or has run."""
 
@@ -86,12 +88,13 @@ class _Parked:
     """A process that forks for requests: its link, the requests that wait for it, and its forks.
 
     It has run the file `ran`: a program, or the file of its targets. The program's process had computed for `since`
-    seconds then.
+    seconds then. It `is_complete` unless some argument of the call is a placeholder for missing data.
     """
 
     pid: int
     link: Link
-    ran: str
+    ran: Ran
+    is_complete: bool = True
     asked: dict[int, _Request] = field(default_factory=dict[int, _Request])
     children: set[int] = field(default_factory=set[int])
     since: float = 0.0
@@ -138,10 +141,11 @@ class _WorldServer:
         self._waiting: list[_Request] = []
         self._parked: dict[Key, _Parked] = {}
         self._running: _Running | None = None
-        self._begun: set[str] = set()
+        self._begun: set[Ran] = set()
         self._measured, self._has_grown = 0.0, False
-        self._ran: dict[str, FunctionsRun] = {}
-        self._calls: dict[str, Calls] = {}
+        self._ran: dict[Ran, FunctionsRun] = {}
+        self._calls: dict[Ran, Calls] = {}
+        self._stopped: dict[Ran, tuple[str, ...]] = {}
         self._prepared: set[str] = set()
 
     def serve(self) -> None:
@@ -206,10 +210,13 @@ class _WorldServer:
         if request.is_whole:
             if self._awaits_calls(request):
                 return False
-            if self._offer(request, request.key):
+            parked = self._parked.get(request.key)
+            if parked is not None and parked.is_complete and self._offer(request, request.key):
                 return True
             if self._follows(request):
                 return False
+            if self._offer(request, request.key):
+                return True
             if self._has_run(request):
                 self._refuse(request)
                 return True
@@ -252,13 +259,14 @@ class _WorldServer:
                 "edits": request.edits,
                 "ran": self._functions_run(request),
                 "calls": self._calls.get(parked.ran, {}).get(key[0], {}).get(key[1], []),
+                "stopped": self._stopped_of(request),
             }
             parked.link.send(header, request.descriptors)
         return True
 
     def _has_run(self, request: _Request) -> bool:
         """Return True if what has changed of a function may have kept a program from calling a target."""
-        programs = {program.file for program in request.programs}
+        programs = request.programs
         for file, text in request.edits.items():
             watched = self._world.watched(file)
             changed = changed_functions(watched.source, text) if watched is not None else None
@@ -270,19 +278,23 @@ class _WorldServer:
 
     def _functions_run(self, request: _Request) -> list[str]:
         """Return the functions of a target's file that have run in programs which may call it."""
-        files = [self._ran.get(program.file, {}) for program in request.programs if program.file in self._begun]
+        files = [self._ran.get(program, {}) for program in request.programs if program in self._begun]
         return sorted({name for functions in files for name in functions.get(request.key[0], ())})
+
+    def _stopped_of(self, request: _Request) -> list[str]:
+        """Return sentences on programs that may call a target, and were not followed to their ends."""
+        return [sentence for program in request.programs for sentence in self._stopped.get(program, ())]
 
     def _follows(self, request: _Request) -> bool:
         """Return True while a program is run that may call the target; begin one if none runs."""
-        program = next((p for p in request.programs if p.file not in self._begun), None)
+        program = next((p for p in request.programs if p not in self._begun), None)
         if self._running is None and program is not None:
             self._fork_program(program)
         return program is not None or (self._running is not None and self._running.program in request.programs)
 
     def _fork_program(self, program: ProgramFile, with_gpu: bool = False) -> None:
         """Run a program in a fork of this process, `with_gpu` as on a machine that has one."""
-        self._begun.add(program.file)
+        self._begun.add(program)
         ours, theirs = socket.socketpair()
         parent, pid = os.getpid(), os.fork()
         if pid == 0:
@@ -320,6 +332,7 @@ class _WorldServer:
         self._waiting.remove(request)
         self._close_all()
         self._world.ran.update(self._functions_run(request))
+        self._world.stopped |= dict.fromkeys(self._stopped_of(request))
         self._world.leave()
         self._world.edit(request.edits)
 
@@ -346,13 +359,14 @@ class _WorldServer:
         running.link.close()
         self._running = None
         every = {file.file: (*outermost_names(file.source).values(),) for file in self._world.request.files}
-        self._ran.setdefault(running.program.file, every)
+        self._ran.setdefault(running.program, every)
 
     def _take_of_program(self, running: _Running, header: dict[str, Any], descriptors: list[int]) -> None:
         """Take a message of a program. Raises one of `FORGED`."""
         if "ended" in header:
-            self._ran[running.program.file] = from_json(FunctionsRun, header["ended"])
-            self._calls[running.program.file] = from_json(Calls, header["calls"])
+            self._ran[running.program] = from_json(FunctionsRun, header["ended"])
+            self._calls[running.program] = from_json(Calls, header["calls"])
+            self._stopped[running.program] = from_json(tuple[str, ...], header["stopped"])
             return
         if "again" in header:
             running.link.close()
@@ -363,11 +377,15 @@ class _WorldServer:
         end.settimeout(LINK_SECONDS)
         self._control.send({"read": from_json(ReadStates, header["read"])})
         is_ours = header["pid"] in children_of(running.pid) | children_of(os.getpid())
-        if not is_ours or key in self._parked or self._world.watched(key[0]) is None or len(self._parked) >= MAX_PARKED:
+        before, is_complete = self._parked.get(key), header["complete"] is True
+        is_better = before is None or (is_complete and not before.is_complete)
+        if not is_ours or not is_better or self._world.watched(key[0]) is None or len(self._parked) >= MAX_PARKED:
             end.close()
-        else:
-            self._parked[key] = _Parked(header["pid"], Link(end), running.program.file, since=_computed(running))
-            self._has_grown = True
+            return
+        if before is not None:
+            self._end_parked(before)
+        self._parked[key] = _Parked(header["pid"], Link(end), running.program, is_complete, since=_computed(running))
+        self._has_grown = True
 
     def _hear_parked(self, key: Key, parked: _Parked) -> None:
         """Take a message of a parked process; one that is forged ends it."""
@@ -379,6 +397,10 @@ class _WorldServer:
         except FORGED:
             kill_group(parked.pid)
         del self._parked[key]
+        self._end_parked(parked)
+
+    def _end_parked(self, parked: _Parked) -> None:
+        """Close the link of a parked process, which ends it; the requests that wait for it get another one."""
         parked.link.close()
         self._waiting += parked.asked.values()
         for pid in parked.children:

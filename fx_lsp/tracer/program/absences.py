@@ -181,9 +181,14 @@ class _Parts(ast.NodeTransformer):
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if by_name or _NUMBERS_OF_TENSORS.get(method) == len(node.args):
             return self._wrapped(node, _NUMBER, method == "size")
-        passed = [argument for argument in node.args if self._passes_absent and isinstance(argument, ast.Call)]
+        kinds = (ast.Call, ast.Attribute)
+        arguments = (*node.args, *(keyword.value for keyword in node.keywords)) if self._passes_absent else ()
+        passed = [argument for argument in arguments if isinstance(argument, kinds)]
         self._inside(self._names[-1] if self._names and _last_name(node.func) in _OF_SEVERAL_NUMBERS else "", node)
         node.args = [self._wrapped(part, _ARGUMENT) if part in passed else part for part in node.args]
+        for keyword in node.keywords:
+            if keyword.value in passed:
+                keyword.value = self._wrapped(keyword.value, _ARGUMENT)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
@@ -255,9 +260,10 @@ def tolerant(tree: ast.Module, functions: Collection[int], line: int = 0) -> ast
 def with_numbers(tree: ast.Module) -> ast.Module:
     """Return the module with guesses for numbers of missing data, at its top level and in its functions.
 
-    A loop over missing data has one iteration. Classes are not changed; the tree is modified.
+    A loop over missing data has one iteration, and arguments may be absent. Classes are not changed; the tree is
+    modified.
     """
-    _make_up(tree.body, _Parts(passes_absent=False))
+    _make_up(tree.body, _Parts(passes_absent=True))
     return ast.fix_missing_locations(tree)
 
 

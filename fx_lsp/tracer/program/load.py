@@ -11,24 +11,21 @@ import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from fx_lsp.model import TraceRequest
-from fx_lsp.syntax import functions_around, is_main_guard
 from fx_lsp.tracer.compat import DATA_DEPENDENT
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absences, Absent, tolerant, without_lacking_names
-from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.installed import OF_KEY
 from fx_lsp.tracer.program.partial_imports import PartialImports
 from fx_lsp.tracer.program.paths import is_installed
 from fx_lsp.tracer.program.processes.environment import is_set_for
-from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
-from fx_lsp.training.function import as_functions
+from fx_lsp.training.function import with_step
 
 
 @dataclass
@@ -45,14 +42,25 @@ class Loaded:
     missing: ImportError | None = None
 
 
+Rewrite = Callable[[ast.Module, str, str], ast.Module]
+"""Returns the tree that runs of a file, from its tree, its text and its path."""
+_rewrites: list[Rewrite] = []
+
+
+@contextmanager
+def rewritten(rewrite: Rewrite) -> Generator[None, None, None]:
+    """Inside, the files of targets are loaded as `rewrite` returns them."""
+    _rewrites.append(rewrite)
+    try:
+        yield
+    finally:
+        _rewrites.pop()
+
+
 class LoadError(Exception):
     """The user's module raised while it was imported; `__cause__` is its exception."""
 
 
-PROGRAM_SECONDS = 6.0
-"""The time limit of the code before a step at the top level of a file, in seconds."""
-ENTRY_SECONDS = 2.0
-"""The time limit of the code under a program's `if __name__ == "__main__":` that a target reaches, in seconds."""
 _SLICE_TOO_SMALL = (NameError, AttributeError, KeyError)
 
 
@@ -81,11 +89,6 @@ def use_overlays(texts: Mapping[str, str]) -> None:
     """Import files from unsaved texts, by their paths, from now on."""
     if texts:
         sys.meta_path.insert(0, _Overlays(texts))
-
-
-def with_inputs(request: TraceRequest, inputs: Collection[str], mode: AbstractContextManager[object]) -> ModuleType:
-    """Return the module of a step again, in which reads of some names become parameters."""
-    return _execute(request, request.sliced, mode, syntax_of(request, request.sliced, inputs))
 
 
 def import_package(name: str) -> Exception | None:
@@ -129,7 +132,7 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object], lacks_nam
     except OSError as error:
         return _without_data(request, mode, error)
     except _SLICE_TOO_SMALL as error:
-        if request.step or request.sliced == request.source or isinstance(error, ModuleNotFoundError):
+        if request.sliced == request.source or isinstance(error, ModuleNotFoundError):
             raise
         raised = f"{type(error).__name__}: {error}"
     note = f"the whole file was run, because the part that {request.name} uses raised {raised}"
@@ -138,9 +141,7 @@ def _load(request: TraceRequest, mode: AbstractContextManager[object], lacks_nam
 
 def _without_data(request: TraceRequest, mode: AbstractContextManager[object], error: OSError) -> Loaded:
     """Return the slice without code that needs missing files; raises the error if the target itself does."""
-    if request.step:
-        raise error
-    module = _execute(request, request.sliced, mode, is_tolerant=True)
+    module = _execute(request, request.sliced, mode, tolerant(ast.parse(request.sliced, request.file), ()))
     if isinstance(vars(module).get(request.name.partition(".")[0]), Absent):
         raise error
     note = f"code that uses missing data was skipped: {type(error).__name__}: {error}"
@@ -153,7 +154,8 @@ def without_what_raises(request: TraceRequest, mode: AbstractContextManager[obje
     """
     if request.package:
         import_package(request.package)
-    return _execute(request, request.sliced, mode, is_tolerant=True)
+    tree = ast.parse(request.sliced, request.file)
+    return _execute(request, request.sliced, mode, tolerant(tree, constructor_lines(tree, request.name)))
 
 
 def constructor_lines(tree: ast.Module, name: str) -> list[int]:
@@ -164,31 +166,24 @@ def constructor_lines(tree: ast.Module, name: str) -> list[int]:
 
 
 def _execute(
-    request: TraceRequest,
-    text: str,
-    mode: AbstractContextManager[object],
-    tree: ast.Module | None = None,
-    is_tolerant: bool = False,
+    request: TraceRequest, text: str, mode: AbstractContextManager[object], tree: ast.Module | None = None
 ) -> ModuleType:
     """Run a text of the target's file. `tree` is the text as it parses, or with changes."""
     tree = syntax_of(request, text) if tree is None else tree
-    if request.step or is_tolerant:
-        tree = tolerant(tree, [*functions_around(tree, request.step), *constructor_lines(tree, request.name)])
     linecache.cache[request.file] = (len(text), None, text.splitlines(keepends=True), request.file)
+    for rewrite in _rewrites[-1:]:
+        tree = rewrite(tree, text, request.file)
     try:
         with mode:
-            return _run(request, tree, is_tolerant)
+            return _run(request, tree)
     except DATA_DEPENDENT:
-        return _run(request, tree, is_tolerant)
+        return _run(request, tree)
 
 
-def syntax_of(request: TraceRequest, text: str, inputs: Collection[str] = ()) -> ast.Module:
-    """Return the syntax of a text of the target's file, in which a step is the function of its loop's body.
-
-    Its reads of `inputs` become parameters.
-    """
+def syntax_of(request: TraceRequest, text: str) -> ast.Module:
+    """Return the syntax of a text of the target's file, in which a step is a function that returns its losses."""
     tree = ast.parse(text, request.file)
-    return as_functions(tree, request.step, request.name, inputs) if request.step else tree
+    return with_step(tree, request.step, request.name) if request.step else tree
 
 
 def empty_module(request: TraceRequest) -> ModuleType:
@@ -206,27 +201,13 @@ def new_module(name: str, package: str, file: str) -> ModuleType:
     return module
 
 
-def _run(request: TraceRequest, tree: ast.Module, is_tolerant: bool) -> ModuleType:
+def _run(request: TraceRequest, tree: ast.Module) -> ModuleType:
     module = empty_module(request)
     absences = Absences()
     vars(module).update(absences.namespace())
-    if request.step:
-        _run_program(request, tree, module)
-    else:
-        exec(compile(tree, request.file, "exec", dont_inherit=True), module.__dict__)
+    exec(compile(tree, request.file, "exec", dont_inherit=True), module.__dict__)
     notes().numbers.update(absences.numbers)
-    _enter(request, module)
     return module
-
-
-def _run_program(request: TraceRequest, tree: ast.Module, module: ModuleType) -> None:
-    """Run the code before a step, which is a program and not an imported module."""
-    try:
-        with time_limit(PROGRAM_SECONDS):
-            for code, _ in codes_of(tree, request.file):
-                exec(code, module.__dict__)
-    except TimeUp as error:
-        raise TimeoutError(f"the code before the loop took more than {PROGRAM_SECONDS:.0f} s") from error
 
 
 def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:
@@ -234,29 +215,10 @@ def codes_of(tree: ast.Module, file: str) -> Iterator[tuple[Any, bool]]:
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     names = [alias.name for node in imports for alias in node.names]
     flags = sum(getattr(__future__, name).compiler_flag for name in names)
-    for node in as_run(tree):
+    for node in tree.body:
         inner = node.body[0] if isinstance(node, ast.Try) else node
         code = compile(ast.Module([node], []), file, "exec", flags, dont_inherit=True)
         yield code, isinstance(inner, (ast.Import, ast.ImportFrom))
-
-
-def _enter(request: TraceRequest, module: ModuleType) -> None:
-    """Run the part of the program's entry that the target reaches, as far as possible without data.
-
-    Statements that raise are skipped.
-    """
-    tree = ast.parse(request.sliced, request.file)
-    nodes = [node for guard in tree.body if is_main_guard(guard) for node in as_run(ast.Module([guard], []))]
-    for node in nodes:
-        code = compile(ast.Module([node], []), request.file, "exec", dont_inherit=True)
-        with suppress(BaseException), forbid_effects(), time_limit(ENTRY_SECONDS):
-            exec(code, module.__dict__)
-
-
-def as_run(sliced: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements of a slice in order, including those under the program's guard, which are all needed."""
-    for node in sliced.body:
-        yield from node.body if isinstance(node, ast.If) and is_main_guard(node) else [node]
 
 
 class _Overlays(importlib.abc.MetaPathFinder):

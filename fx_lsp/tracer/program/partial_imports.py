@@ -142,6 +142,14 @@ class _InPart(importlib.abc.Loader):
         exec(compile(tree, self._loader.path, "exec", dont_inherit=True), vars(module))
 
 
+def forget_stand_ins() -> None:
+    """Forget the placeholders for missing packages, and the files that run in part."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, PartialImports)]
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, _MissingModule):
+            del sys.modules[name]
+
+
 def stand_in_for(text: str, module: ModuleType) -> PartialImports:
     """Replace missing packages for the imports at the top level of a text, direct or through other files; return the
     finder.

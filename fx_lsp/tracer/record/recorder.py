@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.tracer.record.argument_text import (
+from fx_lsp.tracer.inputs.plan.argument_text import (
     argument_names,
     arguments_text,
     context_items,

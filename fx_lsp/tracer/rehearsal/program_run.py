@@ -21,8 +21,8 @@ from fx_lsp.tracer.program.absences import Absences, AbsentError
 from fx_lsp.tracer.program.data.loaders import one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import codes_of
+from fx_lsp.tracer.program.rewriting.script import AGAIN, TRYING, TURNS, Turns
 from fx_lsp.tracer.program.time_limit import time_limit
-from fx_lsp.tracer.rehearsal.script import AGAIN, TRYING, TURNS, Turns
 from fx_lsp.tracer.run.values.decisions import Decisions, decided_by
 from fx_lsp.tracer.source.provenance import Sources
 
@@ -35,13 +35,14 @@ class ProgramRun:
     """One run of a program: what was absent, how often its loops turned, and its command line.
 
     `operations` counts operations on tensors that got some. `caught` are the exceptions that the code itself catches
-    where it is: a function for each `try` block.
+    where it is: a function for each `try` block. `failing` is the number of blocks around it that are meant to fail.
     """
 
     absences: Absences = field(default_factory=Absences)
     turns: Turns = field(default_factory=Turns)
     line: CommandLine = field(default_factory=CommandLine)
     operations: int = 0
+    failing: int = 0
     caught: list[Callable[[], Any]] = field(default_factory=list[Callable[[], Any]])
 
     def namespace(self) -> dict[str, Any]:
@@ -50,12 +51,16 @@ class ProgramRun:
         return {**names, TURNS: self.turns.through, AGAIN: self.turns.again, TRYING: self._trying}
 
     @contextmanager
-    def _trying(self, kinds: Callable[[], Any] = lambda: BaseException) -> Generator[None, None, None]:
+    def _trying(
+        self, kinds: Callable[[], Any] = lambda: BaseException, is_to_fail: bool = False
+    ) -> Generator[None, None, None]:
         self.caught.append(kinds)
+        self.failing += is_to_fail
         try:
             yield
         finally:
             self.caught.pop()
+            self.failing -= is_to_fail
 
     def _catches(self, error: BaseException) -> bool:
         """Return True if the code itself catches an error where it is raised."""

@@ -24,8 +24,8 @@ from fx_lsp.tracer.failures.exceptions import failure_of, is_wrong
 from fx_lsp.tracer.notes import notes
 from fx_lsp.tracer.program.absences import Absent, AbsentError
 from fx_lsp.tracer.program.load import empty_module
+from fx_lsp.tracer.program.rewriting.script import rehearsed
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
-from fx_lsp.tracer.rehearsal.script import rehearsed
 from fx_lsp.tracer.rehearsal.top_level import TopLevel
 from fx_lsp.tracer.run.in_place import overwritten
 from fx_lsp.tracer.run.observation import Run, watched_run

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Sequence
 
-from fx_lsp.model import ProgramFile, TraceRequest, WorldRequest, plain_work, variant_of
-from fx_lsp.tracer.world.watch import BEST_RANK, FirstCall, Rank
-from fx_lsp.tracer.world.world import GpuWanted, LaterCall, World
+from fx_lsp.model import ProgramFile, TraceRequest, WorldRequest, plain_work
+from fx_lsp.tracer.inputs.evidence.watch import BEST_RANK, FirstCall, Rank
+from fx_lsp.tracer.world.world import GpuWanted, World
 
 
 class _Reached(BaseException):
@@ -25,15 +24,13 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
     if watched is not None:
         world.import_needs(watched)
     programs = list(request.programs) if request.is_of_module else []
-    later = _calls(world, programs, request) if variant_of(request.work) else []
-    is_entered = any(_gets_to(world, program, request) for program in programs)
-    world.later = later
+    is_entered = _gets_to_one(world, programs, request)
     if not is_entered and watched is not None and request.is_of_module:
-        own = next((program for program in programs if program.file == request.file), None)
+        own = next((p for p in programs if p.file == request.file and not p.entry and not p.source), None)
         if own is None:
             world.forget()
         elif own is not programs[-1]:
-            _gets_to(world, own, request)
+            _gets_to(world, own, request, None)
         is_usable = own is not None or world.import_whole(watched)
         is_entered = is_usable and world.has(request.file, request.bound)
     world.ran |= world.functions_run(request.file)
@@ -45,30 +42,39 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
         world.leave()
 
 
-def _calls(world: World, programs: Iterable[ProgramFile], request: TraceRequest) -> list[LaterCall]:
-    """Return the calls of the target besides its first one by the first of the programs that makes any."""
-    for program in programs:
-        with suppress(BaseException):  # whatever ends a program, it has called what it has called
-            world.follow(program, lambda call: None)
-        calls = world.later_calls().get(request.file, {}).get(request.name, [])
-        world.forget()
-        if calls:
-            return calls
-    return []
+def _gets_to_one(world: World, programs: Sequence[ProgramFile], request: TraceRequest) -> bool:
+    """Run programs; return True if one calls the target, at whose first call the process then is.
 
-
-def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: Rank = BEST_RANK) -> bool:
-    """Run a program; return True if it calls the target, at whose first call the process then is.
-
-    It is the first call with the rank `least`, or without one the best there is, which costs one more run.
+    It is the first call that trains with all its data, else of the first program with such data the best, else the
+    best of the first. A first run of each program, to its end, shows what calls there are.
     """
-    lacking: list[Rank] = []
+    best: dict[ProgramFile, Rank] = {}
+    for program in programs:
+        ranks = _gets_to(world, program, request, None)
+        if ranks:
+            best[program] = max(ranks)
+            later = world.later_calls().get(request.file, {}).get(request.name, [])
+            world.later = world.later or later
+        if BEST_RANK in ranks:
+            break
+    if not best:
+        return False
+    chosen = max(best, key=lambda program: (best[program] == BEST_RANK, best[program][0]))
+    _gets_to(world, chosen, request, best[chosen])
+    return world.call is not None
+
+
+def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: Rank | None) -> list[Rank]:
+    """Run a program to its first call of the target with the rank `least`, or to its end; return the ranks of the calls
+    up to there that tell more than the ones before.
+    """
+    ranks: list[Rank] = []
 
     def stop(call: FirstCall) -> None:
-        if world.call is None and (call.target.file, call.target.name) == (request.file, request.name):
-            if call.rank < least:
-                lacking.append(call.rank)
-                return
+        if world.call is not None or (call.target.file, call.target.name) != (request.file, request.name):
+            return
+        ranks.append(call.rank)
+        if least is not None and call.rank >= least:
             world.call = call
             raise _Reached
 
@@ -76,13 +82,10 @@ def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: R
         world.forget()
         try:
             world.follow(program, stop)
-        except _Reached:
-            return True
         except GpuWanted:
             world.with_gpu()
             continue
-        except BaseException:  # whatever ends a program, it has not called the target
+        except BaseException:  # it is where it shall be, or ended: it has called what it has called
             pass
         break
-    world.call = None
-    return bool(lacking) and _gets_to(world, program, request, max(lacking))
+    return ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import linecache
 import os
 import sys
@@ -16,28 +17,28 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from fx_lsp import files
 from fx_lsp.model import ProgramFile, TraceRequest, WatchedFile, WorldRequest, WrittenInputs
-from fx_lsp.syntax import edited_lines
-from fx_lsp.tracer.inputs.evidence.call_sites import is_absent
+from fx_lsp.syntax import edited_lines, parse_expression
+from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.inputs.evidence.command_line import flags_parsed
+from fx_lsp.tracer.inputs.evidence.program_calls import is_absent
+from fx_lsp.tracer.inputs.evidence.watch import CallWatch, FirstCall
 from fx_lsp.tracer.inputs.plan.offer import Offer
-from fx_lsp.tracer.inputs.plan.plans import located
 from fx_lsp.tracer.program.absences import Absent, backward_of, with_numbers
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.installed import foreign_modules, package_files
 from fx_lsp.tracer.program.load import Loaded, LoadError, forget_project, is_of_project, load, new_module
-from fx_lsp.tracer.program.partial_imports import stand_in_for
+from fx_lsp.tracer.program.partial_imports import forget_stand_ins, stand_in_for
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.reads import ReadState, reads, state_of, watch_reads
+from fx_lsp.tracer.program.rewriting.edit import changed_functions, code_of_step, outermost_names
+from fx_lsp.tracer.program.rewriting.instrument import Instrument
+from fx_lsp.tracer.program.rewriting.script import imported, rehearsed
 from fx_lsp.tracer.program.scratch import scratch_files
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.rehearsal.program_run import ProgramRun
-from fx_lsp.tracer.rehearsal.script import rehearsed
 from fx_lsp.tracer.source.provenance import Sources
-from fx_lsp.tracer.world.edit import changed_functions, code_of_step, outermost_names
 from fx_lsp.tracer.world.import_graph import ImportGraph
-from fx_lsp.tracer.world.instrument import Instrument
 from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
-from fx_lsp.tracer.world.watch import CallWatch, FirstCall
 from fx_lsp.training.step import BACKWARD
 
 PROGRAM_SECONDS = 6.0
@@ -63,6 +64,7 @@ class World:
     when a request came, which is answered by what is here if it `is_entered`. `edits` are later texts of
     files, and `ran` the functions of the target's file that have run in other processes of this world. `watch` looks at
     the calls of the program; `later` are those of the target after its first one, as another process has noted them.
+    `stopped` are sentences on programs that were not followed to their ends.
     """
 
     request: WorldRequest
@@ -83,6 +85,7 @@ class World:
     ran: set[str] = field(default_factory=set[str])
     watch: CallWatch | None = None
     later: Sequence[LaterCall] = ()
+    stopped: dict[str, None] = field(default_factory=dict[str, None])
 
     @classmethod
     def begin(cls, request: WorldRequest, compiles: bool = False) -> World:
@@ -136,14 +139,19 @@ class World:
         needs a GPU and found none.
         """
         self.program, self.run = program, ProgramRun()
-        text = self._text_of(program.file)
+        text = program.source or self._text_of(program.file)
         try:
-            tree = self.instrument.compile(rehearsed(with_numbers(ast.parse(text, program.file))), text, program.file)
+            plain = with_numbers(ast.parse(text, program.file))
+            tree = self.instrument.compile(imported(plain) if program.entry else rehearsed(plain), text, program.file)
+            entry = parse_expression(program.entry) if program.entry else None
         except (SyntaxError, ValueError):
             return
+        if entry is not None:
+            tree.body.append(ast.fix_missing_locations(ast.Expr(entry)))
         linecache.cache[program.file] = (len(text), None, text.splitlines(keepends=True), program.file)
         module = new_module(program.module, program.package, program.file)
-        vars(module).update(self.run.namespace())
+        for name, helper in self.run.namespace().items():
+            setattr(builtins, name, helper)
         with forbid_effects(), time_limit(IMPORT_SECONDS):
             self.missing = stand_in_for(text, module).first
 
@@ -151,11 +159,18 @@ class World:
             self._check_devices()
             report(call)
 
-        watch = self.watch = CallWatch(program.file, self.request.files, checked)
+        def is_muted() -> bool:
+            return self.run.failing > 0
+
+        watch = self.watch = CallWatch(program.file, self.request.files, checked, self.run.turns.note, is_muted)
         sources = Sources(program.file, None)
         self.instrument.listen(watch)
         with self.run.surroundings(program.file, sources, text.splitlines(), self.around.mode):
-            self.run.execute(tree, program.file, module, PROGRAM_SECONDS)
+            try:
+                self.run.execute(tree, program.file, module, PROGRAM_SECONDS)
+            except TimeUp:
+                self.stopped[f"{self.shown(program.file)} was not followed to its end: it takes too long"] = None
+                raise
         for call in watch.made():
             checked(call)
         self._check_devices()
@@ -183,6 +198,7 @@ class World:
     def forget(self) -> None:
         """Forget what was run and imported of the project, but for the packages that were imported with it."""
         self.program = self.call = self.loaded = None
+        forget_stand_ins()
         forget_project(self.request.roots, self.before)
 
     def has(self, file: str, names: Collection[str]) -> bool:
@@ -217,26 +233,28 @@ class World:
             vars(module)[BACKWARD] = backward_of
             self.instrument.replace(step)
 
+    @property
+    def reason(self) -> str:
+        """Say why a program did not get to a target: it was too slow, or the first thing that it lacks; "" if neither
+        is so.
+        """
+        lacking = (sentence(error) for error in self.run.absences.errors)
+        return next(iter((*self.stopped, *lacking)), "")
+
     def offers(self) -> tuple[Offer, ...]:
         """Return the arguments that the program passes to the target, without placeholders for missing ones."""
         if self.call is None:
             return ()
-        offer, line = self.call.offer, self.run.line
-        init = offer.init or {}
+        offer, line = self.call.located(self._place(self.call.line), self._place(self.call.init_line)), self.run.line
         args = {name: plan for name, plan in offer.args.items() if not is_absent(plan)}
-        kept = {name: plan for name, plan in init.items() if not is_absent(plan)}
+        kept = {name: plan for name, plan in (offer.init or {}).items() if not is_absent(plan)}
         numbers = self.run.absences.numbers or self.around.notes.sizes
         guessed = bool(line.invented or numbers) or not self.call.is_complete
-        at_call, at_constructor = self._place(self.call.line), self._place(self.call.init_line)
-        args = {name: located(plan, at_call) for name, plan in args.items()}
-        kept = {name: located(plan, at_constructor) for name, plan in kept.items()}
         return (
             replace(
                 offer,
                 args=args,
                 init=kept if offer.init is not None else None,
-                mode=replace(offer.mode, detail=at_call) if offer.mode is not None else None,
-                context=replace(offer.context, place=at_call) if offer.context is not None else None,
                 guessed=guessed,
                 unset=bool(line.unset),
                 later=tuple(WrittenInputs(text, "recorded", detail=self._place(place)) for text, place in self.later),
@@ -257,10 +275,12 @@ class World:
         watched = self.watched(file)
         if watched is not None and file in self.edits:
             line = edited_lines(watched.source.split("\n"), self.edits[file].split("\n")).get(line, line)
-        if file == self.call.target.file:
-            return f"line {line}"
+        return f"line {line}" if file == self.call.target.file else f"{self.shown(file)}:{line}"
+
+    def shown(self, file: str) -> str:
+        """Return the path of a file for people: below the outermost root that contains it."""
         roots = [root for root in self.request.roots if file.startswith(root + os.sep)]
-        return f"{os.path.relpath(file, min(roots, key=len)) if roots else os.path.basename(file)}:{line}"
+        return os.path.relpath(file, min(roots, key=len)) if roots else os.path.basename(file)
 
     def needed(self, file: str, *others: str) -> frozenset[str]:
         """Return the files that the answer for a target of `file` depends on, which `others` call, but for its own."""

@@ -1,6 +1,4 @@
-"""Find the files of a project that use one of its files: tests, by name or content, and any other file. Lists few
-directories and reads few files.
-"""
+"""List the files of a project around one of its files: code, tests, configurations, documents; and read them."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import ast
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
@@ -17,19 +15,16 @@ from pathlib import Path
 from fx_lsp import files
 from fx_lsp.model import Failure
 from fx_lsp.tracing.answers.lru import Bounded
-from fx_lsp.tracing.calls.documents import DOCUMENTS, code_in
+from fx_lsp.tracing.calls.documents import DOCUMENTS
 from fx_lsp.tracing.slicing.module_slice import SourceGraph
 from fx_lsp.tracing.source.parsing import parse
+from fx_lsp.tracing.source.project import repository_of
 
 MAX_NAMES = 200
 """The most file names of tests that are checked for one file."""
-MAX_READ = 20
-"""The most test files without a fitting name that are read to check whether they mention the target."""
 MAX_FILES = 400
 """The most other files of the project that are checked."""
 MAX_BYTES = 200_000
-MAX_DOCUMENT_BYTES = 4_000_000
-"""The size limit for documents: a notebook contains its pictures."""
 CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 """The suffixes of configuration files."""
 PARSED_CHARACTERS = 200_000
@@ -56,46 +51,24 @@ class ProjectFile:
         return self.graph.index.tree
 
 
-def users_of(
-    file: str, roots: Sequence[str], names: Collection[str], overlays: Mapping[str, str]
-) -> Iterator[ProjectFile]:
-    """Yield the files that mention one of `names` of `file`: tests, those named after it first, then files near it.
-
-    `overlays` are unsaved texts by path.
-    """
-    stem = Path(file).stem
-    own = (f"test_{stem}.py", f"{stem}_test.py")
-    tests = [path for path in _candidates(file, tuple(roots)) if path != file]
-    named = [path for path in tests if Path(path).name in own]
-    others = [path for path in tests if Path(path).name not in own]
-    near = (path for path in _files_below(roots, file) if path not in tests)
-    word = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
-    for path in [*named, *others[:MAX_READ], *near]:
-        text = text_of(path, overlays)
-        if text is not None and word.search(text) and (parsed := parsed_file(path, text)) is not None:
-            yield parsed
-    for path in _files_below(roots, file, _document_names):
-        yield from _parts(path, word)
-
-
-def _parts(path: str, word: re.Pattern[str]) -> Iterator[ProjectFile]:
-    """Yield the pieces of code in a document that mention a word."""
-    text = text_of(path, {}, MAX_DOCUMENT_BYTES)
-    if text is None or not word.search(text):
-        return
-    for number, code in enumerate(code_in(path, text)):
-        if word.search(code) and (parsed := parsed_file(path, code, number)) is not None:
-            yield parsed
-
-
 def source_files(roots: Sequence[str], file: str) -> list[str]:
     """Return the other Python files of a project, those nearest to `file` first."""
     return _files_below(roots, file)
 
 
+def test_files(roots: Sequence[str], file: str) -> list[str]:
+    """Return the tests that may be of a file, by their names and folders."""
+    return [path for path in _candidates(file, tuple(roots)) if path != file]
+
+
 def configuration_files(roots: Sequence[str], file: str) -> list[str]:
     """Return the configuration files of a project, those nearest to `file` first."""
     return _files_below(roots, file, _settings_names)
+
+
+def document_files(roots: Sequence[str], file: str) -> list[str]:
+    """Return the documents of a project that may have code, those nearest to `file` first."""
+    return _files_below(roots, file, _document_names)
 
 
 def read_file(path: str, overlays: Mapping[str, str]) -> ProjectFile | None:
@@ -115,11 +88,15 @@ def _candidates(file: str, roots: tuple[str, ...]) -> list[str]:
 
 
 def _files_below(roots: Sequence[str], file: str, names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
-    """Return the files below the roots, those nearest to `file` first, up to the limit; only those of `names`."""
+    """Return the files below the roots, those nearest to `file` first, up to the limit; only those of `names`.
+
+    Of a root around the repository of `file`, they are those of the repository.
+    """
     names = names or _names
     below: dict[str, None] = {}
+    repository = repository_of(file) or ""
     for root in roots:
-        waiting = [root]
+        waiting = [repository if repository.startswith(root + os.sep) else root]
         while waiting and len(below) < MAX_FILES:
             directory = waiting.pop(0)
             below.update(dict.fromkeys(f"{directory}{os.sep}{name}" for name in names(directory)))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fx_lsp.model import Failure
-from fx_lsp.tracing.slicing.entry_point import Entry
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import end_of, parse, python_of, split_lines, start_of, walk
 from fx_lsp.tracing.source.scopes import binds_of
@@ -70,8 +69,7 @@ class SourceGraph:
         """Return the slice for the target `name` (`f`, `Block` or `Block.extra`), and for the definitions of the names
         `also`.
         """
-        kept, entry = self._reach_all(name.partition(".")[0], also)
-        return self.slice_of({**self._render(sorted(kept)), **entry})
+        return self.slice_of(self._render(sorted(self._reach(name.partition(".")[0], also))))
 
     def slice_of(self, lines: Mapping[int, str]) -> Slice:
         """Return the slice of some lines, each with its number."""
@@ -89,23 +87,6 @@ class SourceGraph:
     @cached_property
     def _always(self) -> list[int]:
         return [i for i, node in enumerate(self._statements) if _always_runs(node)]
-
-    @cached_property
-    def _entry(self) -> Entry:
-        return Entry(self.text, self.index)
-
-    def _reach_all(self, name: str, also: Collection[str]) -> tuple[set[int], Mapping[int, str]]:
-        """Return the statements in the slice, and the lines of the program's entry that bind names for them."""
-        names = set(also)
-        while True:
-            kept = self._reach(name, names)
-            read = {loaded for number in kept for loaded in self.index.loads(number)}
-            defined = {name for number in kept for name in binds_of(self._statements[number])}
-            outside = (read | names) - self.index.binders.keys() - self.index.operators.keys()
-            lines, more = self._entry.slice(outside, defined)
-            if more <= names:
-                return kept, lines
-            names |= more
 
     def _reach(self, name: str, also: Collection[str]) -> set[int]:
         kept = set(self._always)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
-from fx_lsp.syntax import DEFINITIONS, entered, is_main_guard
+from fx_lsp.syntax import DEFINITIONS, blocks_of, entered, is_main_guard
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import walk
+from fx_lsp.tracing.source.scopes import binds_of
 from fx_lsp.tracing.source.torch_values import TorchValues
 
 SCRIPT = "__main__"
@@ -15,11 +17,13 @@ SCRIPT = "__main__"
 
 def driver_of(index: ModuleIndex) -> ast.stmt | None:
     """Return the first statement of a file that shows it to be a program: its guard, a loop, or a call of its
-    definitions. None for a file that is imported, or run by a test tool.
+    definitions, or of an object that they make. None for a file that is imported, or run by a test tool.
     """
     if any(name.startswith("test_") for name in index.functions):
         return None
-    return next((node for node in index.body if _drives(node, index)), None)
+    values = [node for number, node in enumerate(index.body) if index.loads(number) & index.definitions.keys()]
+    objects = {name for node in values if isinstance(node, ast.Assign) for name in binds_of(node)}
+    return next((node for node in index.body if _drives(node, index, objects)), None)
 
 
 def top_level_code(index: ModuleIndex, values: TorchValues) -> list[ast.stmt]:
@@ -45,16 +49,16 @@ def _uses(node: ast.AST, values: TorchValues) -> bool:
     return any(values.has(node) for node in own)
 
 
-def _drives(node: ast.stmt, index: ModuleIndex) -> bool:
+def _drives(node: ast.stmt, index: ModuleIndex, objects: Collection[str]) -> bool:
     if isinstance(node, ast.If) and is_main_guard(node):
         return not all(isinstance(part, (*DEFINITIONS, ast.Pass)) or _calls_main_of_tool(part) for part in node.body)
     if isinstance(node, (ast.For, ast.While, ast.With)):
         return any(isinstance(part, ast.Call) for part in walk(node))
-    if isinstance(node, ast.Try):
-        return any(_drives(part, index) for part in node.body)
+    if isinstance(node, (ast.Try, ast.If)):
+        return any(_drives(part, index, objects) for block in blocks_of(node) for part in block)
     called = {part.func.id for part in walk(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
     if isinstance(node, ast.Expr):
-        return bool(called & index.definitions.keys()) or _ends_in_backward(node)
+        return bool(called & {*index.definitions, *objects}) or _ends_in_backward(node)
     return isinstance(node, (ast.Assign, ast.AugAssign)) and bool(called & index.functions.keys())
 
 

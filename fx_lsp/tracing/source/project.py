@@ -31,7 +31,8 @@ else:
 log = logging.getLogger(__name__)
 
 PYPROJECT = "pyproject.toml"
-_ROOT_MARKERS = (PYPROJECT, "setup.py", "setup.cfg", ".git")
+_REPOSITORY = ".git"
+_ROOT_MARKERS = (PYPROJECT, "setup.py", "setup.cfg", _REPOSITORY)
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,16 @@ def concerns(changed: Collection[str], file: str) -> bool:
     return any(path.name == PYPROJECT and path.parent in Path(file).parents for path in map(Path, changed))
 
 
+def repository_of(file: str) -> str | None:
+    """Return the directory of the repository that a file is in; None if it is in none."""
+    return _marked(Path(file).parent, (_REPOSITORY,))
+
+
 @cache
-def _marked(directory: Path) -> str | None:
-    if any((directory / marker).exists() for marker in _ROOT_MARKERS):
+def _marked(directory: Path, markers: tuple[str, ...] = _ROOT_MARKERS) -> str | None:
+    if any((directory / marker).exists() for marker in markers):
         return str(directory)
-    return _marked(directory.parent) if directory.parent != directory else None
+    return _marked(directory.parent, markers) if directory.parent != directory else None
 
 
 _Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]

@@ -77,7 +77,7 @@ class TracerAnswer:
         if isinstance(self.reply.outcome, Trace) or self.seconds < request.seconds / 2:
             return True
         starved = self.reply.starved
-        if request.sites or request.programs or request.kind in ("step", "script"):
+        if request.programs or request.kind in ("step", "script"):
             share = FAIR if self.seconds - (starved or 0.0) < request.seconds / 2 else QUIET
             return starved is not None and starved < share * self.seconds and self.seconds < self.limit
         return self.seconds < self.limit

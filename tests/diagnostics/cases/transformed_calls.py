@@ -53,10 +53,6 @@ def with_parameters(parameters, net, x):
 
 def ensemble(members, x):
     weights, buffers = stack_module_state(members)
-    #                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^ information[inputs]:
-    #  AttributeError: 'Tensor' object has no attribute 'training' (while running ensemble, which defines ask). The
-    #  inputs are guessed; write the real ones in a comment: `# fx: members=f32[4, 64], x=f32[8, 32]`.
-    #  line 53: traced ensemble.ask
     blank = copy.deepcopy(members[0]).to("meta")
 
     def ask(weights, buffers, x):

@@ -30,8 +30,6 @@ SCALE = 3.0
 def f(x: Tensor):
     return x * SCALE
 
-for epoch in range(10**12):
-    pass
 raise SystemExit("training done")
 """
     )

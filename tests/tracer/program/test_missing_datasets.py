@@ -125,7 +125,7 @@ def test_the_class_reads_rows_and_the_loader_makes_a_batch(pictures, notes) -> N
     assert isinstance(images, FakeTensor) and images.shape == (64, 1, 28, 28)
     assert labels.max().item() == 9  # labels are in range, and known
     assert (len(digits), len(pictures.Digits("data", train=False, transforms=to_tensor))) == (600, 100)
-    assert [*notes.report(False)] == [
+    assert [*notes.report()] == [
         "the data of Digits is missing: placeholders of its kind represent its samples (28×28, pictures)"
     ]
 

@@ -224,7 +224,7 @@ if __name__ == "__main__":
         "Net",
     )
     assert lines(traced) == snapshot(["init.width: 24 · line 16", "init.depth: 2 · line 16", "x: f32[5, 24] · line 18"])
-    assert all(i.guessed for i in traced.trace.inputs)
+    assert not any(i.guessed for i in traced.trace.inputs)
 
 
 def test_what_a_program_writes_goes_nowhere(trace, tmp_path):
@@ -327,7 +327,7 @@ def test_a_name_that_the_program_declares_global(trace):
         (
             "def counted():\n    while True: pass\n",
             "Net(counted())(torch.randn(2, 24))",
-            snapshot("the call on line 5 of train.py was not followed: the code before it takes too long"),
+            snapshot("train.py was not followed to its end: it takes too long"),
         ),
     ],
     ids=["time"],
@@ -559,26 +559,6 @@ def small(width):
 def large(checkpoint=None):
     return Net(width=36)
 """
-
-
-def test_a_word_that_nobody_gave_is_a_key_of_what_is_looked_up_with_it(trace):
-    train = """
-import argparse
-import torch
-from package.nets import small
-
-nets = {"small": small}
-parser = argparse.ArgumentParser()
-parser.add_argument("--kind", required=True)
-args = parser.parse_args()
-net = nets[args.kind](18)
-net(torch.randn(5, 18))
-"""
-    files = {"package/__init__.py": "from .nets import small, large", "package/nets.py": REGISTERED, "train.py": train}
-    assert [line.partition(" · ")[0] for line in lines(trace(NET, "Net", files=files))] == [
-        "init.width: 18",
-        "x: f32[5, 18]",
-    ]
 
 
 def test_a_package_imports_more_of_a_file_than_runs_of_it(trace):

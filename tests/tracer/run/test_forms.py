@@ -145,9 +145,9 @@ def test_a_partial_application_to_a_tensor(trace):
     assert [n.name for n in traced.stage("forward").nodes if n.op == "placeholder"] == snapshot(["SHIFT", "x", "shift"])
 
 
-def test_a_partial_application_as_it_is_called_not_the_function_under_it(trace):
+def test_a_partial_application_has_inputs_of_its_own(trace):
     assert trace(SOURCE, "doubled").inputs() == snapshot(
-        ["x: f32[3, 64] · call site", "n: 2 · call site", "shift: None · default"]
+        ["x: f32[4, 64] · search", "n: 2 · default", "shift: None · default"]
     )
     assert trace(SOURCE, "power").inputs() == snapshot(
         ["x: f32[3, 1] · call site", "n: 7 · call site", "shift: None · default"]

@@ -8,7 +8,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,14 +24,12 @@ from fx_lsp.tracer.source.likely_numbers import number_named
 class CommandLine:
     """Hold the names of required arguments whose values were assumed; the `file` of the program.
 
-    `instead` are keys in place of made-up words that a dictionary of the program lacks; `unset` are options without a
-    value and without a default.
+    `unset` are options without a value and without a default.
     """
 
     invented: list[str] = field(default_factory=list[str])
     unset: list[str] = field(default_factory=list[str])
     file: str = ""
-    instead: Mapping[str, str] = field(default_factory=dict[str, str])
     _launchers: Launchers | None = None
 
     @property
@@ -44,8 +42,7 @@ class CommandLine:
     def invent(self, name: str, kind: Any, choices: Sequence[Any]) -> Any:
         """Return a made-up value for a required argument."""
         self.invented.append(name)
-        made_up = _value(name, kind if kind is not inspect.Parameter.empty else None, choices, self.file)
-        return self.instead.get(made_up, made_up) if isinstance(made_up, str) else made_up
+        return _value(name, kind if kind is not inspect.Parameter.empty else None, choices, self.file)
 
     def imported(self) -> None:
         """Prepare the modules that a program has imported by now."""
@@ -54,12 +51,11 @@ class CommandLine:
 
 
 @contextmanager
-def started_as(file: str, instead: Mapping[str, str] | None = None) -> Generator[CommandLine, None, None]:
+def started_as(file: str) -> Generator[CommandLine, None, None]:
     """Set the arguments and the import path inside to those that Python gives the script `file`. An argument parser
-    gets a value for everything that it requires (with words replaced by `instead`), and files are written to a
-    scratch folder.
+    gets a value for everything that it requires, and files are written to a scratch folder.
     """
-    line = CommandLine(file=file, instead=instead or {})
+    line = CommandLine(file=file)
     before: tuple[Sequence[str], Sequence[str]] = list(sys.argv), list(sys.path)
     directory = os.getcwd()
     original = argparse.ArgumentParser.parse_known_args

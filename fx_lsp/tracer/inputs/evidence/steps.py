@@ -1,4 +1,4 @@
-"""Reach a training step: run the code before its loop, and take the function for the loop's body.
+"""Make the body of a loop that a program has reached the function of a training step.
 
 The loop's iterable provides the inputs, if it can be evaluated on fake tensors.
 """
@@ -10,13 +10,12 @@ import ast
 import inspect
 import math
 import re
-import sys
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from types import FrameType, FunctionType, ModuleType
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -24,14 +23,10 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from fx_lsp.messages.targets import LOOP_NOT_REACHED, NO_CALL_OF_STEP, STEP_CANNOT_RUN
-from fx_lsp.model import CallSite, Failure, TraceRequest
+from fx_lsp.model import Failure, TraceRequest
 from fx_lsp.specs import TensorSpec
-from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.failures.exceptions import failure_of, kind_of, sentence
 from fx_lsp.tracer.inputs.evidence.body import shaped_like
-from fx_lsp.tracer.inputs.evidence.call_sites import modules_kept, prefer, site_module, statements_of, target_module
-from fx_lsp.tracer.inputs.evidence.callers import Reached
-from fx_lsp.tracer.inputs.evidence.command_line import started_as
 from fx_lsp.tracer.inputs.evidence.layers import object_of
 from fx_lsp.tracer.inputs.evidence.named_numbers import IMAGE_SIZE
 from fx_lsp.tracer.inputs.plan.offer import Offer
@@ -39,22 +34,19 @@ from fx_lsp.tracer.inputs.plan.plans import Plan, TensorPlan, plan_of_made
 from fx_lsp.tracer.inputs.plan.values import TENSOR_ATTRIBUTES
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.notes import notes
-from fx_lsp.tracer.program.absences import Absences, AbsentError, absent_names
+from fx_lsp.tracer.program.absences import AbsentError, absent_names
 from fx_lsp.tracer.program.data.loaders import one_batch_each
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
-from fx_lsp.tracer.program.load import syntax_of, with_inputs
+from fx_lsp.tracer.program.load import syntax_of
 from fx_lsp.tracer.program.time_limit import TimeUp, time_limit
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.callables import innermost
-from fx_lsp.tracer.run.state import names_seen_by, unchanged
+from fx_lsp.tracer.run.state import names_seen_by, unchanged, variables_around
 from fx_lsp.training.draws import bound_from_data, draws_of
-from fx_lsp.training.statements import calls_by_name
-from fx_lsp.training.step import BATCHES, STEP
+from fx_lsp.training.function import step_statements
+from fx_lsp.training.statements import calls_by_name, path_to, without_effects_on
+from fx_lsp.training.step import BATCHES
 
-ALL_SITES_SECONDS = 12.0
-"""The seconds of wall-clock time after which no further call is tried."""
-SITE_SECONDS = 3.0
-"""The time limit of the code before a loop, in seconds."""
 MODEL_SECONDS = 3.0
 """The time limit of the search for images that a model accepts, in seconds."""
 IMAGE_SIZES = (32, 224, 28, 64, 128, 96, 256, 299, 84)
@@ -68,64 +60,88 @@ BATCH_SECONDS = 1.5
 """The time limit of the first batch, in seconds."""
 
 
-@dataclass
-class _Search:
-    """Hold the search for a step: `troubles` are the errors of statements before it, `inputs` are names that it reads
-    but nothing binds.
+def step_function(request: TraceRequest, reached: FunctionType, inputs: tuple[str, ...] = ()) -> FunctionType | Failure:
+    """Return the function for the step of a request, at whose loop a program is; call it inside the fake mode.
+
+    `reached` reads the variables there. Absent values become parameters, except modules and functions, and so do
+    `inputs`, and what the step draws from the program's iterators.
     """
-
-    request: TraceRequest
-    module: ModuleType
-    mode: FakeTensorMode
-    troubles: list[BaseException] = field(default_factory=list[BaseException])
-    inputs: tuple[str, ...] = ()
-
-
-def step_function(
-    request: TraceRequest, module: ModuleType, mode: FakeTensorMode, inputs: tuple[str, ...] = ()
-) -> FunctionType | Failure:
-    """Return the function for the step of a request; call it inside the fake mode.
-
-    `module` has run the code that the step needs of its file. Absent values become parameters, except modules and
-    functions, and so do `inputs`.
-    """
-    search = _Search(request, _again(request, inputs, mode) if inputs else module, mode, inputs=inputs)
-    function = _found(search)
-    if function is None:
-        return _not_reached(search)
+    function = _with_inputs(request, reached, inputs) if inputs else reached
     absent = dict(absent_names(function))
-    if not absent:
-        return _with_images(_with_draws(search, function), request)
+    if absent:
+        function = _with_inputs(request, reached, inputs, absent)
+        absent = dict(absent_names(function))
     called = calls_by_name(_definition(request))
     missing = next((value for name, value in absent.items() if value.is_code or name in called), None)
     if missing is not None:
-        search.troubles = [missing.cause]
-        return _not_reached(search)
-    from_data = (bound for name in absent for bound in _bound_from(request, name) or (name,))
-    search.inputs = tuple(dict.fromkeys((*inputs, *from_data)))
-    search.module = _again(request, search.inputs, mode)
-    function = _found(search)
-    return _with_images(_with_draws(search, function), request) if function is not None else _not_reached(search)
+        return not_reached(request, sentence(missing.cause))
+    if absent:
+        from_data = (bound for name in absent for bound in _bound_from(request, name) or (name,))
+        inputs = tuple(dict.fromkeys((*inputs, *from_data)))
+        function = _with_inputs(request, reached, inputs, absent)
+    return _with_images(_with_draws(request, reached, function, inputs), request)
 
 
-def _with_draws(search: _Search, function: FunctionType) -> FunctionType:
+def not_reached(request: TraceRequest, reason: str) -> Failure:
+    """Return the failure of a step that no program gets to, for a `reason` if one is known."""
+    around = request.name.rpartition(".")[0] or "the file"
+    if request.kind == "function":
+        return STEP_CANNOT_RUN.failure(name=request.name, error=reason)
+    if not reason:
+        return NO_CALL_OF_STEP.failure(function=around)
+    return LOOP_NOT_REACHED.failure(function=around, error=reason)
+
+
+def _with_inputs(
+    request: TraceRequest, reached: FunctionType, inputs: Collection[str], absent: Collection[str] = ()
+) -> FunctionType:
+    """Return the function of a step in which reads of some names are parameters; it reads the same variables.
+
+    What it does for its effect alone with names that are `absent` is left out.
+    """
+    tree = ast.parse(request.source, request.file)
+    path = path_to(tree.body, request.step)
+    statements = step_statements(path[-1][1], [node for _, node in path[:-1]], request.name, inputs)
+    if isinstance(statements[0], ast.FunctionDef):
+        statements[0].body = without_effects_on(statements[0].body, absent)
+    batches = getattr(reached, BATCHES, None)
+    of_batches = variables_around(batches) if isinstance(batches, FunctionType) else {}
+    variables = {**of_batches, **variables_around(reached), **(reached.__kwdefaults__ or {})}
+    (outer,) = ast.parse(f"def _({', '.join(variables)}): pass").body
+    assert isinstance(outer, ast.FunctionDef)
+    name = getattr(statements[0], "name", "")
+    outer.body = [*statements, ast.Return(ast.Name(name, ast.Load()))]
+    for part in ast.walk(outer):
+        if "lineno" in getattr(part, "_attributes", ()) and not hasattr(part, "lineno"):
+            ast.copy_location(part, path[-1][1])
+    namespace: dict[str, Any] = {}
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    exec(compile(module, request.file, "exec", dont_inherit=True), reached.__globals__, namespace)
+    return _renamed(namespace["_"](**variables))
+
+
+def _renamed(function: FunctionType) -> FunctionType:
+    """Return the function of a step, renamed for users."""
+    function.__name__, function.__qualname__ = function.__name__.strip(), function.__qualname__.replace(" ", "")
+    return function
+
+
+def _with_draws(
+    request: TraceRequest, reached: FunctionType, function: FunctionType, inputs: Collection[str]
+) -> FunctionType:
     """Return a step whose draws from the program's iterators are parameters: each iterator can only be consumed once,
     and its items are the batch.
     """
-    request, seen = search.request, {**names_seen_by(function), **(function.__kwdefaults__ or {})}
-    draws = draws_of(ast.parse(request.sliced, request.file), request.step)
+    seen = {**names_seen_by(reached), **(reached.__kwdefaults__ or {})}
+    draws = draws_of(ast.parse(request.source, request.file), request.step)
     draws = [draw for draw in draws if _is_iterator(draw.iterator, seen)]
     if not draws:
-        return function
-    search.inputs = (*search.inputs, *(name for draw in draws for name in draw.bound))
-    search.module = _again(request, search.inputs, search.mode)
-    drawing = _found(search)
-    if drawing is None:
-        return function
+        return _renamed(function)
+    drawing = _with_inputs(request, reached, (*inputs, *(name for draw in draws for name in draw.bound)))
     of_loop = _first_batch(drawing) or {}
 
     def batches() -> Iterator[Mapping[str, Any]]:
-        namespace = {**function.__globals__, **seen}
+        namespace = {**seen}
         for draw in draws:
             statement = ast.fix_missing_locations(ast.Module([draw.statement], []))
             exec(compile(statement, request.file, "exec"), namespace)
@@ -144,12 +160,6 @@ def _is_iterator(expression: ast.expr, names: Mapping[str, Any]) -> bool:
             return hasattr(type(object_of(expression, names)), "__next__")
 
 
-def _again(request: TraceRequest, inputs: tuple[str, ...], mode: FakeTensorMode) -> ModuleType:
-    """Return the module of a step after another run, in which reads of `inputs` become parameters."""
-    with started_as(request.file):
-        return with_inputs(request, inputs, mode)
-
-
 def inputs_from_data(request: TraceRequest, error: BaseException | None) -> tuple[str, ...]:
     """Return the names that a step was about to get from missing data when it stopped with an error.
 
@@ -163,12 +173,12 @@ def inputs_from_data(request: TraceRequest, error: BaseException | None) -> tupl
     def is_stop(node: ast.stmt) -> bool:
         return any(node.lineno <= line <= (node.end_lineno or node.lineno) for line in lines)
 
-    return bound_from_data(ast.parse(request.sliced, request.file), request.step, is_stop)
+    return bound_from_data(ast.parse(request.source, request.file), request.step, is_stop)
 
 
 def _bound_from(request: TraceRequest, name: str) -> tuple[str, ...]:
     """Return the names that a step draws from the object of a variable: `x`, `y` of `x, y = next(batches)`."""
-    tree = ast.parse(request.sliced, request.file)
+    tree = ast.parse(request.source, request.file)
     return bound_from_data(tree, request.step, lambda node: any(_draws(part, name) for part in ast.walk(node)))
 
 
@@ -180,6 +190,11 @@ def _draws(node: ast.AST, name: str) -> bool:
     is_next = isinstance(node.func, ast.Name) and node.func.id in ("next", "iter")
     whole = [node.func] if is_method else node.args if is_next else []
     return any(isinstance(part, ast.Name) and part.id == name for expression in whole for part in ast.walk(expression))
+
+
+def lacks_data(function: Any) -> bool:
+    """Return True if a function reads a value that is absent."""
+    return isinstance(function, FunctionType) and any(True for _ in absent_names(function))
 
 
 def cannot_run(request: TraceRequest, function: Any) -> Failure | None:
@@ -198,108 +213,9 @@ def _with_images(function: FunctionType, request: TraceRequest) -> FunctionType:
 
 
 def _definition(request: TraceRequest) -> ast.AST:
-    tree = syntax_of(request, request.sliced)
+    tree = syntax_of(request, request.source)
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == request.step)
     return next(functions, tree)
-
-
-def _not_reached(search: _Search) -> Failure:
-    around = search.request.name.rpartition(".")[0] or "the file"
-    if search.request.kind == "function" and search.troubles:
-        return STEP_CANNOT_RUN.failure(name=search.request.name, error=sentence(search.troubles[0]))
-    if not search.troubles:
-        return NO_CALL_OF_STEP.failure(function=around)
-    return LOOP_NOT_REACHED.failure(function=around, error=sentence(search.troubles[0]))
-
-
-def _found(search: _Search) -> FunctionType | None:
-    """Return the function at its loop, preferably with a batch, or one of the module."""
-    fallback = _made_in(search.module, search.request)
-    if search.request.kind == "function":
-        return fallback
-    until, absences = time.monotonic() + ALL_SITES_SECONDS, Absences()
-    for site in search.request.sites:
-        if time.monotonic() > until:
-            break
-        missed = Absences()
-        with modules_kept((search.request.module, site.imported, site.module)):
-            function = _made_at(search, site, missed)
-        has_batch = function is not None and _first_batch(function) is not None
-        if function is not None and (has_batch or fallback is None):
-            fallback, absences = function, missed
-        if has_batch:
-            break
-    notes().numbers.update(absences.numbers)
-    return fallback
-
-
-def _made_in(module: ModuleType, request: TraceRequest) -> FunctionType | None:
-    """Return the function if a module has it at its top level, else None."""
-    names = (STEP.format(request.name), request.name)
-    functions = (vars(module).get(name) for name in names)
-    return next((_renamed(f) for f in functions if isinstance(f, FunctionType) and _is_step(f, request)), None)
-
-
-def _is_step(function: FunctionType, request: TraceRequest) -> bool:
-    """Return True if a function is the step of a request, in any variable."""
-    code, name = function.__code__, request.name.rpartition(".")[2]
-    is_named = code.co_name in (name, STEP.format(name))
-    return is_named and code.co_filename == request.file and code.co_firstlineno == request.step
-
-
-def _renamed(function: FunctionType) -> FunctionType:
-    """Return the function of a step, renamed for users."""
-    function.__name__, function.__qualname__ = function.__name__.strip(), function.__qualname__.replace(" ", "")
-    return function
-
-
-def _made_at(search: _Search, site: CallSite, absences: Absences) -> FunctionType | None:
-    """Return the function created when a call site reaches its loop, with the values that were absent before."""
-    request, seen = search.request, list[FunctionType]()
-
-    def look(frame: FrameType, event: str, value: Any) -> None:
-        if event == "return" and isinstance(value, FunctionType) and _is_step(value, request):
-            seen.append(_renamed(value))
-            raise Reached
-
-    module = site_module(request, site)
-    vars(module).update(absences.namespace())
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(forbid_effects())
-            line = stack.enter_context(started_as(site.file))
-            stack.enter_context(time_limit(SITE_SECONDS))
-            stack.enter_context(one_batch_each())
-            other = site.file != request.file
-            target = target_module(request, site, search.mode, search.inputs) if other else None
-            for code, imports in statements_of(request, site, search.inputs):
-                with _profiled(look):
-                    exec(code, module.__dict__)
-                if imports:
-                    line.imported()
-                if imports and target is not None:
-                    prefer(target, module)
-            if site.then:
-                with _profiled(look):
-                    eval(site.then, module.__dict__)
-    except Reached:
-        return seen[0]
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        absences.errors.append(error)
-    search.troubles += absences.errors
-    return _made_in(module, request)
-
-
-@contextmanager
-def _profiled(look: Callable[[FrameType, str, Any], None]) -> Generator[None, None, None]:
-    before = sys.getprofile()
-    sys.setprofile(look)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
 
 
 def offers_of_step(function: Any) -> Iterator[Offer]:

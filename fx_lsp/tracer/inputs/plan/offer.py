@@ -34,8 +34,8 @@ class Offer:
 
     @property
     def is_empty(self) -> bool:
-        """Return True if the offer leaves everything to the search."""
-        stated = (self.init, self.instance, self.mode, self.context)
+        """Return True if the offer leaves all values to the search."""
+        stated = (self.init, self.instance, self.mode)
         return not self.args and all(part is None for part in stated)
 
     def with_copy(self, instance: Any) -> Offer:

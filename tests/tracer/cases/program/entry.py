@@ -4,14 +4,18 @@ import torch.nn.functional as F
 from torch import nn
 from torch import Tensor
 
-# === What cannot run is as if it did not stand there
+# === What cannot be had is said to be missing
 def shifted(x):
+#   ^^^^^^^ information[nothing]:
+#  shifted runs no PyTorch operation before it fails: it needs a value that is unavailable: FileNotFoundError: [Errno
+#  2] No such file or directory: '/nowhere/offsets'.
     return x + offset
-    #          ^^^^^^ error[error]: NameError: name 'offset' is not defined.
 
 if __name__ == "__main__":
     offset = torch.tensor([float(line) for line in open("/nowhere/offsets")])
-#: shifted(x=f32[4, 64] · search)
+#: shifted()
+#:   information[nothing]: shifted runs no PyTorch operation before it fails: it needs a value that is unavailable:
+#:     FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/offsets'
 
 # === A function that assigns a global keeps its own text as a target
 def remember(x):

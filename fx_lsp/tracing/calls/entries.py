@@ -1,47 +1,67 @@
-"""Build calls of test functions as pytest would: with the first set of parameters, and fixtures of the same file."""
+"""Build calls of the functions of a file that need no arguments, and of tests as pytest would: with the first set of
+parameters, and fixtures of the same file.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from fx_lsp.syntax import FUNCTIONS, parse_expression
+from fx_lsp.tracing.calls.mentions import mentioned
 from fx_lsp.tracing.source.index import ModuleIndex
-from fx_lsp.tracing.source.parsing import walk
-from fx_lsp.tracing.source.scopes import loads_of
+from fx_lsp.tracing.source.parsing import split_lines, walk
 
-_RAISES = re.compile(r"raises|assertRaises\w*|deprecated_call")
 _MAX_DEPTH = 5
 _SETUPS = ("setUp", "setup_method", "setup")
 
 
 @dataclass(frozen=True)
-class Case:
-    """Hold one call of a test, as an expression in its module.
+class Entry:
+    """Hold a call of one function or test of a file, as an expression in its module, and the names in it."""
 
-    `names` are the names that it reads there; `fixtures` are to be defined without their decorators.
-    """
-
-    text: str
-    names: frozenset[str] = frozenset()
-    fixtures: frozenset[ast.FunctionDef] = frozenset()
+    call: str
+    names: frozenset[str]
+    is_test: bool
 
 
-def test_case(path: Sequence[ast.stmt], index: ModuleIndex) -> Case | None:
-    """Return a call of the function at the start of `path`, or of the method of a test class.
-
-    The text is empty without one. None if a parameter is not a fixture of the module.
-    """
+def entries_of(index: ModuleIndex) -> Iterator[Entry]:
+    """Yield the calls that run each function of a file which needs no more than fixtures, and each test of a class."""
     fixtures = fixtures_of(index)
-    match path[0], path[1] if len(path) > 1 else None:
-        case ast.FunctionDef() as function, _:
-            return _call(function, required(function), fixtures, _MAX_DEPTH)
-        case ast.ClassDef() as owner, ast.FunctionDef() as method:
-            call = _call(method, required(method)[1:], fixtures, _MAX_DEPTH)
-            return None if call is None else replace(call, text=_on_instance(owner, method.name, call.text))
-        case _:
-            return Case("")
+    for name, function in index.functions.items():
+        if isinstance(function, ast.FunctionDef) and name not in {node.name for node in fixtures.values()}:
+            call = _call(function, required(function), fixtures, _MAX_DEPTH)
+            if call is not None:
+                yield _entry(call, name.startswith("test"))
+    for owner in filter(is_test_class, index.classes.values()):
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and method.name.startswith("test"):
+                call = _call(method, required(method)[1:], fixtures, _MAX_DEPTH)
+                if call is not None:
+                    yield _entry(_on_instance(owner, method.name, call), True)
+
+
+def _entry(call: str, is_test: bool) -> Entry:
+    return Entry(call, mentioned([parse_expression(call)]), is_test)
+
+
+def undecorated(text: str, index: ModuleIndex) -> str:
+    """Return the text of a file in which the decorators that only pytest understands are left empty."""
+    lines = split_lines(text)
+    for node in walk(index.tree):
+        for decorator in node.decorator_list if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else ():
+            if _is_of_pytest(decorator):
+                first, last = decorator.lineno - 1, (decorator.end_lineno or decorator.lineno) - 1
+                lines[first : last + 1] = [""] * (last + 1 - first)
+    return "\n".join(lines)
+
+
+def _is_of_pytest(decorator: ast.expr) -> bool:
+    """Return True for `@pytest.fixture`, `@fixture(…)`, `@pytest.mark.parametrize(…)`."""
+    return _last_name(decorator) == "fixture" or any(
+        isinstance(part, ast.Name) and part.id == "pytest" for part in walk(decorator)
+    )
 
 
 def fixtures_of(index: ModuleIndex) -> dict[str, ast.FunctionDef]:
@@ -61,11 +81,6 @@ def is_test_class(node: ast.ClassDef) -> bool:
 def is_setup(node: ast.stmt) -> bool:
     """Return True if a statement of a test class defines the set-up of each test."""
     return isinstance(node, ast.FunctionDef) and node.name in _SETUPS
-
-
-def expects_error(node: ast.AST) -> bool:
-    """Return True for `pytest.raises(…)` or the like: the code inside is meant to fail."""
-    return isinstance(node, ast.Call) and _RAISES.fullmatch(_last_name(node)) is not None
 
 
 def required(function: ast.FunctionDef) -> list[str]:
@@ -96,12 +111,9 @@ def _on_instance(owner: ast.ClassDef, name: str, call: str) -> str:
 
 def _call(
     function: ast.FunctionDef, parameters: list[str], fixtures: dict[str, ast.FunctionDef], depth: int
-) -> Case | None:
+) -> str | None:
+    """Return a call of a function; None if a parameter is not a fixture of the module."""
     values = {name: text for names, text in _parametrized(function) for name, text in _each(names, text)}
-    names = (
-        {n.id for d in function.decorator_list for n in walk(d) if isinstance(n, ast.Name)} if values else set[str]()
-    )
-    used: set[ast.FunctionDef] = set()
     for name in parameters:
         if name in values:
             continue
@@ -110,11 +122,8 @@ def _call(
         if fixture is None or value is None:
             return None
         yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(*fixture.body))
-        values[name] = f"next({value.text})" if yields else value.text
-        used |= {fixture, *value.fixtures}
-        names |= {*value.names, *(loaded for statement in fixture.body for loaded in loads_of(statement))}
-    arguments = ", ".join(f"{name}={text}" for name, text in values.items())
-    return Case(f"{function.name}({arguments})", frozenset(names), frozenset(used))
+        values[name] = f"next({value})" if yields else value
+    return f"{function.name}({', '.join(f'{name}={text}' for name, text in values.items())})"
 
 
 def _parametrized(function: ast.FunctionDef) -> Iterator[tuple[list[str], str]]:

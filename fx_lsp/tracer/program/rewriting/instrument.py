@@ -1,4 +1,6 @@
-"""Project code that says when its functions are entered, while a program runs; afterwards it is as it was written."""
+"""Project code that says when its functions and training steps begin, and whose loops end when they bring nothing new,
+while a program runs; afterwards it is as it was written.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,30 @@ from collections.abc import Collection, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Protocol
 
+from fx_lsp.syntax import blocks_of
 from fx_lsp.tracer.program.paths import is_installed
-from fx_lsp.tracer.world.edit import new_codes
+from fx_lsp.tracer.program.rewriting.edit import new_codes
+from fx_lsp.tracer.program.rewriting.script import rehearse_functions, with_short_loops
+from fx_lsp.training.function import step_statements
+from fx_lsp.training.statements import LOOPS
+from fx_lsp.training.step import STEP, steps_of
 
-ENTERED, LEFT = " entered", " left"
-"""The names of what instrumented code calls where a function begins, and where a constructor ends."""
+ENTERED, LEFT, REACHED = " entered", " left", " reached"
+"""The names of what instrumented code calls where a function begins, where a constructor ends, and before the loop of a
+step, with the name of the step and its function.
+"""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ASYNC = (ast.Await, ast.Yield, ast.YieldFrom)
 _METHODS = frozenset({"forward", "__init__"})
 """Methods that classes of other files may inherit, and that say what a target is called or constructed with."""
 
 
 class Listener(Protocol):
-    """Hears of functions of the project that begin, and of constructors that come to their end."""
+    """Hears of functions of the project that begin, of constructors that come to their end, and of steps."""
 
     def entered(self, frame: FrameType) -> None: ...
     def left(self, frame: FrameType) -> None: ...
+    def reached(self, frame: FrameType, name: str, step: FunctionType) -> None: ...
 
 
 class Instrument:
@@ -49,8 +60,13 @@ class Instrument:
     def install(self) -> None:
         """Have modules of the project imported so from now on."""
         sys.meta_path.insert(0, _Finder(self))
+        self.hear()
+
+    def hear(self) -> None:
+        """Have what is compiled by this tell it when it runs."""
         setattr(builtins, ENTERED, self._entered)
         setattr(builtins, LEFT, self._left)
+        setattr(builtins, REACHED, self._reached)
 
     def listen(self, watch: Listener) -> None:
         """Tell `watch` of the frames that are entered and left from now on."""
@@ -67,7 +83,21 @@ class Instrument:
                 node.body.insert(int(is_documented), _call(ENTERED, node.body[0]))
                 if node.name == "__init__":
                     node.body.append(_call(LEFT, node.body[-1]))
+        if file in self._watched:
+            _add_steps(tree, text)
         return tree
+
+    def imported(self, tree: ast.Module, text: str, file: str) -> ast.Module:
+        """Return what runs of a file that a program imports: as `compile` does, with loops that end early.
+
+        Functions with steps do without data that are missing, as those of a program.
+        """
+        if not self._is_restored:
+            if file in self._watched:
+                steps = steps_of(tree)
+                rehearse_functions(tree, {node.lineno for step in steps for node in step.path})
+            tree = with_short_loops(tree)
+        return self.compile(tree, text, file)
 
     def concerns(self, file: str) -> bool:
         """Return whether a file is one of the project's."""
@@ -130,6 +160,34 @@ class Instrument:
         if self._watch is not None:
             self._watch.left(sys._getframe(1))
 
+    def _reached(self, name: str, step: FunctionType) -> None:
+        if self._watch is not None:
+            self._watch.reached(sys._getframe(1), name, step)
+
+
+def _add_steps(tree: ast.Module, text: str) -> None:
+    """Add before each loop that is a step its function, and a call with it; the tree is changed.
+
+    Where that cannot be made, because a variable that the loop carries is not bound, the loop runs all the same.
+    """
+    steps = {step.region.lineno: step for step in steps_of(ast.parse(text)) if isinstance(step.region, LOOPS)}
+    for block in [block for node in ast.walk(tree) for block in _blocks(node)]:
+        for node in [node for node in block if isinstance(node, LOOPS) and node.lineno in steps]:
+            step = steps[node.lineno]
+            is_async = any(isinstance(part, (ast.AsyncFunctionDef, *_ASYNC)) for part in (*step.path, *ast.walk(node)))
+            if not is_async:
+                statements = step_statements(step.region, step.path, step.name)
+                name = ast.Name(STEP.format(step.name.rpartition(".")[2]), ast.Load())
+                call = ast.Expr(ast.Call(ast.Name(REACHED, ast.Load()), [ast.Constant(step.name), name], []))
+                handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
+                attempt = ast.Try([*statements, call], [handler], [], [])
+                block.insert(block.index(node), ast.copy_location(attempt, node))
+    ast.fix_missing_locations(tree)
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    return blocks_of(node) if isinstance(node, ast.stmt) else [node.body] if isinstance(node, ast.Module) else []
+
 
 def _call(name: str, near: ast.stmt) -> ast.stmt:
     call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), [], []))
@@ -162,5 +220,5 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         unsaved = self._instrument.text_of(self.path)
         tree = ast.parse(unsaved if unsaved is not None else self.get_data(self.path), self.path)
-        tree = self._instrument.compile(tree, self.get_source(fullname), self.path)
+        tree = self._instrument.imported(tree, self.get_source(fullname), self.path)
         return compile(tree, self.path, "exec", dont_inherit=True)
