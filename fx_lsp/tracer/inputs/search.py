@@ -34,10 +34,8 @@ Reconstruct = Callable[[Attempt], Iterator[Plans]]
 """Yields plans with other arguments for the constructor."""
 
 MAX_ATTEMPTS = 400
-STAGNATION = 80
-"""The most consecutive attempts that come no further than the best before the search ends."""
-PATIENCE_WITH_VALUES = 20
-"""The same if the best ended at code that needs a tensor's value, which other inputs seldom repair."""
+MAX_REPEATS = 16
+"""The most consecutive attempts that teach nothing: each stops where another one did, with the same error."""
 REPAIRS_PER_RANK, REPAIRS_PER_COMBINATION = 12, 4
 """The attempts that another rank gets to fit better than plans that already run; a combination gets fewer."""
 SHARE_OF_RANKS = 0.3
@@ -163,7 +161,8 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
     """Search best-first from `start` on: children of the furthest run, and among those the plans with the fewest
     unlikely repairs.
 
-    A run that computes nothing is no result if others failed in what they computed: it avoids the code.
+    A run that computes nothing is no result if others failed in what they computed: it avoids the code. The search ends
+    when it learns nothing: `MAX_REPEATS` attempts have moved neither the stop nor a size in its error.
     """
     order = count()
     queue: list[_Entry] = [((0, 0), 0, next(order), start, None)]
@@ -171,8 +170,9 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
     furthest: Attempt | None = None
     furthest_reached = (-2, 0, 0)
     failures: list[Attempt] = []
-    stagnation = 0
-    while queue and len(failures) < attempts and stagnation < _patience(furthest):
+    stops = set[object]()
+    stagnation = repeats = 0
+    while queue and len(failures) < attempts and repeats < MAX_REPEATS:
         if furthest is not None and -search.budget.seconds > (0 if stagnation else LATEST):
             break
         _, doubt, _, plans, parent = _next(queue, stagnation)
@@ -187,6 +187,8 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
         if (calls, line, ended) > furthest_reached:
             furthest, furthest_reached, stagnation = attempt, (calls, line, ended), 0
         stop = (place_of(attempt), str(attempt.run.error))
+        repeats = repeats + 1 if stop in stops else 0
+        stops.add(stop)
         if stop == parent:
             doubt += NO_EFFECT
         fitting = search.solver.all_plans(attempt) if search.solver is not None else ()
@@ -281,10 +283,6 @@ def reached(attempt: Attempt) -> tuple[int, int, int]:
     lines = [span.line for span in chain if span.file == attempt.sources.file]
     ended = 0 if attempt.is_of_gradients else 2 if is_data_dependent(attempt) else 1
     return attempt.run.calls, lines[-1] if lines else 0, ended
-
-
-def _patience(furthest: Attempt | None) -> int:
-    return PATIENCE_WITH_VALUES if furthest is not None and is_data_dependent(furthest) else STAGNATION
 
 
 _Entry: TypeAlias = "tuple[tuple[int, int], int, int, Plans, object]"

@@ -43,8 +43,12 @@ def ask_kernels(mode: FakeTensorMode) -> None:
 
 
 def _refusal(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
-    """Return the error of a kernel for the dtypes of its operands, or None."""
-    if not isinstance(func, OpOverload) or func.namespace != "aten" or _RANDOM in func.tags:
+    """Return the error of a kernel for the dtypes of its operands, or None.
+
+    What autograd calls has the dtypes that it needs, and may have operands that only their own kernel can read.
+    """
+    node: Any = torch._C._current_autograd_node()  # None outside of a backward pass
+    if node is not None or not isinstance(func, OpOverload) or func.namespace != "aten" or _RANDOM in func.tags:
         return None
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     dtypes = {tensor.dtype for tensor in tensors}

@@ -83,7 +83,7 @@ class Child:
                 over = ("memory", memory_bytes) if memory > limit else ("files", SCRATCH_BYTES)
                 self.exited.set_exception(WorkerExceeded(*over, self.output.text()))
             pause = COUNT_SECONDS if used != before else min(2 * pause, QUIET_SECONDS)
-            pause, before = max(pause, 4 * (time.monotonic() - started)), used
+            pause, before = max(pause, 10 * (time.monotonic() - started)), used
 
     async def print_stack(self) -> None:
         """Have the process print its Python stack, so that `output` ends with it (POSIX; elsewhere nothing)."""

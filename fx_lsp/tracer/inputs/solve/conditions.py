@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FrameType, TracebackType
 
 from fx_lsp.tracer.failures.frames import expression_at, tracebacks
@@ -111,14 +112,23 @@ def _handed(guard: RaisingCondition, attempt: Attempt, caller: TracebackType | N
 
 def code_of(frame: FrameType) -> ast.AST | None:
     """Return the syntax of the function or module that a frame runs; None if its text is unavailable."""
-    text, line = "".join(linecache.getlines(frame.f_code.co_filename)), frame.f_code.co_firstlineno
+    parsed = _parsed("".join(linecache.getlines(frame.f_code.co_filename)))
+    if parsed is None:
+        return None
+    tree, functions = parsed
+    return functions.get(frame.f_code.co_firstlineno, tree)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> tuple[ast.Module, Mapping[int, ast.AST]] | None:
+    """Return the syntax of a text, and its functions by the lines where they and their decorators begin."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
+    functions: dict[int, ast.AST] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if line in (first, node.lineno):
-                return node
-    return tree
+            for line in (min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.lineno):
+                functions.setdefault(line, node)
+    return tree, functions
