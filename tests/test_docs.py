@@ -26,7 +26,7 @@ FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def test_nothing_installs_from_an_index_what_is_not_released():
-    """The name is not registered there: whoever registers it would be installed."""
+    """The project does not own its name there yet: whoever registers it would be installed."""
     files = [*LINKED, ROOT / "vscode-extension" / "README.md"]
     files += [path for name in ("editors/*/**/*", "fx_lsp/**/*.py") for path in ROOT.glob(name) if path.is_file()]
     named = {path: FROM_INDEX.findall(path.read_text(encoding="utf-8")) for path in files if path not in RELEASED}
