@@ -17,7 +17,20 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LINKED = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+FROM_INDEX = re.compile(
+    r"(?:uvx|pip install|pipx (?:run|install)|uv tool (?:run|install)|uv add)(?: -\S+)* [\"']?fx-lsp\b"
+)
+RELEASED = {*ROOT.glob("editors/registries/**/*")}
+"""The entries of registries, which are for the time after the first release."""
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def test_nothing_installs_from_an_index_what_is_not_released():
+    """The project does not own its name there yet: whoever registers it would be installed."""
+    files = [*LINKED, ROOT / "vscode-extension" / "README.md"]
+    files += [path for name in ("editors/*/**/*", "fx_lsp/**/*.py") for path in ROOT.glob(name) if path.is_file()]
+    named = {path: FROM_INDEX.findall(path.read_text(encoding="utf-8")) for path in files if path not in RELEASED}
+    assert {path: found for path, found in named.items() if found} == {}
 
 
 def test_links_are_found_with_their_anchors():

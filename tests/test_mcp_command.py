@@ -256,7 +256,7 @@ def test_without_the_sdk_one_sentence_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert main(["mcp"]) == 2
     shown = capsys.readouterr()
-    assert shown.out == "" and 'pip install "fx-lsp[mcp]"' in shown.err and shown.err.count("\n") == 1
+    assert shown.out == "" and 'pip install "mcp>=2,<3"' in shown.err and shown.err.count("\n") == 1
 
 
 def test_the_server_imports_no_torch():

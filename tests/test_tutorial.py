@@ -1,4 +1,4 @@
-"""The tutorial shows what its commands print: each runs, and its output has the shown lines in their order."""
+"""The README and the tutorial show what their commands print: each runs, and prints the shown lines in their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tutorial import ROOT, code, missing, sessions
 
 pytestmark = pytest.mark.torch
 
-PAGES = [ROOT / "docs/index.md", *sorted((ROOT / "docs/tutorial").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/tutorial").glob("*.md"))]
 OUTSIDE = re.compile(r"^(pip|python|make) ")
 """Commands that are not those of fx-lsp."""
 

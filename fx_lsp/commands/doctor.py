@@ -40,8 +40,8 @@ State = Literal["right", "note", "wrong"]
 _MARKS = {"right": "✓", "note": "·", "wrong": "✗"}
 _SAMPLE = "import torch\n\n\ndef f(x):  # fx: x=f32[4, 8]\n    return torch.relu(x).sum()\n"
 _EXTRAS = {
-    "execnet": "benchmarks: pip install 'fx-lsp[bench]'",
-    "matplotlib": "plots of benchmarks: pip install 'fx-lsp[bench]'",
+    "execnet": "benchmarks: pip install execnet",
+    "matplotlib": "plots of benchmarks: pip install matplotlib",
 }
 _EDITORS = {"code": "Visual Studio Code", "nvim": "Neovim", "emacs": "Emacs"}
 

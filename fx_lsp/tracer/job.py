@@ -1,4 +1,4 @@
-"""One traced target: the request of a tracer process to its reply."""
+"""Trace one target: turn the request of a tracer process into its replies."""
 
 from __future__ import annotations
 
@@ -89,28 +89,28 @@ from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
 from fx_lsp.tracer.world.world import World, current
 
 Completion = Callable[[Trace], Trace]
-"""Adds to a trace that was answered what takes longer."""
+"""Returns a trace with a slower part added, after the first reply was sent."""
 STARTED = time.time()
-"""When this module was imported: before anything of the user's."""
+"""The time at which this module was imported, before any code of the user."""
 
 
 def run(request: TraceRequest) -> TraceReply:
-    """Load the target, resolve its inputs, trace it. What the user's code does wrong comes back as a Failure."""
+    """Load the target, resolve its inputs and trace it. A mistake of the user's code is returned as a Failure."""
     *_, reply = replies(request)
     return reply
 
 
 def replies(request: TraceRequest) -> Iterator[TraceReply]:
-    """Yield what `run` returns, and before it the same without names of sizes, where these take longer to find.
+    """Yield the reply of `run`, after the same reply without names of sizes if these take longer.
 
-    Code that puts some tensors on a GPU, and others on one only if there is one, means a machine that has one. So does
-    a program that does not get to its training loop without one.
+    Code that always puts some tensors on a GPU, and others only if a GPU is available, is written for a machine with
+    one. So is a program that does not reach its training loop without a GPU.
     """
     return _replies(request, any("@cuda" in comment.text for comment in request.given))
 
 
 def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
-    """Yield the replies where code that asks for a GPU hears that one is `available`."""
+    """Yield the replies. `available` is the answer that `torch.cuda.is_available()` gives to the code."""
     started = time.perf_counter()
     warnings.simplefilter("ignore")
     watch_reads()
@@ -164,7 +164,7 @@ def _entered(request: TraceRequest, world: World | None, available: bool) -> Abs
 
 
 def _stops(request: TraceRequest, outcome: Outcome) -> bool:
-    """Return True for a failure that a machine with a GPU may not have."""
+    """Return True for a failure that may not occur on a machine with a GPU."""
     return isinstance(outcome, Failure) and (request.kind == "step" or outcome.kind == "device")
 
 
@@ -184,9 +184,9 @@ class LoadedTarget:
 
 
 def _of_script(target: LoadedTarget, script: Rehearsed) -> TraceReply:
-    """Return the reply for a script: the trace of its top level, or what it does wrong with what ran before.
+    """Return the reply for a script: the trace of its top level, or its mistake with the part that ran before.
 
-    The run of the whole script decides what is wrong: a failure of its top level alone is information.
+    The run of the whole script finds the mistakes: a failure of its top level alone is information.
     """
     request, wrong = replace(target.request, kind="function", given=(), callers=(), programs=()), script.wrong
     if script.tree is None:
@@ -221,7 +221,7 @@ def _traced(target: LoadedTarget, basis: _Basis) -> Generator[TraceReply, None, 
 
 @dataclass
 class _Basis:
-    """The sources of a reply's dependencies; the `whole` file is one if more than the slice had to run."""
+    """Hold the sources of the dependencies of a reply; `whole` is True if more than the slice had to run."""
 
     request: TraceRequest
     package_dir: str | None
@@ -232,7 +232,7 @@ class _Basis:
 
 
 def _loaded(request: TraceRequest, mode: FakeTensorMode, world: World | None) -> Loaded:
-    """Return the target's module, as a program that has run has it, or as it is imported now."""
+    """Return the target's module from the program that has run, or import it."""
     if world is not None:
         return world.module_of(request)
     with forbid_effects(), started_as(request.file):
@@ -276,7 +276,7 @@ def _with_dependencies(reply: TraceReply, basis: _Basis) -> TraceReply:
 
 
 def _trace(target: LoadedTarget, tree: ast.Module) -> tuple[TraceReply, Sequence[Completion]]:
-    """Trace the target, which `tree` defines; return the reply, and what adds to it, which takes longer."""
+    """Trace the target that `tree` defines; return the reply, and the slower steps that complete it."""
     request, loaded, sources = target.request, target.loaded, target.sources
     mode, devices = target.around.mode, target.around.devices
     notes = list(loaded.notes)
@@ -374,7 +374,7 @@ def _trace(target: LoadedTarget, tree: ast.Module) -> tuple[TraceReply, Sequence
 
 
 def _prepared(target: LoadedTarget, tree: ast.Module, stopped: dict[Failure, Stopped]) -> Prepared | Failure:
-    """Find the object and its inputs; variables that a step would read from missing data are inputs too."""
+    """Find the object and its inputs; variables that a step reads from missing data become inputs too."""
     request, loaded, sources, mode = target.request, target.loaded, target.sources, target.around.mode
     inputs: tuple[str, ...] = ()
     lines = request.source.splitlines()
@@ -398,14 +398,14 @@ def _prepared(target: LoadedTarget, tree: ast.Module, stopped: dict[Failure, Sto
 
 
 def _return_losses(request: TraceRequest) -> None:
-    """Have a training step return its losses if its program called it: a step that is loaded by itself does already."""
+    """Make a training step that its program called return its losses; a step that is loaded alone already does."""
     world = current()
     if request.step and request.kind != "step" and world is not None and world.is_entered:
         world.return_losses(request)
 
 
 def _definition(request: TraceRequest) -> str:
-    """Return the qualified name of the function that a target is."""
+    """Return the qualified name of the function of a target: `forward` for a module."""
     return request.name if request.kind != "module" else f"{request.name}.forward"
 
 
@@ -415,7 +415,7 @@ def _of_annotations(request: TraceRequest, loaded: Loaded, tree: ast.Module, pre
 
 
 def _naming(loaded: Loaded, prepared: Prepared, tree: ast.Module, traced: TracedCall) -> Iterator[Completion]:
-    """Yield what adds the names of sizes; nothing where there are none, or sizes are names already."""
+    """Yield the step that adds the names of sizes, unless there are none or the sizes are names already."""
     is_named = traced.symbolic or traced.request.work
     find_names = None if is_named else finder_of_names(prepared, tree, traced.ran, traced.sources, traced.mode)
     if find_names is not None:
@@ -423,7 +423,7 @@ def _naming(loaded: Loaded, prepared: Prepared, tree: ast.Module, traced: Traced
 
 
 def _breaking(traced: TracedCall) -> Iterator[Completion]:
-    """Yield the work that adds graph breaks and recompilations to the trace of a compiled target."""
+    """Yield the steps that add graph breaks and recompilations to the trace of a compiled target."""
     if traced.request.compiled and not traced.request.work:
         yield lambda trace: replace(trace, remarks=(*trace.remarks, *graph_breaks(traced)))
         yield lambda trace: replace(trace, remarks=(*trace.remarks, *recompilations(traced)))
@@ -432,7 +432,7 @@ def _breaking(traced: TracedCall) -> Iterator[Completion]:
 def _recorded(
     request: TraceRequest, prepared: Prepared, sources: Sources, tree: ast.Module, mode: FakeTensorMode
 ) -> Stopped:
-    """Run once more what runs, but cannot be captured, to record what it does."""
+    """Run a target that cannot be captured once more, to record its operations."""
     run, decisions = Run(recorded=[]), Decisions(sources, request.source.splitlines())
     with forbid_effects(), mode, under(mode, prepared.conditions), decided_by(decisions):
         watched_run(sources, prepared.call.run, RUN_CODE, Statements(tree, request.file), run)
@@ -440,7 +440,7 @@ def _recorded(
 
 
 def _failed(target: LoadedTarget, failure: Failure, stopped: Mapping[Failure, Stopped], tree: ast.Module) -> TraceReply:
-    """Return the reply for a target that fails, with what ran of it before."""
+    """Return the reply for a target that fails, with the part that ran before."""
     run = stopped.get(failure)
     if run is None:
         return TraceReply(failure)
@@ -457,7 +457,7 @@ def _failed(target: LoadedTarget, failure: Failure, stopped: Mapping[Failure, St
 def _target(request: TraceRequest, loaded: Loaded, mode: FakeTensorMode, inputs: tuple[str, ...]) -> Any:
     """Return the object that the request names, or the reason why there is no such step. Raises AttributeError.
 
-    Of what a step gets from data, `inputs` are parameters.
+    `inputs` are the variables from missing data that become parameters of a step.
     """
     world = current()
     reached: Any = world.call.function if world is not None and world.call is not None else None
@@ -480,7 +480,7 @@ def _captured(
     new_names: Callable[[], Names],
     request: TraceRequest,
 ) -> tuple[Prepared, Captured] | Failure:
-    """Capture the call that is prepared, or else the one that there is otherwise."""
+    """Capture the prepared call, or the alternative one if this fails."""
     try:
         with forbid_effects(), under(mode, prepared.conditions):
             symbolic = prepared.conditions.symbols is not None
@@ -498,7 +498,7 @@ def _captured(
 
 
 def _with_settled_sizes(item: InputSpec, symbols: Symbols) -> InputSpec:
-    """Add to an input the values that its named sizes were settled on: `with B = 16`."""
+    """Add to an input the values that were chosen for its named sizes: `with B = 16`."""
     spec = parse_spec(item.spec)
     names = dict.fromkeys(s for s in (spec.sizes if spec is not None else ()) if isinstance(s, str))
     settled = [f"{n} = {value}" for n in names if (value := symbols.value_of(n)) != n]
@@ -507,7 +507,7 @@ def _with_settled_sizes(item: InputSpec, symbols: Symbols) -> InputSpec:
 
 
 def _notes_on_inference(captured: Captured, prepared: Prepared) -> list[str]:
-    """Say why something differentiable has no backward graph."""
+    """Return a note on why a differentiable target has no backward graph."""
     outputs = [tensor for _, tensor in tensors_in(prepared.run.result, "out") if tensor.requires_grad]
     if captured.inference is None or captured.notes or not outputs:
         return []
@@ -568,7 +568,7 @@ def _site_dirs() -> list[str]:
 
 
 def _package_dir(request: TraceRequest, site_dirs: list[str]) -> str | None:
-    """Return the top-level package of a target that is itself installed."""
+    """Return the folder of the top-level package of a target in an installed package; None for other targets."""
     for directory in site_dirs:
         if request.file.startswith(directory + os.sep):
             top = os.path.relpath(request.file, directory).split(os.sep)[0]

@@ -55,7 +55,7 @@ def test_an_untrusted_folder_is_reported_and_nothing_of_it_runs(neovim: Neovim, 
 def test_a_missing_command(neovim: Neovim, version: str, tmp_path: Path) -> None:
     text = report(neovim, version, tmp_path, ["fx-lsp-elsewhere", "serve"], "vim.g.fx_no_server = true")
     assert problems(text) == ["fx-lsp-elsewhere is not a command", "No client runs"]
-    assert "pip install fx-lsp" in text
+    assert "uv tool install ." in text
 
 
 def test_another_version_and_a_second_client(neovim: Neovim, tmp_path: Path) -> None:

@@ -135,15 +135,17 @@ def test_parameters_and_fixtures(tmp_path: Path) -> None:
 
         @pytest.mark.parametrize(["n", "m"], CASES)
         @pytest.mark.parametrize("dtype", [pytest.param(torch.half, id="half")])
+        @pytest.mark.parametrize("shape", [*CASES, (3, 4)])
         @pytest.mark.skip
-        def test_block(block, n, m, dtype):
+        def test_block(block, n, m, dtype, shape):
             assert block(torch.ones(n, m, 4, dtype=dtype)).ndim == 3
 
         def test_elsewhere(block, tmp_path):
             block(torch.ones(1, 4))
         """
     first = "next(iter(CASES))"
-    call = f"test_block(n=({first})[0], m=({first})[1], dtype=torch.half, block=_block(dim=next(dim())))"
+    shape = "next(iter([*CASES, (3, 4)]))"
+    call = f"test_block(n=({first})[0], m=({first})[1], dtype=torch.half, shape={shape}, block=_block(dim=next(dim())))"
     assert entry(tmp_path, text, "user_test.py") == call
     (program,) = programs(tmp_path, "Block", {})
     assert "@pytest" not in program.source

@@ -16,7 +16,7 @@ from fx_lsp.commands.options import add_tracing_options, engine_settings
 from fx_lsp.tracing.engine import EngineSettings
 from fx_lsp.tracing.workers.capacity import parallel_traces
 
-HOW_TO_INSTALL = 'fx-lsp: `fx-lsp mcp` needs the Python SDK of the protocol: pip install "fx-lsp[mcp]"'
+HOW_TO_INSTALL = 'fx-lsp: `fx-lsp mcp` needs the Python SDK of the protocol: pip install "mcp>=2,<3"'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

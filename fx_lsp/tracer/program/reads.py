@@ -23,7 +23,7 @@ from fx_lsp.tracer.program.paths import OWN_FOLDER, STANDARD_LIBRARY, is_install
 ReadState: TypeAlias = "list[int] | None"
 """The time (ns) and the size of a file when it was read; None if it was missing."""
 MAX_READS = 2000
-"""The most files that are recorded one by one. Of the later ones the folders are, and no more of these than that."""
+"""The most files that are recorded one by one. Beyond it, as many folders of further files are recorded."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 _ONLY_NAMED = getattr(os, "O_PATH", 0)
 """The flag with which a file is opened, but never read (Linux)."""
@@ -34,11 +34,11 @@ _SCRATCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scratch.py"
 
 @dataclass
 class RecordedReads:
-    """Hold what this process and those that it was forked from have read.
+    """Hold the reads of this process and of the processes that it was forked from.
 
-    `states` are those of files at their first read, of missing files, and of listed folders; `variables` are the names
-    of environment variables. `written` are files that the code itself wrote before it read them. `searched` are the
-    folders in which missing modules were looked for last, by the name of the module.
+    `states` has the state of each file at its first read, of missing files, and of listed folders. `variables` are
+    names of environment variables. `written` are files that the code wrote before it read them. `searched` maps a
+    missing module to the folders of the last search for it. `reported` are the paths that `news` has returned.
     """
 
     states: dict[str, ReadState] = field(default_factory=dict[str, ReadState])
@@ -48,7 +48,7 @@ class RecordedReads:
     reported: set[str] = field(default_factory=set[str])
 
     def note(self, path: str) -> None:
-        """Record that a file is read, or looked for."""
+        """Record that a file is read, or that its existence is checked."""
         if path not in self.states and path not in self.written and not _is_ignored(path):
             self._add(path if len(self.states) < MAX_READS else folder_listed(os.path.dirname(path)))
 
@@ -58,7 +58,7 @@ class RecordedReads:
             self._add(folder_listed(folder))
 
     def note_write(self, path: str) -> None:
-        """Record that a file is written: its content is the code's own, if there was no file before."""
+        """Record that a file is written: if it did not exist before, its content comes from the code itself."""
         if self.states.get(path) is None:
             self.states.pop(path, None)
             self.written.add(path)
@@ -68,14 +68,15 @@ class RecordedReads:
             self.states[path] = state_of(path)
 
     def dependencies(self) -> list[str]:
-        """Return the dependencies of an answer on what was read."""
+        """Return the files, folders and variables that an answer depends on because they were read."""
         modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
         return [*(path for path in self.states if path not in modules), *map(variable_asked, self.variables)]
 
     def dependencies_of_search(self, module: str) -> list[str]:
-        """Return the dependencies that change before a missing module can be found: the names in the folders in which
-        it, and the packages that it is in, were looked for. An installation changes them, as `.pth` files and metadata
-        are in them.
+        """Return the dependencies that change when a missing module is installed.
+
+        They are the names in the folders that were searched for the module and for its packages: an installation adds
+        `.pth` files and metadata there.
         """
         parts = module.split(".")
         names = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
@@ -85,7 +86,7 @@ class RecordedReads:
         return [variable_asked("PYTHONPATH"), *changing]
 
     def news(self) -> dict[str, ReadState]:
-        """Return the files that were read since this was last called, here or in the process that was forked."""
+        """Return the files that were read since the last call, in this process or in one that it was forked from."""
         news = {path: state for path, state in self.states.items() if path not in self.reported}
         self.reported |= news.keys()
         return news
@@ -102,7 +103,7 @@ _installed: list[bool] = []
 
 
 def watch_reads() -> None:
-    """Record from now on, in this process and its forks, what code reads."""
+    """Start to record what code reads, in this process and its forks."""
     if not _installed:
         _installed.append(True)
         sys.addaudithook(_audit)
@@ -139,7 +140,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _absolute(path: object) -> str | None:
-    """Return the absolute path of a file that has a name."""
+    """Return the absolute path of a file; None for a file without a path, such as a descriptor."""
     if path is None:
         return os.getcwd()
     try:
@@ -149,8 +150,8 @@ def _absolute(path: object) -> str | None:
 
 
 def _is_ignored(path: str) -> bool:
-    """Return True for files of the system and the interpreter, of installed packages, whose version counts, of fx-lsp,
-    and for scratch files.
+    """Return True for files of the system, the interpreter and fx-lsp, for scratch files, and for installed packages:
+    their versions are a dependency of their own.
     """
     return path.startswith((*_SYSTEM, *STANDARD_LIBRARY, OWN_FOLDER, _scratch_prefix())) or is_installed(path)
 
@@ -159,12 +160,12 @@ _SYSTEM = ("/proc/", "/sys/", "/dev/")
 
 
 def _scratch_prefix() -> str:
-    """Return the start of the paths of scratch files: the folder for temporary files is one, if fx-lsp has moved it."""
+    """Return the prefix of scratch files: under confinement, the whole folder for temporary files."""
     return os.path.join(tempfile.gettempdir(), "" if is_confined() else "fx-lsp-")
 
 
 def _is_for_tool(frame: FrameType | None) -> bool:
-    """Return True if the code that asks, perhaps through the standard library, is the import system or fx-lsp."""
+    """Return True if the caller, perhaps through the standard library, is the import system or fx-lsp."""
     while frame is not None and frame.f_code.co_filename.startswith((*STANDARD_LIBRARY, _SCRATCH)):
         frame = frame.f_back
     file = frame.f_code.co_filename if frame is not None else ""
@@ -176,11 +177,11 @@ def _is_project_code(file: str) -> bool:
 
 
 _QUESTIONS = frozenset({"genericpath", "posixpath", "ntpath", "pathlib", "pathlib._local", "pathlib._abc", "os"})
-"""The modules of the standard library that ask for the status of a file in the name of their caller."""
+"""The modules of the standard library that query the status of a file for their caller."""
 
 
 def _watch_status() -> None:
-    """Record files whose status the project's code asks for: whether they exist, their size and their time."""
+    """Record the files whose existence, size or time the project's code queries."""
 
     def stat(path: Any, *args: Any, **options: Any) -> os.stat_result:
         frame: FrameType | None = sys._getframe(1)
@@ -227,7 +228,7 @@ def _watch_environment() -> None:
 
 @contextmanager
 def environment_unwatched() -> Generator[None, None, None]:
-    """Inside, the environment is as Python made it: Dynamo follows its code, and would break at ours."""
+    """Restore Python's own `os.environ` inside: Dynamo traces through it, and a replacement breaks the graph."""
     environment: Any = os.environ
     watched = getattr(environment, "encodekey", None)
     original = getattr(watched, "original", None)
@@ -252,7 +253,7 @@ def _is_machinery(frame: FrameType) -> bool:
 
 
 class _MissingModules:
-    """Record the files of modules that no finder has: code may do without them, and differently once they appear."""
+    """Record the paths of modules that no finder finds: code may run without them, and change once they appear."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Find nothing."""

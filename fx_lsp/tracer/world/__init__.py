@@ -1,1 +1,1 @@
-"""A world: a project that is imported once and a program that is run once, for all targets that it calls."""
+"""Run a world: import a project once and run its program once, for all targets that the program calls."""

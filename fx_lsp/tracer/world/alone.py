@@ -1,4 +1,4 @@
-"""A world for one target, without fork or for a compiler: the process that traces it runs programs before."""
+"""Make a world for one target, without fork or for a compiler: the tracing process first runs the programs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class _Reached(BaseException):
 def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
     """Make this process the world of one target, in the state that forks of a world are parked in.
 
-    It is at the first call of the target by a program; else at the end of the file's own program; else it has imported
-    the file; else it has imported only modules that the file imports.
+    It has then run to the first call of the target by a program. Without such a call, it has run to the end of
+    the file's own program; without a program, it has imported the file, or only the modules that the file imports.
     """
     world = World.begin(wanted, bool(plain_work(request.work)))
     watched = world.watched(request.file)
@@ -43,10 +43,10 @@ def become_world(request: TraceRequest, wanted: WorldRequest) -> None:
 
 
 def _gets_to_one(world: World, programs: Sequence[ProgramFile], request: TraceRequest) -> bool:
-    """Run programs; return True if one calls the target, at whose first call the process then is.
+    """Run programs up to a call of the target; return False if none calls it.
 
-    It is the first call that trains with all its data, else of the first program with such data the best, else the
-    best of the first. A first run of each program, to its end, shows what calls there are.
+    Each program first runs to its end, which shows its calls. The first call that trains with complete data is chosen;
+    without one, the best call of the first program with complete data, or of the first program that calls the target.
     """
     best: dict[ProgramFile, Rank] = {}
     for program in programs:
@@ -65,8 +65,9 @@ def _gets_to_one(world: World, programs: Sequence[ProgramFile], request: TraceRe
 
 
 def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: Rank | None) -> list[Rank]:
-    """Run a program to its first call of the target with the rank `least`, or to its end; return the ranks of the calls
-    up to there that tell more than the ones before.
+    """Run a program to its first call of the target with the rank `least`, or to its end.
+
+    Return the ranks of the reported calls up to there, each better than the one before.
     """
     ranks: list[Rank] = []
 
@@ -85,7 +86,7 @@ def _gets_to(world: World, program: ProgramFile, request: TraceRequest, least: R
         except GpuWanted:
             world.with_gpu()
             continue
-        except BaseException:  # it is where it shall be, or ended: it has called what it has called
+        except BaseException:  # the program stopped at the call, or failed: the calls before count
             pass
         break
     return ranks

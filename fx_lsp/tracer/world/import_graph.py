@@ -1,4 +1,4 @@
-"""Which modules of a project import which: what a target depends on, in a process that has imported more than that."""
+"""Record which modules of a project import which: a target depends on fewer modules than its process has imported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ImportGraph:
 
     @contextmanager
     def recording(self) -> Generator[None, None, None]:
-        """Record the imports of what runs inside."""
+        """Record the imports of the code that runs inside."""
         plain: Callable[..., Any] = builtins.__import__
         dynamic = importlib.import_module
 
@@ -59,7 +59,7 @@ class ImportGraph:
         self.imported.setdefault(file, set()).update(names)
 
     def reached(self, file: str) -> frozenset[str]:
-        """Return the files of the modules that a file needs, and of those that they need."""
+        """Return the files of the modules that a file imports, directly or through other modules."""
         return frozenset(self._reached(file))
 
     def _reached(self, file: str) -> Iterator[str]:

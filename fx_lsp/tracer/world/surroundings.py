@@ -32,7 +32,7 @@ from fx_lsp.tracer.run.fakes import (
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The mode that all fake tensors of a process belong to, its devices, and notes on attention that was replaced."""
+    """Hold the mode of all fake tensors of a process, its devices, and the notes of the run."""
 
     mode: FakeTensorMode
     devices: Devices
@@ -41,12 +41,12 @@ class Surroundings:
 
 @contextmanager
 def surroundings(text: str, compiles: bool = False, available: bool = False) -> Generator[Surroundings, None, None]:
-    """Inside, the user's code runs on fake tensors, as far as PyTorch can, and finds what it expects of a machine.
+    """Run the user's code on fake tensors, wherever PyTorch can, with simulated devices and processes.
 
-    `text` is that of the program, `compiles` as in `possible_devices`; `available` is what it hears that asks for a
-    GPU.
+    `text` is the text of the program; `compiles` is as in `possible_devices`; `available` is the answer that
+    `torch.cuda.is_available()` gives.
     """
-    logging.getLogger("torch.__trace").handlers.clear()  # otherwise every graph is printed for it, whether kept or not
+    logging.getLogger("torch.__trace").handlers.clear()  # otherwise torch prints every graph for it
     mode = fake_mode()
     with (
         collecting_notes() as run_notes,

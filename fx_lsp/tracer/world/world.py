@@ -1,4 +1,4 @@
-"""A process that has imported what a file needs, and may have run a program: what a target finds there."""
+"""Hold the state of a process that has imported the modules of a file, and may have run a program, for its targets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from fx_lsp.tracer.world.surroundings import Surroundings, surroundings
 from fx_lsp.training.step import BACKWARD
 
 PROGRAM_SECONDS = 6.0
-"""The time that a program may take to get to what it calls."""
+"""The time that a program may take to reach the calls of the targets."""
 IMPORT_SECONDS = 20.0
 """The time that the imports of a file may take."""
 
@@ -52,19 +52,19 @@ LaterCall = tuple[str, int]
 
 
 class GpuWanted(BaseException):
-    """Unwinds a program that puts some tensors on a GPU, and others on one only if there is one."""
+    """Unwinds a program that needs a GPU for some tensors and was told that there is none."""
 
 
 @dataclass
 class World:
-    """The state of one process. `before` are the modules that were there before anything of the user's.
+    """Hold the state of one process.
 
-    `program` has been run as far as the `call` of a target, or to its end; without it `loaded` is a file that was
-    imported. `missing` is the first of the packages that it does without, and `since` are the modules that were there
-    when a request came, which is answered by what is here if it `is_entered`. `edits` are later texts of
-    files, and `ran` the functions of the target's file that have run in other processes of this world. `watch` looks at
-    the calls of the program; `later` are those of the target after its first one, as another process has noted them.
-    `stopped` are sentences on programs that were not followed to their ends.
+    `before` are the modules that were imported before any code of the user. `program` has run up to the `call` of a
+    target, or to its end; without a program, `loaded` is a file that was imported. `missing` is the import error of the
+    first package that is missing. `since` are the modules that were imported when the process was given to a request;
+    if it `is_entered`, the request is answered with this state. `edits` are later texts of files. `ran` are functions
+    of the target's file that ran in other processes of this world. `watch` observes the calls of the program; `later`
+    are further calls of the target, which another process noted. `stopped` are sentences on programs that ran too long.
     """
 
     request: WorldRequest
@@ -89,8 +89,9 @@ class World:
 
     @classmethod
     def begin(cls, request: WorldRequest, compiles: bool = False) -> World:
-        """Return the world of this process, which has run nothing of the user's so far; `compiles` is as in
-        `possible_devices`.
+        """Return the world of this process, which has run no code of the user so far.
+
+        `compiles` is as in `possible_devices`.
         """
         warnings.simplefilter("ignore")
         watch_reads()
@@ -110,7 +111,7 @@ class World:
         return next((watched for watched in self.request.files if watched.file == file), None)
 
     def import_needs(self, file: WatchedFile) -> None:
-        """Import what a file imports at its top level, as far as that can be had."""
+        """Run the imports at the top level of a file, except for those that fail."""
         namespace = {"__name__": file.module, "__package__": file.package, "__file__": file.file}
         with forbid_effects(), suppress(TimeUp, SystemExit), time_limit(IMPORT_SECONDS):
             for node in ast.parse(file.source, file.file).body:
@@ -119,7 +120,7 @@ class World:
                         exec(compile(ast.Module([node], []), file.file, "exec", dont_inherit=True), namespace)
 
     def import_whole(self, file: WatchedFile) -> bool:
-        """Import a file that is no program; return False where that cannot be had without more ado."""
+        """Import a file that is not a program; return False if that fails or leaves anything out."""
         request = TraceRequest(
             file.file, "", "module", file.source, file.source, file.module, file.package, self.request.roots
         )
@@ -135,8 +136,8 @@ class World:
     def follow(self, program: ProgramFile, report: Callable[[FirstCall], None]) -> None:
         """Run a program from its first statement to its last; `report` is called at the first call of each target.
 
-        What is raised ends the program, but for what `report` raises. Raises GpuWanted if the program
-        needs a GPU and found none.
+        An exception of the program ends it; an exception of `report` is raised. Raises GpuWanted if the program needs a
+        GPU and was told that there is none.
         """
         self.program, self.run = program, ProgramRun()
         text = program.source or self._text_of(program.file)
@@ -176,7 +177,7 @@ class World:
         self._check_devices()
 
     def _text_of(self, file: str) -> str:
-        """Return the text of a file as it is edited, else as it is on disk; "" if it cannot be read."""
+        """Return the text of a file in the editor, or else on disk; "" if it cannot be read."""
         watched, unsaved = self.watched(file), self.instrument.text_of(file)
         if watched is not None or unsaved is not None:
             return watched.source if watched is not None else unsaved or ""
@@ -190,19 +191,19 @@ class World:
             raise GpuWanted
 
     def with_gpu(self) -> None:
-        """Have code hear from now on that there is a GPU, also what has been imported."""
+        """Report a GPU to the code from now on; imported modules of the project are imported again."""
         if self.around.devices.gpu is not None:
             self.around.devices.gpu.available, self.around.devices.gpu.denied = True, False
         forget_project(self.request.roots, self.before)
 
     def forget(self) -> None:
-        """Forget what was run and imported of the project, but for the packages that were imported with it."""
+        """Forget the program and the modules of the project; imported packages remain."""
         self.program = self.call = self.loaded = None
         forget_stand_ins()
         forget_project(self.request.roots, self.before)
 
     def has(self, file: str, names: Collection[str]) -> bool:
-        """Return whether the module of a target has some names, none of which is absent."""
+        """Return whether the module of a target has all of these names, and none of them is absent."""
         module = self._module(file)
         return module is not None and all(
             name in vars(module) and not isinstance(vars(module)[name], Absent) for name in names
@@ -217,13 +218,13 @@ class World:
         return sys.modules.get(self.program.module) if is_own and self.program is not None else None
 
     def module_of(self, request: TraceRequest) -> Loaded:
-        """Return the module of a target as it is here."""
+        """Return the module of a target in this process."""
         module = self._module(request.file)
         assert module is not None, "the target was found here"
         return Loaded(module, whole=False, missing=self.missing)
 
     def return_losses(self, request: TraceRequest) -> None:
-        """Have a function that is a training step return its losses, from now on, in place of differentiating them.
+        """Make a training step return its losses instead of differentiating them.
 
         AOTAutograd differentiates what a function returns, and captures no `backward` in it.
         """
@@ -235,14 +236,12 @@ class World:
 
     @property
     def reason(self) -> str:
-        """Say why a program did not get to a target: it was too slow, or the first thing that it lacks; "" if neither
-        is so.
-        """
+        """Say why a program did not reach a target: it was too slow, or something was missing; else ""."""
         lacking = (sentence(error) for error in self.run.absences.errors)
         return next(iter((*self.stopped, *lacking)), "")
 
     def offers(self) -> tuple[Offer, ...]:
-        """Return the arguments that the program passes to the target, without placeholders for missing ones."""
+        """Return the arguments that the program passes to the target, without the placeholders of missing values."""
         if self.call is None:
             return ()
         offer, line = self.call.located(self._place(self.call.line), self._place(self.call.init_line)), self.run.line
@@ -262,14 +261,14 @@ class World:
         )
 
     def later_calls(self) -> dict[str, dict[str, list[LaterCall]]]:
-        """Return the calls of each target after its first one so far, by its file and name."""
+        """Return the calls of each target after its first call, by file and name."""
         calls: dict[str, dict[str, list[LaterCall]]] = {}
         for target, later in (self.watch.later if self.watch is not None else {}).items():
             calls.setdefault(target.file, {})[target.name] = list(later.lines.items())
         return calls
 
     def _place(self, line: int) -> str:
-        """Say where the program calls something, as people say it, by its lines as they are now."""
+        """Return the place of a call of the program for people, with the line in the present text."""
         assert self.program is not None and self.call is not None, "a program has called it"
         file = self.program.file
         watched = self.watched(file)
@@ -283,7 +282,7 @@ class World:
         return os.path.relpath(file, min(roots, key=len)) if roots else os.path.basename(file)
 
     def needed(self, file: str, *others: str) -> frozenset[str]:
-        """Return the files that the answer for a target of `file` depends on, which `others` call, but for its own."""
+        """Return the files that the answer for a target of `file` depends on, without `file`; `others` call it."""
         files = {inner for each in (file, *others) for inner in self.imports.reached(each)}
         if self.program is not None:
             files |= {self.program.file, *self.imports.reached(self.program.file)}
@@ -301,7 +300,7 @@ class World:
         return frozenset(name for line, name in names.items() if line in lines)
 
     def read(self) -> dict[str, ReadState]:
-        """Return the files that this process has read since this was last called, with their states then."""
+        """Return the files that this process has read since the last call of `read`, with their states at that time."""
         modules = [
             module.__file__ or ""
             for name, module in list(sys.modules.items())
@@ -312,10 +311,10 @@ class World:
         return {**{file: state_of(file) for file in others}, **reads().news()}
 
     def stands(self, edits: Mapping[str, str]) -> bool:
-        """Return whether this process is as it would be with later texts of some files.
+        """Return whether the state of this process would be the same with later texts of some files.
 
-        It is if only bodies of functions differ, if none of these has run except the one whose call it is at, and if
-        all of them see the same variables as before.
+        It would if only bodies of functions differ, if none of these functions has run except the target whose call
+        the process is at, and if all of them see the same variables as before.
         """
         place = self.call.place if self.call is not None else None
         for file, text in edits.items():
@@ -331,14 +330,14 @@ class World:
         return True
 
     def edit(self, edits: Mapping[str, str]) -> None:
-        """Take later texts of files, with which this process `stands`."""
+        """Replace the texts of files by later ones, for which `stands` is true."""
         self.edits = edits
         for file, text in edits.items():
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
             self.instrument.edit(file, text)
 
     def enter(self) -> None:
-        """Give this process to a request for a target that is found here."""
+        """Answer a request for a target with the state of this process."""
         self.recorder.close()
         self.stack.enter_context(temporarily_clear_interpreter_stack())
         with self.around.mode:
@@ -350,7 +349,7 @@ class World:
         _CURRENT[:] = [self]
 
     def leave(self) -> None:
-        """Give this process to a request that runs by itself what it needs, with what was imported so far."""
+        """Leave this process to a request that runs its own code; imported modules remain."""
         self.instrument.restore()
         self.stack.close()
         self.since = frozenset(sys.modules)

@@ -133,7 +133,7 @@ def _parametrized(function: ast.FunctionDef) -> Iterator[tuple[list[str], str]]:
             continue
         names = list(_names(decorator.args[0]))
         values = decorator.args[1]
-        if isinstance(values, (ast.List, ast.Tuple)) and values.elts:
+        if isinstance(values, (ast.List, ast.Tuple)) and values.elts and not isinstance(values.elts[0], ast.Starred):
             yield names, _set(values.elts[0], len(names))
         else:
             yield names, f"next(iter({ast.unparse(values)}))"

@@ -82,7 +82,7 @@ local function check_command(config)
   end
   if vim.fn.executable(words[1]) == 0 then
     err(words[1] .. ' is not a command', {
-      'install it with `pip install fx-lsp`, and start Neovim with its folder on the PATH',
+      'install it with `uv tool install .` in a checkout of fx-lsp, and start Neovim with its folder on the PATH',
       "or set its path: vim.lsp.config('fx_lsp', { cmd = { '/path/to/fx-lsp', 'serve' } }), or the same in setup()",
     })
     return false
@@ -91,7 +91,7 @@ local function check_command(config)
   local version = text and text:match('^fx%-lsp (%S+)')
   if not version then
     err(('`%s --version` prints no version: %s'):format(table.concat(words, ' '), text or problem), {
-      'run it in a terminal; install it again with `pip install --upgrade fx-lsp`',
+      'run it in a terminal; install it again with `uv tool install --reinstall .` in a checkout of fx-lsp',
     })
     return false
   end
@@ -99,7 +99,7 @@ local function check_command(config)
     ok(('fx-lsp %s: %s'):format(version, vim.fn.exepath(words[1])))
   else
     warn(('fx-lsp is %s, and this plugin is %s'):format(version, M.VERSION), {
-      'update the older one: `pip install --upgrade fx-lsp`, or the plugin',
+      'update the older one: `uv tool install --reinstall .` in a checkout of fx-lsp, or the plugin',
     })
   end
   return true
