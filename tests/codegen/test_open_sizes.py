@@ -198,3 +198,19 @@ def test_other_sizes_are_right_by_default(defaults: dict[str, str], tmp_path: Pa
 
 def test_operations_that_need_other_kernels_for_open_sizes_keep_their_own(files: dict[str, str]) -> None:
     assert "running_max" in files["attention"] and "aten.bmm" not in files["attention"]
+
+
+def test_regions_take_sizes_that_only_their_numbers_use(warm_torch: None, tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+# fx: x=f32[6, 8], w=f32[8, 8]
+def weighted(x, w):
+    means = (x @ w).sum(0) / x.shape[0]
+    return (means @ w) * x.shape[0] + x.shape[0] ** 0.5
+"""
+    texts = generated(Path("/project/model.py"), source, ["weighted"], SIZES, "all")
+    assert re.search(r"_compiled\(.*\bx_0\)", texts["weighted"])
+    output = outputs(tmp_path, texts)["weighted"]
+    assert "right  gradient of w (x_0=7)" in output and output.endswith("exit 0\n"), output
