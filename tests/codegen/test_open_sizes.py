@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
-from files import generated, names_in, outputs
+from files import generated, names_in, outputs, replied
 
 pytest_plugins = ["file_fixtures"]
 
@@ -232,3 +234,30 @@ def decayed(x):
 """
     text = generated(Path("/project/model.py"), source, ["decayed"], "any")["decayed"]
     assert "x  f32[x_0, 12, 16]" in text and text.count("@triton.jit") == 2, text
+
+
+def test_sizes_that_split_a_loop_into_kernels_are_given_up_early(warm_torch: None) -> None:
+    """With the length of `a` open, its gradient is no concatenation, and every step would be a kernel."""
+    with get_context("fork").Pool(1) as pool:
+        assert pool.apply(_schedules) <= 20
+
+
+def _schedules() -> int:
+    """Generate a loop of two inputs by default, and return how many schedules that takes."""
+    from fx_lsp.codegen.triton import program
+
+    source = """\
+import torch
+
+
+# fx: a=f32[6, 24, 16], x=f32[6, 24, 16]
+def decayed(a, x):
+    h, out = torch.zeros_like(x[:, 0]), []
+    for t in range(x.size(1)):
+        h = torch.sigmoid(a[:, t]) * h + x[:, t]
+        out.append(h)
+    return torch.stack(out, 1)
+"""
+    with patch.object(program, "build_schedule", wraps=program.build_schedule) as schedules:
+        assert "triton" in replied(Path("/project/model.py"), source, "decayed", "auto").stages
+    return schedules.call_count
