@@ -219,8 +219,8 @@ VIEW_METHODS = {
 def region_sizes(region: CompiledRegion) -> list[str]:
     """Return the symbolic sizes in the operations of a region, which are arguments of its function."""
     nodes = (*region.nodes, *region.reads)
-    taken = [i.meta.get("val") for n in nodes for i in n.all_input_nodes]
-    return sorted(symbols_in([*taken, *tree_leaves([(n.meta.get("val"), n.args, n.kwargs) for n in nodes])]))
+    operands = [i.meta.get("val") for n in nodes for i in n.all_input_nodes]
+    return sorted(symbols_in([*operands, *tree_leaves([(n.meta.get("val"), n.args, n.kwargs) for n in nodes])]))
 
 
 def symbols_in(values: Iterable[Any]) -> set[str]:
