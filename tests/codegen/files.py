@@ -24,18 +24,18 @@ def names_in(text: str) -> list[str]:
     return re.findall(r"^(?:def|class) (\w+)", text, re.M)
 
 
-def generated(file: Path, text: str, names: list[str], sizes: str = "traced") -> dict[str, str]:
+def generated(file: Path, text: str, names: list[str], sizes: str = "traced", inductor: str = "none") -> dict[str, str]:
     """The files for targets of a text, for the sizes of their comments alone, or for any."""
     with get_context("fork").Pool(1, maxtasksperchild=1) as pool:  # each in a process of its own, as in use
-        replies = pool.starmap(replied, [(file, text, name, sizes) for name in names], chunksize=1)
+        replies = pool.starmap(replied, [(file, text, name, sizes, inductor) for name in names], chunksize=1)
     assert all("triton" in reply.stages for reply in replies), [reply.outcome for reply in replies]
     return {n: wire.decode_stage(reply.stages["triton"]).text for n, reply in zip(names, replies, strict=True)}
 
 
-def replied(file: Path, text: str, name: str, sizes: str = "traced") -> TraceReply:
+def replied(file: Path, text: str, name: str, sizes: str = "traced", inductor: str = "none") -> TraceReply:
     from fx_lsp.tracer.job import run
 
-    work = write_work({"triton": "", "sizes": sizes})
+    work = write_work({"triton": "", "sizes": sizes, "inductor": inductor})
     return run(replace(request_for(str(file), text, name), work=work))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
-from files import generated, names_in, outputs
+from files import generated, names_in, outputs, replied
 
 pytest_plugins = ["file_fixtures"]
 
@@ -198,3 +200,64 @@ def test_other_sizes_are_right_by_default(defaults: dict[str, str], tmp_path: Pa
 
 def test_operations_that_need_other_kernels_for_open_sizes_keep_their_own(files: dict[str, str]) -> None:
     assert "running_max" in files["attention"] and "aten.bmm" not in files["attention"]
+
+
+def test_regions_take_sizes_that_only_their_numbers_use(warm_torch: None, tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+# fx: x=f32[6, 8], w=f32[8, 8]
+def weighted(x, w):
+    means = (x @ w).sum(0) / x.shape[0]
+    return (means @ w) * x.shape[0] + x.shape[0] ** 0.5
+"""
+    texts = generated(Path("/project/model.py"), source, ["weighted"], SIZES, "all")
+    assert re.search(r"_compiled\(.*\bx_0\)", texts["weighted"])
+    output = outputs(tmp_path, texts)["weighted"]
+    assert "right  gradient of w (x_0=7)" in output and output.endswith("exit 0\n"), output
+
+
+def test_steps_of_a_loop_take_one_kernel_for_an_open_batch(warm_torch: None) -> None:
+    """Its parts `x[:, t]` are slices of all of the batch; their gradients are joined for any batch."""
+    source = """\
+import torch
+
+
+# fx: x=f32[6, 12, 16]
+def decayed(x):
+    h, out = torch.zeros_like(x[:, 0]), []
+    for t in range(x.size(1)):
+        h = torch.sigmoid(x[:, t]) * h + x[:, t]
+        out.append(h)
+    return torch.stack(out, 1)
+"""
+    text = generated(Path("/project/model.py"), source, ["decayed"], "any")["decayed"]
+    assert "x  f32[x_0, 12, 16]" in text and text.count("@triton.jit") == 2, text
+
+
+def test_sizes_that_split_a_loop_into_kernels_are_given_up_early(warm_torch: None) -> None:
+    """With the length of `a` open, its gradient is no concatenation, and every step would be a kernel."""
+    with get_context("fork").Pool(1) as pool:
+        assert pool.apply(_schedules) <= 20
+
+
+def _schedules() -> int:
+    """Generate a loop of two inputs by default, and return how many schedules that takes."""
+    from fx_lsp.codegen.triton import program
+
+    source = """\
+import torch
+
+
+# fx: a=f32[6, 24, 16], x=f32[6, 24, 16]
+def decayed(a, x):
+    h, out = torch.zeros_like(x[:, 0]), []
+    for t in range(x.size(1)):
+        h = torch.sigmoid(a[:, t]) * h + x[:, t]
+        out.append(h)
+    return torch.stack(out, 1)
+"""
+    with patch.object(program, "build_schedule", wraps=program.build_schedule) as schedules:
+        assert "triton" in replied(Path("/project/model.py"), source, "decayed", "auto").stages
+    return schedules.call_count

@@ -9,12 +9,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 
 from fx_lsp.choices import Engine
-from fx_lsp.codegen.file.host_code import VIEW_METHODS, FunctionBody, not_deterministic, region_sizes, tuple_text
+from fx_lsp.codegen.file.host_code import (
+    VIEW_METHODS,
+    FunctionBody,
+    not_deterministic,
+    region_sizes,
+    symbols_in,
+    tuple_text,
+)
 from fx_lsp.codegen.file.needed import OperatorResult, with_conditions
 from fx_lsp.codegen.graph.query import is_view, view_chain
 from fx_lsp.codegen.graph.saved import SavedValues
@@ -441,10 +447,9 @@ def _missing_sizes(program: Program, known_sizes: Collection[str], statements: S
     """Return the sizes that statements use and no tensor has."""
     called = [n for step in program.steps if isinstance(step, fx.Node) for n in step.all_input_nodes]
     values = [n.meta.get("val") for n in (*program.buffers, *program.inputs, *called)]
-    sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
-    sizes += [s for step in program.steps if isinstance(step, KernelLaunch) for s in step.sizes.values()]
-    sizes = [expression(s) for s in sizes if isinstance(s, (int, torch.SymInt, sympy.Basic))]
-    symbols = {s.name for size in sizes for s in size.free_symbols}
+    values += [s for step in program.steps if isinstance(step, KernelLaunch) for s in step.sizes.values()]
+    regions = [region_sizes(step) for step in program.steps if isinstance(step, CompiledRegion)]
+    symbols = symbols_in(values).union(*regions)
     return sorted((symbols - set(known_sizes)) & names_used(statements))
 
 

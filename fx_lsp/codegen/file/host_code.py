@@ -218,10 +218,16 @@ VIEW_METHODS = {
 
 def region_sizes(region: CompiledRegion) -> list[str]:
     """Return the symbolic sizes in the operations of a region, which are arguments of its function."""
-    values = [v for n in (*region.nodes, *region.reads) for v in tree_leaves([n.meta.get("val"), n.args, n.kwargs])]
+    nodes = (*region.nodes, *region.reads)
+    operands = [i.meta.get("val") for n in nodes for i in n.all_input_nodes]
+    return sorted(symbols_in([*operands, *tree_leaves([(n.meta.get("val"), n.args, n.kwargs) for n in nodes])]))
+
+
+def symbols_in(values: Iterable[Any]) -> set[str]:
+    """Return the names of the symbols in numbers and in the shapes of tensors."""
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
-    symbolic = (expression(s) for s in sizes if isinstance(s, torch.SymInt))
-    return sorted({s.name for size in symbolic for s in size.free_symbols})
+    symbolic = (expression(s) for s in sizes if isinstance(s, (torch.SymInt, torch.SymFloat, sympy.Basic)))
+    return {s.name for size in symbolic for s in size.free_symbols}
 
 
 def not_deterministic(program: Program) -> bool:

@@ -88,6 +88,8 @@ def as_operator(name, overwrites=()):
 COMPILED = '''
 def compiled(function):
     """Returns a function that Inductor compiles, unless tensors are traced or interpreted."""
+    from torch._inductor import inductor_prims  # noqa: F401 - it registers operations
+
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     fast = function if interpreted else torch.compile(function, fullgraph=True)
 

@@ -14,19 +14,19 @@ from fx_lsp.codegen.ir.lowerings import operation
 
 
 def merge_views(graph: fx.Graph) -> None:
-    """Merge views of views, and remove views that keep their tensor's layout.
+    """Merge views of views, and remove views that keep their tensor's layout, and writes of all of a tensor.
 
     A tensor that becomes a result in place of such a view takes its name.
     """
     for node in list(graph.nodes):
-        if operation(node) not in _MERGED:
+        if operation(node) not in _SOURCES:
             continue
         inner: Any = node.args[0]
-        if operation(inner) == operation(node):
+        if operation(node) in _MERGED and operation(inner) == operation(node):
             outer: Any = node.args[1]
             way = [inner.args[1][d] for d in outer] if operation(node) == "aten.permute.default" else outer
             node.args = (inner.args[0], way)
-        base: Any = node.args[0]
+        base: Any = node.args[_SOURCES[operation(node)]]
         is_result = any(u.op == "output" for u in node.users)
         if not _has_same_layout(node, base) or (is_result and base.op != "call_function"):
             continue
@@ -37,6 +37,10 @@ def merge_views(graph: fx.Graph) -> None:
 
 
 _MERGED = ("aten.permute.default", "aten.view.default")
+_SOURCES = {**dict.fromkeys(_MERGED, 0), "aten.slice.Tensor": 0, "aten.slice_scatter.default": 1}
+"""The argument that has all elements of the result, if both have the same layout: `x[:]` of an open size stays a slice
+in a graph.
+"""
 
 
 def nested_views(graph: fx.Graph) -> Iterator[fx.Node]:

@@ -112,6 +112,12 @@ def triton_stage(file: KernelFile) -> Stage:
     return Stage(TRITON, tuple(nodes_by_name.values()), file.generated.text, tuple(origins))
 
 
+MAX_MORE_CUTS = 8
+"""The most operations that kernels for fixed sizes contain and those for open sizes, by default, do not: each result
+goes through memory, and each takes another schedule of the graph.
+"""
+
+
 def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None) -> tuple[Captured, Graphs]:
     """Capture a target again, for kernels: forward and backward, split by the pipeline, or the inference graph before
     any rewrite.
@@ -142,11 +148,12 @@ def kernels(traced: TracedCall) -> KernelFile:
     if sizes == "traced":
         return fixed
     is_estimated = sizes == "auto" and not _is_guessed(traced)
+    max_cuts = max(p.cuts for p in fixed.generated.programs) + MAX_MORE_CUTS if is_estimated else None
 
     def accept(free: TracedCall) -> KernelFile | None:
         try:
             with under(traced.mode, free.conditions):
-                file = file_of(free)
+                file = file_of(free, max_cuts=max_cuts)
         except Exception:  # an operation, or PyTorch, needs a number
             return None
         return None if (is_estimated and _is_slower(file, fixed)) or _loses_kernels(file, fixed) else file
@@ -194,7 +201,7 @@ def _templates(file: KernelFile) -> Counter[str]:
     return Counter(type(t).__name__ for t in templates if t is not None and not isinstance(t, MatmulTemplate))
 
 
-def file_of(traced: TracedCall, watch: Watch | None = None) -> KernelFile:
+def file_of(traced: TracedCall, watch: Watch | None = None, max_cuts: int | None = None) -> KernelFile:
     """Return the file of a call with its sizes. Raises ValueError if there cannot be any."""
     names = traced.new_names()
     captured, graphs = captured_graphs(traced, names, watch)
@@ -207,7 +214,8 @@ def file_of(traced: TracedCall, watch: Watch | None = None) -> KernelFile:
     subject = subject_of(traced, captured, forward.graph, title)
     try:
         with deep_recursion():
-            file = generate(subject, graphs, naming, {name: max(size, least) for name, size in hints.items()})
+            sizes = {name: max(size, least) for name, size in hints.items()}
+            file = generate(subject, graphs, naming, sizes, max_cuts)
     except CannotWrite as error:
         place = next(iter(names.chain(error.node)), None)
         where = f" (line {place.line})" if place is not None else ""
