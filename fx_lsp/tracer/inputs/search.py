@@ -191,16 +191,21 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
         stops.add(stop)
         if stop == parent:
             doubt += NO_EFFECT
-        fitting = search.solver.all_plans(attempt) if search.solver is not None else ()
-        offered = concat(batched(attempt), aligned_ranks(attempt), of_one_shape(attempt), fitting, repairs(attempt))
-        ones = _ones(plans)
-        children = (c for c in offered if c not in seen and max(c.sizes(), default=0) <= MAX_SIZE and _ones(c) <= ones)
-        children = (c for c in children if not _is_emptied(c, start))
-        for unlikely, child in enumerate(children):
+        for unlikely, child in enumerate(c for c in _children(search, attempt, start) if c not in seen):
             seen.add(child)
             heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
     assert furthest is not None
     return Found(furthest, failures)
+
+
+def _children(search: Search, failed: Attempt, start: Plans) -> Iterator[Plans]:
+    """Yield the plans to try after a failed attempt, the likely ones first."""
+    fitting = search.solver.all_plans(failed) if search.solver is not None else ()
+    ones = _ones(failed.plans)
+    for child in concat(batched(failed), aligned_ranks(failed), of_one_shape(failed), fitting, repairs(failed)):
+        is_small = max(child.sizes(), default=0) <= MAX_SIZE and _ones(child) <= ones
+        if is_small and not _is_emptied(child, start):
+            yield child
 
 
 @dataclass
