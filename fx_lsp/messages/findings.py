@@ -93,6 +93,12 @@ PLAIN_TENSOR = RemarkTemplate(
     f"`self.{{attribute}}` is a plain tensor: {_DO_NOT_REACH} it; make it an `nn.Parameter`",
     "warning",
 )
+COMPUTED_TENSOR = RemarkTemplate(
+    "unregistered",
+    f"`self.{{attribute}}` is computed from an `nn.Parameter` and is none: {_DO_NOT_REACH} it; compute first, and make "
+    "the result the parameter",
+    "warning",
+)
 PLAIN_CONTAINER = RemarkTemplate(
     "unregistered",
     f"`self.{{attribute}}` is a plain {{container}}: {_DO_NOT_REACH} its {{items}}; make it an `nn.{{replacement}}`",
