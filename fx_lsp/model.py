@@ -387,6 +387,7 @@ FindingCode = Literal[
     "one-element",  # a reduction over a single element
     "pytorch-warning",  # a warning of PyTorch itself
     "recompile",  # calls that `torch.compile` compiles again
+    "training",  # an optimizer step that leaves parameters unchanged, or gradients of the step before
     "unregistered",  # a parameter that is not registered with its module
     "upcast",  # operands of several precisions, computed in the widest
     "wrong-gradient",  # `backward` raises, or returns a gradient that does not fit its argument
@@ -519,6 +520,7 @@ FailureKind = Literal[
     "device",  # operands are on different devices
     "data-dependent",  # the code needs a value that fake tensors do not have
     "error",  # the target's own code raises something else
+    "training",  # an optimizer step of a script does not do what it seems to; of a target, it is a finding
     "effect",  # the target writes files, starts programs or uses the network
     "exit",  # the target's code ends the process
     "timeout",  # over the time limit

@@ -64,10 +64,39 @@ NAN_OF_ONE_ELEMENT = RemarkTemplate(
     "one-element", "`{function}` of one element is NaN: {tensor} has one element in dimension {dim}", "warning"
 )
 
+ADDED_LATE = RemarkTemplate(
+    "training",
+    "`{parameter}` is newer than this optimizer and gets a gradient, but no optimizer changes it: construct the "
+    "optimizer after it",
+    "warning",
+)
+REPLACED = RemarkTemplate(
+    "training",
+    "this optimizer has the old `{parameter}`, which the module has replaced since: construct the optimizer after it",
+    "warning",
+)
+CUT_OFF = RemarkTemplate(
+    "training", "`{parameter}` is in an optimizer and gets no gradient: the result of this has no graph to it"
+)
+MADE_IN_FORWARD = RemarkTemplate(
+    "training", "each call makes a new layer here, whose parameters never train: make it in `__init__`", "warning"
+)
+NEVER_ZEROED = RemarkTemplate(
+    "training",
+    "the gradients contain those of the step before: call `zero_grad()` after each step",
+    "warning",
+)
+
 _DO_NOT_REACH = "`parameters()`, `to()` and `state_dict()` do not reach"
 PLAIN_TENSOR = RemarkTemplate(
     "unregistered",
     f"`self.{{attribute}}` is a plain tensor: {_DO_NOT_REACH} it; make it an `nn.Parameter`",
+    "warning",
+)
+COMPUTED_TENSOR = RemarkTemplate(
+    "unregistered",
+    f"`self.{{attribute}}` is computed from an `nn.Parameter` and is none: {_DO_NOT_REACH} it; compute first, and make "
+    "the result the parameter",
     "warning",
 )
 PLAIN_CONTAINER = RemarkTemplate(

@@ -28,6 +28,7 @@ def test_kinds_that_nobody_asked_for_are_not_told() -> None:
             "one-element",
             "pytorch-warning",
             "recompile",
+            "training",
             "unregistered",
             "upcast",
             "wrong-gradient",

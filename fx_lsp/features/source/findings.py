@@ -34,6 +34,7 @@ FINDINGS: dict[FindingCode, FindingKind] = {
     "one-element": FindingKind("a softmax, norm or standard deviation over a single element"),
     "pytorch-warning": FindingKind("a warning of PyTorch, shown at the call that raises it"),
     "recompile": FindingKind("an argument of compiled code for which calls of the project are compiled again"),
+    "training": FindingKind("parameters that no optimizer step changes, or gradients that are never set to zero"),
     "unregistered": FindingKind("a layer or a parameter in a list, a dictionary or a plain attribute of its module"),
     "upcast": FindingKind("operands of mixed precision, computed in the widest dtype"),
     "wrong-gradient": FindingKind("a custom backward that raises, or whose gradient does not fit its argument"),

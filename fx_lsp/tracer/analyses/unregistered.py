@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Collection, Iterator
+from types import CellType
 from typing import Any
 
 import torch
 from torch import nn
 
-from fx_lsp.messages.findings import PLAIN_CONTAINER, PLAIN_TENSOR
+from fx_lsp.messages.findings import COMPUTED_TENSOR, PLAIN_CONTAINER, PLAIN_TENSOR
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.analyses.untrained import assignments
+from fx_lsp.tracer.run.checks.new_layers import leaves
 
 _OWN = frozenset(vars(nn.Module()))
 MAX_DEPTH = 4
 """The most levels of nested collections."""
+_OWNERS = dict, list, tuple, set, CellType
+"""What holds the attributes of objects, elements, default arguments and variables of inner functions."""
 _COLLECTIONS = frozenset({"list", "tuple", "dict", "set", "sorted", "reversed", "zip"})
 """Calls that only combine existing objects."""
 
@@ -30,7 +35,9 @@ def unregistered(root: nn.Module, used: Collection[int], tree: ast.Module, file:
     registered = set(map(id, root.parameters()))
     for part in root.modules():
         for attribute, value in vars(part).items():
-            if attribute in _OWN or not any(_is_hidden(tensor, used, registered) for tensor in _tensors(value)):
+            is_computed = id(value) in used and _is_of_lost_parameter(value)
+            is_hidden = is_computed or any(_is_hidden(tensor, used, registered) for tensor in _tensors(value))
+            if attribute in _OWN or not is_hidden:
                 continue
             definition = next((d for d in _definitions(type(part), tree) if attribute in assignments(d, file)), None)
             if (
@@ -44,6 +51,14 @@ def unregistered(root: nn.Module, used: Collection[int], tree: ast.Module, file:
 
 def _is_hidden(tensor: torch.Tensor, used: Collection[int], registered: Collection[int]) -> bool:
     return tensor.requires_grad and tensor.is_leaf and id(tensor) in used and id(tensor) not in registered
+
+
+def _is_of_lost_parameter(value: Any) -> bool:
+    """Return True for the result of an operation on parameters that no object has: `nn.Parameter(w) * 0.02`."""
+    parameters = [*leaves([value])] if isinstance(value, torch.Tensor) else []
+    if not parameters or not all(isinstance(parameter, nn.Parameter) for parameter in parameters):
+        return False
+    return not any(isinstance(owner, _OWNERS) for owner in gc.get_referrers(*parameters) if owner is not parameters)
 
 
 def _parts(value: Any, depth: int = MAX_DEPTH) -> Iterator[Any]:
@@ -65,7 +80,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def _remark(attribute: str, value: Any, span: Span) -> Remark:
     if isinstance(value, torch.Tensor):
-        return PLAIN_TENSOR.remark(span, attribute=attribute)
+        return (PLAIN_TENSOR if value.is_leaf else COMPUTED_TENSOR).remark(span, attribute=attribute)
     has_modules = any(isinstance(part, nn.Module) for part in _parts(value))
     items = "layers" if has_modules else "parameters"
     replacement = f"{'Module' if has_modules else 'Parameter'}{'Dict' if isinstance(value, dict) else 'List'}"

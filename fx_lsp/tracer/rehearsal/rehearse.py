@@ -174,7 +174,7 @@ def _wrong(rehearsal: _Rehearsal, lines: list[str]) -> Failure | None:
     if error is not None:
         failure = failure_of(error, rehearsal.sources, run.failed, lines, "error")
         return _of_overwritten(rehearsal, error, lines, failure) or failure
-    return next(_of_pairs(rehearsal), None)
+    return next(_of_findings(rehearsal), None)
 
 
 def _of_overwritten(rehearsal: _Rehearsal, error: BaseException, lines: list[str], failure: Failure) -> Failure | None:
@@ -200,11 +200,13 @@ def _names_of(parameter: torch.Tensor, error: BaseException) -> Iterator[str]:
             yield from (name for name, part in parts if part is parameter)
 
 
-def _of_pairs(rehearsal: _Rehearsal) -> Iterator[Failure]:
-    """Yield what there is to say of calls that paired all elements of two tensors."""
+def _of_findings(rehearsal: _Rehearsal) -> Iterator[Failure]:
+    """Yield the findings on pairs of all elements of two tensors, and on training where nothing is absent."""
     for finding in rehearsal.run.findings:
         if finding.code == "all-pairs":
             yield Failure("shape", finding.message, finding.span, severity="warning")
+        elif finding.code == "training" and finding.severity != "hint" and not rehearsal.absences.errors:
+            yield Failure("training", finding.message, finding.span, severity=finding.severity)
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:

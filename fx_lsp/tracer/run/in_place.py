@@ -76,13 +76,13 @@ def overwritten(outputs: Iterable[torch.Tensor], writes: Iterable[Write]) -> Ite
     if not by_node:
         return
     told: set[Chain] = set()
-    for node in _graph(t.grad_fn for t in outputs):
+    for node in autograd_graph(t.grad_fn for t in outputs):
         lost = _lost_value(node)
         makers = _makers(node, lost) if lost is not None else ()
         write = next((by_node[id(maker)] for maker in makers if id(maker) in by_node), None)
         if write is not None and write.chain and write.chain not in told:
             told.add(write.chain)
-            trains = any(isinstance(getattr(n, "variable", None), nn.Parameter) for n in _graph([node]))
+            trains = any(isinstance(getattr(n, "variable", None), nn.Parameter) for n in autograd_graph([node]))
             yield Overwritten(write.chain, _operation(node), trains, getattr(write.node, "variable", None))
 
 
@@ -109,7 +109,7 @@ def _operation(node: Any) -> str:
     return node.name().rstrip("0123456789").removesuffix("Backward")
 
 
-def _graph(roots: Iterable[Any]) -> Iterator[Any]:
+def autograd_graph(roots: Iterable[Any]) -> Iterator[Any]:
     """Yield the nodes of the autograd graph behind some."""
     seen: dict[int, Any] = {}
     waiting = [node for node in roots if node is not None]

@@ -118,7 +118,7 @@ class Watch(TorchFunctionMode):
     def __init__(self, sources: Sources, stop: CodeType, run: Run, values: Values | None) -> None:
         super().__init__()
         self._sources, self._stop, self._run, self._values = sources, stop, run, values
-        self.findings = Findings(sources.file)
+        self.findings = Findings(sources, stop)
         self._most_repeats = _most_repeats.get()
 
     def __torch_function__(
@@ -347,7 +347,7 @@ def watched_run(
     try:
         tell = watch.findings.tell
         warned = warnings_told(watch.warned, watch.operands, tell)
-        with OneOperation(), warned, reads_told(watch.chain, tell), watch:
+        with OneOperation(), warned, reads_told(watch.chain, tell), watch.findings.watching(), watch:
             if tracer is not None:
                 sys.settrace(tracer)
             try:
@@ -358,6 +358,8 @@ def watched_run(
         raise
     except BaseException as error:
         run.error = error
+    if run.error is None or isinstance(run.error, SystemExit):
+        watch.findings.end(run.result)
     run.findings, run.findings_of_shapes = (watch.findings.all(of_shapes) for of_shapes in (False, True))
     if decisions is not None:
         run.made_up = decisions.place

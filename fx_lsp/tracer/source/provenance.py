@@ -31,7 +31,7 @@ BACKWARD = "fx_lsp_backward"
 """The metadata key under which nodes of a user's `backward` carry it."""
 
 Chain = tuple[Span, ...]
-_CALL: CodeType = nn.Module._call_impl.__code__
+MODULE_CALL: CodeType = nn.Module._call_impl.__code__
 """The code that runs in each call of a module."""
 
 
@@ -106,7 +106,7 @@ class Sources:
     def module(self, frame: FrameType | None, stop: CodeType) -> str:
         """Return the path of the innermost registered module called from `frame` outwards; "" for none."""
         while self._modules and frame is not None and frame.f_code is not stop:
-            if frame.f_code is _CALL and (path := self._modules.get(id(frame.f_locals.get("self")))) is not None:
+            if frame.f_code is MODULE_CALL and (path := self._modules.get(id(frame.f_locals.get("self")))) is not None:
                 return path
             frame = frame.f_back
         return ""

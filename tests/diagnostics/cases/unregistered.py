@@ -1,4 +1,5 @@
-# targets: Plain, Table, Registered, Frozen, Borrowed, Owner, Collected, Appended, Cyclic, Trunk, train.step
+# targets: Plain, Table, Registered, Frozen, Borrowed, Owner, Collected, Appended, Small, Derived, Cyclic, Trunk,
+#  train.step
 import torch
 import torch.nn as nn
 
@@ -102,13 +103,13 @@ class Appended(nn.Module):
        #^^^^^^^^^^^ warning[unregistered]:
        #  `self.blocks` is a plain list: `parameters()`, `to()` and `state_dict()` do not reach its layers; make it an
        #  `nn.ModuleList`.
-       #  line 116: also reached from Trunk
+       #  line 138: also reached from Trunk
         self._build(depth)
         self.branches = {"left": (nn.Linear(8, 4), nn.GELU()), "right": (nn.Linear(8, 4), nn.SiLU())}
        #^^^^^^^^^^^^^ warning[unregistered]:
        #  `self.branches` is a plain dict: `parameters()`, `to()` and `state_dict()` do not reach its layers; make it
        #  an `nn.ModuleDict`.
-       #  line 116: also reached from Trunk
+       #  line 138: also reached from Trunk
 
     def _build(self, depth):
         for _ in range(depth):
@@ -118,6 +119,34 @@ class Appended(nn.Module):
         for block in self.blocks:
             x = x + block(x)
         return torch.cat([act(layer(x)) for layer, act in self.branches.values()], -1)
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8)) * 0.02
+       #^^^^^^^^^^^ warning[unregistered]:
+       #  `self.weight` is computed from an `nn.Parameter` and is none: `parameters()`, `to()` and `state_dict()` do
+       #  not reach it; compute first, and make the result the parameter.
+        self.bias = nn.Parameter(torch.randn(8)).to(torch.bfloat16)
+       #^^^^^^^^^ warning[unregistered]:
+       #  `self.bias` is computed from an `nn.Parameter` and is none: `parameters()`, `to()` and `state_dict()` do not
+       #  reach it; compute first, and make the result the parameter.
+
+    def forward(self, x):
+        return x @ self.weight + self.bias.float()
+
+
+class Derived(nn.Module):
+    def __init__(self, table=nn.Parameter(torch.randn(8, 8))):
+        super().__init__()
+        self.base = nn.Parameter(torch.randn(8, 8) * 0.02)
+        self.symmetric = self.base + self.base.T
+        self.table = torch.relu(table)
+        self.frozen = nn.Parameter(torch.randn(8), requires_grad=False) * 0.02
+
+    def forward(self, x):
+        return x @ self.symmetric + x @ self.table + self.frozen
 
 
 class Cyclic(nn.Module):

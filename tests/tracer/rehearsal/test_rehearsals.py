@@ -245,3 +245,64 @@ print(Net()(rows()))
         source.replace('parser.add_argument("--stage")', "args_of = parser").replace("args.stage", "__name__")
     )
     assert (severity, where) == ("error", "data")
+
+
+STEP = "            optimizer.step()\n"
+CONSTRUCTED = "torch.optim.Adam(model.parameters())"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "severity", "where", "why"),
+    [
+        ("            optimizer.zero_grad()\n", "", "warning", "optimizer.step()", "those of the step before"),
+        (
+            "    for e",
+            "    model.head = nn.Linear(32, 8)\n    for e",
+            "warning",
+            CONSTRUCTED,
+            "old `model.head.weight`",
+        ),
+        (
+            "    for e",
+            "    model.body = nn.Sequential(model.body, nn.Linear(32, 32))\n    for e",
+            "warning",
+            CONSTRUCTED,
+            "`model.body.1.weight` is newer",
+        ),
+        (
+            "model(x), y",
+            "model.head(model.body(x).relu().detach()), y",
+            "information",
+            "model.body(x).relu().detach()",
+            "`model.body.weight` is in an optimizer and gets no gradient",
+        ),
+    ],
+)
+def test_a_step_that_trains_something_else(wrong, old, new, severity, where, why):
+    assert TRAIN.count(old) == 1
+    shown = wrong(TRAIN.replace(old, new))
+    assert shown[:2] == (severity, where)
+    assert why in shown[2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "            optimizer.zero_grad()\n",
+            "            if epoch % 4 == 3:\n                optimizer.zero_grad()\n",
+        ),
+        (STEP, STEP + "            [p.grad.data.zero_() for p in model.parameters()]\n"),
+        (
+            "    for e",
+            "    model.head = nn.Linear(32, 8)\n    optimizer = torch.optim.SGD(model.parameters())\n    for e",
+        ),
+        ("    for e", "    model.head.requires_grad_(False)\n    for e"),
+        ("model(x), y", "model.head(model.body(x).relu().detach() if epoch < 9 else model.body(x)), y"),
+        ("model(x), y", "model(x), y) + 0 * F.mse_loss(model.body(x).detach(), model.body(x)"),
+        ("(model.parameters())", "(model.head.parameters())"),
+    ],
+)
+def test_a_step_that_trains_what_it_should(wrong, old, new):
+    assert TRAIN.count(old) in (1, 2)
+    assert wrong(TRAIN.replace(old, new, 1)) is None

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import CodeType, FrameType, FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +19,7 @@ from torch import nn
 
 from fx_lsp.syntax import blocks_of, entered, is_main_guard
 from fx_lsp.tracer.program.absences import guarded, with_numbers
+from fx_lsp.tracer.source.provenance import MODULE_CALL
 
 TURNS, AGAIN, TRYING = " turns", " again", " trying"
 """Names that rewritten code calls: around the iterable of a `for` loop, at each iteration of a `while` loop, and around
@@ -107,13 +108,10 @@ class Turns:
 def _is_in_model(frame: FrameType | None) -> bool:
     """Return True for a loop that a module runs when it is called: its iterations are what it computes."""
     while frame is not None:
-        if frame.f_code is _CALL:
+        if frame.f_code is MODULE_CALL:
             return True
         frame = frame.f_back
     return False
-
-
-_CALL: CodeType = nn.Module._call_impl.__code__
 
 
 def _is_of_model(item: Any) -> bool:
