@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from fx_lsp.tracer.compat import FakeTensorMode
 
 _OF_DTYPES = re.compile(
-    r"not implemented for '(Bool|Byte|Char|Short|Int|Long)'|dtype|scalar type|bool tensor|boolean mask"
+    r"not implemented for '(Bool|Byte|Char|Short|Int|Long|Float|Double)'|dtype|scalar type|bool tensor|boolean mask"
 )
 _OF_DEVICE = "not implemented for"
 """The words of a CPU kernel's error that need not apply to other devices."""
@@ -52,7 +52,8 @@ def _refusal(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exceptio
         return None
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     dtypes = {tensor.dtype for tensor in tensors}
-    if not tensors or (len(dtypes) == 1 and next(iter(dtypes)).is_floating_point):
+    is_of_floats = len(dtypes) == 1 and next(iter(dtypes)).is_floating_point
+    if not tensors or (is_of_floats and torch.Tag.pointwise not in func.tags):
         return None
     key = (func, *_described(args), *kwargs, *_described(kwargs))
     try:

@@ -1,4 +1,5 @@
-# targets: Relations, RelationsOfIntegers, Times, TimesInDouble, Scaled, ScaledByIntegers
+# targets: Relations, RelationsOfIntegers, Times, TimesInDouble, Scaled, ScaledByIntegers, real_pairs,
+#  real_pairs_of_floats
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -73,3 +74,15 @@ class ScaledByIntegers(nn.Module):
 
     def forward(self, x):
         return F.linear(x, self.weight) * self.scale
+
+
+def real_pairs(lengths: torch.Tensor):
+    real = torch.arange(8)[None, :] < lengths[:, None]
+    return real[:, :, None] & real[:, None, :]
+
+
+def real_pairs_of_floats(lengths: torch.Tensor):
+    real = (torch.arange(8)[None, :] < lengths[:, None]).float()
+    return real[:, :, None] & real[:, None, :]
+    #      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ error[dtype]:
+    #  "bitwise_and_cpu" not implemented for 'Float' (real[:, :, None]: f32[4, 8, 1], real[:, None, :]: f32[4, 1, 8]).
