@@ -213,7 +213,7 @@ def with_attribute(plan: ValuePlan, name: str, added: Any) -> ValuePlan | None:
         return settings_plan(type(holder)({**holder, name: added}))
     if isinstance(holder, SimpleNamespace):
         return settings_plan(SimpleNamespace(**{**vars(holder), name: added}))
-    if isinstance(holder, (int, float, str, tuple, list, torch.Tensor, nn.Module, type)) or holder is None:
+    if isinstance(holder, (torch.Tensor, nn.Module, type)) or not hasattr(holder, "__dict__"):
         return None
 
     def make() -> Any:

@@ -50,3 +50,12 @@ class Flow:
         t = torch.rand(images.shape[0])
         return (self.net(t.view(-1, 1, 1, 1) * images, t) - images).square().mean()
 #: Flow.loss(init.net=torch.add · search; images=f32[4, 3, 4, 4] · search: sizes that fit) -> f32[]
+
+# === A function that is guessed has no attributes: the code says what it reads
+def sample(net, x, sigma_min=0.002):
+    sigma = max(sigma_min, net.sigma_min)
+    #                      ^^^^^^^^^^^^^ information[inputs]:
+    #  AttributeError: 'builtin_function_or_method' object has no attribute 'sigma_min'. The inputs are guessed; write
+    #  the real ones in a comment: `# fx: net=torch.addcmul, x=f32[4, 64]`.
+    return net(torch.relu(x), net.round_sigma(sigma), 2)
+#: sample(net=torch.addcmul, x=f32[4, 64] · search; sigma_min=0.002 · default)
