@@ -210,6 +210,7 @@ HARMLESS = {
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(10**9):
+    optimizer.zero_grad()
     model(torch.randn(2, 4)).sum().backward()
     optimizer.step()
 torch.save(model.state_dict(), "/fx-lsp-was-here")
