@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fx_lsp.syntax import DEFINITIONS, FUNCTIONS, blocks_of, is_main_guard
@@ -51,6 +52,12 @@ class Mentions:
     handed: frozenset[str]
     imports: tuple[Import, ...]
     origins: Mapping[str, str]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return all names that the file mentions."""
+        methods = (names for cls in self.classes.values() for names in (cls.header, *cls.methods.values()))
+        return self.top.union(self.guard, *self.functions.values(), *methods)
 
 
 def mentions_of(tree: ast.Module) -> Mentions:

@@ -54,7 +54,7 @@ def _reaching(place: TargetPlace, unit: Unit, code: Code, overlays: Mapping[str,
     files = {path: file for path in code.paths if path != place.file and (file := code.file(path)) is not None}
     is_run = {path: file.is_program or bool(words & file.mentions.called) for path, file in files.items()}
     scripts = [path for path in files if is_run[path]]
-    for path in sorted(scripts, key=lambda path: words.isdisjoint(_all_names(files[path]))):
+    for path in sorted(scripts, key=lambda path: words.isdisjoint(files[path].mentions.names)):
         if unit in reached(code, path, "", files[path].mentions.guard):
             yield _program(path, code)
     for path, source in _in_documents(place, words, code, overlays):
@@ -97,12 +97,6 @@ def _units_of(place: TargetPlace, own: CodeFile | None) -> Iterator[Unit]:
 
 def _program(path: str, code: Code) -> ProgramFile:
     return ProgramFile(path, *module_name(path, dict(code.unsaved).get(path))[:2])
-
-
-def _all_names(file: CodeFile) -> frozenset[str]:
-    mentions = file.mentions
-    methods = (names for cls in mentions.classes.values() for names in (cls.header, *cls.methods.values()))
-    return mentions.top.union(mentions.guard, *mentions.functions.values(), *methods)
 
 
 def _names_from(file: CodeFile, entry: Entry) -> frozenset[str]:

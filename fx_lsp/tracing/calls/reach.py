@@ -1,8 +1,9 @@
 """Find what a program of a project can reach, by the files that it imports and the names that they mention.
 
 A function is reached if code that is reached mentions its name, a method if its name and its class are mentioned; what
-PyTorch or a framework calls itself is reached with its class. So it may find too much, but leaves out a program only if
-nothing in it leads to a target. Reads syntax only.
+PyTorch or a framework calls itself is reached with its class. A file that is imported by a name which is computed is
+reached, with all that it defines, if the program mentions its name or its folder. So it may find too much, but leaves
+out a program only if nothing that it says leads to a target. Reads syntax only.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ Unit = tuple[str, str]
 """A file, and the name of a function, a class or a method in it."""
 _CALLED_BY_TORCH = frozenset({"forward", "backward", "setup_context", "jvp"})
 """Methods that PyTorch calls, besides those with double underscores."""
-_ANY_NAME = frozenset({"import_module", "__import__"})
-"""Functions that import by a name which may be computed."""
+_IMPORTING = "importlib"
+"""The module whose functions import by names which may be computed."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,13 @@ class Code:
             for base in roots:
                 yield from self._modules(base, [*parts, item.name] if item.name else parts)
 
+    def named(self, names: Collection[str]) -> Iterator[str]:
+        """Yield the files whose name or folder is among some names: an import may compute their modules from these."""
+        for path in self.paths:
+            place = Path(path)
+            if not {place.stem, place.parent.name}.isdisjoint(names):
+                yield path
+
     def _modules(self, base: str, parts: Collection[str]) -> Iterator[str]:
         """Yield the files that importing a dotted name below a folder runs, and that there are."""
         path = base
@@ -141,12 +149,14 @@ class _Search:
 
     def __init__(self, code: Code, path: str, own: CodeFile) -> None:
         self.files: dict[str, Mentions] = {path: own.mentions}
+        self._computed = set[str]()
         waiting = [path]
         while waiting:
             importing = waiting.pop()
-            imports = self.files[importing].imports
-            is_open = any(item.module == "importlib" for item in imports)
-            for name in code.paths if is_open else code.imported(importing, imports):
+            mentions = self.files[importing]
+            if any(item.module == _IMPORTING for item in mentions.imports):
+                self._computed |= {*code.named(own.mentions.names | mentions.names)}
+            for name in (*self._computed, *code.imported(importing, mentions.imports)):
                 imported = code.file(name) if name not in self.files else None
                 if imported is not None:
                     self.files[name] = imported.mentions
@@ -164,17 +174,14 @@ class _Search:
     def units(self, start: frozenset[str]) -> frozenset[Unit]:
         """Return the units that are reached from code that mentions some names."""
         waiting = [*start]
-        for mentions in self.files.values():
+        for path, mentions in self.files.items():
             waiting += [*mentions.top, *mentions.handed]
+            waiting += [*mentions.functions, *mentions.classes] if path in self._computed else []
         while waiting:
             name = waiting.pop()
             if name not in self._names:
                 self._names.add(name)
                 waiting += self._mentioned(name)
-        if self._names & _ANY_NAME:
-            for name in [*self._functions, *self._classes]:
-                self._names.add(name)
-                list(self._mentioned(name))
         return frozenset(self._units)
 
     def _mentioned(self, name: str) -> Iterator[str]:
