@@ -10,7 +10,8 @@ from fx_lsp.training.results import calls_backward, loss_of, results_of, results
 from fx_lsp.training.statements import LOOPS, bound_names, header_names, names_in
 from fx_lsp.training.step import BACKWARD
 
-_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Global, ast.Nonlocal)
+_LEAVING = (ast.Return, ast.Raise, ast.Global, ast.Nonlocal)
+_OF_LOOP = (ast.Break, ast.Continue)
 _CHANGING = frozenset({"train", "eval", "append", "extend", "insert", "update", "add", "pop", "remove", "setdefault"})
 """Methods that change an object, besides those whose names end in an underscore."""
 
@@ -99,29 +100,34 @@ def _copies_after_backward(block: Sequence[ast.stmt], index: int) -> Iterator[as
         yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], copied), later[name])
 
 
-def needed(block: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
+def needed(block: Sequence[ast.stmt], names: set[str], is_in_loop: bool = False) -> list[ast.stmt]:
     """Return the statements of a block that bind or change one of some names, and those that they need; each name that
     they read is added to `names`.
+
+    What leaves the loop that a step was is left out: the step runs to its end.
     """
     kept: list[ast.stmt] = []
     for node in reversed(block):
-        if _is_needed(node, names):
+        if _is_needed(node, names, is_in_loop):
             kept.append(node)
     return kept[::-1]
 
 
-def _is_needed(node: ast.stmt, names: set[str]) -> bool:
+def _is_needed(node: ast.stmt, names: set[str], is_in_loop: bool) -> bool:
     inner = blocks_of(node) if not isinstance(node, DEFINITIONS) else []
     if inner:
-        rests = [needed(part, names) for part in reversed(inner)][::-1]
+        is_in_loop |= isinstance(node, LOOPS)
+        rests = [needed(part, names, is_in_loop) for part in reversed(inner)][::-1]
         if isinstance(node, LOOPS):  # an iteration may need what an earlier one binds
-            rests = [needed(part, names) for part in reversed(inner)][::-1]
+            rests = [needed(part, names, is_in_loop) for part in reversed(inner)][::-1]
         if not any(rests):
             return False
         for part, rest in zip(inner, rests, strict=True):
             part[:] = rest or [ast.copy_location(ast.Pass(), part[0])]
         names |= header_names(node, ast.Load)
         return True
+    if isinstance(node, _OF_LOOP):
+        return is_in_loop
     if not isinstance(node, _LEAVING) and names.isdisjoint(_changed_by(node)):
         return False
     names |= names_in(node, contexts=ast.Load)

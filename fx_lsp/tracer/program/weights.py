@@ -18,6 +18,12 @@ from fx_lsp.tracer.program.scratch import is_scratch
 class MissingWeights(dict[Any, Any]):
     """A placeholder for the contents of a file of weights: each lookup in it returns missing weights again."""
 
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except TypeError:  # a slice: of an array that was saved
+            return self
+
     def __missing__(self, key: Any) -> MissingWeights:
         return self
 

@@ -140,6 +140,8 @@ class World:
         GPU and was told that there is none.
         """
         self.program, self.run = program, ProgramRun()
+        if not program.package:  # Python looks there first for what a script imports
+            insert_user_paths([os.path.dirname(program.file)])
         text = program.source or self._text_of(program.file)
         try:
             plain = with_numbers(ast.parse(text, program.file))

@@ -175,14 +175,23 @@ def _add_steps(tree: ast.Module, text: str) -> None:
         for node in [node for node in block if isinstance(node, LOOPS) and node.lineno in steps]:
             step = steps[node.lineno]
             is_async = any(isinstance(part, (ast.AsyncFunctionDef, *_ASYNC)) for part in (*step.path, *ast.walk(node)))
-            if not is_async:
-                statements = step_statements(step.region, step.path, step.name)
+            statements = step_statements(step.region, step.path, step.name) if not is_async else []
+            if statements and _compiles(statements):
                 name = ast.Name(STEP.format(step.name.rpartition(".")[2]), ast.Load())
                 call = ast.Expr(ast.Call(ast.Name(REACHED, ast.Load()), [ast.Constant(step.name), name], []))
                 handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
                 attempt = ast.Try([*statements, call], [handler], [], [])
                 block.insert(block.index(node), ast.copy_location(attempt, node))
     ast.fix_missing_locations(tree)
+
+
+def _compiles(statements: Sequence[ast.stmt]) -> bool:
+    """Return True if the function of a step is valid Python: one with a `nonlocal` statement is not."""
+    try:
+        compile(ast.fix_missing_locations(ast.Module([*statements], [])), "", "exec")
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _blocks(node: ast.AST) -> list[list[ast.stmt]]:

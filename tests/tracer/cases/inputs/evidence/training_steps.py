@@ -52,3 +52,22 @@ if __name__ == "__main__":
 #: train_step(model=Graph(…), criterion=CrossEntropyLoss() · call site `train_step(Graph(), nn.CrossEntropyLoss(),
 #:   batch, target)`; batch[0]=f32[4, 8], batch[1]=f32[12, 4], target=i64[12] · search: sizes that fit) -> f32[]
 #:   note: weights are not loaded: /nowhere/batch.pt
+
+# === What leaves the loop is no part of its step, what leaves a loop inside of it is
+@torch.no_grad()
+def evaluate(model, loader, dry_run=False):
+    correct = 0
+    for x, y in loader:
+        if x is None:
+            continue
+        loss = F.mse_loss(model(x), y)
+        for _ in range(3):
+            loss = loss + 1
+            break
+        correct += loss.item()
+        if dry_run:
+            break
+    print(correct)
+
+evaluate(nn.Linear(4, 2), [(torch.randn(6, 4), torch.randn(6, 2))] * 3)
+#: evaluate.step(x=f32[6, 4], y=f32[6, 2] · call site `for x, y in loader:`) -> f32[]
