@@ -214,7 +214,7 @@ class Analysis:
         return callers_of(target.name, self.targets, self.graph)
 
     def use_of(self, name: str, overlays: Mapping[str, str]) -> str:
-        """Return what shows the arguments of the target `name`: its callers, and the programs that may call it."""
+        """Return the callers of the target `name` and the names of the programs that may call it, as text."""
         if self.graph is None or name not in self.targets:
             return ""
         target = self.targets[name]

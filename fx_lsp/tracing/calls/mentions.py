@@ -40,8 +40,8 @@ class ClassMentions:
 class Mentions:
     """Hold the names that the parts of a file mention: its top level, its guard, each function and each class.
 
-    Those in `called` are called at the top level. Definitions that are `handed` to a decorator may be called by anybody
-    who has what that registers. `origins` are the packages that names of the file come from.
+    Those in `called` are called at the top level. Definitions that are `decorated` may be called through a table that
+    the decorator writes. `origins` are the packages that names of the file come from.
     """
 
     top: frozenset[str]
@@ -49,7 +49,7 @@ class Mentions:
     guard: frozenset[str]
     functions: Mapping[str, frozenset[str]]
     classes: Mapping[str, ClassMentions]
-    handed: frozenset[str]
+    decorated: frozenset[str]
     imports: tuple[Import, ...]
     origins: Mapping[str, str]
 
@@ -61,18 +61,18 @@ class Mentions:
 
 
 def mentions_of(tree: ast.Module) -> Mentions:
-    """Return what a file mentions."""
+    """Return the names that the parts of a file mention."""
     imports = [node for node in walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     renamed = {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
     top: list[ast.AST] = []
     guard: list[ast.AST] = []
     functions = dict[str, frozenset[str]]()
     classes = dict[str, ClassMentions]()
-    handed = set[str]()
+    decorated = set[str]()
     for node in _statements(tree.body):
         if isinstance(node, DEFINITIONS):
             top += node.decorator_list
-            handed |= {node.name} if node.decorator_list else set()
+            decorated |= {node.name} if node.decorator_list else set()
         if isinstance(node, FUNCTIONS):
             functions[node.name] = functions.get(node.name, frozenset()) | mentioned([node.args, *node.body], renamed)
         elif isinstance(node, ast.ClassDef):
@@ -87,7 +87,7 @@ def mentions_of(tree: ast.Module) -> Mentions:
         mentioned(guard, renamed),
         functions,
         classes,
-        frozenset(handed),
+        frozenset(decorated),
         tuple(_imports(imports)),
         {name: package for node in imports for name, package in _origins(node)},
     )

@@ -50,7 +50,7 @@ def programs_for(place: TargetPlace, roots: Sequence[str], overlays: Mapping[str
 
 def _reaching(place: TargetPlace, unit: Unit, code: Code, overlays: Mapping[str, str]) -> Iterator[ProgramFile]:
     """Yield the other programs that can reach a unit, each as it is run."""
-    words = {unit[1].partition(".")[0], unit[1].rpartition(".")[2]}
+    words = _words(unit)
     files = {path: file for path in code.paths if path != place.file and (file := code.file(path)) is not None}
     is_run = {path: file.is_program or bool(words & file.mentions.called) for path, file in files.items()}
     scripts = [path for path in files if is_run[path]]
@@ -61,6 +61,11 @@ def _reaching(place: TargetPlace, unit: Unit, code: Code, overlays: Mapping[str,
         if unit in reached(code, path, source, frozenset[str]()):
             yield ProgramFile(path, *module_name(path)[:2], source=source)
     yield from _entries(unit, code, overlays)
+
+
+def _words(unit: Unit) -> set[str]:
+    """Return `Net` and `forward` of `Net.forward`."""
+    return {unit[1].partition(".")[0], unit[1].rpartition(".")[2]}
 
 
 def _in_documents(
@@ -74,7 +79,7 @@ def _in_documents(
 
 def _entries(unit: Unit, code: Code, overlays: Mapping[str, str]) -> Iterator[ProgramFile]:
     """Yield the calls of functions without parameters, and tests, that can reach a unit."""
-    words = {unit[1].partition(".")[0], unit[1].rpartition(".")[2]}
+    words = _words(unit)
     files = {path: file for path in code.paths if (file := code.file(path)) is not None and not file.is_program}
     entries = [(path, entry) for path, file in files.items() for entry in file.entries]
     entries.sort(key=lambda item: (item[1].is_test, words.isdisjoint(_names_from(files[item[0]], item[1]))))

@@ -81,7 +81,7 @@ class Code:
         return dict(self.unsaved)
 
     def file(self, path: str) -> CodeFile | None:
-        """Return what is known of a file of the project; None if it does not parse."""
+        """Return the names and calls in a file of the project; None if it does not parse."""
         text = self._texts.get(path)
         return _of_text(path, text) if text is not None else _on_disk(path, *self.paths[path])
 
@@ -136,7 +136,7 @@ def _code_file(path: str, text: str) -> CodeFile | None:
 
 @lru_cache(maxsize=512)
 def reached(code: Code, path: str, source: str, start: frozenset[str]) -> frozenset[Unit]:
-    """Return what a program can reach: a file of the project, or a `source` at the place of one.
+    """Return the units that a program can reach: a file of the project, or a `source` at the place of one.
 
     `start` are the names that it mentions besides those of its top level.
     """
@@ -175,7 +175,7 @@ class _Search:
         """Return the units that are reached from code that mentions some names."""
         waiting = [*start]
         for path, mentions in self.files.items():
-            waiting += [*mentions.top, *mentions.handed]
+            waiting += [*mentions.top, *mentions.decorated]
             waiting += [*mentions.functions, *mentions.classes] if path in self._computed else []
         while waiting:
             name = waiting.pop()

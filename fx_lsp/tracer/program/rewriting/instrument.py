@@ -88,7 +88,7 @@ class Instrument:
         return tree
 
     def imported(self, tree: ast.Module, text: str, file: str) -> ast.Module:
-        """Return what runs of a file that a program imports: as `compile` does, with loops that end early.
+        """Return the tree that runs for an imported file: as `compile` does, with loops that end early.
 
         Functions with steps do without data that are missing, as those of a program.
         """
