@@ -11,10 +11,11 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
+from threading import current_thread, main_thread
 from typing import Protocol, cast
 
 from fx_lsp import __version__
@@ -76,13 +77,21 @@ def _run(argv: Sequence[str] | None) -> int:
     if unknown:
         own[argv[0]].error(f"unrecognized arguments: {' '.join(unknown)}")  # with the usage of the command
     gc.set_threshold(*GARBAGE)
-    _end_in_order()
-    if chosen is None:
-        from fx_lsp.server.app import serve
+    with _ended_in_order():
+        return _serve(arguments.trust) if chosen is None else _command(chosen, arguments)
 
-        with suppress(KeyboardInterrupt):
-            return serve(trust_always=arguments.trust)
-        return 0  # an editor that ends its server takes any other code for a crash
+
+def _serve(trust_always: bool) -> int:
+    """Serve an editor; one that ends its server takes any other code than 0 for a crash."""
+    from fx_lsp.server.app import serve
+
+    with suppress(KeyboardInterrupt):
+        return serve(trust_always=trust_always)
+    return 0
+
+
+def _command(chosen: Command, arguments: argparse.Namespace) -> int:
+    """Run a command and return its exit code, with its errors as sentences."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -101,17 +110,19 @@ def _run(argv: Sequence[str] | None) -> int:
         return 141
 
 
-def _end_in_order() -> None:
-    """Have signals that end a program interrupt this one, as Ctrl-C does: it removes its temporary files."""
+@contextmanager
+def _ended_in_order() -> Generator[None]:
+    """Inside, signals that end a program interrupt it, as Ctrl-C does: it removes its temporary files."""
 
     def interrupt(number: int, frame: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        with suppress(ValueError):  # not in the main thread
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, interrupt)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    with ExitStack() as stack:
+        for number in numbers:
+            if current_thread() is main_thread() and signal.getsignal(number) is signal.SIG_DFL:
+                stack.callback(signal.signal, number, signal.signal(number, interrupt))
+        yield
 
 
 def _unlike(name: str, commands: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from fx_lsp.cli import main
@@ -20,3 +22,10 @@ def test_no_such_command(arguments: list[str], said: str, capsys: pytest.Capture
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert (printed.out, said in printed.err) == ("", True), printed.err
+
+
+def test_signals_mean_what_they_did_after_a_command() -> None:
+    """Processes that are forked from a program which called `main` end when they are told to."""
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["trust", "--revoke"]) == 2
+    assert signal.getsignal(signal.SIGTERM) is before
