@@ -95,6 +95,35 @@ def test_what_is_looked_up_by_a_name_can_be_reached(tmp_path: Path, program: str
     assert names(tmp_path, "Block", {"run.py": program, "nets.py": registry}) == ["run.py"]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_reached"),
+    [
+        ("name", True),
+        ("'nets.' + name", True),
+        ("f'nets.{name}'", True),
+        ("'nets.%s' % name", True),
+        ("'nets.{}'.format(name)", True),
+        ("'nets.user' if name else 'tools.user'", True),
+        ("f'tools.{name}'", False),
+        ("f'nets.b_{name}'", False),
+        ("'json'", False),
+    ],
+)
+def test_an_import_reaches_what_its_name_may_be(tmp_path: Path, name: str, is_reached: bool) -> None:
+    program = f"""
+        from importlib import import_module
+        for name in ["user"]:
+            print(import_module({name}).Block)
+        """
+    folder = tmp_path / "nets"
+    folder.mkdir()
+    (tmp_path / "run.py").write_text(textwrap.dedent(program))
+    file, source = folder / "user.py", DIFFUSION
+    file.write_text(source)
+    found = analyse(str(file), source, (str(tmp_path),)).request("Block", {}, 5.0).programs
+    assert [Path(program.file).name for program in found] == (["run.py"] if is_reached else [])
+
+
 def entry(folder: Path, text: str, path: str = "tests/test_user.py") -> str:
     (program,) = programs(folder, "Block", {path: text})
     compile(program.entry, "entry", "eval")

@@ -16,6 +16,8 @@ from fx_lsp.tracing.source.parsing import walk
 
 _WORDS = re.compile(r"[\w.:/-]{1,120}")
 """Texts that may be names: of a class in a configuration, of an attribute to get."""
+_IMPORTING = frozenset({"import_module", "__import__", "spec_from_file_location", "SourceFileLoader", "locate"})
+"""Functions of Python that import a module by a name or a path which may be computed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,9 @@ class Mentions:
     """Hold the names that the parts of a file mention: its top level, its guard, each function and each class.
 
     Those in `called` are called at the top level. Definitions that are `decorated` may be called through a table that
-    the decorator writes. `origins` are the packages that names of the file come from.
+    the decorator writes. `origins` are the packages that names of the file come from. `computed` are the modules that
+    it imports by names which it computes, each as the beginning of its name that is certain: `models.` of
+    `import_module("models." + name)`.
     """
 
     top: frozenset[str]
@@ -52,6 +56,7 @@ class Mentions:
     decorated: frozenset[str]
     imports: tuple[Import, ...]
     origins: Mapping[str, str]
+    computed: frozenset[str]
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -90,6 +95,7 @@ def mentions_of(tree: ast.Module) -> Mentions:
         frozenset(decorated),
         tuple(_imports(imports)),
         {name: package for node in imports for name, package in _origins(node)},
+        frozenset(_computed(tree)),
     )
 
 
@@ -158,6 +164,37 @@ def _imports(nodes: Iterable[ast.Import | ast.ImportFrom]) -> Iterator[Import]:
                 yield Import(node.module or "", alias.name, node.level)
             else:
                 yield Import(alias.name, "", 0)
+
+
+def _computed(tree: ast.Module) -> Iterator[str]:
+    """Yield the beginnings of the names by which a file imports with functions."""
+    for node in walk(tree):
+        if isinstance(node, ast.Call) and _last_name(node.func) in _IMPORTING:
+            for argument in node.args[:1] or [ast.Constant("")]:
+                yield from _beginnings(argument)
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _beginnings(text: ast.expr) -> Iterator[str]:
+    """Yield the beginnings of the texts that an expression may be, as far as they are certain."""
+    match text:
+        case ast.Constant(str(value)):
+            yield value
+        case ast.JoinedStr([ast.Constant(str(value)), *_]):
+            yield value
+        case ast.BinOp(left, ast.Add()):
+            yield from _beginnings(left)
+        case ast.BinOp(ast.Constant(str(value)), ast.Mod()):
+            yield value.partition("%")[0]
+        case ast.Call(ast.Attribute(ast.Constant(str(value)), "format")):
+            yield value.partition("{")[0]
+        case ast.IfExp(_, one, other):
+            yield from (*_beginnings(one), *_beginnings(other))
+        case _:
+            yield ""
 
 
 def _origins(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:

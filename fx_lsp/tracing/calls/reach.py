@@ -2,8 +2,9 @@
 
 A function is reached if code that is reached mentions its name, a method if its name and its class are mentioned; what
 PyTorch or a framework calls itself is reached with its class. A file that is imported by a name which is computed is
-reached, with all that it defines, if the program mentions its name or its folder. So it may find too much, but leaves
-out a program only if nothing that it says leads to a target. Reads syntax only.
+reached, with all that it defines, if the certain part of that name leads to it, or the program mentions its name or its
+folder. So it may find too much, but leaves out a program only if nothing that it says leads to a target. Reads syntax
+only.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ Unit = tuple[str, str]
 """A file, and the name of a function, a class or a method in it."""
 _CALLED_BY_TORCH = frozenset({"forward", "backward", "setup_context", "jvp"})
 """Methods that PyTorch calls, besides those with double underscores."""
-_IMPORTING = "importlib"
-"""The module whose functions import by names which may be computed."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +97,18 @@ class Code:
             for base in roots:
                 yield from self._modules(base, [*parts, item.name] if item.name else parts)
 
-    def named(self, names: Collection[str]) -> Iterator[str]:
-        """Yield the files whose name or folder is among some names: an import may compute their modules from these."""
-        for path in self.paths:
-            place = Path(path)
-            if not {place.stem, place.parent.name}.isdisjoint(names):
-                yield path
+    def computed(self, path: str, beginning: str, names: Collection[str]) -> Iterator[str]:
+        """Yield the files that an import in a file may run whose name begins like this; without a beginning, those
+        whose name or folder is among some names.
+        """
+        if not beginning:
+            yield from (p for p in self.paths if not {Path(p).stem, Path(p).parent.name}.isdisjoint(names))
+            return
+        *folders, start = beginning.lstrip(".").split(".")
+        level = len(beginning) - len(beginning.lstrip("."))
+        bases = (str(Path(path).parents[level - 1]),) if level else (str(Path(path).parent), *self.roots)
+        beginnings = tuple(str(Path(base, *folders)) + os.sep + start for base in bases)
+        yield from (p for p in self.paths if p.startswith(beginnings))
 
     def _modules(self, base: str, parts: Collection[str]) -> Iterator[str]:
         """Yield the files that importing a dotted name below a folder runs, and that there are."""
@@ -154,8 +159,8 @@ class _Search:
         while waiting:
             importing = waiting.pop()
             mentions = self.files[importing]
-            if any(item.module == _IMPORTING for item in mentions.imports):
-                self._computed |= {*code.named(own.mentions.names | mentions.names)}
+            for beginning in mentions.computed:
+                self._computed |= {*code.computed(importing, beginning, own.mentions.names | mentions.names)}
             for name in (*self._computed, *code.imported(importing, mentions.imports)):
                 imported = code.file(name) if name not in self.files else None
                 if imported is not None:
