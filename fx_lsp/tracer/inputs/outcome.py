@@ -90,8 +90,11 @@ def search_candidate(
     seconds: float,
     earlier: Plans | None = None,
     attempts: int = MAX_ATTEMPTS,
+    open: frozenset[str] | None = None,
 ) -> Found:
-    """Search for inputs that a candidate accepts, from `start` on, with work of that many seconds."""
+    """Search for inputs that a candidate accepts, from `start` on, with work of that many seconds. `open` is as in
+    `Search`.
+    """
 
     def demanding(attempt: Attempt) -> bool:
         return bool(demands_of(candidate.with_object_of(attempt.plans), attempt))
@@ -100,7 +103,7 @@ def search_candidate(
     reconstructed = partial(reconstructions, candidate.task, candidate.constructed.instance)
     budget = candidate.task.budget.part(seconds)
     solver = Solver(candidate.explore, reconstructed)
-    return run_search(Search(start, evaluate, budget, solver, demanding, attempts), earlier)
+    return run_search(Search(start, evaluate, budget, solver, demanding, attempts, open), earlier)
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:

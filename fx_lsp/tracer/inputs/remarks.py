@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from fx_lsp.messages.assumptions import ONLY_WORKS_UNLIKE_NAME, ONLY_WORKS_WITH_SIZE, UNBATCHED
+from fx_lsp.messages.assumptions import ONLY_WORKS_UNLIKE_NAME, UNBATCHED
 from fx_lsp.messages.findings import CHANGED_IN_PLACE
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.failures.exceptions import failure_of
@@ -15,20 +15,17 @@ from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
 from fx_lsp.tracer.inputs.evidence.gradients import runs_without_gradients
 from fx_lsp.tracer.inputs.evidence.named_numbers import met_halfway, unlike_docstring, with_named_sizes
-from fx_lsp.tracer.inputs.flags import flags
+from fx_lsp.tracer.inputs.flags import flags, has_open_option
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
-    TensorPlan,
     ValuePlan,
-    fresh_sizes,
     has_made_up_values,
-    is_single_batch,
 )
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
-from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
+from fx_lsp.tracer.inputs.solve.trail import odd_narrowings
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import tensors_in
@@ -41,12 +38,14 @@ MAX_FLAGS = 4
 """The most other values of flags that are tried to lift a requirement."""
 
 
-def remarks_of(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> tuple[Remark, ...]:
-    """Return remarks on code that runs: the findings of checks, and implausible requirements on sizes.
+def remarks_of(
+    candidate: Candidate, ran: Attempt, failures: Sequence[Attempt], demanding: bool = True
+) -> tuple[Remark, ...]:
+    """Return remarks on code that runs: the findings of checks and, if `demanding`, implausible requirements on sizes.
 
     `failures` are earlier attempts.
     """
-    demands = demands_of(candidate, ran) or list(_unbatched(candidate, ran, failures))
+    demands = (demands_of(candidate, ran) if demanding else []) or list(_unbatched(candidate, ran, failures))
     is_guessed = any(plan.is_guess for _, plan in ran.plans.tensors())
     of_shapes = () if is_guessed else ran.run.findings_of_shapes
     name, is_module = candidate.subject.definition.rpartition(".")[2], bool(candidate.bound.modules)
@@ -94,8 +93,9 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
         return []
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
-    telling = _unlike_its_name(candidate, ran) or _single_batch(candidate, ran)
-    if telling is not None:
+    if odd := list(odd_narrowings(ran, candidate.evaluate, candidate.facts, dimension_names(candidate.node))):
+        return odd
+    if (telling := _unlike_its_name(candidate, ran)) is not None:
         return [telling]
     exploration = candidate.explore(ran.plans, whole=True, chains=True)
     ends_alike = exploration.attempt.run.error is None if ran.run.error is None else exploration.ends_like(ran)
@@ -109,7 +109,7 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
     def lifted(sizes: Sizes) -> bool:
-        if unreached(task.tree, task.request.file, ran.run.coverage):
+        if unreached(task.tree, task.request.file, ran.run.coverage) or has_open_option(candidate, init):
             return True
         others = (flag.plans for flag in islice(flags(candidate, ran.plans, ()), MAX_FLAGS))
         inits = ((plans, plans.init or init) for plans in others)
@@ -169,30 +169,3 @@ def _unlike_its_name(candidate: Candidate, ran: Attempt) -> Remark | None:
         name=first.name,
         number=first.size,
     )
-
-
-def _single_batch(candidate: Candidate, ran: Attempt) -> Remark | None:
-    """Return a remark on code that only runs with a batch of one, or None; size 1 has no symbol."""
-    fixed = set(_known_sizes(candidate, ran))
-    ones = [p for p, plan in ran.plans.tensors() if plan.is_guess and is_single_batch(plan) and (p, 0) not in fixed]
-    if not ones:
-        return None
-    others = [plan.spec.sizes[0] for path, plan in ran.plans.tensors() if plan.spec.sizes and path not in ones]
-    span: object = None
-    for batch in (*others, *fresh_sizes(1, ran.plans.sizes(), features=False)):
-
-        def larger(path: str, plan: TensorPlan, batch: int | str = batch) -> TensorPlan:
-            sizes = (batch, *plan.spec.sizes[1:])
-            return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, sizes=sizes)) if path in ones else plan
-
-        attempt = candidate.evaluate(ran.plans.map_tensors(larger))
-        if attempt.run.error is None or attempt.run.failed is None or not is_of_sizes(attempt):
-            return None
-        if attempt.run.failed.func in ASKS_ONE_ELEMENT:  # which already reports an unbatched example
-            return None
-        span = place_of(attempt)
-    if not isinstance(span, Span):
-        return None
-    dimension = name_of(Dimension(ones[0], 0, 2), dimension_names(candidate.node))
-    code = shown_expression(span, candidate.task.lines)
-    return ONLY_WORKS_WITH_SIZE.remark(span, code=code, dimension=dimension, size=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -71,7 +72,8 @@ class Search:
     """Hold what a search works with: the plans that it begins with, a function that runs plans, and a budget of work.
 
     Sizes that do not fit are solved for with a `solver`, if passed. Plans that run but `fit_by_accident` are replaced
-    if others fit. The first search ends after so many `attempts`. `seen` are the plans that a search began with.
+    if others fit, by the ranks of the parameters in `open`, or of any. The first search ends after so many `attempts`.
+    `seen` are the plans that a search began with.
     """
 
     start: Plans
@@ -80,6 +82,7 @@ class Search:
     solver: Solver | None = None
     fit_by_accident: Callable[[Attempt], bool] = lambda attempt: False
     attempts: int = MAX_ATTEMPTS
+    open: frozenset[str] | None = None
     seen: set[Plans] = field(default_factory=set[Plans])
 
     def unseen(self, several: Iterable[Plans]) -> Iterator[Plans]:
@@ -99,26 +102,36 @@ def run_search(search: Search, earlier: Plans | None = None) -> Found:
     if earlier is not None and earlier != search.start:
         attempt = search.evaluate(earlier)
         if attempt.run.error is None:
-            return Found(attempt)
+            return _of_fitting_rank(search, Found(attempt))
     search.seen.add(search.start)
     part = search.budget.part(search.budget.seconds * (1 - SHARE_OF_RANKS))
     result = _first_that_runs(dataclasses.replace(search, budget=part), search.start, search.attempts)
     if result.best.run.error is None:
         result.best = _with_fewest_accidents(search, result.best)
     result.best = _of_other_values(search, result.best)
-    if result.best.run.error is None and search.fit_by_accident(result.best):
-
-        def fits(attempt: Attempt) -> bool:
-            ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.is_guess]
-            is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, search.start)
-            return is_meant and not search.fit_by_accident(attempt)
-
-        result.best = _of_other_rank(search, result.best, fits) or result.best
+    result = _of_fitting_rank(search, result)
     if result.best.run.error is not None and not is_data_dependent(result.best):
         result = _of_other_ranks(search, result)
     if result.best.run.error is None:
         result.best = with_short_loops(_simplest(search, result.best), search.evaluate)
     return result
+
+
+def _of_fitting_rank(search: Search, result: Found) -> Found:
+    """Return the result of a search; if it runs by accident, with other ranks of which that is not true, if there are
+    such. It is `exhausted` if there are none.
+    """
+    if result.best.run.error is not None or not search.fit_by_accident(result.best):
+        return result
+
+    def fits(attempt: Attempt) -> bool:
+        ranks = [len(plan.spec.sizes) for _, plan in attempt.plans.tensors() if plan.is_guess]
+        is_meant = all(ranks) and not _accidents(attempt) and _has_ranks_of_docstring(attempt, search.start)
+        return is_meant and not search.fit_by_accident(attempt)
+
+    other = _of_other_rank(search, result.best, fits)
+    is_exhausted = other is None and not search.budget.is_spent
+    return dataclasses.replace(result, best=other or result.best, exhausted=is_exhausted)
 
 
 def _with_fewest_accidents(search: Search, best: Attempt) -> Attempt:
@@ -186,13 +199,15 @@ def _first_that_runs(search: Search, start: Plans, attempts: int) -> Found:
         calls, line, ended = reached(attempt)
         if (calls, line, ended) > furthest_reached:
             furthest, furthest_reached, stagnation = attempt, (calls, line, ended), 0
-        stop = (place_of(attempt), str(attempt.run.error))
+        place = place_of(attempt)
+        stop = (place, str(attempt.run.error))
         repeats = repeats + 1 if stop in stops else 0
         stops.add(stop)
         if stop == parent:
             doubt += NO_EFFECT
         for unlikely, child in enumerate(c for c in _children(search, attempt, start) if c not in seen):
             seen.add(child)
+            child = child.narrowed(plans, place)
             heapq.heappush(queue, ((-calls, -line), doubt + unlikely, next(order), child, stop))
     assert furthest is not None
     return Found(furthest, failures)
@@ -305,7 +320,8 @@ def _next(queue: list[_Entry], stagnation: int) -> _Entry:
 
 def _of_other_rank(search: Search, best: Attempt, is_better: Callable[[Attempt], bool]) -> Attempt | None:
     """Return an attempt with other ranks than `best` or the first one that runs and is better, or None."""
-    for plans in search.unseen(concat(_rank_combinations(search.start), _other_ranks(best.plans))):
+    combined = () if search.open is not None else _rank_combinations(search.start)
+    for plans in search.unseen(concat(combined, _other_ranks(best.plans, search.open))):
         attempt = _first_that_runs(search, plans, REPAIRS_PER_RANK).best
         if attempt.run.error is None and is_better(attempt):
             return attempt
@@ -356,9 +372,14 @@ def _rank_combinations(start: Plans) -> Iterator[Plans]:
         yield plans
 
 
-def _other_ranks(plans: Plans) -> Iterator[Plans]:
-    """Yield the plans with another rank for all tensors of equal rank, which may belong together, then for one."""
-    ranks = Counter(len(plan.spec.sizes) for _, plan in plans.tensors() if plan.is_guess)
+def _other_ranks(plans: Plans, parameters: frozenset[str] | None = None) -> Iterator[Plans]:
+    """Yield the plans with another rank for all tensors of equal rank, which may belong together, then for one; with
+    `parameters`, only for one of those.
+    """
+    guessed = [(path, plan) for path, plan in plans.tensors() if plan.is_guess]
+    if parameters is not None:
+        guessed = [(path, plan) for path, plan in guessed if re.split(r"\W", path)[0] in parameters]
+    ranks = Counter(len(plan.spec.sizes) for _, plan in guessed if parameters is None)
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
         for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 1):
             together = plans
@@ -366,13 +387,12 @@ def _other_ranks(plans: Plans) -> Iterator[Plans]:
                 if plan.is_guess and len(plan.spec.sizes) == rank:
                     together = with_rank(together, path, other)
             yield together
-    for path, plan in list(plans.tensors()):
-        if plan.is_guess:
-            rank = len(plan.spec.sizes)
-            most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
-            for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
-                if abs(other - rank) < 3:
-                    yield with_rank(plans, path, other)
+    for path, plan in guessed:
+        rank = len(plan.spec.sizes)
+        most = 5 if plan.spec.dtype.startswith(("f", "bf", "c")) else 3  # of indices, labels and masks
+        for other in sorted(set(range(1, most + 1)) - {rank}, key=lambda other: (abs(other - rank), -other)):
+            if abs(other - rank) < 3:
+                yield with_rank(plans, path, other)
 
 
 HARD = frozenset({"data-dependent", "effect", "unsupported", "exit", "memory", "import", "nothing"})

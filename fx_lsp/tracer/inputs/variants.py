@@ -38,7 +38,7 @@ MAX_VARIANTS = 6
 """The most variants of a target, by optional tensors and other values of flags."""
 GRADIENTS = "requires_grad"
 """The name of the variant in which every input requires a gradient."""
-VARIANT_ATTEMPTS, VARIANT_SECONDS = 40, 1.0
+VARIANT_ATTEMPTS, VARIANT_SECONDS = 40, 1.5
 """The most attempts, and the seconds, of the search for inputs of a variant."""
 
 
@@ -69,7 +69,8 @@ class _Variant:
         if self.is_flag and candidate.evaluate(candidate.start).run.error is not None:
             guessed = candidate.start.map_tensors(lambda _, plan: dataclasses.replace(plan, source="search"))
             candidate = dataclasses.replace(candidate, start=guessed)
-        return search_candidate(candidate, candidate.start, seconds, attempts=VARIANT_ATTEMPTS)
+        open_ranks = None if self.is_flag else frozenset({self.name})
+        return search_candidate(candidate, candidate.start, seconds, attempts=VARIANT_ATTEMPTS, open=open_ranks)
 
     def severity(self, outcome: Found) -> Severity:
         """Return how certainly the code is wrong at the end of a search.
@@ -130,11 +131,13 @@ def _traced_variant(variant: _Variant, ran: Attempt, code: tuple[Unreached, ...]
         reached = [u.span for u in code if u.span.line in run.coverage.lines]
         values = tuple(v for v in run.values if any(span.contains(v.span) for span in reached))
         code = tuple(dataclasses.replace(u, variants=(*u.variants, name)) if u.span in reached else u for u in code)
+        # without time for other ranks of an optional tensor, one of them might lift what this one demands
+        demanding = variant.is_flag or outcome.exhausted
         remarks = (
             dataclasses.replace(
                 remark, message=IN_VARIANT.message(variant=variant.shown(inputs), problem=remark.message)
             )
-            for remark in remarks_of(candidate, outcome.best, outcome.failures)
+            for remark in remarks_of(candidate, outcome.best, outcome.failures, demanding)
         )
         is_shown = bool(reached) or not variant.is_flag
         return Optional(code, tuple(remarks), (TargetVariant(name, inputs, values),) if is_shown else ())

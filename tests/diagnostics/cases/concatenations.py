@@ -23,7 +23,7 @@ class TokensOfOne(nn.Module):
         first = self.first
         return torch.cat([first, x], 1)
         #      ^^^^^^^^^^^^^^^^^^^^^^^^ warning[dimension]:
-        #  `torch.cat([first, x], 1)` only works when x.shape[0] == 1.
+        #  `torch.cat([first, x], 1)` only works when x.shape[0] == 1. Is a dimension missing or swapped?
 
 
 class Branches(nn.Module):

@@ -52,6 +52,8 @@ def _visit_items(index: ast.expr, facts: Facts) -> None:
         facts.min_rank = max(facts.min_rank, len(items))
         if isinstance(index.elts[-1], ast.Slice) and index.elts[-1].lower is None:
             facts.likely_rank = facts.likely_rank or len(items)
+            if index.elts[-1].upper is None and index.elts[-1].step is None:
+                facts.sliced_rank = len(items)
 
 
 def _is_backwards(index: ast.expr) -> bool:

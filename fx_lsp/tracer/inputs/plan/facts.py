@@ -30,9 +30,9 @@ Use = Literal[
 class Facts:
     """Hold the facts that a body shows of one parameter.
 
-    `rank` is exact, `likely_rank` a guess, `min_rank` a lower bound; `sizes` are required sizes, by index, and
-    `multiples` the factors of others; `shape` is that of the docstring; `spatial` is the number of dimensions of
-    convolutions; `dtype` is a short name.
+    `rank` is exact, `likely_rank` a guess, `sliced_rank` that of `x[:, t, :]`, `min_rank` a lower bound; `sizes` are
+    required sizes, by index, and `multiples` the factors of others; `shape` is that of the docstring; `spatial` is the
+    number of dimensions of convolutions; `dtype` is a short name.
 
     `uses` are the kinds of its uses. "applied" is a constructor argument that is stored and called by methods,
     "modules" are several of them, and "reversed" has a dimension sliced backwards (`x[:, ::-1]`). `length` is the
@@ -46,6 +46,7 @@ class Facts:
 
     rank: int | None = None
     likely_rank: int | None = None
+    sliced_rank: int | None = None
     min_rank: int = 0
     sizes: dict[int, int] = field(default_factory=dict[int, int])
     multiples: dict[int, int] = field(default_factory=dict[int, int])

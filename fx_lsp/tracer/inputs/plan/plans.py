@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from fx_lsp.model import InputSource, InputSpec
+from fx_lsp.model import InputSource, InputSpec, Span
 from fx_lsp.specs import FLOATS, Expression, TensorSpec
 from fx_lsp.tracer.run.call import tensors_in
 from fx_lsp.tracer.run.dependence import Dependence
@@ -121,12 +121,24 @@ Plan: TypeAlias = TensorPlan | ValuePlan | SequencePlan
 
 
 @dataclass(frozen=True)
+class Narrowing:
+    """Hold what a search made of its guesses because the run ended at an expression of the user: `asked`.
+
+    `before` and `after` are the changed tensors and values, by path.
+    """
+
+    asked: Span
+    before: Mapping[str, TensorPlan | ValuePlan]
+    after: Mapping[str, TensorPlan | ValuePlan]
+
+
+@dataclass(frozen=True)
 class Plans:
     """Hold a plan for each passed parameter, in the order of the signature.
 
     `positional` names those that are passed by position; `starred` is the sequence that is spread, as `*args`; with
     `takes_more`, others may be passed by keyword, as `**kwargs`. `init` are the plans for the constructor of the
-    method's object, if it is constructed for the call.
+    method's object, if it is constructed for the call. `trail` says how a search came to these plans.
     """
 
     items: tuple[tuple[str, Plan], ...]
@@ -134,6 +146,7 @@ class Plans:
     starred: str | None = None
     takes_more: bool = False
     init: Plans | None = None
+    trail: tuple[Narrowing, ...] = field(default=(), compare=False)
 
     def __getitem__(self, name: str) -> Plan:
         return next(p for n, p in self.items if n == name)
@@ -159,7 +172,22 @@ class Plans:
     def tensors(self) -> Iterator[tuple[str, TensorPlan]]:
         """Yield every tensor plan with its path."""
         for name, plan in self.items:
-            yield from _tensors(plan, name)
+            yield from ((path, leaf) for path, leaf in _leaves(plan, name) if isinstance(leaf, TensorPlan))
+
+    def leaves(self) -> Iterator[tuple[str, TensorPlan | ValuePlan]]:
+        """Yield every tensor and value with its path, those of the constructor with `init.` before it."""
+        for name, plan in self.items:
+            yield from _leaves(plan, name)
+        for name, plan in self.init.items if self.init is not None else ():
+            yield from _leaves(plan, f"{INIT}{name}")
+
+    def narrowed(self, failed: Plans, asked: Span | None) -> Plans:
+        """Return these plans with the trail of those that `failed`, and what they changed because of it."""
+        old, new = dict(failed.leaves()), dict(self.leaves())
+        changed = {path for path in old.keys() & new.keys() if _shown(old[path]) != _shown(new[path])}
+        before, after = ({path: plan for path, plan in leaves.items() if path in changed} for leaves in (old, new))
+        step = () if asked is None or not changed else (Narrowing(asked, before, after),)
+        return replace(self, trail=(*failed.trail, *step))
 
     def sizes(self) -> set[int]:
         """Return all sizes in use."""
@@ -192,11 +220,6 @@ def value(constant: Any, source: InputSource, detail: str = "") -> ValuePlan:
 def has_made_up_values(plans: Plans) -> bool:
     """Return True if a tensor has made-up values."""
     return any(plan.values for _, plan in plans.tensors())
-
-
-def is_single_batch(plan: TensorPlan) -> bool:
-    """Return True for a tensor of several dimensions, the first of size 1."""
-    return len(plan.spec.sizes) > 1 and plan.spec.sizes[0] == 1
 
 
 def readable(constant: Any) -> str:
@@ -363,12 +386,17 @@ def _map(plan: Plan, path: str, change: Callable[[str, TensorPlan], TensorPlan])
     return change(path, plan) if isinstance(plan, TensorPlan) else plan
 
 
-def _tensors(plan: Plan, path: str) -> Iterator[tuple[str, TensorPlan]]:
+def _leaves(plan: Plan, path: str) -> Iterator[tuple[str, TensorPlan | ValuePlan]]:
     if isinstance(plan, SequencePlan):
         for where, item in zip(plan.paths(path), plan.items, strict=True):
-            yield from _tensors(item, where)
-    elif isinstance(plan, TensorPlan):
+            yield from _leaves(item, where)
+    else:
         yield path, plan
+
+
+def _shown(plan: TensorPlan | ValuePlan) -> object:
+    """Return what tells two plans apart for a reader."""
+    return plan.spec if isinstance(plan, TensorPlan) else plan.shown
 
 
 def plan_of(written: Any, source: InputSource, evaluate: Callable[[str], Any], detail: str = "") -> Plan:

@@ -136,7 +136,7 @@ def is_of_sizes(attempt: Attempt) -> bool:
     return kind_of(error, attempt.run.failed) not in ("data-dependent", "device", "unsupported")
 
 
-def place_of(attempt: Attempt) -> object:
+def place_of(attempt: Attempt) -> Span | None:
     """Return the expression at which an attempt ended, None if it is not in the user's code."""
     return attempt.chain[0] if attempt.chain else None
 
