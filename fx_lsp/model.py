@@ -382,6 +382,7 @@ FindingCode = Literal[
     "copy",  # a reshape copies, because the strides do not allow a view
     "graph-break",  # code that Dynamo does not trace
     "host-sync",  # the host waits for the device
+    "loss",  # a loss gets probabilities for logits, or the like
     "no-effect",  # no effect: the tensor already has that dtype, device or shape
     "no-gradient",  # a parameter that no loss can train
     "one-element",  # a reduction over a single element

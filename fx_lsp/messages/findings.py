@@ -30,6 +30,15 @@ RECOMPILES = RemarkTemplate(
     "recompile", "torch.compile compiles the code again for another `{parameter}`: {reason} ({place}){times}"
 )
 
+LOSS_TAKES = RemarkTemplate(
+    "loss", "`{loss}` takes {wanted} as its {argument}, but gets {meaning}: the result of `{function}`", "warning"
+)
+MADE_HERE = "`{function}` returns {meaning} here"
+
+RECOMPILES_EACH_TIME = RemarkTemplate(
+    "recompile", "torch.compile compiles the code again in each call, which changes what it depends on: {reason}"
+)
+
 _WAITS = "the host waits for the device here"
 WAITS_FOR_COPY = RemarkTemplate("host-sync", f"{_WAITS}: the tensor is copied to the host", "hint")
 WAITS_FOR_SIZE = RemarkTemplate("host-sync", f"{_WAITS}: the size of the result depends on values", "hint")

@@ -24,6 +24,7 @@ def test_kinds_that_nobody_asked_for_are_not_told() -> None:
             "all-pairs",
             "changed-in-place",
             "graph-break",
+            "loss",
             "no-gradient",
             "one-element",
             "pytorch-warning",

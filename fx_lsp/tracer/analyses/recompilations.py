@@ -15,7 +15,7 @@ import torch
 import torch._dynamo
 from torch import fx, nn
 
-from fx_lsp.messages.findings import RECOMPILES
+from fx_lsp.messages.findings import RECOMPILES, RECOMPILES_EACH_TIME
 from fx_lsp.model import InputSpec, Related, Remark, Span
 from fx_lsp.syntax import FunctionNode, parse
 from fx_lsp.tracer.analyses.breaks import laid_out, real_input, runs_for_real
@@ -128,24 +128,24 @@ def recompiles(traced: TracedCall) -> Ledger:
     ledger, target = Ledger(), _CompiledTarget(traced)
     calls = target.program_calls()
     guards: list[CompiledGuard] = []
-    results = target.run(calls, guards)
-    rows = [*_summary(calls, results), *_of_calls(calls, results), *_of_guards(guards, traced)]
+    results, repeated = target.run_repeated(calls, guards)
+    rows = [*_summary(calls, results), *_of_calls(calls, results), *_of_repeated(repeated), *_of_guards(guards, traced)]
     changes: list[ChangeResult] = []
     if traced.options.get(ONLY) != CALLS:
         changes, is_complete = target.changes(calls[0])
         rows += _of_changes(changes, is_complete)
     rows += _of_cuda_graphs(traced, results)
     ledger.text(RECOMPILATIONS, _TITLE, page(line for label, texts in rows for line in laid_out(label, texts)))
-    ledger.text(RECOMPILATIONS_DATA, _TITLE, json.dumps(_data(calls, results, changes), indent=2))
-    ledger.remarks += _remarks(calls, results, traced)
+    ledger.text(RECOMPILATIONS_DATA, _TITLE, json.dumps(_data(calls, results, repeated, changes), indent=2))
+    ledger.remarks += _remarks(calls, results, repeated, traced)
     return ledger
 
 
 def recompilations(traced: TracedCall) -> list[Remark]:
-    """Return remarks on the parameters of a compiled target for which calls of its project are compiled again."""
+    """Return remarks on the parameters and the state of a compiled target for which its calls are compiled again."""
     target = _CompiledTarget(traced)
     calls = target.program_calls()
-    return list(_remarks(calls, target.run(calls), traced)) if len(calls) > 1 else []
+    return list(_remarks(calls, *target.run_repeated(calls), traced))
 
 
 class _CompiledTarget:
@@ -171,6 +171,15 @@ class _CompiledTarget:
             CompiledCall(call, number, _arguments_text(one.inputs), _places(one.inputs), one.training)
             for number, (call, one) in enumerate(calls, 1)
         ]
+
+    def run_repeated(
+        self, calls: Sequence[CompiledCall], guards: list[CompiledGuard] | None = None
+    ) -> tuple[list[CallResult], FailedReason | None]:
+        """Return the results of calls, and the guard for which the last of them is compiled again whenever it is
+        repeated: the code itself changes what it depends on.
+        """
+        *results, second, third = self.run((*calls, calls[-1], calls[-1]), guards)
+        return results, third.cause if second.again and third.again else None
 
     def run(self, calls: Sequence[CompiledCall], guards: list[CompiledGuard] | None = None) -> list[CallResult]:
         """Make calls in order, with an empty cache of compiled code; add the guards of the first one to `guards`."""
@@ -385,6 +394,12 @@ def _of_calls(calls: Sequence[CompiledCall], results: Sequence[CallResult]) -> I
         yield f"call {planned.number}", lines
 
 
+def _of_repeated(reason: FailedReason | None) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the guard for which each repetition of a call is compiled again."""
+    if reason is not None:
+        yield "the same call", [f"each one is compiled again: {_told(reason)}"]
+
+
 def _told(reason: FailedReason) -> str:
     """Return a guard that failed, with the line that needs it, and the function if that is not the target."""
     place = f"line {reason.line}" if reason.line else ""
@@ -484,7 +499,10 @@ def _why_uncaptured(node: fx.Node) -> str:
 
 
 def _data(
-    calls: Sequence[CompiledCall], results: Sequence[CallResult], changes: Sequence[ChangeResult]
+    calls: Sequence[CompiledCall],
+    results: Sequence[CallResult],
+    repeated: FailedReason | None,
+    changes: Sequence[ChangeResult],
 ) -> dict[str, Any]:
     """Return the page as plain data."""
     return {
@@ -499,6 +517,7 @@ def _data(
             }
             for planned, result in zip(calls, results, strict=True)
         ],
+        "repeated": asdict(repeated) if repeated is not None else None,
         "changes": [
             {
                 "parameter": result.change.parameter,
@@ -512,9 +531,15 @@ def _data(
     }
 
 
-def _remarks(calls: Sequence[CompiledCall], results: Sequence[CallResult], traced: TracedCall) -> Iterator[Remark]:
-    """Yield a remark on each parameter for which calls of the project are compiled again."""
+def _remarks(
+    calls: Sequence[CompiledCall], results: Sequence[CallResult], repeated: FailedReason | None, traced: TracedCall
+) -> Iterator[Remark]:
+    """Yield a remark on each parameter for which calls of the project are compiled again, and on the code that changes
+    what it depends on.
+    """
     spans = _parameter_spans(traced)
+    if repeated is not None and (span := _line_of(repeated, traced)) is not None:
+        yield RECOMPILES_EACH_TIME.remark(span, reason=_failed_text(repeated))
     causes: dict[str, list[tuple[CompiledCall, FailedReason]]] = {}
     for planned, result in zip(calls, results, strict=True):
         if result.cause is not None:
@@ -536,13 +561,18 @@ def _remarks(calls: Sequence[CompiledCall], results: Sequence[CallResult], trace
 
 
 def _related(reason: FailedReason, traced: TracedCall) -> tuple[Related, ...]:
+    span = _line_of(reason, traced)
+    return () if span is None else (Related(span, "the code that needs the guard"),)
+
+
+def _line_of(reason: FailedReason, traced: TracedCall) -> Span | None:
+    """Return the line that needs a guard, if it is in the target's file."""
     lines = traced.request.source.splitlines()
     if reason.file != traced.request.file or not 0 < reason.line <= len(lines):
-        return ()
+        return None
     text = lines[reason.line - 1]
     start = len(text[: len(text) - len(text.lstrip())].encode())
-    span = Span(reason.file, reason.line, start, reason.line, len(text.rstrip().encode()))
-    return (Related(span, "the code that needs the guard"),)
+    return Span(reason.file, reason.line, start, reason.line, len(text.rstrip().encode()))
 
 
 def _parameter_spans(traced: TracedCall) -> dict[str, Span]:

@@ -56,6 +56,10 @@ drive.run(function()
   -- 4. Its memory
   drive.source = model
   vim.cmd('buffer ' .. model)
+  -- The other file is a program that calls the model: its targets are traced again.
+  drive.wait('a lens that is not stale', function()
+    return not drive.lens('class Classifier'):find('stale', 1, true)
+  end)
   drive.go('x = self.block(x)')
   vim.cmd('normal! V')
   vim.ui.select = function(items, options, choose)

@@ -32,7 +32,7 @@ REPOSITORY = HERE.parent.parent.parent
 EXTENSION = REPOSITORY / "vscode-extension"
 PLAYWRIGHT = EXTENSION / "node_modules" / "playwright-core"
 NONE: Mapping[str, Any] = MappingProxyType({})
-SCENARIO_SECONDS = 1800
+SCENARIO_SECONDS = 540
 START_SECONDS = 60
 QUIET = {
     "workbench.startupEditor": "none",

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import TraceFixture, request_for
 from inline_snapshot import snapshot
 
@@ -191,6 +192,58 @@ def test_one_call_of_the_project_has_no_remark(reply: Callable[[TraceRequest], T
     outcome = traced_with(reply, str(tmp_path / "user.py"), ["x=f32[3, 4], n=3"]).outcome
     assert isinstance(outcome, Trace)
     assert [r for r in outcome.remarks if r.code == "recompile"] == []
+
+
+STATES = """
+import torch
+from torch import nn
+
+STEP = 0
+
+
+@torch.compile
+def scaled(x):
+    global STEP
+    STEP += 1
+    return x * STEP
+
+
+@torch.compile
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+@torch.compile
+class FirstCall(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = None
+
+    def forward(self, x):
+        if self.mean is None:
+            self.mean = x.detach().mean()
+        return x - self.mean
+
+
+scaled(torch.ones(3, 4))
+Counter()(torch.ones(3, 4))
+FirstCall()(torch.ones(3, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "guard"), [("scaled", 11, "G['STEP']"), ("Counter", 22, "self.calls"), ("FirstCall", 0, "")]
+)
+def test_a_state_that_each_call_changes_has_a_remark(trace: TraceFixture, name: str, line: int, guard: str) -> None:
+    told = [remark for remark in trace(STATES, name).trace.remarks if remark.code == "recompile"]
+    assert [remark.span and remark.span.line for remark in told] == ([line] if line else [])
+    assert all(f"in each call, which changes what it depends on: the guard `{guard} == " in r.message for r in told)
 
 
 def test_calls_in_the_file_are_those_of_the_project(trace: TraceFixture) -> None:

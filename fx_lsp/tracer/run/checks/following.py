@@ -13,6 +13,7 @@ import torch
 from fx_lsp.model import FindingCode, Remark, Span
 from fx_lsp.tracer.run.checks.copies import copies
 from fx_lsp.tracer.run.checks.formulas import operators_without_formula
+from fx_lsp.tracer.run.checks.losses import Losses
 from fx_lsp.tracer.run.checks.new_layers import NewLayers
 from fx_lsp.tracer.run.checks.pairs import Columns
 from fx_lsp.tracer.run.checks.precision import Precision
@@ -48,6 +49,7 @@ class Findings:
             *followed,
             Precision(),
             SingleElements(),
+            Losses(),
             waits,
             copies,
             operators_without_formula,
