@@ -11,7 +11,12 @@ from inline_snapshot import snapshot
 from terminal import Done, fx_lsp
 from warm import warm_python
 
+from fx_lsp.choices import read_choices
+from fx_lsp.cli import main
+from fx_lsp.commands import kernel as kernel_command
+from fx_lsp.model import read_work
 from fx_lsp.tracing.kernel_files.checking import Checked, CheckPlace, compared, syntax_errors, with_failure
+from fx_lsp.tracing.kernel_files.generated import Generated
 from fx_lsp.tracing.workers.launch import Limits
 
 pytestmark = pytest.mark.torch
@@ -80,6 +85,27 @@ def test_a_wrong_file_says_so_at_its_top(written: Done, folder: Path):
     first, _, what, *_ = with_failure(broken, checked).splitlines()
     assert first == "# These kernels failed their check:"
     assert what.startswith("#     wrong  gradient of x ")
+
+
+def test_kernels_that_fail_their_check_are_replaced_by_those_of_inductor(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """The compiler refuses the kernels of fx-lsp, as where they need more shared memory than the chip has."""
+
+    async def refused(engine: object, kernels: Generated, compiled: object) -> tuple[str, ...]:
+        return () if read_choices(read_work(kernels.work)).inductor == "all" else ("doubled cannot be launched",)
+
+    monkeypatch.setattr(kernel_command, "compile_errors", refused)
+    monkeypatch.chdir(folder)
+    arguments = ["kernel", "model.py::doubled", "-o", "replaced.py", "--python", warm_python()]
+    assert main(arguments) == 0
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == "fx-lsp: Inductor replaces the kernels: doubled cannot be launched"
+    assert [line.split()[0] for line in lines] == [*["right"] * 6, "replaced.py:"]
+    text = (folder / "replaced.py").read_text()
+    assert "torch.compile" in text and "@triton.jit" not in text
+    assert main([*arguments, "--inductor", "none", "--force"]) == 1
+    assert (folder / "replaced.py").read_text().startswith("# These kernels failed their check:")
 
 
 def test_text_that_an_older_python_cannot_read_is_not_called_written():

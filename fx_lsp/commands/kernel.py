@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fx_lsp.choices import REWRITES, TRITON, Choices, allowed, read_choices
+from fx_lsp.choices import ALL_KERNELS, AUTO, REWRITES, TRITON, Choices, allowed, read_choices
 from fx_lsp.commands.options import add_choices, add_tracing_options
 from fx_lsp.commands.outputs import put, remove_output, report_unwritten, write_outputs
 from fx_lsp.commands.targets import Chosen, failure_text, opened, read_target, source_line, stages_of
@@ -27,6 +27,7 @@ from fx_lsp.messages.requests import NO_SUCH_LISTING
 from fx_lsp.model import Failure, Trace, read_work, write_work
 from fx_lsp.tracing.kernel_files.checking import (
     MAX_CHECK_SECONDS,
+    Checked,
     CheckPlace,
     check,
     compile_errors,
@@ -93,16 +94,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check is None:
         arguments.check = arguments.output is not None and not arguments.view
     kernels = asyncio.run(_compiled(arguments, chosen) if arguments.view else _generated(arguments, chosen))
+    if isinstance(kernels, CompiledKernels):
+        kernels = _right_ones(arguments, chosen, kernels)
     if isinstance(kernels, Failure):
         refused = arguments.view and kernels.kind == "unsupported"
         print(failure_text(kernels, chosen, "compiled" if refused else "traced"), file=sys.stderr)
         return 1
     try:
-        if not isinstance(kernels, str) and arguments.output is not None:
+        if isinstance(kernels, CompiledKernels) and arguments.output is not None:
             return _bring_up_to_date(arguments, chosen, kernels)
-        text, code = kernels, 0
-        if not isinstance(text, str):
-            text, code = _checked(arguments, chosen, text.generated.text, text.errors)
+        text, code = (kernels, 0) if isinstance(kernels, str) else _told(kernels.generated.text, kernels.checked)
         if arguments.output is None:
             print(text, end="")
         else:
@@ -110,6 +111,24 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         return report_unwritten(error, str(arguments.output))
     return code
+
+
+def _right_ones(arguments: argparse.Namespace, chosen: Chosen, kernels: CompiledKernels) -> CompiledKernels | Failure:
+    """Return kernels with their check, if it is requested: if it finds an error, those of Inductor in their place, if
+    nobody chose otherwise and these are right.
+    """
+    kernels = _checked(arguments, chosen, kernels)
+    choices = read_choices(read_work(kernels.generated.work))
+    if not kernels.checked.wrong or choices.engine != "fx-lsp" or choices.inductor != AUTO:
+        return kernels
+    arguments.inductor = ALL_KERNELS
+    others = asyncio.run(_generated(arguments, chosen))
+    others = others if isinstance(others, Failure) else _checked(arguments, chosen, others)
+    if isinstance(others, Failure) or others.checked.wrong:
+        return kernels
+    wrong = next(line for line in kernels.checked.output.splitlines() if line.startswith("wrong"))
+    print(f"fx-lsp: Inductor replaces the kernels: {wrong.removeprefix('wrong').strip()}", file=sys.stderr)
+    return others
 
 
 def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, compiled: CompiledKernels) -> int:
@@ -127,7 +146,9 @@ def _bring_up_to_date(arguments: argparse.Namespace, chosen: Chosen, compiled: C
     if result.conflicts:
         print("not checked: there are conflicts\n" * arguments.check, end="", file=sys.stderr)
     else:
-        text, code = _checked(arguments, chosen, result.text, compiled.errors)
+        is_new = result.text == kernels.text
+        checked = compiled.checked if is_new else _check(arguments, chosen, result.text, compiled.errors)
+        text, code = _told(result.text, checked)
         result = replace(result, text=text)
     if result.text != present:
         put(Path(output), result.text)
@@ -147,17 +168,25 @@ def _list(output: str, lines: Sequence[int]) -> None:
         print(f"  {output}:{line}", file=sys.stderr)
 
 
-def _checked(arguments: argparse.Namespace, chosen: Chosen, text: str, errors: Sequence[str]) -> tuple[str, int]:
-    """Return a file's text with the errors of its check, if requested, and the exit code. `errors` are those of the
-    compiler.
-    """
+def _checked(arguments: argparse.Namespace, chosen: Chosen, kernels: CompiledKernels) -> CompiledKernels:
+    """Return kernels with the result of their check."""
+    return replace(kernels, checked=_check(arguments, chosen, kernels.generated.text, kernels.errors))
+
+
+def _check(arguments: argparse.Namespace, chosen: Chosen, text: str, errors: Sequence[str]) -> Checked:
+    """Return the result of the check of a file, if it is requested. `errors` are those of the compiler."""
     if not arguments.check:
-        return text, 0
+        return UNCHECKED
     root = project_root(chosen.file)
     place = CheckPlace(find_interpreter(arguments.python, (root,), os.environ), (root,))
-    checked = asyncio.run(check(text, chosen.text, errors, place))
+    return asyncio.run(check(text, chosen.text, errors, place))
+
+
+def _told(text: str, checked: Checked) -> tuple[str, int]:
+    """Print the result of a check; return the text of its file, with the errors at its top, and the exit code."""
     print(checked.output, end="", file=sys.stderr)
-    return (with_failure(text, checked), int(checked.wrong)) if checked.done else (text, 0)
+    is_checked = checked is not UNCHECKED and checked.done
+    return (with_failure(text, checked), int(checked.wrong)) if is_checked else (text, 0)
 
 
 def chosen_of(arguments: argparse.Namespace) -> Choices:
@@ -215,12 +244,17 @@ async def _compiled(arguments: argparse.Namespace, chosen: Chosen) -> str | Fail
         return stages if isinstance(stages, Failure) else render_listing(stages, chosen.name).text
 
 
+UNCHECKED = Checked("")
+"""The result of no check."""
+
+
 @dataclass(frozen=True)
 class CompiledKernels:
-    """Hold generated kernels, and the compiler's errors in them, if they were compiled."""
+    """Hold generated kernels, the compiler's errors in them, if they were compiled, and the result of their check."""
 
     generated: Generated
     errors: tuple[str, ...] = ()
+    checked: Checked = UNCHECKED
 
 
 async def _generated(arguments: argparse.Namespace, chosen: Chosen) -> CompiledKernels | Failure:
