@@ -55,17 +55,17 @@ def flags(candidate: Candidate, plans: Plans, code: Sequence[Unreached]) -> Iter
                 yield Flag(name, other, _shown(plan), plans.with_init({name: _plan(other)}))
 
 
-def has_open_option(candidate: Candidate, init: Plans) -> bool:
-    """Return True if a branch of the class tests a parameter of the constructor that is None by default: nobody can
-    list what callers pass in its place, such as a layer.
+def open_options(candidate: Candidate, init: Plans) -> list[str]:
+    """Return the parameters of the constructor that are None by default and that branches of the class test: nobody can
+    list what callers pass in their place, such as a layer.
     """
     owner = candidate.subject.owner
     definition = find_class(candidate.task.tree, owner.__name__) if owner is not None else None
     if definition is None:
-        return False
+        return []
     read = {ast.unparse(p) for test in _tests(definition) for p in ast.walk(test) if isinstance(p, ast.expr)}
     absent = (n for n, p in init.items if isinstance(p, ValuePlan) and p.source == "default" and p.shown == "None")
-    return any(not read.isdisjoint({name, *_attributes(definition, name)}) for name in absent)
+    return [name for name in absent if not read.isdisjoint({name, *_attributes(definition, name)})]
 
 
 def _plan(other: bool | str) -> Plan:

@@ -15,7 +15,7 @@ from fx_lsp.tracer.inputs.candidate import Candidate
 from fx_lsp.tracer.inputs.construct import INIT
 from fx_lsp.tracer.inputs.evidence.gradients import runs_without_gradients
 from fx_lsp.tracer.inputs.evidence.named_numbers import met_halfway, unlike_docstring, with_named_sizes
-from fx_lsp.tracer.inputs.flags import flags, has_open_option
+from fx_lsp.tracer.inputs.flags import flags, open_options
 from fx_lsp.tracer.inputs.plan.plans import (
     Plans,
     ValuePlan,
@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 )
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
-from fx_lsp.tracer.inputs.solve.path_conditions import Dimension, Exploration
+from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.trail import odd_narrowings
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
@@ -93,7 +93,8 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
         return []
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
-    if odd := list(odd_narrowings(ran, candidate.evaluate, candidate.facts, dimension_names(candidate.node))):
+    stand_ins, names = _stand_ins(ran.plans.init or init), dimension_names(candidate.node)
+    if odd := list(odd_narrowings(ran, candidate.evaluate, candidate.facts, names, stand_ins)):
         return odd
     if (telling := _unlike_its_name(candidate, ran)) is not None:
         return [telling]
@@ -102,14 +103,15 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     if not ends_alike:
         return []
 
-    exploration = _without_stand_ins(exploration, init)
+    of_code = [c for c in exploration.conditions if not any(c.function is function for function in stand_ins)]
+    exploration = dataclasses.replace(exploration, conditions=of_code)
 
     def again(sizes: Sizes) -> Attempt:
         other = with_sizes(init, exploration, sizes, INIT)
         return candidate.evaluate(with_sizes(ran.plans, exploration, sizes), other)
 
     def lifted(sizes: Sizes) -> bool:
-        if unreached(task.tree, task.request.file, ran.run.coverage) or has_open_option(candidate, init):
+        if unreached(task.tree, task.request.file, ran.run.coverage) or open_options(candidate, init):
             return True
         others = (flag.plans for flag in islice(flags(candidate, ran.plans, ()), MAX_FLAGS))
         inits = ((plans, plans.init or init) for plans in others)
@@ -124,12 +126,10 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     return forced(exploration, candidate.node, again, lifted, set(_known_sizes(candidate, ran)))
 
 
-def _without_stand_ins(exploration: Exploration, init: Plans) -> Exploration:
-    """Return the run on symbols without what guessed functions of the constructor themselves require."""
+def _stand_ins(init: Plans) -> list[object]:
+    """Return the guessed functions among the arguments of a constructor."""
     objects = (plan.make() for _, plan in init.items if isinstance(plan, ValuePlan) and plan.is_guess)
-    functions = list(filter(callable, objects))
-    of_code = [c for c in exploration.conditions if not any(c.function is function for function in functions)]
-    return dataclasses.replace(exploration, conditions=of_code)
+    return list(filter(callable, objects))
 
 
 def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]]:

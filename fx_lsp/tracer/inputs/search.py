@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -378,7 +377,7 @@ def _other_ranks(plans: Plans, parameters: frozenset[str] | None = None) -> Iter
     """
     guessed = [(path, plan) for path, plan in plans.tensors() if plan.is_guess]
     if parameters is not None:
-        guessed = [(path, plan) for path, plan in guessed if re.split(r"\W", path)[0] in parameters]
+        guessed = [(path, plan) for path, plan in guessed if path.partition("[")[0] in parameters]
     ranks = Counter(len(plan.spec.sizes) for _, plan in guessed if parameters is None)
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
         for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 1):

@@ -12,7 +12,6 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import torch
@@ -193,10 +192,7 @@ def _of_classes(join: _Join, exploration: Exploration, names: Mapping[Any, str])
     if constant is not None and (constant < 2 or constant in _passed_sizes(exploration.attempt.plans)):
         return
     mine, others = join.members
-    demand = _of_one_input(condition, mine, others, exploration, names)
-    if demand is not None:
-        yield demand
-    elif not any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
+    if not any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
         dimensions = exploration.dimensions
         are_numbers = [not any(dimensions[s].rank for s in side) for side in (mine, others) if side]
         if constant is not None or not all(are_numbers):
@@ -240,24 +236,6 @@ def _of_dimensions(join: _Join, numbered: bool, exploration: Exploration, names:
                 text = f"{name_of(dimension, names)} == {wanted}"
                 yield Demand(text, condition.chain[0], tuple(side), together, condition)
                 return
-
-
-def _of_one_input(
-    condition: Condition,
-    mine: Sequence[sympy.Symbol],
-    others: Sequence[sympy.Symbol],
-    exploration: Exploration,
-    names: Mapping[Any, str],
-) -> Demand | None:
-    """Yield two dimensions of one tensor whose classes are joined; a matrix may well be square."""
-    dimensions = exploration.dimensions
-    for one, other in product(mine, others):
-        low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
-        is_matrix = low.index == low.rank - 2 and not _is_of_tokens(low, exploration.attempt.plans)
-        if low.path == high.path and low.rank > 0 and not is_matrix and not _is_square(condition):
-            symbols = tuple(mine if dimensions[one] == high else others)
-            return Demand(f"{name_of(high, names)} == {name_of(low, names)}", condition.chain[0], symbols)
-    return None
 
 
 def _counts(condition: Condition, symbol: sympy.Symbol, exploration: Exploration) -> bool:
@@ -485,12 +463,6 @@ def _equal_sizes(condition: Condition) -> tuple[Any, Any] | None:
         number = -terms.get(sympy.S.One, sympy.S.Zero) / terms[symbols[0]]
         return (symbols[0], int(number)) if number.is_Integer and int(number) > 0 else None
     return None
-
-
-def _is_square(condition: Condition) -> bool:
-    """Return True for a condition of an operation on square matrices: it has a single operand, or views of one."""
-    bases = {id(tensor if tensor._base is None else tensor._base) for tensor in condition.operands}
-    return len(bases) == 1
 
 
 def name_of(dimension: Dimension, names: Mapping[tuple[str, int], str]) -> str:

@@ -7,7 +7,7 @@ the inputs `u[64, 8, 64]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fx_lsp.messages.assumptions import ONLY_WHEN_UNMET
@@ -16,6 +16,7 @@ from fx_lsp.tracer.inputs.plan.facts import Facts
 from fx_lsp.tracer.inputs.plan.plans import INIT, Narrowing, Plans, Sizes, TensorPlan, fresh_sizes, with_size
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import name_of
+from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
 from fx_lsp.tracer.source.expressions import expression, shown_expression, verb_of
 
@@ -40,23 +41,34 @@ class Odd:
 
 
 def odd_narrowings(
-    ran: Attempt, evaluate: Evaluate, facts: Mapping[str, Facts], names: Mapping[tuple[str, int], str]
+    ran: Attempt,
+    evaluate: Evaluate,
+    facts: Mapping[str, Facts],
+    names: Mapping[tuple[str, int], str],
+    stand_ins: Collection[object],
 ) -> Iterator[Remark]:
-    """Yield a remark on each expression that asked for what nobody passes, and that fails without it."""
+    """Yield a remark on each expression that asked for what nobody passes, and that fails without it.
+
+    What guessed functions (`stand_ins`) ask for is no mistake, nor what the code asks for by raising, or by the truth
+    of a tensor, which shows that it is of one example.
+    """
     told = set[Span]()
     for step in ran.plans.trail:
         odd_sizes = (*_odd_batches(step, ran.plans, names), *_odd_sizes(step, ran.plans, names))
         for odd in (*_odd_ranks(step, ran.plans, facts), *odd_sizes):
-            if step.asked not in told and _is_needed(step.asked, odd, evaluate):
+            if step.asked not in told and _is_needed(step.asked, odd, evaluate, stand_ins):
                 told.add(step.asked)
                 code, verb = shown_expression(step.asked, ran.lines), verb_of(expression(step.asked, ran.lines))
                 yield ONLY_WHEN_UNMET.remark(step.asked, code=code, verb=verb, condition=odd.condition)
 
 
-def _is_needed(asked: Span, odd: Odd, evaluate: Evaluate) -> bool:
-    """Return True if without it the target ends at the expression that asked."""
+def _is_needed(asked: Span, odd: Odd, evaluate: Evaluate, stand_ins: Collection[object]) -> bool:
+    """Return True if without it the target ends at the expression that asked, in an operation of its own."""
     for attempt in map(evaluate, odd.without):
-        if attempt.run.error is None or place_of(attempt) != asked or not is_of_sizes(attempt):
+        failed = attempt.run.failed
+        if failed is None or place_of(attempt) != asked or not is_of_sizes(attempt):
+            return False
+        if failed.func in ASKS_ONE_ELEMENT or any(failed.func is function for function in stand_ins):
             return False
     if odd.alike is None:
         return True

@@ -11,12 +11,11 @@ from typing import Any
 import torch
 
 from fx_lsp.model import FindingCode, Remark, Span
-from fx_lsp.tracer.run.checks.copies import copies
 from fx_lsp.tracer.run.checks.formulas import operators_without_formula
 from fx_lsp.tracer.run.checks.losses import Losses
 from fx_lsp.tracer.run.checks.new_layers import NewLayers
 from fx_lsp.tracer.run.checks.pairs import Columns
-from fx_lsp.tracer.run.checks.precision import Precision
+from fx_lsp.tracer.run.checks.precision import Precision, copies
 from fx_lsp.tracer.run.checks.reductions import SingleElements
 from fx_lsp.tracer.run.checks.training import Training
 from fx_lsp.tracer.run.checks.waits import waits

@@ -1,4 +1,6 @@
-"""Find operands of several precisions: the result has the widest, and so do values computed from it."""
+"""Find operands of several precisions, whose result and all that follows has the widest; calls that copy although they
+read like views; and conversions without effect.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ import torch
 from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fx_lsp.messages.findings import UPCASTS
+from fx_lsp.messages.findings import COPIES, NO_EFFECT, UPCASTS
 from fx_lsp.model import Remark
 from fx_lsp.tracer.run.tensors import spec_of
 from fx_lsp.tracer.run.torch_calls import TorchCall, tensors_among
 
+_LIKE_VIEWS = frozenset({"reshape", "flatten", "unflatten", "contiguous", "reshape_as", "ravel"})
+_OF_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "bool", "type", "type_as"})
 _CASTS = frozenset({"to", "type", "type_as", "float", "double", "half", "bfloat16", "__array__"})
 
 
@@ -63,3 +67,26 @@ class Precision:
 
 def _is_narrower(tensor: torch.Tensor, result: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.dim() > 0 and tensor.dtype.itemsize < result.dtype.itemsize
+
+
+def copies(call: TorchCall) -> Iterator[Remark]:
+    """Yield a remark on a call that copies its tensor, because the strides allow no view, or that returns the tensor
+    itself.
+    """
+    tensor, result = call.args[0] if call.args else None, call.result
+    if call.caller != "code" or not isinstance(tensor, torch.Tensor) or not isinstance(result, torch.Tensor):
+        return
+    if result is tensor and (call.name == "contiguous" or call.name in _OF_DTYPE or _is_to_dtype(call)):
+        state = "contiguous" if call.name == "contiguous" else str(tensor.dtype).removeprefix("torch.")
+        yield NO_EFFECT.remark(call.chain[0], state=state)
+    elif call.name in _LIKE_VIEWS and not _share_memory(tensor, result):
+        yield COPIES.remark(call.chain[0], tensor=spec_of(tensor), result=spec_of(result))
+
+
+def _is_to_dtype(call: TorchCall) -> bool:
+    others = (*call.args[1:], *call.kwargs.values())
+    return call.name == "to" and bool(others) and all(isinstance(other, torch.dtype) for other in others)
+
+
+def _share_memory(tensor: torch.Tensor, result: torch.Tensor) -> bool:
+    return result is tensor or tensor.untyped_storage()._cdata == result.untyped_storage()._cdata
