@@ -128,7 +128,7 @@ class Shaped(nn.Module):
         pytest.param("quoted", ["f32[4, 64]", "'mirrorap'"], id="quoted words"),
         pytest.param("padded", ["f32[4, 64]", "'constant'"], id="modes of PyTorch"),
         pytest.param("reduced", ["f32[4, 64]", "f32[4, 64]", "'mean'"], id="reductions of PyTorch"),
-        pytest.param("colored", ["f32[3, 4, 64]"], id="the condition around a condition"),
+        pytest.param("colored", ["f32[1, 4, 64]"], id="the condition around a condition"),
         pytest.param("ranged", ["f32[4, 3, 12, 64]"], id="a range is no shape"),
         pytest.param("Window", ["5", "f32[8, 64]"], id="an odd number that a constructor takes"),
         pytest.param("Shaped", ["(2, 2)", "'wrap'", "f32[2]"], id="a string and a tuple of a constructor"),
