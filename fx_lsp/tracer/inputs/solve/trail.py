@@ -54,7 +54,7 @@ def odd_narrowings(
     """
     told = set[Span]()
     for step in ran.plans.trail:
-        odd_sizes = (*_odd_batches(step, ran.plans, names), *_odd_sizes(step, ran.plans, names))
+        odd_sizes = (*_odd_batches(step, ran.plans, facts, names), *_odd_sizes(step, ran.plans, names))
         for odd in (*_odd_ranks(step, ran.plans, facts), *odd_sizes):
             if step.asked not in told and _is_needed(step.asked, odd, evaluate, stand_ins):
                 told.add(step.asked)
@@ -100,10 +100,14 @@ def _odd_ranks(step: Narrowing, plans: Plans, facts: Mapping[str, Facts]) -> Ite
         yield Odd(f"{path}.dim() == {len(last)}", without)
 
 
-def _odd_batches(step: Narrowing, plans: Plans, names: Mapping[tuple[str, int], str]) -> Iterator[Odd]:
-    """Yield the batches of a step that nobody has."""
+def _odd_batches(
+    step: Narrowing, plans: Plans, facts: Mapping[str, Facts], names: Mapping[tuple[str, int], str]
+) -> Iterator[Odd]:
+    """Yield the batches of a step that nobody has; a size that a layer requires is none."""
     for path, before, after, last in _changed(step, plans):
         rank = len(last)
+        if path in facts and not {0, -rank}.isdisjoint(facts[path].sizes):
+            continue
         is_few = rank > 1 and len(after) == rank and after[0] == last[0] and last[0] in FEW
         if is_few and (len(before) != rank or before[0] not in FEW):
             (size,) = fresh_sizes(1, plans.sizes(), features=False)
