@@ -21,7 +21,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.plan.start import is_given
 from fx_lsp.tracer.inputs.reconstruct import reconstructions
 from fx_lsp.tracer.inputs.remarks import demands_of
-from fx_lsp.tracer.inputs.search import MAX_ATTEMPTS, Found, Search, Solver, run_search
+from fx_lsp.tracer.inputs.search import WHOLE, Extent, Found, Search, Solver, run_search
 from fx_lsp.tracer.inputs.settle import Settled
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
 from fx_lsp.tracer.inputs.solve.conditions import is_check
@@ -89,12 +89,9 @@ def search_candidate(
     start: Plans,
     seconds: float,
     earlier: Plans | None = None,
-    attempts: int = MAX_ATTEMPTS,
-    open: frozenset[str] | None = None,
+    extent: Extent = WHOLE,
 ) -> Found:
-    """Search for inputs that a candidate accepts, from `start` on, with work of that many seconds. `open` is as in
-    `Search`.
-    """
+    """Search for inputs that a candidate accepts, from `start` on, with work of that many seconds."""
 
     def demanding(attempt: Attempt) -> bool:
         return bool(demands_of(candidate.with_object_of(attempt.plans), attempt))
@@ -103,7 +100,7 @@ def search_candidate(
     reconstructed = partial(reconstructions, candidate.task, candidate.constructed.instance)
     budget = candidate.task.budget.part(seconds)
     solver = Solver(candidate.explore, reconstructed)
-    return run_search(Search(start, evaluate, budget, solver, demanding, attempts, open), earlier)
+    return run_search(Search(start, evaluate, budget, solver, demanding, extent), earlier)
 
 
 def severity_of(candidate: Candidate, outcome: Found) -> Severity:

@@ -23,7 +23,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 )
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import dimension_names, forced, name_of
-from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
+from fx_lsp.tracer.inputs.solve.path_conditions import Dimension, Exploration
 from fx_lsp.tracer.inputs.solve.solver import Sizes, with_sizes
 from fx_lsp.tracer.inputs.solve.trail import odd_narrowings
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
@@ -94,17 +94,15 @@ def _retraced_demands(candidate: Candidate, ran: Attempt) -> list[Remark]:
     if not guessed or ran.run.calls > MAX_CALLS_RETRACED or task.request.work or not are_tensors_or_numbers(ran):
         return []
     stand_ins, names = _stand_ins(ran.plans.init or init), dimension_names(candidate.node)
-    if odd := list(odd_narrowings(ran, candidate.evaluate, candidate.facts, names, stand_ins)):
-        return odd
-    if (telling := _unlike_its_name(candidate, ran)) is not None:
+    odd = next(odd_narrowings(ran, candidate.evaluate, candidate.facts, names, stand_ins), None)
+    if (telling := odd or _unlike_its_name(candidate, ran)) is not None:
         return [telling]
     exploration = candidate.explore(ran.plans, whole=True, chains=True)
     ends_alike = exploration.attempt.run.error is None if ran.run.error is None else exploration.ends_like(ran)
     if not ends_alike:
         return []
 
-    of_code = [c for c in exploration.conditions if not any(c.function is function for function in stand_ins)]
-    exploration = dataclasses.replace(exploration, conditions=of_code)
+    exploration = _without(stand_ins, exploration)
 
     def again(sizes: Sizes) -> Attempt:
         other = with_sizes(init, exploration, sizes, INIT)
@@ -130,6 +128,12 @@ def _stand_ins(init: Plans) -> list[object]:
     """Return the guessed functions among the arguments of a constructor."""
     objects = (plan.make() for _, plan in init.items if isinstance(plan, ValuePlan) and plan.is_guess)
     return list(filter(callable, objects))
+
+
+def _without(stand_ins: Sequence[object], exploration: Exploration) -> Exploration:
+    """Return the run on symbols without what guessed functions themselves require."""
+    of_code = [c for c in exploration.conditions if not any(c.function is function for function in stand_ins)]
+    return dataclasses.replace(exploration, conditions=of_code)
 
 
 def _known_sizes(candidate: Candidate, ran: Attempt) -> Iterator[tuple[str, int]]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up, showing_inputs
 from fx_lsp.tracer.inputs.budget import Budget
-from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans, ValuePlan
+from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans, TensorPlan, ValuePlan
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.operands import wants_other_rank
@@ -67,12 +67,24 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """Hold how far a search goes: the `attempts` of its first part, and the parameters whose ranks are `open` in place
+    of any.
+    """
+
+    attempts: int = MAX_ATTEMPTS
+    open: frozenset[str] | None = None
+
+
+WHOLE = Extent()
+
+
+@dataclass(frozen=True)
 class Search:
     """Hold what a search works with: the plans that it begins with, a function that runs plans, and a budget of work.
 
     Sizes that do not fit are solved for with a `solver`, if passed. Plans that run but `fit_by_accident` are replaced
-    if others fit, by the ranks of the parameters in `open`, or of any. The first search ends after so many `attempts`.
-    `seen` are the plans that a search began with.
+    if others fit. `seen` are the plans that a search began with.
     """
 
     start: Plans
@@ -80,8 +92,7 @@ class Search:
     budget: Budget
     solver: Solver | None = None
     fit_by_accident: Callable[[Attempt], bool] = lambda attempt: False
-    attempts: int = MAX_ATTEMPTS
-    open: frozenset[str] | None = None
+    extent: Extent = WHOLE
     seen: set[Plans] = field(default_factory=set[Plans])
 
     def unseen(self, several: Iterable[Plans]) -> Iterator[Plans]:
@@ -104,7 +115,7 @@ def run_search(search: Search, earlier: Plans | None = None) -> Found:
             return _of_fitting_rank(search, Found(attempt))
     search.seen.add(search.start)
     part = search.budget.part(search.budget.seconds * (1 - SHARE_OF_RANKS))
-    result = _first_that_runs(dataclasses.replace(search, budget=part), search.start, search.attempts)
+    result = _first_that_runs(dataclasses.replace(search, budget=part), search.start, search.extent.attempts)
     if result.best.run.error is None:
         result.best = _with_fewest_accidents(search, result.best)
     result.best = _of_other_values(search, result.best)
@@ -319,8 +330,8 @@ def _next(queue: list[_Entry], stagnation: int) -> _Entry:
 
 def _of_other_rank(search: Search, best: Attempt, is_better: Callable[[Attempt], bool]) -> Attempt | None:
     """Return an attempt with other ranks than `best` or the first one that runs and is better, or None."""
-    combined = () if search.open is not None else _rank_combinations(search.start)
-    for plans in search.unseen(concat(combined, _other_ranks(best.plans, search.open))):
+    combined = () if search.extent.open is not None else _rank_combinations(search.start)
+    for plans in search.unseen(concat(combined, _other_ranks(best.plans, search.extent.open))):
         attempt = _first_that_runs(search, plans, REPAIRS_PER_RANK).best
         if attempt.run.error is None and is_better(attempt):
             return attempt
@@ -371,13 +382,18 @@ def _rank_combinations(start: Plans) -> Iterator[Plans]:
         yield plans
 
 
+def _guessed(plans: Plans, parameters: frozenset[str] | None) -> Iterator[tuple[str, TensorPlan]]:
+    """Yield the guessed tensors of plans, or those of some parameters, with their paths."""
+    for path, plan in plans.tensors():
+        if plan.is_guess and (parameters is None or path.partition("[")[0] in parameters):
+            yield path, plan
+
+
 def _other_ranks(plans: Plans, parameters: frozenset[str] | None = None) -> Iterator[Plans]:
     """Yield the plans with another rank for all tensors of equal rank, which may belong together, then for one; with
     `parameters`, only for one of those.
     """
-    guessed = [(path, plan) for path, plan in plans.tensors() if plan.is_guess]
-    if parameters is not None:
-        guessed = [(path, plan) for path, plan in guessed if path.partition("[")[0] in parameters]
+    guessed = list(_guessed(plans, parameters))
     ranks = Counter(len(plan.spec.sizes) for _, plan in guessed if parameters is None)
     for rank in (rank for rank, tensors in ranks.items() if tensors > 1):
         for other in (r for r in (rank - 1, rank + 1, rank + 2) if r > 1):

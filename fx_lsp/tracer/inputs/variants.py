@@ -27,7 +27,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
     value,
 )
 from fx_lsp.tracer.inputs.remarks import MAX_CALLS_RETRACED, remarks_of
-from fx_lsp.tracer.inputs.search import Found, search_failure
+from fx_lsp.tracer.inputs.search import Extent, Found, search_failure
 from fx_lsp.tracer.inputs.settle import settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt
 from fx_lsp.tracer.inputs.solve.verdict import reads_none
@@ -69,8 +69,8 @@ class _Variant:
         if self.is_flag and candidate.evaluate(candidate.start).run.error is not None:
             guessed = candidate.start.map_tensors(lambda _, plan: dataclasses.replace(plan, source="search"))
             candidate = dataclasses.replace(candidate, start=guessed)
-        open_ranks = None if self.is_flag else frozenset({self.name})
-        return search_candidate(candidate, candidate.start, seconds, attempts=VARIANT_ATTEMPTS, open=open_ranks)
+        extent = Extent(VARIANT_ATTEMPTS, None if self.is_flag else frozenset({self.name}))
+        return search_candidate(candidate, candidate.start, seconds, extent=extent)
 
     def severity(self, outcome: Found) -> Severity:
         """Return how certainly the code is wrong at the end of a search.

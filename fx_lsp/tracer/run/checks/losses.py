@@ -68,18 +68,18 @@ class Losses:
         """Yield a remark on a loss that takes something else than it gets."""
         name = call.name.strip("_") if call.name not in _KEEPS else call.name
         for position, argument, takes in _TAKES.get(name, ()):
-            made = self._of(call.argument(position, argument))
+            origin = self._of(call.argument(position, argument))
             wanted = "log-probabilities" if argument == "target" and call.kwargs.get("log_target") else takes
-            if made is not None and made.meaning != wanted and (wanted, made.meaning) not in _HARMLESS:
-                related = (Related(made.span, MADE_HERE.format(function=made.by, meaning=made.meaning)),)
+            if origin is not None and origin.meaning != wanted and (wanted, origin.meaning) not in _HARMLESS:
+                related = (Related(origin.span, MADE_HERE.format(function=origin.by, meaning=origin.meaning)),)
                 yield LOSS_TAKES.remark(
                     call.chain[0],
                     related=related,
                     loss=name,
                     argument=argument,
                     wanted=wanted,
-                    meaning=made.meaning,
-                    function=made.by,
+                    meaning=origin.meaning,
+                    function=origin.by,
                 )
         if isinstance(call.result, torch.Tensor) and (now := self._meaning(call, name)) is not None:
             self._made[call.result] = now
