@@ -12,6 +12,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import torch
@@ -192,7 +193,10 @@ def _of_classes(join: _Join, exploration: Exploration, names: Mapping[Any, str])
     if constant is not None and (constant < 2 or constant in _passed_sizes(exploration.attempt.plans)):
         return
     mine, others = join.members
-    if not any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
+    demand = _of_one_input(condition, mine, others, exploration, names)
+    if demand is not None:
+        yield demand
+    elif not any(_is_of_state(condition, symbol) for symbol in (*mine, *others)):
         dimensions = exploration.dimensions
         are_numbers = [not any(dimensions[s].rank for s in side) for side in (mine, others) if side]
         if constant is not None or not all(are_numbers):
@@ -236,6 +240,27 @@ def _of_dimensions(join: _Join, numbered: bool, exploration: Exploration, names:
                 text = f"{name_of(dimension, names)} == {wanted}"
                 yield Demand(text, condition.chain[0], tuple(side), together, condition)
                 return
+
+
+def _of_one_input(
+    condition: Condition,
+    mine: Sequence[sympy.Symbol],
+    others: Sequence[sympy.Symbol],
+    exploration: Exploration,
+    names: Mapping[Any, str],
+) -> Demand | None:
+    """Yield two dimensions of one tensor whose classes are joined; a matrix may well be square, as the single operand
+    of an operation, or as all views that it takes.
+    """
+    bases = {id(tensor if tensor._base is None else tensor._base) for tensor in condition.operands}
+    dimensions = exploration.dimensions
+    for one, other in product(mine, others):
+        low, high = sorted((dimensions[one], dimensions[other]), key=lambda d: d.index)
+        is_matrix = low.index == low.rank - 2 and not _is_of_tokens(low, exploration.attempt.plans)
+        if low.path == high.path and low.rank > 0 and not is_matrix and len(bases) != 1:
+            symbols = tuple(mine if dimensions[one] == high else others)
+            return Demand(f"{name_of(high, names)} == {name_of(low, names)}", condition.chain[0], symbols)
+    return None
 
 
 def _counts(condition: Condition, symbol: sympy.Symbol, exploration: Exploration) -> bool:
