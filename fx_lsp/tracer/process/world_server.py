@@ -162,6 +162,7 @@ class _WorldServer:
                     self._hear_parked(key, parked)
             if self._children.reap():
                 self._end_orphans()
+                self._has_grown = True
             if self._control in ready:
                 message = self._control.receive()
                 if message is None:
@@ -358,6 +359,7 @@ class _WorldServer:
             kill_group(running.pid)
         running.link.close()
         self._running = None
+        self._measured, self._has_grown = time.monotonic(), True  # what it shared is soon that of the parked alone
         every = {file.file: (*outermost_names(file.source).values(),) for file in self._world.request.files}
         self._ran.setdefault(running.program, every)
 
