@@ -56,10 +56,6 @@ drive.run(function()
   -- 4. Its memory
   drive.source = model
   vim.cmd('buffer ' .. model)
-  -- The other file is a program that calls the model: its targets are traced again.
-  drive.wait('a lens that is not stale', function()
-    return not drive.lens('class Classifier'):find('stale', 1, true)
-  end)
   drive.go('x = self.block(x)')
   vim.cmd('normal! V')
   vim.ui.select = function(items, options, choose)
@@ -70,9 +66,16 @@ drive.run(function()
       end
     end
   end
-  vim.lsp.buf.code_action()
+  -- The other file is a program that calls the model: until its targets are traced again, there is no action.
+  local asked = 0
   drive.wait('a checkpoint', function()
-    return drive.text(model):find('checkpoint(', 1, true)
+    if drive.text(model):find('checkpoint(', 1, true) then
+      return true
+    end
+    if vim.loop.now() - asked > 3000 then
+      asked = vim.loop.now()
+      vim.lsp.buf.code_action()
+    end
   end)
   vim.cmd('normal! \27')
   result.checkpointed = drive.text(model)
