@@ -15,7 +15,7 @@ from fx_lsp.model import Failure, InputSpec, Severity
 from fx_lsp.tracer.failures.exceptions import failure_of, is_of_made_up, showing_inputs
 from fx_lsp.tracer.inputs.budget import Budget
 from fx_lsp.tracer.inputs.plan.plans import FROM_DOCSTRING, FROM_ERROR, Plans, TensorPlan, ValuePlan
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, Evaluate, is_data_dependent, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.demands import of_one_shape
 from fx_lsp.tracer.inputs.solve.operands import wants_other_rank
 from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_number
@@ -27,7 +27,6 @@ from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.values.decisions import needed
 
-Evaluate = Callable[[Plans], Attempt]
 Explore = Callable[[Plans, bool], Exploration]
 """Runs plans on symbols, if True with symbols for numbers of the constructor."""
 Reconstruct = Callable[[Attempt], Iterator[Plans]]

@@ -11,8 +11,8 @@ from functools import partial
 
 from fx_lsp.tracer.failures.exceptions import kind_of, sentence
 from fx_lsp.tracer.inputs.plan.plans import Plan, Plans, TensorPlan
-from fx_lsp.tracer.inputs.search import Evaluate, Found, Search, run_search
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
+from fx_lsp.tracer.inputs.search import Found, Search, run_search
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, Evaluate, attempt
 from fx_lsp.tracer.inputs.solve.operands import of_other_sizes
 from fx_lsp.tracer.inputs.solve.path_conditions import CallOf
 from fx_lsp.tracer.inputs.solve.short_loops import with_few_steps

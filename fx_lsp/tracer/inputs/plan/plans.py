@@ -395,7 +395,7 @@ def _leaves(plan: Plan, path: str) -> Iterator[tuple[str, TensorPlan | ValuePlan
 
 
 def _shown(plan: TensorPlan | ValuePlan) -> object:
-    """Return what tells two plans apart for a reader."""
+    """Return what distinguishes a plan from another: the spec of a tensor, the text of a value."""
     return plan.spec if isinstance(plan, TensorPlan) else plan.shown
 
 

@@ -70,6 +70,10 @@ class Attempt:
         return isinstance(error, RuntimeError) and failed is not None and is_of_gradients(failed, error)
 
 
+Evaluate = Callable[[Plans], Attempt]
+"""Runs plans once."""
+
+
 def attempt(
     task: Task,
     plans: Plans,

@@ -7,14 +7,24 @@ the inputs `u[64, 8, 64]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fx_lsp.messages.assumptions import ONLY_WHEN_UNMET
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.inputs.plan.facts import Facts
-from fx_lsp.tracer.inputs.plan.plans import INIT, Narrowing, Plans, Sizes, TensorPlan, fresh_sizes, with_size
-from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_of_sizes, place_of
+from fx_lsp.tracer.inputs.plan.plans import (
+    FROM_ERROR,
+    INIT,
+    Narrowing,
+    Plans,
+    Sizes,
+    TensorPlan,
+    fresh_sizes,
+    resized,
+    with_size,
+)
+from fx_lsp.tracer.inputs.solve.attempt import Attempt, Evaluate, is_of_sizes, place_of
 from fx_lsp.tracer.inputs.solve.forced import name_of
 from fx_lsp.tracer.inputs.solve.operands import ASKS_ONE_ELEMENT
 from fx_lsp.tracer.inputs.solve.path_conditions import Dimension
@@ -24,8 +34,6 @@ FEW = (1, 2)
 """The batches that nobody means if a search began with a larger one."""
 INTEGERS = frozenset({"i64", "i32", "u8"})
 """The dtypes of tokens and labels: a batch of those is no square matrix."""
-
-Evaluate = Callable[[Plans], Attempt]
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def _odd_ranks(step: Narrowing, plans: Plans, facts: Mapping[str, Facts]) -> Ite
         else:
             (size,) = fresh_sizes(1, plans.sizes(), features=False)
             others = [(*last[:index], size, *last[index:]) for index in range(len(last) + 1)]
-        without = tuple(_with_sizes(plans, path, sizes) for sizes in others)
+        without = tuple(resized(plans, lambda _, sizes=sizes: sizes, FROM_ERROR, path) for sizes in others)
         yield Odd(f"{path}.dim() == {len(last)}", without)
 
 
@@ -112,7 +120,8 @@ def _odd_batches(
         if is_few and (len(before) != rank or before[0] not in FEW):
             (size,) = fresh_sizes(1, plans.sizes(), features=False)
             name = name_of(Dimension(path, 0, rank), names)
-            yield Odd(f"{name} == {last[0]}", (_with_sizes(plans, path, (size, *last[1:])),))
+            without = resized(plans, lambda sizes, size=size: (size, *sizes[1:]), FROM_ERROR, path)
+            yield Odd(f"{name} == {last[0]}", (without,))
 
 
 def _odd_sizes(step: Narrowing, plans: Plans, names: Mapping[tuple[str, int], str]) -> Iterator[Odd]:
@@ -159,14 +168,5 @@ def _with_batches(plans: Plans, old: int, new: int) -> Plans:
     def change(_: str, plan: TensorPlan) -> TensorPlan:
         sizes = (new, *plan.spec.sizes[1:]) if plan.spec.sizes[:1] == (old,) else plan.spec.sizes
         return replace(plan, spec=replace(plan.spec, sizes=sizes))
-
-    return plans.map_tensors(change)
-
-
-def _with_sizes(plans: Plans, path: str, sizes: Sizes) -> Plans:
-    """Return plans with other sizes for one tensor."""
-
-    def change(where: str, plan: TensorPlan) -> TensorPlan:
-        return replace(plan, spec=replace(plan.spec, sizes=sizes)) if where == path else plan
 
     return plans.map_tensors(change)

@@ -33,7 +33,7 @@ _CHANGES: Mapping[tuple[str, Meaning | None], Meaning] = {
 }
 _KEEPS = frozenset(
     {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "movedim", "t"}
-    | {"contiguous", "clone", "float", "double", "half", "bfloat16", "to", "type_as", "__getitem__", "gather"}
+    | {"contiguous", "clone", "float", "double", "half", "bfloat16", "to", "type_as", "getitem", "gather"}
     | {"clamp", "clip", "cpu", "cuda", "index_select", "select", "narrow", "masked_select"}
 )
 """Functions whose result has the meaning of their first operand."""
@@ -66,7 +66,7 @@ class Losses:
 
     def __call__(self, call: TorchCall) -> Iterator[Remark]:
         """Yield a remark on a loss that takes something else than it gets."""
-        name = call.name.strip("_") if call.name not in _KEEPS else call.name
+        name = call.name.strip("_")
         for position, argument, takes in _TAKES.get(name, ()):
             origin = self._of(call.argument(position, argument))
             wanted = "log-probabilities" if argument == "target" and call.kwargs.get("log_target") else takes
@@ -81,8 +81,12 @@ class Losses:
                     meaning=origin.meaning,
                     function=origin.by,
                 )
-        if isinstance(call.result, torch.Tensor) and (now := self._meaning(call, name)) is not None:
-            self._made[call.result] = now
+        if isinstance(call.result, torch.Tensor):
+            now = self._meaning(call, name)
+            if now is not None:
+                self._made[call.result] = now
+            else:  # an operation in place returns a tensor that may have had a meaning
+                self._made.pop(call.result, None)
 
     def _meaning(self, call: TorchCall, name: str) -> _Made | None:
         before = self._of(call.args[0]) if call.args else None
