@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fx_lsp.sandbox.removal import remove_tree
-from fx_lsp.tracing.workers.launch import remove_scratch, scratch_folder
+from fx_lsp.tracing.workers.launch import remove_scratch, scratch_folder, worker_environment
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders are removed by descriptors, and locked")
 HOLDER = """
@@ -112,3 +112,24 @@ def test_variables_of_the_environment_are_no_effects_of_the_code(tmp_path: Path,
     assert "1 traced · 0 not" in done.stdout and "call site" in done.stdout, done.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"cache", "model.py", "temporary"}
     assert not [*(tmp_path / "temporary").iterdir()]
+
+
+CREDENTIALS = {
+    "HF_TOKEN": "hf_abcdef",
+    "AWS_SECRET_ACCESS_KEY": "abcdef",
+    "OPENAI_API_KEY": "sk-abcdef",
+    "PGPASSWORD": "abcdef",
+    "DATABASE": "postgres://me:abcdef@localhost/data",
+}
+
+
+def test_code_sees_no_credentials_of_the_environment(tmp_path: Path) -> None:
+    others = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "DATA_ROOT": "/data",
+        "INDEX": "https://example.org/simple",
+        "KEYBOARD": "de",
+    }
+    env = worker_environment({**CREDENTIALS, **others}, str(tmp_path))
+    assert {name: env[name] for name in others} == others
+    assert {env[name] for name in CREDENTIALS} == {"hidden"}

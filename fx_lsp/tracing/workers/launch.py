@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import fx_lsp
@@ -57,6 +59,14 @@ _UNSET = (
 )
 _IN_SCRATCH = ("CUDA_CACHE_PATH", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME")
 """Variables that name a folder where PyTorch and Triton write on their own: in the scratch folder, if they are set."""
+_CREDENTIALS = (
+    *("*TOKEN", "*TOKENS", "*TOKEN_*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*SSHPASS", "*_PWD"),
+    *("*CREDENTIAL*", "*API_KEY*", "*APIKEY*", "*ACCESS_KEY*", "*_KEY", "*_PAT", "*_AUTH", "*_AUTH_*"),
+    *("*COOKIE*", "*_DSN", "*WEBHOOK*", "*CONNECTION_STRING*"),
+)
+"""Patterns of names, in capitals, of variables that usually hold credentials."""
+_CREDENTIALS_IN_URL = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+_HIDDEN = "hidden"
 
 
 @dataclass(frozen=True)
@@ -106,10 +116,16 @@ class Launch:
 
 def worker_environment(env: Mapping[str, str], scratch: str) -> dict[str, str]:
     """Return `env` for a worker: no GPU, one thread, offline, nothing that makes Python or torch print, raise, or write
-    outside of a scratch folder.
+    outside of a scratch folder, and no credentials: code finds another text in their place.
     """
     moved = {name: str(Path(scratch, name.lower())) for name in _IN_SCRATCH if name in env}
-    return {k: v for k, v in env.items() if k not in _UNSET} | moved | _SET
+    hidden = {name: _HIDDEN for name, value in env.items() if _has_credentials(name, value)}
+    return {k: v for k, v in env.items() if k not in _UNSET} | hidden | moved | _SET
+
+
+def _has_credentials(name: str, value: str) -> bool:
+    is_named_so = any(fnmatchcase(name.upper(), pattern) for pattern in _CREDENTIALS)
+    return is_named_so or _CREDENTIALS_IN_URL.search(value) is not None
 
 
 def scratch_folder() -> str:
