@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sysconfig
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,8 +62,9 @@ def surroundings(
 ) -> list[Held]:
     """Return the tensors that a function reads besides its arguments, among those whose ids are `touched`.
 
-    They may be in its closure, in the object of a method, and at the top level of its file; also inside modules, lists,
-    dicts, functions and objects there or among its `arguments`, and in those of `modules`.
+    They may be in its closure, in the object of a method, and at the top level of its file and of those that it
+    imports; also inside modules, lists, dicts, functions and objects there or among its `arguments`, and in those of
+    `modules`.
     """
     plain = innermost(type(function).forward if isinstance(function, nn.Module) else function)
     held: list[Held] = []
@@ -81,13 +84,33 @@ def surroundings(
     for name, value in arguments:
         if not isinstance(value, (torch.Tensor, nn.Module)):
             held += _held_at(_Slot(name, [value], 0, value), seen)
-    namespace: dict[str, Any] = getattr(plain, "__globals__", {})
-    for name, value in list(namespace.items()):
-        held += _held_at(_Slot(name, namespace, name, value), seen, depth=2)
+    for namespace in _namespaces(getattr(plain, "__globals__", {})):
+        for name, value in list(namespace.items()):
+            held += _held_at(_Slot(name, namespace, name, value), seen, depth=2)
+        if {id(item.tensor) for item in held}.issuperset(touched):
+            break
     unique = {id(item.tensor): item for item in reversed(held) if id(item.tensor) in touched}
     return list(reversed(unique.values()))
 
 
+def _namespaces(first: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the names of a file, then those of the files that these names are from, except for installed packages."""
+    seen, waiting = set[int](), [first]
+    while waiting:
+        namespace = waiting.pop(0)
+        file = namespace.get("__file__")
+        if id(namespace) in seen or (seen and (not isinstance(file, str) or file.startswith(_INSTALLED))):
+            continue
+        seen.add(id(namespace))
+        yield namespace
+        waiting += [vars(value) for value in namespace.values() if isinstance(value, ModuleType)]
+        waiting += [value.__globals__ for value in namespace.values() if isinstance(value, FunctionType)]
+
+
+_INSTALLED = tuple(
+    {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+"""The folders of the interpreter and of installed packages."""
 _OWN = frozenset(vars(nn.Module()))
 _DEPTH = 4
 
