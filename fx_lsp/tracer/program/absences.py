@@ -421,8 +421,8 @@ def _bound(node: ast.stmt) -> list[str]:
 
 
 def _bound_attributes(node: ast.stmt) -> list[tuple[str, str]]:
-    """Return the attributes of variables that an assignment binds: `self`, `writer` for `self.writer = Writer()`."""
-    stored = node.targets if isinstance(node, ast.Assign) else []
+    """Return the attributes of variables that assignments bind: `self`, `writer` for `self.writer = Writer()`."""
+    stored = [target for part in ast.walk(node) if isinstance(part, ast.Assign) for target in part.targets]
     attributes = [part for part in stored if isinstance(part, ast.Attribute)]
     return [(part.value.id, part.attr) for part in attributes if isinstance(part.value, ast.Name)]
 

@@ -105,3 +105,34 @@ def f(x):
 def f(x):
     return torch.relu(x)
 #: f()
+
+# === What a file that is missing would have set
+class Table(nn.Module):
+    def __init__(self, path="rows.json"):
+        super().__init__()
+        with open(path) as stream:
+            self.rows = stream.read().split()
+
+    def forward(self, x):
+        return x * len(self.rows)
+        #          ^^^^^^^^^^^^^^ information[inputs]:
+        #  it needs a value that is unavailable: FileNotFoundError: [Errno 2] No such file or directory: 'rows.json'.
+        #  The inputs are guessed; write the real ones in a comment: `# fx: x=f32[4, 8, 64]`.
+#: Table(x=f32[4, 8, 64] · search)
+
+# === A change in place of what only an input saves
+class Normalized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = x - x.mean(1, keepdim=True)
+        deviation = x.var(1, keepdim=True)
+        x /= deviation + 1
+       #^^^^^^^^^^^^^^^^^^ information[changed-in-place]:
+       #  if an input requires a gradient, the backward pass fails: this modifies in place a tensor that var saved for
+       #  it.
+        return self.fc(x)
+#: Normalized(x=f32[4, 12, 8] · search: sizes that fit) -> f32[4, 12, 8]
+#:   note: traced with inputs that do not require grad: the code changes in place what their gradient needs
