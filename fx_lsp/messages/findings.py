@@ -9,11 +9,16 @@ ALL_PAIRS = RemarkTemplate(
     "{first} and {second} broadcast to all pairs of their elements: one of them has one dimension too many",
     "warning",
 )
-# A warning if the gradient of no parameter is lost.
+# A warning if nothing has a parameter.
 CHANGED_IN_PLACE = RemarkTemplate(
     "changed-in-place",
     "the backward pass fails: this modifies in place a tensor that {operation} saved for it",
     "error",
+)
+CHANGED_INPUT_IN_PLACE = RemarkTemplate(
+    "changed-in-place",
+    "if an input requires a gradient, the backward pass fails: this modifies in place a tensor that {operation} saved "
+    "for it",
 )
 COPIES = RemarkTemplate("copy", "this copies: {tensor} cannot be viewed as {result}", "hint")
 NO_EFFECT = RemarkTemplate("no-effect", "no effect: the tensor is already {state}", "hint")

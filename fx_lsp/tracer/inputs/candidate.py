@@ -188,7 +188,8 @@ def candidate_of(
         constructed = dataclasses.replace(constructed, inputs=constructed.inputs + switched)
     node = find_function(task.tree, subject.definition)
     facts = _facts_of(task, subject, bound, node, offer)
-    context = dataclasses.replace(task.context, ranks=MODULE_RANKS if bound.modules else FUNCTION_RANKS)
+    ranks = MODULE_RANKS if bound.modules else FUNCTION_RANKS
+    context = dataclasses.replace(task.context, ranks=ranks, gradients=task.request.kind != "step")
     start, alternatives = start_plans(signature, hints_of(subject.described, task.module), facts, offer.args, context)
     start, alternatives = _at_home(bound.modules, start, alternatives)
     arguments = constructed.plans.items or tuple((offer.init or {}).items())

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fx_lsp.model import Failure, variant_of
+from fx_lsp.messages.findings import CHANGED_INPUT_IN_PLACE
+from fx_lsp.model import Failure, Remark, variant_of
 from fx_lsp.tracer.failures.exceptions import kind_of
 from fx_lsp.tracer.failures.no_tensor_code import nothing, shows_no_tensors
 from fx_lsp.tracer.inputs.candidate import Candidate, candidate_of
@@ -36,7 +37,7 @@ from fx_lsp.tracer.inputs.plan.plans import (
 from fx_lsp.tracer.inputs.plan.start import resumed
 from fx_lsp.tracer.inputs.remarks import demands_of, remarks_of
 from fx_lsp.tracer.inputs.search import Found, search_failure
-from fx_lsp.tracer.inputs.settle import settle
+from fx_lsp.tracer.inputs.settle import Settled, settle
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, is_data_dependent, lacks_state, missing_name
 from fx_lsp.tracer.inputs.solve.operands import runs_without_gradient
 from fx_lsp.tracer.inputs.subject import Subject
@@ -50,6 +51,7 @@ from fx_lsp.tracer.run.torch_calls import tensors_among
 MAX_CALLS = 12
 """The most calls of a target that are looked at."""
 NO_GRADIENT = "traced with parameters that do not require grad: the code does what PyTorch cannot differentiate"
+OF_DATA = "traced with inputs that do not require grad: the code changes in place what their gradient needs"
 SEARCH_SHARE = 0.75
 """The share of its time that a search may use if callers can be observed afterwards."""
 
@@ -77,8 +79,9 @@ def prepare_with(
         otherwise = search_failure(task, outcome, "information", inputs) if failed else None
         if variant := variant_of(task.request.work):
             return prepared_variant(candidate, settled.attempt, variant)
-        prepared = prepared_call(candidate, settled, otherwise)
-        remarks = prepared.remarks + remarks_of(candidate, settled.attempt, outcome.failures)
+        remarks = remarks_of(candidate, settled.attempt, outcome.failures)
+        prepared = prepared_call(candidate, _of_data(candidate, settled, remarks), otherwise)
+        remarks = prepared.remarks + remarks
         more = with_variants(candidate, settled.attempt, prepared.unreached, remarks)
         remarks += more.remarks
         return dataclasses.replace(prepared, remarks=remarks, variants=more.variants, unreached=more.unreached)
@@ -102,6 +105,23 @@ def prepare_with(
     if not offer.is_copy:
         note_stopped(candidate, outcome.best, inputs, failure)
     return failure
+
+
+def _of_data(candidate: Candidate, settled: Settled, remarks: Iterable[Remark]) -> Settled:
+    """Return the call with guessed inputs that require no gradient, as data, if a remark says that only inputs lose
+    theirs; the same one if it does not run so.
+    """
+    are_lost = any(r.code == CHANGED_INPUT_IN_PLACE.code and r.severity == "information" for r in remarks)
+    if not are_lost or candidate.written.named or settled.conditions.symbols is not None:
+        return settled
+    detached = settled.attempt.plans.map_tensors(
+        lambda _, plan: dataclasses.replace(plan, grad=plan.grad and not plan.is_guess)
+    )
+    attempt = candidate.evaluate(detached)
+    if attempt.run.error is not None:
+        return settled
+    call, notes = candidate.call_of(detached, {})[0], [*settled.notes, OF_DATA]
+    return dataclasses.replace(settled, attempt=attempt, call=call, notes=notes)
 
 
 def _with_other_parameters(candidate: Candidate, outcome: Found) -> Iterator[tuple[Any, str]]:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 
 from fx_lsp.messages.assumptions import ONLY_WORKS_UNLIKE_NAME, UNBATCHED
-from fx_lsp.messages.findings import CHANGED_IN_PLACE
+from fx_lsp.messages.findings import CHANGED_IN_PLACE, CHANGED_INPUT_IN_PLACE
 from fx_lsp.model import Remark, Span
 from fx_lsp.tracer.failures.exceptions import failure_of
 from fx_lsp.tracer.inputs.candidate import Candidate
@@ -29,7 +29,7 @@ from fx_lsp.tracer.inputs.solve.trail import odd_narrowings
 from fx_lsp.tracer.inputs.solve.verdict import DeadEnd, are_tensors_or_numbers, at_fault
 from fx_lsp.tracer.run.branches import unreached
 from fx_lsp.tracer.run.call import tensors_in
-from fx_lsp.tracer.run.in_place import overwritten
+from fx_lsp.tracer.run.in_place import overwritten, trains
 from fx_lsp.tracer.source.expressions import shown_expression
 
 MAX_CALLS_RETRACED = 500
@@ -56,10 +56,12 @@ def remarks_of(
 
 def _overwritten(ran: Attempt) -> Iterator[Remark]:
     """Yield remarks on values that are saved for backward and changed in place before, which makes backward fail."""
-    outputs = (tensor for _, tensor in tensors_in(ran.run.result, ""))
+    outputs = [tensor for _, tensor in tensors_in(ran.run.result, "")]
     for write in overwritten(outputs, ran.run.writes):
-        severity = "error" if write.trains else "warning"
-        yield CHANGED_IN_PLACE.remark(write.chain[0], severity=severity, operation=write.saved_by.lower())
+        is_of_input = not write.trains and trains(output.grad_fn for output in outputs)
+        template, severity = (CHANGED_INPUT_IN_PLACE, "information") if is_of_input else (CHANGED_IN_PLACE, "warning")
+        severity = "error" if write.trains else severity
+        yield template.remark(write.chain[0], severity=severity, operation=write.saved_by.lower())
 
 
 def _unbatched(candidate: Candidate, ran: Attempt, failures: Sequence[Attempt]) -> Iterator[Remark]:

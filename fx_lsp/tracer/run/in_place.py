@@ -82,8 +82,7 @@ def overwritten(outputs: Iterable[torch.Tensor], writes: Iterable[Write]) -> Ite
         write = next((by_node[id(maker)] for maker in makers if id(maker) in by_node), None)
         if write is not None and write.chain and write.chain not in told:
             told.add(write.chain)
-            trains = any(isinstance(getattr(n, "variable", None), nn.Parameter) for n in autograd_graph([node]))
-            yield Overwritten(write.chain, _operation(node), trains, getattr(write.node, "variable", None))
+            yield Overwritten(write.chain, _operation(node), trains([node]), getattr(write.node, "variable", None))
 
 
 def _makers(node: Any, lost: str) -> Iterator[Any]:
@@ -119,6 +118,11 @@ def autograd_graph(roots: Iterable[Any]) -> Iterator[Any]:
             seen[id(node)] = node
             yield node
             waiting += [following for following, _ in node.next_functions if following is not None]
+
+
+def trains(roots: Iterable[Any]) -> bool:
+    """Return True if a parameter is trained through some nodes of the autograd graph."""
+    return any(isinstance(getattr(node, "variable", None), nn.Parameter) for node in autograd_graph(roots))
 
 
 def _lost_value(node: Any) -> str | None:
