@@ -19,7 +19,7 @@ from fx_lsp.tracer.failures.exceptions import comment_hint, failure_of
 from fx_lsp.tracer.inputs.evidence.body import constructor_facts, find_class
 from fx_lsp.tracer.inputs.evidence.layers import add_facts_of_functions
 from fx_lsp.tracer.inputs.plan.plans import INIT, Plan, Plans, ValuePlan, input_specs, materialize
-from fx_lsp.tracer.inputs.plan.signatures import hints_of, signature_of, takes_any
+from fx_lsp.tracer.inputs.plan.signatures import constructor_hints, signature_of, takes_any
 from fx_lsp.tracer.inputs.plan.start import is_given, resumed, start_plans
 from fx_lsp.tracer.inputs.search import HARD, Search, Solver, run_search, search_failure
 from fx_lsp.tracer.inputs.solve.attempt import Attempt, attempt
@@ -63,13 +63,13 @@ def construct(
     A failure of given arguments is an error of the code only if they are `is_certain`. If a constructor needs a missing
     package or missing data, it runs without the statements that raise; it is `is_lenient` then.
     """
-    signature, hints = signature_of(cls), hints_of(cls.__init__, task.module)
+    signature, hints = signature_of(cls), constructor_hints(cls, task.module)
     if signature is None:
         return NO_SIGNATURE_OF_CONSTRUCTOR.failure(name=cls.__name__)
     facts = constructor_facts(find_class(task.tree, cls.__name__))
     add_facts_of_functions(facts, task.module)
     context = dataclasses.replace(task.context, ranks=MODULE_RANKS, constructing=True)
-    task = dataclasses.replace(task, context=context)
+    outer, task = task, dataclasses.replace(task, context=context)
     start, alternatives = start_plans(signature, hints, facts, arguments, context)
 
     def call_of(plans: Plans, sizes: Mapping[str, Any]) -> tuple[Call, Dependence]:
@@ -108,6 +108,7 @@ def construct(
         )
         return dataclasses.replace(failure, kind="construct", message=message, hint=hint)
     plans = result.best.plans
+    outer.budget = outer.budget.beside_run(result.best.run.calls)  # a large model leaves a search its time
     return Constructed(result.best.run.result, shown_init(dict(plans.items)), plans)
 
 
