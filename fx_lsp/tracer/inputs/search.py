@@ -22,7 +22,7 @@ from fx_lsp.tracer.inputs.solve.path_conditions import Exploration, guessed_numb
 from fx_lsp.tracer.inputs.solve.repairs import other_values, repairs
 from fx_lsp.tracer.inputs.solve.short_loops import with_short_loops
 from fx_lsp.tracer.inputs.solve.sizes import aligned_ranks, batched, with_rank
-from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, solved, with_sizes
+from fx_lsp.tracer.inputs.solve.solver import enlarged, has_vanishing_sizes, of_operands, solved, with_sizes
 from fx_lsp.tracer.inputs.task import Task
 from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.values.decisions import needed
@@ -121,7 +121,7 @@ def run_search(search: Search, earlier: Plans | None = None) -> Found:
     result = _of_fitting_rank(search, result)
     if result.best.run.error is not None and not is_data_dependent(result.best):
         result = _of_other_ranks(search, result)
-    if result.best.run.error is None:
+    if result.best.run.error is None and not search.budget.is_spent:
         result.best = with_short_loops(_simplest(search, result.best), search.evaluate)
     return result
 
@@ -281,7 +281,8 @@ def _fitting(attempt: Attempt, plans: Plans, exploration: Exploration) -> Iterat
     """Yield plans with fitting sizes, from a run of `plans` on symbols, which may have other sizes."""
     run = exploration.attempt.run
     if exploration.ends_like(attempt):
-        yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in solved(exploration))
+        asked = of_operands(exploration, attempt.question) if attempt.question is not None else ()
+        yield from (with_sizes(attempt.plans, exploration, sizes) for sizes in concat(asked, solved(exploration)))
     elif plans != attempt.plans and (run.error is None or run.calls > attempt.run.calls):
         yield plans
 

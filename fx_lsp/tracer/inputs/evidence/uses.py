@@ -102,9 +102,15 @@ def visit_call(node: ast.Call, of: Any) -> None:
     visit_pattern(node, of)
     if subject is not None:
         _visit_axes(node, name, subject)
+        if name in _OF_TEXTS and not node.keywords and all(type(getattr(a, "value", None)) is str for a in node.args):
+            subject.uses.add("text")
     else:
         _visit_operands(node, name, of)
     _visit_positions(node, name, of)
+
+
+_OF_TEXTS = frozenset(name for name in dir(str) if name[0] != "_") - frozenset(dir(list))
+"""Methods that texts have: with no arguments, or with literal texts, no tensor takes them."""
 
 
 def _visit_axes(node: ast.Call, name: str, subject: Facts) -> None:

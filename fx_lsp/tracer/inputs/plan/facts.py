@@ -23,6 +23,7 @@ Use = Literal[
     "index",
     "keywords",
     "reversed",
+    "text",
 ]
 
 
@@ -35,7 +36,8 @@ class Facts:
     number of dimensions of convolutions; `dtype` is a short name.
 
     `uses` are the kinds of its uses. "applied" is a constructor argument that is stored and called by methods,
-    "modules" are several of them, and "reversed" has a dimension sliced backwards (`x[:, ::-1]`). `length` is the
+    "modules" are several of them, "reversed" has a dimension sliced backwards (`x[:, ::-1]`), and "text" a method of
+    texts alone is called (`x.split(",")`). `length` is the
     number of items that it is unpacked into, and `indexed` their least number by index; `literals` are values that it
     is compared with; `attributes` are read from it or `assigned`, and `keys` are looked up in it. `handed` are the
     functions that receive it unchanged, by dotted name, with the argument's position or name; `arguments` is the number
@@ -115,7 +117,7 @@ class Facts:
         return bool(self.uses & {"iterated", "modules"}) or any(name in _OVER for name, _ in self.handed)
 
 
-_NEEDS: frozenset[Use] = frozenset({"tensor", "called", "modules", "iterated", "count", "indexed", "index"})
+_NEEDS: frozenset[Use] = frozenset({"tensor", "called", "modules", "iterated", "count", "indexed", "index", "text"})
 """Uses that show the kind of a value in any function."""
 _METHODS = frozenset(name for kind in (torch.Tensor, nn.Module, dict, list, str) for name in dir(kind))
 _OVER = frozenset(

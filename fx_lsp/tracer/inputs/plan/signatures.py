@@ -43,6 +43,12 @@ def hints_of(function: Any, module: ModuleType) -> dict[str, Any]:
     return hints
 
 
+def constructor_hints(cls: type, module: ModuleType) -> dict[str, Any]:
+    """Return the annotations of a constructor, and those of base classes for equally named parameters without any."""
+    constructors = [vars(kind)["__init__"] for kind in cls.__mro__[:-1] if "__init__" in vars(kind)]
+    return {name: hint for each in reversed(constructors) for name, hint in hints_of(each, module).items()}
+
+
 def _evaluated(annotation: Any, namespace: dict[str, Any]) -> Any:
     return typing.get_type_hints(_Holder({"it": annotation}), namespace, include_extras=True)["it"]
 

@@ -113,7 +113,8 @@ _FLOATS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Hold the context of proposals besides the parameter; `named` are sizes by their written name.
+    """Hold the context of proposals besides the parameter; `named` are sizes by their written name. Tensors require
+    `gradients` unless they are the batches of a loop.
 
     `fits` returns the configurations that a parameter may mean (`init.config` for a constructor), `complete` an
     instance of a class with numbers for the values that its author left open, `modules` the modules of the project
@@ -126,6 +127,7 @@ class Context:
     construct: Callable[[type], Any]
     namespace: Callable[[Facts], Plan]
     constructing: bool = False
+    gradients: bool = True
     named: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
     fits: Callable[[str], Sequence[Plan]] = lambda parameter: ()
     complete: Callable[[type], Sequence[Plan]] = lambda cls: ()
@@ -194,7 +196,7 @@ def tensors(name: str, facts: Facts, used_sizes: set[int], context: Context) -> 
             TensorSpec(dtype, _demanded(sizes, facts, is_mask and not detail)),
             "search",
             detail,
-            not is_mask,
+            context.gradients and not is_mask,
             has_dtype,
             facts.rank is not None,
         )
@@ -298,7 +300,7 @@ def _from_written(
     shape = next(iter(shapes_in(text)), None) or words(text)
     dtype = _DTYPES_BY_KIND.get(kind or "") or facts.dtype or ("i64" if INDEX_NAME.search(name) else "f32")
     sizes = sizes_of(shape, context.named, used_sizes)
-    return [TensorPlan(TensorSpec(dtype, sizes), "annotation", dtype_known=kind is not None)]
+    return [TensorPlan(TensorSpec(dtype, sizes), "annotation", grad=context.gradients, dtype_known=kind is not None)]
 
 
 _DTYPES_BY_KIND = {"Bool": "b8", "Int": "i64", "Int64": "i64", "Int32": "i32", "Integer": "i64", "UInt8": "u8"} | {
@@ -458,8 +460,12 @@ def _is_sequence_of_tensors(annotation: Any) -> bool:
 
 
 def _from_use(name: str, facts: Facts, used_sizes: set[int], context: Context) -> list[Plan]:
+    if "text" in facts.uses:
+        return [value(text, "search") for text in [*filter(_is_text, facts.literals), "a b"]]
+    others = facts.attributes - TENSOR_ATTRIBUTES - MODULE_ATTRIBUTES - facts.assigned
     if "called" in facts.uses and not _is_module(facts):
-        return [*_of_project(name, facts, context), *_callables(name, facts, context)]
+        callables = [_asked_for(others, facts, context)] if others else _callables(name, facts, context)
+        return [*_of_project(name, facts, context), *callables]
     if modules := _modules(name, facts, context):
         return modules
     if objects := _objects(name, facts, used_sizes, context):
@@ -522,7 +528,7 @@ def _modules(name: str, facts: Facts, context: Context) -> list[Plan]:
 
 def _asked_for(attributes: Collection[str], facts: Facts, context: Context) -> ValuePlan:
     """Return the plan for a module with a parameter and with the read attributes that not all modules have."""
-    settings = context.namespace(Facts(attributes={*attributes}))
+    settings = context.namespace(Facts(attributes={*attributes}, parts=facts.parts))
     held: dict[str, Any] = vars(settings.make()) if isinstance(settings, ValuePlan) else {}
     held |= {name: part.literals[0] for name, part in facts.parts.items() if name in held and part.literals}
     shown = ", ".join(f"{name}={item!r}" for name, item in held.items())

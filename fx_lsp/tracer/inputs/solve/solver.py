@@ -9,9 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
+import torch
+
 from fx_lsp.tracer.compat import FloorDiv, Max, Mod, PythonMod, SymbolPrinter, sympy
 from fx_lsp.tracer.inputs.plan.plans import INIT, Plan, Plans, SequencePlan, TensorPlan, fresh_sizes, value
+from fx_lsp.tracer.inputs.solve.operands import Question, of_other_sizes, tensors_of
 from fx_lsp.tracer.inputs.solve.path_conditions import Condition, Dimension, Exploration, guessed_number
+from fx_lsp.tracer.run.values.symbols import size_hint
 
 Sizes: TypeAlias = "dict[sympy.Symbol, int]"
 _Groups: TypeAlias = "Mapping[sympy.Symbol, tuple[sympy.Symbol, ...]]"
@@ -188,6 +192,24 @@ def solved(exploration: Exploration) -> Iterator[Sizes]:
             yield from ({**asked, **alike},) if alike else ()
             sizes = (solution.sizes for solution in solutions(exploration, goal) if not solution.degenerate)
             yield from ({**asked, **changed} for changed in sizes)
+
+
+def of_operands(exploration: Exploration, question: Question) -> Iterator[Sizes]:
+    """Yield the sizes of one operand for another, if the failing call runs with them and with no single one, and they
+    are sizes of inputs: `[4, 8, 64]` in place of `[12, 16, 64]`, whose batch and length are those of another input.
+    """
+    failed = exploration.attempt.run.failed
+    if failed is None or failed.func is not question.call.func:
+        return
+    symbolic = dict(zip(map(id, tensors_of(question.call)), tensors_of(failed), strict=False))
+    shapes = [tuple(map(size_hint, operand.shape)) for operand in question.tensors]
+    several: list[dict[Any, int]] = []
+    for change in of_other_sizes(question):
+        sizes = zip(symbolic[id(change.operand)].shape, change.operand.shape, change.shape, strict=True)
+        changed = {have.node.expr if isinstance(have, torch.SymInt) else 0: to for have, was, to in sizes if was != to}
+        several += [changed] if change.shape in shapes or len(changed) < 2 else []
+    if all(len(changed) > 1 and 1 not in changed.values() for changed in several):
+        yield from (changed for changed in several if changed.keys() <= exploration.dimensions.keys())
 
 
 def _of_one_shape(exploration: Exploration, goal: Condition) -> Sizes:

@@ -370,6 +370,8 @@ def _fits_no_parameters(best: Attempt) -> bool:
     if {"forward_call", "args", "kwargs"} <= held.keys():  # in the call by which a module runs its own `forward`
         function, args, kwargs = held["forward_call"], held["args"], held["kwargs"]
     elif isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
+        if isinstance(node.func, ast.Attribute) and _is_input(node.func.value, innermost.tb_frame, best):
+            return False
         function, args = value_in(node.func, innermost.tb_frame), node.args
         kwargs = {keyword.arg or "": keyword.value for keyword in node.keywords}
     else:
@@ -463,7 +465,7 @@ def is_of_environment(attempt: Attempt) -> bool:
     that PyTorch needs for something other than an operation or a layer.
     """
     error, call = attempt.run.error, attempt.run.failed
-    values = list(call.args) if call is not None else _values_read(attempt)
+    values = list(call.args) if call is not None else [value for _, value in _parts_read(attempt)]
     is_empty = any(map(_is_empty, values))
     is_of_fakes = isinstance(error, RuntimeError) and FakeTensor.__name__ in str(error)
     if isinstance(error, AbsentError) or is_empty or is_of_fakes or any(map(_names_missing_file, tree_leaves(values))):
@@ -472,7 +474,7 @@ def is_of_environment(attempt: Attempt) -> bool:
         file = getattr(error.obj, "__file__", None)
         # a program started elsewhere imports another file
         return file is None or file in (span.file for span in attempt.chain)
-    if isinstance(error, AttributeError) and error.obj is None and _reads_open_global(attempt):
+    if isinstance(error, AttributeError) and error.obj is None and _reads_placeholder(attempt):
         return True
     traceback = _innermost(attempt)
     module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
@@ -491,16 +493,13 @@ def _names_missing_file(value: Any) -> bool:
     return isinstance(value, str) and _SUFFIX.search(value) is not None and not os.path.exists(value)
 
 
-def _reads_open_global(attempt: Attempt) -> bool:
-    """Return True if the user's innermost expression reads a name of its module that is None.
-
-    It is a placeholder for a missing package, or the program sets it elsewhere.
+def _reads_placeholder(attempt: Attempt) -> bool:
+    """Return True if the user's innermost expression reads a name of its module that is None: a missing package, or
+    what the program sets elsewhere.
     """
-    frame, node = _users_innermost(attempt)
-    if frame is None or node is None:
-        return False
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} - frame.f_locals.keys()
-    return any(name in frame.f_globals and frame.f_globals[name] is None for name in names)
+    frame = _users_innermost(attempt)[0]
+    names = [part.id for part, value in _parts_read(attempt) if isinstance(part, ast.Name) and value is None]
+    return frame is not None and any(name in frame.f_globals for name in names if name not in frame.f_locals)
 
 
 def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | None]:
@@ -513,19 +512,17 @@ def _users_innermost(attempt: Attempt) -> tuple[FrameType | None, ast.expr | Non
     return (None, None) if innermost is None else (innermost.tb_frame, expression_at(innermost, attempt.sources))
 
 
-def _values_read(attempt: Attempt) -> list[Any]:
-    """Return the values of variables and attributes in the user's innermost running expression."""
+def _parts_read(attempt: Attempt) -> list[tuple[ast.Name | ast.Attribute, Any]]:
+    """Return the variables and attributes in the user's innermost running expression, each with its value."""
     frame, node = _users_innermost(attempt)
     parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))) if node is not None else ()
-    return [value_in(part, frame) for part in parts] if frame is not None else []
+    return [(part, value_in(part, frame)) for part in parts] if frame is not None else []
 
 
 def reads_none(attempt: Attempt) -> bool:
     """Return True if the user's innermost expression reads a variable or an attribute that is None."""
-    frame, node = _users_innermost(attempt)
-    parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))) if node is not None else ()
-    plain = (part for part in parts if not any(isinstance(inner, ast.Call) for inner in ast.walk(part)))
-    return frame is not None and any(value_in(part, frame) is None for part in plain)
+    nothing = (part for part, value in _parts_read(attempt) if value is None)
+    return any(not any(isinstance(inner, ast.Call) for inner in ast.walk(part)) for part in nothing)
 
 
 _AS_USERS_WRITE = ("torch.nn", "torch.functional", "torch.distributions", "torch.optim")

@@ -51,11 +51,47 @@ class Flow:
         return (self.net(t.view(-1, 1, 1, 1) * images, t) - images).square().mean()
 #: Flow.loss(init.net=torch.add · search; images=f32[4, 3, 4, 4] · search: sizes that fit) -> f32[]
 
-# === A function that is guessed has no attributes: the code says what it reads
+# === What is called and whose attributes are read has both
 def sample(net, x, sigma_min=0.002):
     sigma = max(sigma_min, net.sigma_min)
-    #                      ^^^^^^^^^^^^^ information[inputs]:
-    #  AttributeError: 'builtin_function_or_method' object has no attribute 'sigma_min'. The inputs are guessed; write
-    #  the real ones in a comment: `# fx: net=torch.addcmul, x=f32[4, 64]`.
     return net(torch.relu(x), net.round_sigma(sigma), 2)
-#: sample(net=torch.addcmul, x=f32[4, 64] · search; sigma_min=0.002 · default)
+#: sample(net=(lambda x, *others, **named: x) with sigma_min=2, round_sigma=Identity(), x=f32[4, 64] · search;
+#:   sigma_min=0.002 · default) -> f32[4, 64]
+
+# === A value with methods of texts is one
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Embedding(16, 8)
+
+    def forward(self, text):
+        words = text.split(",") if "," in text else text.split()
+        return self.rows(torch.arange(len(words)))
+#: Words(text='a b' · search) -> f32[2, 8]
+
+# === An optimizer takes parameters, as its base class says
+class Signs(torch.optim.Optimizer):
+    def __init__(self, params, lr=1e-3):
+        super().__init__(params, dict(lr=lr))
+
+    def reset(self, group):
+        for p in group["params"]:
+            self.state[p]["average"] = torch.zeros_like(p)
+#: Signs.reset(init.params[0]=f32[4, 8, 64], init.params[1]=f32[4, 8, 64], group['params']=f32[4, 64] · search) ->
+
+# === A program's table of constants holds tensors of an earlier run
+import torch_tables
+
+def turned(angle: Tensor):
+    return torch.stack([angle.cos(), torch_tables.constant(0.0).expand_as(angle)], -1)
+# --- torch_tables.py
+import torch
+
+_constants = {}
+
+def constant(value):
+    if value not in _constants:
+        _constants[value] = torch.as_tensor(value)
+    return _constants[value]
+#: turned [ops](angle=f32[4, 64] · search) -> f32[4, 64, 2]
+#:   ops: cos, expand, stack
