@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_TENSOR_GUARD = re.compile(r"tensor '(?P<source>.*?)' (?=\S+ mismatch|dispatch|strides|Tensor)")
-_TYPE_GUARD = re.compile(r"___check_type_id\((.*), \d+\), type=<class '(.*)'>")
-_VARIABLE = re.compile(r"\bL\['(\w+)'\]")
-_USERS_PLACE = re.compile(r"# (\S+):(\d+) in ")
+from fx_lsp.tracer.pytorch_texts import GUARDED_VARIABLE, PLACE_OF_GUARD, TENSOR_GUARD, TYPE_GUARD
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ def failed_guard(manager: Any, variables: Mapping[str, Any]) -> FailedGuard | No
         return None
     parts = list(checked.verbose_code_parts)
     part = parts[0] if len(parts) == 1 else next(filter(lambda p: _is_false(p, manager, variables), parts), "")
-    tensor, places = _TENSOR_GUARD.match(part), _USERS_PLACE.findall(part)
+    tensor, places = TENSOR_GUARD.match(part), PLACE_OF_GUARD.findall(part)
     stack = getattr(checked, "user_stack", None) or ()
     place = (stack[-1].filename, stack[-1].lineno) if stack else (places[-1][0], int(places[-1][1])) if places else None
     condition = part.partition("  # ")[0].strip()
@@ -67,15 +63,15 @@ def sources_in(condition: str) -> tuple[str, ...]:
 
 def variables_in(condition: str) -> tuple[str, ...]:
     """Return the local variables that the condition of a guard reads; none if it is a sentence."""
-    return tuple(dict.fromkeys(_VARIABLE.findall(" ".join(sources_in(condition)))))
+    return tuple(dict.fromkeys(GUARDED_VARIABLE.findall(" ".join(sources_in(condition)))))
 
 
 def readable_guard(condition: str) -> str:
     """Return the condition of a guard with variables as the code has them: `n == 3` for `L['n'] == 3`, and `type(n) is
     int` for a check of a type.
     """
-    named = _VARIABLE.sub(r"\1", condition)
-    checked = _TYPE_GUARD.fullmatch(named)
+    named = GUARDED_VARIABLE.sub(r"\1", condition)
+    checked = TYPE_GUARD.fullmatch(named)
     return f"type({checked[1]}) is {checked[2]}" if checked is not None else named
 
 

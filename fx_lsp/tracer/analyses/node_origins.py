@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -16,9 +15,9 @@ from torch import fx
 from fx_lsp.model import Span, Stage
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.capture.torch_graph import chain_of
+from fx_lsp.tracer.pytorch_texts import NODE_LINTED
 from fx_lsp.tracer.source.provenance import KEY, Sources
 
-_LINTED = re.compile(r"of Node '([^']+)'|Node '?([\w.]+)'? (?:target|had|does|is)\b|redefined name ([\w.]+)!")
 _COLUMNS = ("opcode", "name", "target", "args", "kwargs", "users", "spec", "line")
 _WIDEST = 60
 
@@ -77,7 +76,7 @@ def lint_problem(graph: fx.Graph) -> tuple[str, fx.Node | None] | None:
         graph.lint()
     except (RuntimeError, ValueError) as error:
         message = str(error).split("! ")[0].split("\n")[0].rstrip("!.")
-        match = _LINTED.search(str(error))
+        match = NODE_LINTED.search(str(error))
         name = next(g for g in match.groups() if g) if match else ""
         return message, next((n for n in reversed(nodes) if n.name == name), None)
     if not any(n.op == "output" for n in nodes):

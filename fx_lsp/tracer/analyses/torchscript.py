@@ -19,6 +19,7 @@ from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.capture.torch_graph import named, symbolic_graph
 from fx_lsp.tracer.failures.exceptions import sentence
 from fx_lsp.tracer.program.effects import EffectBlocked, forbid_effects
+from fx_lsp.tracer.pytorch_texts import ASSIGNED_IN_TORCHSCRIPT, HERE_IN_TORCHSCRIPT, PLACE_IN_TORCHSCRIPT
 from fx_lsp.tracer.stages.ledger import Heading, Ledger
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 TORCHSCRIPT = "torchscript"
 """The stage, and the work that produces it."""
 _TITLE = "TorchScript: torch.jit.script"
-_HERE = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<number>\d+)[^\n]*\n'
-    r'(?:(?!\s*File ")[^\n]*\n)*?(?P<line>[^\n]*)\n[^\n]*~[^\n]*<--- HERE'
-)
-_PLACE = re.compile(r" # <eval_with_key>[^\n]*")
-_ASSIGNED = re.compile(r"\s*(\w+)(?::[^=]*)?\s*=")
 
 
 def torchscript(traced: TracedCall) -> Ledger:
@@ -60,14 +55,14 @@ def add_torchscript(ledger: Ledger, module: fx.GraphModule, names: Names, before
             scripted = _script(module)
         code, graph = str(scripted.code), str(scripted.graph)
     except (Exception, EffectBlocked) as error:
-        reason, places = _reason(error), list(_HERE.finditer(str(error)))
+        reason, places = _reason(error), list(HERE_IN_TORCHSCRIPT.finditer(str(error)))
         at = f" (at `{places[0]['line'].strip()}`)" if places else ""
         ledger.text(TORCHSCRIPT, _TITLE, "", before, f"torch.jit.script cannot script it: {reason}{at}")
         span = next((span for place in places if (span := _span(place, module.graph, names)) is not None), None)
         if span is not None:
             ledger.remarks.append(NOT_SCRIPTED.remark(span, reason=reason))
         return
-    shown = "".join(f"# {line}\n" for line in _PLACE.sub("", graph).rstrip().splitlines())
+    shown = "".join(f"# {line}\n" for line in PLACE_IN_TORCHSCRIPT.sub("", graph).rstrip().splitlines())
     ledger.text(TORCHSCRIPT, _TITLE, f"{code.rstrip()}\n\n\n{shown}", before)
 
 
@@ -126,7 +121,7 @@ def _span(place: re.Match[str], graph: fx.Graph, names: Names) -> Span | None:
     if names.sources.rank(file) < 2:
         line = linecache.getline(file, number).rstrip()
         return Span(file, number, len(line) - len(line.lstrip()), number, len(line.encode()))
-    assigned = _ASSIGNED.match(place["line"])
+    assigned = ASSIGNED_IN_TORCHSCRIPT.match(place["line"])
     node = next((n for n in graph.nodes if assigned and n.name == assigned[1]), None)
     chain = names.chain(node) if node is not None else ()
     return chain[0] if chain else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +14,10 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from fx_lsp.model import Span
 from fx_lsp.tracer.capture.graphs import Names
 from fx_lsp.tracer.compat import FakeTensorMode, placeholder_source
+from fx_lsp.tracer.pytorch_texts import ENTRY_OF_STACK, PART_OF_MODULE
 from fx_lsp.tracer.run.call import Call, FlatInput, flat_inputs, substitute
 from fx_lsp.tracer.source.names import identifier
 from fx_lsp.tracer.source.provenance import KEY, Chain, Sources
-
-_ENTRY = re.compile(
-    r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)[^\n]*\n(?P<rest>(?:(?!\s*File ")[^\n]*\n?)*)', re.M
-)
-_PARTS = re.compile(r"(?:\._modules)?\['([^']+)'\]|\._(?:parameters|buffers)\['([^']+)'\]")
 
 
 def symbolic_graph(call: Call, mode: FakeTensorMode, sources: Sources) -> fx.GraphModule:
@@ -80,7 +75,7 @@ def chain_of(stack_trace: str, sources: Sources) -> Chain:
     """Return the user's expressions in a printed stack, innermost first; whole lines without column marks."""
     own: list[Span] = []
     library: list[Span] = []
-    for entry in _ENTRY.finditer(stack_trace):
+    for entry in ENTRY_OF_STACK.finditer(stack_trace):
         file, line = entry["file"], int(entry["line"])
         rank = sources.rank(file)
         if rank < 2:
@@ -116,7 +111,7 @@ def dynamo_inputs(graph: fx.Graph, examples: Sequence[Any], call: Call) -> list[
 
 def _path(source: str) -> str:
     """Return `fc.weight` for `L['self']._modules['fc']._parameters['weight']`."""
-    names = [a or b for a, b in _PARTS.findall(source)]
+    names = [a or b for a, b in PART_OF_MODULE.findall(source)]
     return ".".join(names[1:] if names[:1] == ["self"] and len(names) > 1 else names)
 
 

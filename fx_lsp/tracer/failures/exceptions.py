@@ -43,24 +43,13 @@ from fx_lsp.tracer.failures.fake_kernels import is_internal_to_fakes, missing_ke
 from fx_lsp.tracer.program.absences import AbsentError
 from fx_lsp.tracer.program.effects import EffectBlocked, ProgramBlocked, blocked_effect
 from fx_lsp.tracer.program.partial_imports import PackageRaised
+from fx_lsp.tracer.pytorch_texts import OF_DEVICES, OF_DTYPES, OF_MISSING_VALUES, OF_SHAPES, OPERATION, PLAINER
 from fx_lsp.tracer.run.callables import Unfinished
 from fx_lsp.tracer.run.observation import Run
 from fx_lsp.tracer.run.tensors import describe
 from fx_lsp.tracer.run.torch_calls import FailedCall
 from fx_lsp.tracer.source.expressions import expression
 from fx_lsp.tracer.source.provenance import Sources
-
-_SHAPE = re.compile(
-    r"shapes? cannot be multiplied|must match|reduction dim|size mismatch|sizes? of tensors|invalid for input of size|"
-    r"broadcast|expected (input|size)|expanded size|Dimension out of range|dimension|normalized_shape|shape|"
-    r"\d+D|channels|unpack|size of tensor|equal size|index .* out of bounds|split",
-    re.IGNORECASE,
-)
-_DEVICE = re.compile(r"found (at least )?two (different )?devices,? (\S+?),? (?:and )?(\S+?)(!|$)")
-_DTYPE = re.compile(
-    r"dtype|scalar type|data type|must be long|(Float|Long|Half|Int|Bool|Double|BFloat16)Tensor|not implemented for '|"
-    r"bool tensor|floating point or complex"
-)
 
 
 def failure_of(
@@ -121,12 +110,12 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
         return "data-dependent"
     if _is_of_import(error):
         return "import"
-    if isinstance(error, RuntimeError) and _DEVICE.search(text):
+    if isinstance(error, RuntimeError) and OF_DEVICES.search(text):
         return "device"
     if isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
-        if isinstance(error, (RuntimeError, TypeError)) and _DTYPE.search(text) and not re.search("shape", text):
+        if isinstance(error, (RuntimeError, TypeError)) and OF_DTYPES.search(text) and not re.search("shape", text):
             return "dtype"
-        if (failed is not None or not isinstance(error, TypeError)) and _SHAPE.search(text):
+        if (failed is not None or not isinstance(error, TypeError)) and OF_SHAPES.search(text):
             return "shape"
     return "error"
 
@@ -144,14 +133,7 @@ def _is_of_import(error: BaseException) -> bool:
 
 def needs_value(error: BaseException) -> bool:
     """Return True if code asked a fake tensor for its values."""
-    return isinstance(error, DATA_DEPENDENT) or str(error).startswith(_OF_MISSING_VALUES)
-
-
-_OF_MISSING_VALUES = (
-    ".numpy() is not supported for tensor subclasses",
-    "The tensor has a non-zero number of elements, but its data is not allocated yet",
-)
-"""PyTorch's messages for code in C++ that reads the values of a fake tensor."""
+    return isinstance(error, DATA_DEPENDENT) or str(error).startswith(OF_MISSING_VALUES)
 
 
 def is_of_made_up(run: Run, sources: Sources) -> bool:
@@ -186,7 +168,7 @@ def sentence(error: BaseException) -> str:
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
     for kind in (FakeTensor, FunctionalTensor):
         text = text.replace(kind.__name__, "Tensor")
-    for pattern, plain in _PLAINER:
+    for pattern, plain in PLAINER:
         if match := re.search(pattern, text):
             return match.expand(plain)
     if isinstance(error, (RuntimeError, ValueError, IndexError)) and text:
@@ -208,35 +190,8 @@ def _about_the_system(error: OSError) -> str:
 
 
 def _operation(error: BaseException) -> str:
-    operation = re.search(r"aten\.\w+(\.\w+)?", str(error))
+    operation = OPERATION.search(str(error))
     return operation[0] if operation else ""
-
-
-_PLAINER = (
-    (_DEVICE.pattern, r"operands are on different devices, \3 and \4"),
-    (
-        r"must have same reduction dim, but got \[(\d+), (\d+)\] X \[(\d+), (\d+)\]",
-        r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
-    ),
-    (
-        r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)",
-        r"matrices of \1×\2 and \3×\4 cannot be multiplied: the inner sizes \2 and \3 differ",
-    ),
-    (
-        r"broadcast a dimension of length (\d+) at (-?\d+)!.*had torch\.Size\((.*?)\).* broadcastable to (\[.*?\])",
-        r"shapes \3 and \4 do not broadcast: size \1 at dimension \2 does not match",
-    ),
-    (
-        r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
-        r"sizes \1 and \2 at dimension \3 do not broadcast",
-    ),
-    (
-        r"needed for gradient computation has been modified by an inplace operation: \[\S+ (\[.*?\])\], "
-        r"which is output \d+ of (\w+?)(Backward\d*)?,",
-        r"backward needs the result of `\2`, of shape \1, but it is modified in place afterwards",
-    ),
-)
-"""Patterns of fake tensors' messages, and clearer sentences."""
 
 
 def _mentions(failed: FailedCall | None, message: str) -> tuple[NamedPlace, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import torch
@@ -11,8 +10,7 @@ from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
 from fx_lsp.messages.exceptions import NO_FAKE_KERNEL
 from fx_lsp.model import Failure
-
-_LACKS_FAKE = re.compile(r"no fake impl registered for <CustomOpDef\(([\w.]+)::(\w+)\)>")
+from fx_lsp.tracer.pytorch_texts import LACKS_FAKE
 
 
 def runs_only_on_real_tensors(error: BaseException) -> bool:
@@ -52,7 +50,7 @@ def _operator(error: BaseException) -> OpOverload | None:
     if isinstance(error, UnsupportedOperatorException):
         func: Any = error.args[0] if error.args else None
         return func if isinstance(func, OpOverload) and is_custom(func) else None
-    match = _LACKS_FAKE.search(str(error))
+    match = LACKS_FAKE.search(str(error))
     return getattr(getattr(torch.ops, match[1]), match[2]).default if match is not None else None
 
 

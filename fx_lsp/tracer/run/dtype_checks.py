@@ -6,7 +6,6 @@ The kernel itself decides, once for each choice of dtypes and ranks: it runs on 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,10 +15,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fx_lsp.tracer.compat import FakeTensorMode
+from fx_lsp.tracer.pytorch_texts import OF_DTYPES_OF_A_KERNEL
 
-_OF_DTYPES = re.compile(
-    r"not implemented for '(Bool|Byte|Char|Short|Int|Long|Float|Double)'|dtype|scalar type|bool tensor|boolean mask"
-)
 _OF_DEVICE = "not implemented for"
 """The words of a CPU kernel's error that need not apply to other devices."""
 _SYMBOLS = torch.SymInt, torch.SymFloat, torch.SymBool
@@ -85,7 +82,7 @@ def _asked(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Exc
         try:
             func(*arguments[0], **arguments[1])
         except (RuntimeError, TypeError, IndexError) as error:
-            return error if _OF_DTYPES.search(str(error)) else None
+            return error if OF_DTYPES_OF_A_KERNEL.search(str(error)) else None
         except Exception:
             return None
     return None
