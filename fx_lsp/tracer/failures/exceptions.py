@@ -113,7 +113,7 @@ def kind_of(error: BaseException, failed: FailedCall | None = None) -> FailureKi
     if isinstance(error, RuntimeError) and OF_DEVICES.search(text):
         return "device"
     if isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
-        if isinstance(error, (RuntimeError, TypeError)) and OF_DTYPES.search(text) and not re.search("shape", text):
+        if isinstance(error, (RuntimeError, TypeError)) and OF_DTYPES.search(text) and "shape" not in text:
             return "dtype"
         if (failed is not None or not isinstance(error, TypeError)) and OF_SHAPES.search(text):
             return "shape"

@@ -96,7 +96,7 @@ def visit_call(node: ast.Call, of: Any) -> None:
     name = _called_name(node)
     _visit_layers(node, of)
     _visit_images(node, name, of)
-    subject = of(node.func.value) if isinstance(node.func, ast.Attribute) else None
+    subject = of(_before_casts(node.func.value)) if isinstance(node.func, ast.Attribute) else None
     for argument in _counts(node, name):
         _visit_count(argument, of)
     visit_pattern(node, of)
@@ -116,6 +116,8 @@ _OF_TEXTS = frozenset(name for name in dir(str) if name[0] != "_") - frozenset(d
 def _visit_axes(node: ast.Call, name: str, subject: Facts) -> None:
     """Record the axes in a call of a tensor's method: `x.permute(0, 2, 1)`, `x.transpose(1, 2)`."""
     axes = [axis for axis in map(_integer, node.args) if axis is not None]
+    if name in ("view", "reshape") and axes[0:1] == [-1] and len(axes) > 1 and {*axes[1:]} == {1}:
+        subject.likely_rank = subject.likely_rank or 1  # one number for each example
     if name == "permute" and len(axes) == len(node.args) > 1:
         subject.rank = len(axes)
         return
@@ -214,6 +216,19 @@ def _before_views(expression: ast.expr) -> ast.expr:
             expression = expression.func.value
         else:
             return expression
+
+
+def _before_casts(expression: ast.expr) -> ast.expr:
+    """Return the tensor before it is moved or cast: `x` for `x.to(torch.float32)`."""
+    while isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
+        if expression.func.attr not in _CASTS:
+            break
+        expression = expression.func.value
+    return expression
+
+
+_CASTS = frozenset({"to", "float", "double", "half", "type", "type_as", "cuda", "cpu", "contiguous", "clone", "detach"})
+"""Methods that return the same numbers in the same shape."""
 
 
 def gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast.expr]]:

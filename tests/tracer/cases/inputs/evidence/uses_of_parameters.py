@@ -502,3 +502,14 @@ def loss(scores, labels, weight, extra):
     return F.nll_loss(scores, labels, weight=weight) + extra.mean(dim=(1, 2)).sum()
 #: loss(scores=f32[4, 64] · search; labels=i64[4] · search: sizes that fit; weight=f32[64] · search: sizes that the
 #:   operation accepts; extra=f32[2, 12, 96] · search: rank that the operation accepts) -> f32[]
+
+# === A tensor that is stretched over images has a number for each
+class Preconditioned(nn.Module):
+    def __init__(self, channels=3):
+        super().__init__()
+        self.model = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x, sigma):
+        sigma = sigma.to(torch.float32).reshape(-1, 1, 1, 1)
+        return x + self.model(x / (1 + sigma**2).sqrt())
+#: Preconditioned(x=f32[12, 3, 8, 64], sigma=f32[12] · search: sizes that fit) -> f32[12, 3, 8, 64]
