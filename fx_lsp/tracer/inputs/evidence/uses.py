@@ -232,14 +232,28 @@ _CASTS = frozenset({"to", "float", "double", "half", "type", "type_as", "cuda", 
 
 
 def gone_over(node: ast.For | ast.comprehension) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the iterables of a loop with the variables that it binds, also in `enumerate`, `zip` and `reversed`."""
+    """Yield the iterables of a loop with the variables that it binds, also in `enumerate`, `zip` and `reversed`, and in
+    what shows the progress of a loop.
+    """
     called = node.iter.func.id if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) else ""
     whole, targets = [node.iter], [node.target]
     if isinstance(node.iter, ast.Call) and called in ("enumerate", "zip") and isinstance(node.target, ast.Tuple):
         whole, targets = node.iter.args, node.target.elts[1 if called == "enumerate" else 0 :]
     elif isinstance(node.iter, ast.Call) and called == "reversed":
         whole = node.iter.args
-    yield from zip(whole, targets, strict=False)
+    yield from zip(map(_shown, whole), targets, strict=False)
+
+
+def _shown(iterable: ast.expr) -> ast.expr:
+    """Return what a loop goes over, without what shows its progress: `data` for `tqdm(data)`."""
+    is_shown = isinstance(iterable, ast.Call) and iterable.args and _called_name(iterable) in _PROGRESS
+    return iterable.args[0] if is_shown else iterable
+
+
+_PROGRESS = frozenset({"tqdm", "track", "alive_it", "progress_bar"})
+"""Functions of tqdm, Rich, alive-progress and fastprogress (their documentation) that return the items of their first
+argument.
+"""
 
 
 def visit_loop(node: ast.AST, of: Any) -> None:

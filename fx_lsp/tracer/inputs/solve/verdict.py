@@ -193,6 +193,10 @@ def _is_own_fault(attempt: Attempt, end: DeadEnd) -> bool:
         return False
     if not _has_guesses(attempt):
         return True
+    if isinstance(lacking := getattr(attempt.run.error, "obj", None), torch.Tensor):
+        path = attempt.run.dependence.input_of(lacking) or ""  # of an input, or a part of it, such as an item of a loop
+        alternatives = attempt.alternatives.get(re.split(r"[\[.]", path)[0], ())
+        return all(isinstance(plan, TensorPlan) for plan in alternatives)
     kind = kind_of(attempt.run.error, attempt.run.failed)
     if _is_of_kinds(attempt, end):
         return True
