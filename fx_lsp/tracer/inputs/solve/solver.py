@@ -207,7 +207,8 @@ def of_operands(exploration: Exploration, question: Question) -> Iterator[Sizes]
     for change in of_other_sizes(question):
         sizes = zip(symbolic[id(change.operand)].shape, change.operand.shape, change.shape, strict=True)
         changed = {have.node.expr if isinstance(have, torch.SymInt) else 0: to for have, was, to in sizes if was != to}
-        several += [changed] if change.shape in shapes or len(changed) < 2 else []
+        is_leading = change.shape in shapes and change.shape[-1:] == tuple(map(size_hint, change.operand.shape[-1:]))
+        several += [changed] if is_leading or len(changed) < 2 else []
     if all(len(changed) > 1 and 1 not in changed.values() for changed in several):
         yield from (changed for changed in several if changed.keys() <= exploration.dimensions.keys())
 

@@ -61,8 +61,8 @@ class Critic(nn.Module):
     def forward(self, x, a):
         return self.fc(torch.cat([x, a], 1))
 #: Critic(init.env=SimpleNamespace(actions=namespace(n=2), board=namespace(shape=(64, 64)),
-#:   seen=namespace(shape=(64,))), init.cfg={'net': {'width': 8}} · search; x=f32[4, 8, 130], a=f32[4, 8, 130] · search:
-#:   sizes that fit) -> f32[4, 16, 8]
+#:   seen=namespace(shape=(64,))), init.cfg={'net': {'width': 8}} · search; x=f32[4, 8, 130], a=f32[4, 16, 130] ·
+#:   search: sizes that fit) -> f32[4, 24, 8]
 
 # === Numbers that a configuration leaves open
 from dataclasses import dataclass
