@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from fx_lsp import wire
 from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import Source, read_source
+from fx_lsp.features.costs.changes import TargetCosts, costs_of
+from fx_lsp.features.costs.summary import stages_of_summary
 from fx_lsp.features.source.comments import comment_problems, elsewhere
 from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes
 from fx_lsp.features.wording.problems import (
@@ -37,10 +39,12 @@ from fx_lsp.model import (
     Target,
     TargetKind,
     Trace,
+    known_trace,
 )
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.open_file import FileState
+from fx_lsp.tracing.source.project import project_root
 
 WEAKNESS: tuple[InputSource, ...] = (
     "default",  # from the code itself, not a guess, so no weaker than the sources of other inputs
@@ -60,13 +64,14 @@ class TargetReport:
     """Hold the result of one target, without its large parts.
 
     `seconds` are those of the trace with torch imported, or of the look-up of a stored answer. A failure that is
-    `accepted` is in the baseline, and is not reported.
+    `accepted` is in the baseline, and is not reported. `costs` are those of a traced target, if they were asked for.
     """
 
     target: Target
     outcome: Outcome
     seconds: float
     accepted: bool = False
+    costs: TargetCosts | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -126,11 +131,17 @@ class Summary:
 
 @dataclass(frozen=True)
 class SurveyScope:
-    """Hold the targets of `kinds` in `sources`, and the `codes` of the findings to report."""
+    """Hold the targets of `kinds` in `sources`, and the `codes` of the findings to report.
+
+    `texts` replace files on disk by path, also files that sources only import. If it `has_costs`, reports have those of
+    their targets.
+    """
 
     sources: Sequence[Source]
     kinds: Collection[TargetKind]
     codes: Collection[FindingCode] = TOLD
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    has_costs: bool = False
 
     @property
     def all_codes(self) -> frozenset[str]:
@@ -157,6 +168,8 @@ async def survey(
         async with opened:
             await _look(engine, work, scope, traces, on_target)
 
+    for file, text in scope.texts.items():
+        engine.open(file, text, (project_root(file),))
     tasks = [asyncio.create_task(look(work)) for work in works]
     reported = 0
     try:
@@ -173,6 +186,8 @@ async def survey(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for file in scope.texts:
+            engine.close(file)
 
 
 @dataclass
@@ -222,12 +237,14 @@ async def _look(
             work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
+        costs = await _costs(engine, target, outcome) if scope.has_costs else None
         outcome = told_outcome(with_places(outcome, file, line_name), scope.codes, text)
-        work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
+        work.targets.append(replace(report_target(target, outcome, _seconds(engine, target, waited)), costs=costs))
         on_target(work.targets[-1])
 
     try:
-        text = read_source(file) if work.source.text is None else work.source.text
+        replaced = scope.texts.get(file, work.source.text)
+        text = read_source(file) if replaced is None else replaced
     except (OSError, SyntaxError, ValueError) as error:
         work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
         return
@@ -243,7 +260,18 @@ async def _look(
         await asyncio.gather(*(trace(target) for target in wanted))
         work.take_errors_of_scripts(engine.state(file))
     finally:
-        engine.close(file)
+        if file not in scope.texts:
+            engine.close(file)
+
+
+async def _costs(engine: Engine, target: Target, outcome: Outcome) -> TargetCosts | None:
+    """Return the costs of a traced target; None for one without operations of PyTorch."""
+    if isinstance(outcome, Failure) or target.kind in ("graph", "script") or not outcome.stages:
+        return None
+    stages = [await engine.stage(target.file, target.name, name) for name in stages_of_summary(outcome)]
+    breaks = await engine.outcome(target.file, target.name, "breaks", final=True) if target.kind != "step" else None
+    complete = [stage for stage in stages if not isinstance(stage, Failure)]
+    return costs_of(outcome, complete, known_trace(breaks) if breaks else None) if complete == stages else None
 
 
 def _seconds(engine: Engine, target: Target, waited: float) -> float:
