@@ -32,6 +32,7 @@ COMMANDS = {
     "kernel": "generate Triton kernels for a function or module",
     "bench": "measure the kernels of a function or module on your GPU hosts",
     "check": "trace every function and module of files and directories",
+    "explain": "print the page on a problem code, with examples and fixes",
     "mcp": "run a server for coding agents, over standard input and output",
     "record": "run a command and record the inputs of its function calls",
     "trust": "let the language server run code of a folder, or list the folders and hosts that you trust",

@@ -366,6 +366,8 @@ class ModuleInfo:
 
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
+RuleSeverity = Literal[Severity, "off"]
+"""The severity that a project sets for a code; "off" reports none of its problems."""
 
 
 @dataclass(frozen=True)

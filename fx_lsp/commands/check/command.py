@@ -27,6 +27,7 @@ from fx_lsp.features.source.findings import FINDINGS, TOLD
 from fx_lsp.features.wording.text import count
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.source.project import read_project
 from fx_lsp.tracing.workers.capacity import parallel_traces
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 
@@ -94,6 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --since: print what each target costs before and after the change, if that differs: text, JSON, or "
         "(--format github) a table of Markdown; mistakes are on standard error",
+    )
+    parser.add_argument(
+        "--statistics", action="store_true", help="print the number of mistakes of each code at the end"
     )
     parser.add_argument(
         "--watch", action="store_true", help="check again whenever a file that matters changes, until Ctrl-C"
@@ -174,7 +178,15 @@ class _Checks:
         arguments = self._arguments
         self._watched.begin(self._present(), _files_of_options(arguments))
         writes, is_complete = arguments.write_baseline is not None, arguments.only is None
-        options = ReportOptions(arguments.format, self._interpreter, baseline, writes, is_complete, arguments.costs)
+        options = ReportOptions(
+            arguments.format,
+            self._interpreter,
+            baseline,
+            writes,
+            is_complete,
+            has_costs=arguments.costs,
+            has_statistics=arguments.statistics,
+        )
         self._running = reporter = CheckReporter(options, scope, started)
         jobs = self._settings.workers
         await survey(engine, scope, jobs, reporter.hear, reporter.progress.target)
@@ -194,6 +206,9 @@ class _Checks:
 
 def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveyScope:
     """Return the targets to check in these files. Raises UsageError."""
+    wrong = (sentence for source in sources for sentence in read_project(source.file).wrong_severities)
+    if (first := next(wrong, None)) is not None:
+        raise UsageError(first)
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
     if arguments.since is not None:
         folders = (str(Path(source.file).parent) for source in sources)

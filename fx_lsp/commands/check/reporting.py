@@ -13,9 +13,9 @@ from fx_lsp import __version__, wire
 from fx_lsp.commands.check.baseline import Baseline, write_baseline
 from fx_lsp.commands.check.costs import CostComparison, costs_data, costs_table, costs_text, note_text
 from fx_lsp.commands.check.formats import to_github, to_gitlab, to_junit, to_sarif
-from fx_lsp.commands.check.listing import CheckListing, Progress, list_summary, one_line_summary
+from fx_lsp.commands.check.listing import CheckListing, Progress, list_summary, one_line_summary, statistics_lines
 from fx_lsp.commands.check.results import CheckResult, Fingerprints, results_of
-from fx_lsp.commands.check.survey import FileReport, SurveyScope, summarize, to_json
+from fx_lsp.commands.check.survey import FileReport, SurveyScope, count_codes, summarize, to_json
 from fx_lsp.commands.places import in_characters
 from fx_lsp.features.wording.text import count
 from fx_lsp.tracing.answers.disk import Dependency
@@ -34,7 +34,8 @@ FORMATS: dict[str, Callable[[Sequence[FileReport], Sequence[CheckResult], Path],
 class ReportOptions:
     """Hold the format of a report, the interpreter that it names, and the baseline to apply or, if it `writes`, to
     write. A report is complete if it has all kinds of targets. If it `has_costs`, standard output has a comparison of
-    costs, and mistakes for people and commands of GitHub are on standard error.
+    costs, and mistakes for people and commands of GitHub are on standard error. If it `has_statistics`, it ends with
+    the number of mistakes of each code.
     """
 
     format: str
@@ -43,6 +44,7 @@ class ReportOptions:
     writes: bool = False
     is_complete: bool = True
     has_costs: bool = False
+    has_statistics: bool = False
 
 
 class CheckReporter:
@@ -77,6 +79,7 @@ class CheckReporter:
         seconds = time.perf_counter() - self._started
         accepted, fixed = self._of_baseline(interrupted)
         said = [] if options.baseline is None or options.writes else [_baseline_text(accepted, fixed)]
+        said += statistics_lines(count_codes(self.reports)) if options.has_statistics else []
         if options.format == "text":
             lines = [list_summary(summary, seconds, self._out.isatty(), not interrupted).rstrip("\n"), *said]
             print("\n".join(lines), file=self._out, flush=True)
@@ -116,6 +119,10 @@ class CheckReporter:
         }
         if options.baseline is not None and not options.writes:
             document["baseline"] = {"file": str(options.baseline.file), "accepted": accepted, "fixed": fixed}
+        if options.has_statistics:
+            document["statistics"] = [
+                {"code": c, "severity": s, "count": n} for (c, s), n in count_codes(reports).items()
+            ]
         if costs is not None:
             document["costs"] = costs_data(costs)
         return json.dumps(in_characters(document), indent=1)

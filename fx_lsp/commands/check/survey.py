@@ -15,13 +15,14 @@ from fx_lsp.commands.sources import Source, read_source
 from fx_lsp.features.costs.changes import TargetCosts, costs_of
 from fx_lsp.features.costs.summary import stages_of_summary
 from fx_lsp.features.source.comments import comment_problems, elsewhere
-from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes
+from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes, unused_ignores
 from fx_lsp.features.wording.problems import (
     Cause,
     Occurrence,
     Problem,
     by_cause,
     is_failure,
+    problems,
     reached_failure,
     reached_remark,
 )
@@ -34,6 +35,7 @@ from fx_lsp.model import (
     InputSource,
     InputSpec,
     Outcome,
+    ProblemSeverity,
     Remark,
     Severity,
     Target,
@@ -44,7 +46,7 @@ from fx_lsp.model import (
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.open_file import FileState
-from fx_lsp.tracing.source.project import project_root
+from fx_lsp.tracing.source.project import project_root, read_project
 
 WEAKNESS: tuple[InputSource, ...] = (
     "default",  # from the code itself, not a guess, so no weaker than the sources of other inputs
@@ -198,13 +200,13 @@ class _Work:
     comments: list[Problem] = field(default_factory=list[Problem])
     dependencies: dict[Dependency, None] = field(default_factory=dict[Dependency, None])
 
-    def take_errors_of_scripts(self, state: FileState | None) -> None:
-        """Replace the reports on traced steps in which a script turned out to fail."""
+    def take_errors_of_scripts(self, state: FileState | None, tell: Callable[[Outcome], Outcome]) -> None:
+        """Replace the reports on traced steps in which a script turned out to fail, by what to `tell` of that."""
         outcomes = {target.target.name: target.outcome for target in state.targets} if state is not None else {}
         for place, report in enumerate(self.targets):
             outcome = outcomes.get(report.target.name)
             if report.target.kind == "step" and report.failure is None and isinstance(outcome, Failure):
-                self.targets[place] = report_target(report.target, outcome, report.seconds)
+                self.targets[place] = report_target(report.target, tell(outcome), report.seconds)
 
     def report(self) -> FileReport:
         ordered = sorted(self.targets, key=lambda t: (t.target.span.line, t.target.span.col))
@@ -237,9 +239,10 @@ async def _look(
             work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
+        outcomes.append((target, outcome))
         costs = await _costs(engine, target, outcome) if scope.has_costs else None
-        outcome = told_outcome(with_places(outcome, file, line_name), scope.codes, text)
-        work.targets.append(replace(report_target(target, outcome, _seconds(engine, target, waited)), costs=costs))
+        report = report_target(target, tell(with_places(outcome, file, line_name)), _seconds(engine, target, waited))
+        work.targets.append(replace(report, costs=costs))
         on_target(work.targets[-1])
 
     try:
@@ -248,6 +251,11 @@ async def _look(
     except (OSError, SyntaxError, ValueError) as error:
         work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
         return
+    severities, outcomes = read_project(file).severities, list[tuple[Target, Outcome]]()
+
+    def tell(outcome: Outcome) -> Outcome:
+        return told_outcome(outcome, scope.codes, text, severities)
+
     engine.open(file, text, (work.source.root,))
     try:
         targets = await engine.targets(file)
@@ -258,7 +266,9 @@ async def _look(
         if names is None:
             work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
         await asyncio.gather(*(trace(target) for target in wanted))
-        work.take_errors_of_scripts(engine.state(file))
+        if names is None and wanted == [*targets]:
+            work.comments += unused_ignores(file, text, outcomes, problems(file, outcomes, None))
+        work.take_errors_of_scripts(engine.state(file), tell)
     finally:
         if file not in scope.texts:
             engine.close(file)
@@ -314,6 +324,22 @@ def reached_by(report: TargetReport) -> Iterator[Occurrence]:
 def faults_of(reports: Iterable[FileReport]) -> dict[Cause, list[Occurrence]]:
     """Return the mistakes in all files, each with the targets that reach it; it is listed at the first."""
     return by_cause(one for report in reports for target in report.targets for one in reached_by(target))
+
+
+def count_codes(reports: Iterable[FileReport]) -> dict[tuple[str, ProblemSeverity], int]:
+    """Return the number of mistakes by code and severity, the most frequent first; a mistake that several targets reach
+    counts once.
+    """
+    surveyed = list(reports)
+    counts = Counter[tuple[str, ProblemSeverity]](
+        (several[0].code, several[0].severity) for several in faults_of(surveyed).values()
+    )
+    for report in surveyed:
+        whole = report.failure if report.failure is not None and not report.accepted else None
+        counts.update(
+            (f.kind, "error" if is_problem(f, f is whole) else f.severity) for f in (whole, *report.comments) if f
+        )
+    return dict(counts.most_common())
 
 
 def summarize(reports: Iterable[FileReport]) -> Summary:
