@@ -25,6 +25,7 @@ COMMANDS = {
     "graph": "trace a function or module and print a graph",
     "compare": "print several graphs beside each other, aligned",
     "summary": "show what a function or module costs, by submodule and by line",
+    "fit": "show the peak memory of training programs, and the largest batch that fits a GPU",
     "passes": "show what each compiler pass does to a function or module",
     "diverge": "find the first compiler pass and node whose numbers differ by more than rounding",
     "recompiles": "list the calls of a function or module that torch.compile compiles again, and why",
@@ -32,6 +33,7 @@ COMMANDS = {
     "kernel": "generate Triton kernels for a function or module",
     "bench": "measure the kernels of a function or module on your GPU hosts",
     "check": "trace every function and module of files and directories",
+    "explain": "print the page on a problem code, with examples and fixes",
     "mcp": "run a server for coding agents, over standard input and output",
     "record": "run a command and record the inputs of its function calls",
     "trust": "let the language server run code of a folder, or list the folders and hosts that you trust",
@@ -40,7 +42,7 @@ COMMANDS = {
 
 
 _PAGES = dict.fromkeys(("graph", "compare", "summary", "passes", "diverge", "recompiles", "fusion"), "pages")
-_MODULES = {"check": "check.command", "mcp": "agents.mcp", **_PAGES}
+_MODULES = {"check": "check.command", "explain": "check.explain", "mcp": "agents.mcp", **_PAGES}
 """The modules of commands that have another name."""
 
 GARBAGE = 50_000, 20, 20

@@ -366,6 +366,8 @@ class ModuleInfo:
 
 Severity = Literal["error", "warning", "information"]
 ProblemSeverity = Literal[Severity, "hint"]
+RuleSeverity = Literal[Severity, "off"]
+"""The severity that a project sets for a code; "off" reports none of its problems."""
 
 
 @dataclass(frozen=True)
@@ -427,6 +429,37 @@ class Remark:
     after: CapturedGraph | None = None
 
 
+MemoryPart = Literal["parameters", "gradients", "optimizer", "saved", "temporary"]
+MemoryPhase = Literal["forward", "backward", "optimizer"]
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Hold the parts, in bytes, of the peak of a training program's memory on its device: parameters and buffers,
+    gradients, the state of optimizers, what forward leaves to backward, and the rest.
+
+    The peak is in a `phase`, at `span`: in backward, that is the operation in forward. `device` is the device's type,
+    "cpu" if the program uses no GPU; `batch` is the number of samples that its loader yields at once, 0 without one.
+    `phases` are the peaks of all phases, in the order of `MemoryPhase`.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    saved: int
+    temporary: int
+    phase: MemoryPhase
+    span: Span | None
+    device: str = "cuda"
+    batch: int = 0
+    phases: tuple[int, ...] = ()
+
+    @property
+    def peak(self) -> int:
+        """Return the sum of all parts."""
+        return self.parameters + self.gradients + self.optimizer + self.saved + self.temporary
+
+
 @dataclass(frozen=True)
 class Trace:
     """Describe a traced target, without the nodes of its stages (those are loaded one at a time: `Stage`).
@@ -436,7 +469,7 @@ class Trace:
     requirements on dynamic dimensions. An inference-only target has the single stage `inference`, and is `refused` if
     PyTorch cannot differentiate it. `unreached` is code of executed functions that did not run; `variants` are other
     ways to call the target; `named` are sizes with names in the code; `modules` are the target's module and its
-    submodules, each after its parent; it is traced as if called in `context`.
+    submodules, each after its parent; it is traced as if called in `context`. `memory` is that of a script.
     """
 
     target: str
@@ -456,6 +489,7 @@ class Trace:
     modules: tuple[ModuleInfo, ...] = ()
     capture_seconds: float = 0.0
     context: CallContext = PLAIN_CONTEXT
+    memory: StepMemory | None = None
 
     @property
     def activation_bytes(self) -> int:
@@ -636,6 +670,8 @@ Work: TypeAlias = str
 With `variant=targets`, the work applies to that variant of the target; alone, the variant is only traced. Only
 `read_work` and `write_work` know the syntax.
 """
+MEMORY = "memory"
+"""The work that measures the memory of a script that trains, with batches so many times as large: `memory=2`."""
 _VARIANT = "variant"
 _PLAIN = "".join(chr(c) for c in range(32, 127) if chr(c) not in "%&")
 

@@ -100,10 +100,13 @@ class CommentError:
     end_col: int
 
 
-FX_COMMENT = re.compile(r"#\s*fx:(?!\s*ignore\s*(?:\[[^\]]*\]\s*)?(?:#|$))\s*(.*?)\s*$")
+_IGNORED_END = r"(?:because\b[^#]*)?(?=#|$)"
+FX_COMMENT = re.compile(rf"#\s*fx:(?!\s*ignore\s*(?:\[[^\]]*\]\s*)?{_IGNORED_END})\s*(.*?)\s*$")
 """The comment with the inputs for tracing a definition; group 1 is the text for `parse_comment`."""
-IGNORE_COMMENT = re.compile(r"#\s*fx:\s*ignore\s*(?:\[([^\]]*)\]\s*)?(?=#|$)")
-"""The comment that suppresses problems on a line; group 1 are the codes to suppress."""
+IGNORE_COMMENT = re.compile(rf"#\s*fx:\s*ignore\s*(?:\[([^\]]*)\]\s*)?{_IGNORED_END}")
+"""The comment that suppresses problems on a line; group 1 are the codes to suppress. A reason after `because` may end
+it.
+"""
 
 MODE = "self.training"
 """The name of a module's mode among the inputs of a trace."""

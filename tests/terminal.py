@@ -48,6 +48,12 @@ def fx_lsp(folder: Path, *arguments: str) -> Done:
     return Done(code, out.getvalue(), errors.getvalue())
 
 
+def git(folder: Path, *arguments: str) -> None:
+    """Run a command of git in a repository."""
+    identity = {f"GIT_{role}_{part}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, env={**os.environ, **identity})
+
+
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start a command that traces in a process of its own, which an interrupt reaches."""
     return subprocess.Popen(

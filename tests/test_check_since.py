@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from terminal import git
 
 from fx_lsp.commands.check.changes import affected_by, changed_since
 from fx_lsp.commands.sources import find_sources
@@ -24,11 +23,6 @@ FILES = {
     "alone.py": "import torch\n",
     "broken.py": "import (\n",
 }
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = {f"GIT_{role}_{part}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
-    subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, env={**os.environ, **identity})
 
 
 @pytest.fixture

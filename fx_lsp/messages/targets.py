@@ -12,6 +12,7 @@ NOT_DEFINED_INSIDE = FailureTemplate(
     "unsupported", "{function} ran without defining {name}: the code that defines it was not reached"
 )
 NOT_CAPTURED = FailureTemplate("unsupported", "it runs, but AOTAutograd cannot capture it: {reason}")
+NO_TRAINING = FailureTemplate("unsupported", "{file} does not train to its second step here: {reason}")
 NO_OPERATIONS = FailureTemplate("nothing", "{name} runs no PyTorch operation")
 NO_OPERATIONS_BEFORE_ERROR = FailureTemplate("nothing", "{name} runs no PyTorch operation before it fails: {error}")
 

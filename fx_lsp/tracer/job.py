@@ -20,6 +20,7 @@ import torch
 from fx_lsp import wire
 from fx_lsp.messages.targets import NOT_CAPTURED, NOT_DEFINED
 from fx_lsp.model import (
+    MEMORY,
     PLAIN_CONTEXT,
     Failure,
     InputSpec,
@@ -28,12 +29,14 @@ from fx_lsp.model import (
     Saved,
     Stage,
     StageInfo,
+    StepMemory,
     Trace,
     TraceReply,
     TraceRequest,
     known_trace,
     plain_work,
     ran,
+    read_work,
 )
 from fx_lsp.specs import parse_spec
 from fx_lsp.tracer.analyses.breaks import graph_breaks
@@ -74,6 +77,7 @@ from fx_lsp.tracer.program.load import (
 )
 from fx_lsp.tracer.program.paths import insert_user_paths
 from fx_lsp.tracer.program.reads import reads, watch_reads
+from fx_lsp.tracer.rehearsal.live_memory import training_memory
 from fx_lsp.tracer.rehearsal.rehearse import Rehearsed, rehearse
 from fx_lsp.tracer.run.call import RUN_CODE, tensors_in
 from fx_lsp.tracer.run.conditions import under
@@ -106,7 +110,7 @@ def replies(request: TraceRequest) -> Iterator[TraceReply]:
     Code that always puts some tensors on a GPU, and others only if a GPU is available, is written for a machine with
     one. So is a program that does not reach its training loop without a GPU.
     """
-    return _replies(request, any("@cuda" in comment.text for comment in request.given))
+    return _replies(request, _asks_memory(request) or any("@cuda" in comment.text for comment in request.given))
 
 
 def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
@@ -132,6 +136,10 @@ def _replies(request: TraceRequest, available: bool) -> Iterator[TraceReply]:
         with _entered(request, world, available) as around:
             devices, builds = around.devices, request.kind == "graph"
             with marked(sources, _replies.__code__) if builds else nullcontext():
+                if _asks_memory(request):
+                    memory = training_memory(request, sources, around.mode)
+                    yield _with_dependencies(TraceReply(_of_memory(request, memory, started)), basis)
+                    return
                 if request.kind == "script":
                     script = rehearse(request, sources, around.mode)
                     target = LoadedTarget(request, Loaded(script.module, True), sources, around, started)
@@ -160,7 +168,20 @@ def _entered(request: TraceRequest, world: World | None, available: bool) -> Abs
     """Return the surroundings of a request: those of the world, if this process is one."""
     if world is not None:
         return nullcontext(world.around)
-    return surroundings(request.source, bool(request.work), available)
+    return surroundings(request.source, bool(request.work) and not _asks_memory(request), available)
+
+
+def _asks_memory(request: TraceRequest) -> bool:
+    """Return True if the memory of a whole program is asked for."""
+    return request.kind == "script" and MEMORY in read_work(request.work)
+
+
+def _of_memory(request: TraceRequest, memory: StepMemory | Failure, started: float) -> Outcome:
+    """Return the trace of a program that has nothing but its memory."""
+    if isinstance(memory, Failure):
+        return memory
+    target, seconds = f"{request.file}::{request.name}", time.perf_counter() - started
+    return Trace(target, (), (), (), (), (), seconds, torch.__version__, memory=memory)
 
 
 def _stops(request: TraceRequest, outcome: Outcome) -> bool:

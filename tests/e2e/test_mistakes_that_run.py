@@ -57,6 +57,20 @@ async def test_a_comment_and_settings_say_what_is_told(tmp_path: Path) -> None:
         assert await lines(e, uri) == ["7 no-effect"]
 
 
+async def test_a_project_sets_the_severity(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.fx-lsp.severity]\npytorch-warning = "error"\nno-effect = "warning"\n'
+    )
+    async with editor(tmp_path, CAPABILITIES, {"interpreter": warm_python()}, command=SERVE) as e:
+        uri = e.open("model.py", SOURCE)
+        assert sorted(await lines(e, uri)) == ["7 no-effect", "7 pytorch-warning"]
+        severities = {problem.code: problem.severity for problem in e.client.diagnostics[uri]}
+        assert severities == {
+            "pytorch-warning": types.DiagnosticSeverity.Error,
+            "no-effect": types.DiagnosticSeverity.Warning,
+        }
+
+
 async def test_a_comment_is_offered_as_a_fix(tmp_path: Path) -> None:
     able = {**CAPABILITIES, "textDocument": {**CAPABILITIES["textDocument"], "codeAction": LITERALS}}
     async with editor(tmp_path, able, {"interpreter": warm_python()}, command=SERVE) as e:

@@ -6,9 +6,19 @@ import pytest
 from inline_snapshot import snapshot
 from samples import TRACE
 
-from fx_lsp.features.source.findings import FINDINGS, TOLD, ignoring, is_ignored, told, told_outcome, unknown_codes
+from fx_lsp.features.source.findings import (
+    FINDINGS,
+    TOLD,
+    Severities,
+    ignoring,
+    is_ignored,
+    told,
+    told_outcome,
+    unknown_codes,
+    unused_ignores,
+)
 from fx_lsp.features.wording.problems import Problem
-from fx_lsp.model import Failure, Remark, Span
+from fx_lsp.model import Failure, FindingCode, Remark, Span, Target, Trace, Unreached
 
 FILE = "/project/model.py"
 
@@ -48,6 +58,9 @@ def test_kinds_that_nobody_asked_for_are_not_told() -> None:
         ("# fx: ignore[copy, upcast]", False),
         ("# fx:ignore [ upcast ]", False),
         ("# noqa # fx: ignore[upcast]", False),
+        ("# fx: ignore[upcast] because the table is exact", False),
+        ("# fx: ignore because the table is exact  # fine", False),
+        ("# fx: ignore[upcast] as the table is exact", True),
         ("# fx: ignore[upcast]  # the table is exact", False),
         ("# fx: ignore[copy]", True),
         ("# fx: ignore=f32[4]", True),
@@ -74,6 +87,63 @@ def test_a_failure_that_is_ignored_is_no_error() -> None:
 def test_a_listing_has_the_findings_that_are_told() -> None:
     remarks = (Remark("wide", line(1), code="upcast"), Remark("copied", line(2), code="copy"), Remark("B is 3", None))
     assert told_outcome(replace(TRACE, remarks=remarks), TOLD, "") == replace(TRACE, remarks=(remarks[0], remarks[2]))
+
+
+@pytest.mark.parametrize(
+    ("severities", "codes", "reported"),
+    [
+        ({}, TOLD, {"upcast": "hint"}),
+        ({"upcast": "error", "copy": "warning"}, TOLD, {"upcast": "error", "copy": "warning"}),
+        ({"upcast": "off"}, TOLD, {}),
+        ({"upcast": "error"}, TOLD - {"upcast"}, {}),
+        ({"copy": "off"}, TOLD | {"copy"}, {"upcast": "hint", "copy": "hint"}),
+    ],
+)
+def test_a_project_sets_severities_and_a_user_has_priority(
+    severities: Severities, codes: frozenset[FindingCode], reported: dict[str, str]
+) -> None:
+    problems = [Problem(line(1), "hint", "It is.", code) for code in ("upcast", "copy")]
+    assert {p.code: p.severity for p in told(problems, codes, "", severities)} == reported
+    remarks = (Remark("wide", line(1), "information", code="upcast"), Remark("copied", line(1), code="copy"))
+    outcome = told_outcome(replace(TRACE, remarks=remarks), codes, "", severities)
+    assert isinstance(outcome, Trace)
+    assert [remark.code for remark in outcome.remarks] == [*reported]
+
+
+def test_the_severity_of_a_failure_is_set_too() -> None:
+    failure = Failure("import", "no", line(1))
+    assert told_outcome(failure, TOLD, "", {"import": "error"}) == replace(failure, severity="error")
+    assert told_outcome(replace(failure, severity="error"), TOLD, "", {"import": "off"}) == failure
+
+
+IGNORING = """\
+def f(x):
+    y = x * 2.0  # fx: ignore[upcast, copy]
+    z = y + 1  # fx: ignore[copy]
+    if x is None:
+        return y.reshape(-1)  # fx: ignore[copy]
+    return z  # fx: ignore because of the table
+
+
+WIDTH = 3  # fx: ignore[copy]
+"""
+
+
+def test_a_comment_that_ignores_nothing_is_told() -> None:
+    whole = Span(FILE, 1, 0, 6, 12)
+    f = Target(FILE, "f", "function", Span(FILE, 1, 4, 1, 5), whole)
+    trace = replace(TRACE, unreached=(Unreached(Span(FILE, 5, 8, 5, 30), "condition"),))
+    problems = [Problem(line(2), "information", "Wide.", "upcast")]
+    unused = list(unused_ignores(FILE, IGNORING, [(f, trace)], problems))
+    assert [(p.span.line, p.message) for p in unused] == snapshot(
+        [
+            (3, "`# fx: ignore[copy]` ignores nothing: the traces have no such problem on this line."),
+            (6, "`# fx: ignore` ignores nothing: the traces have no such problem on this line."),
+        ]
+    )
+    assert IGNORING.splitlines()[2][unused[0].span.col :] == "# fx: ignore[copy]"
+    failed = Failure("shape", "no", line(3))
+    assert list(unused_ignores(FILE, IGNORING, [(f, failed)], [])) == [], "nothing is known of what did not run"
 
 
 def test_an_unknown_code_is_told_where_it_stands() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from benches import Bench
+from inline_snapshot import snapshot
 from waiting import until
 
 from fx_lsp.model import WrittenInputs
@@ -64,6 +65,35 @@ def test_what_is_no_table_is_said_once(tmp_path: Path, text: str, trouble: str, 
     found = {read_project(str(tmp_path / name)).trouble for name in ("m.py", "n.py")}
     assert len(found) == 1 and trouble in found.pop()
     assert len(said) == bool(trouble)
+
+
+SEVERITIES = """\
+[tool.fx-lsp.severity]
+upcast = "error"
+"grap-break" = "error"
+shape = "of"
+syntax = "warning"
+copy = "off"
+"""
+
+
+def test_severities_and_what_is_wrong_with_them_at_their_lines(tmp_path: Path):
+    (tmp_path / PYPROJECT).write_text(SEVERITIES)
+    project = read_project(str(tmp_path / "m.py"))
+    assert project.severities == {"upcast": "error", "copy": "off"}
+    first, second, third = (sentence.replace(str(tmp_path), "…") for sentence in project.wrong_severities)
+    assert first == snapshot(
+        "…/pyproject.toml:3: `grap-break` is not a code whose severity can be set; choose one of graph-break"
+    )
+    assert second == snapshot(
+        "…/pyproject.toml:4: the severity of `shape` is 'of'; choose one of error, warning, information, off"
+    )
+    assert third.startswith(
+        "…/pyproject.toml:5: `syntax` is not a code whose severity can be set; choose one of all-pairs"
+    )
+    assert project.trouble == project.wrong_severities[0]
+    (tmp_path / PYPROJECT).write_text("[tool.fx-lsp]\nseverity = 3\n")
+    assert "[tool.fx-lsp.severity] is not a table" in read_project(str(tmp_path / "m.py")).trouble
 
 
 def test_an_undecodable_file_is_no_exception(tmp_path: Path):

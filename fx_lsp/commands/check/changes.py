@@ -9,14 +9,16 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from fx_lsp.commands.sources import Source, read_source
+from fx_lsp.commands.sources import NOTEBOOK, Source, read_source
 from fx_lsp.errors import UsageError
 from fx_lsp.model import Failure
 from fx_lsp.tracing.answers.disk import Dependency, is_fresh, read_dependencies
+from fx_lsp.tracing.calls.documents import notebook_code
 from fx_lsp.tracing.source.index import ModuleIndex
 from fx_lsp.tracing.source.parsing import parse
 from fx_lsp.tracing.source.project import PYPROJECT
@@ -107,6 +109,20 @@ def _changed(top: Path, revision: str) -> list[str]:
         if done.returncode:
             raise UsageError(f"--since: git cannot list the changed files of {top} ({_reason(done)})")
     return [name for name in f"{differing.stdout}{untracked.stdout}".split("\0") if name]
+
+
+def texts_at(revision: str, changed: Iterable[str]) -> dict[str, str]:
+    """Return the code of changed Python files and notebooks at a revision, by path; a file that it does not have, or
+    whose code cannot be read, is left out. Raises UsageError as `changed_since`.
+    """
+    texts: dict[str, str] = {}
+    for file in (Path(path) for path in sorted(changed) if path.endswith((".py", NOTEBOOK))):
+        top = _repository(file.parent)
+        done = _git(str(top), "show", f"{revision}:{file.relative_to(top).as_posix()}")
+        if not done.returncode:
+            with suppress(ValueError):
+                texts[str(file)] = notebook_code(done.stdout) if file.suffix == NOTEBOOK else done.stdout
+    return texts
 
 
 def _git(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fx_lsp.commands.check.baseline import Baseline, new_baseline, read_baseline
 from fx_lsp.commands.check.changes import WatchedFiles, affected_by, changed_since, wait_for_change
+from fx_lsp.commands.check.costs import compare_costs
 from fx_lsp.commands.check.reporting import FORMATS, CheckReporter, ReportOptions
 from fx_lsp.commands.check.survey import SurveyScope, survey
 from fx_lsp.commands.options import add_tracing_options, engine_settings
@@ -26,6 +27,7 @@ from fx_lsp.features.source.findings import FINDINGS, TOLD
 from fx_lsp.features.wording.text import count
 from fx_lsp.model import FindingCode, TargetKind
 from fx_lsp.tracing.engine import Engine
+from fx_lsp.tracing.source.project import read_project
 from fx_lsp.tracing.workers.capacity import parallel_traces
 from fx_lsp.tracing.workers.find_python import Interpreter, find_interpreter, probe
 
@@ -38,7 +40,8 @@ KINDS: dict[str, TargetKind] = {
     "scripts": "script",
 }
 
-
+COST_FORMATS = ("text", "json", "github")
+"""The formats of a comparison of costs."""
 _CLEAR = "\x1b[2J\x1b[3J\x1b[H"
 """Clears a terminal and what it has scrolled away."""
 
@@ -88,6 +91,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="check only files that differ from this git revision or are not tracked, and files that import such files",
     )
     parser.add_argument(
+        "--costs",
+        action="store_true",
+        help="with --since: print what each target costs before and after the change, if that differs: text, JSON, or "
+        "(--format github) a table of Markdown; mistakes are on standard error",
+    )
+    parser.add_argument(
+        "--statistics", action="store_true", help="print the number of mistakes of each code at the end"
+    )
+    parser.add_argument(
         "--watch", action="store_true", help="check again whenever a file that matters changes, until Ctrl-C"
     )
     baselines = parser.add_mutually_exclusive_group()
@@ -108,6 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     if arguments.watch and (arguments.format != "text" or arguments.write_baseline is not None):
         raise UsageError("--watch prints text and writes no baseline: it excludes --format and --write-baseline")
+    if arguments.costs and (arguments.since is None or arguments.watch or arguments.format not in COST_FORMATS):
+        formats = ", ".join(COST_FORMATS)
+        raise UsageError(f"--costs needs --since, excludes --watch, and its formats are {formats}")
     sources = find_sources(arguments.paths)
     scope, baseline = _scope(arguments, sources), _baseline(arguments)
     python = find_interpreter(arguments.python, _roots(sources), os.environ)
@@ -163,10 +178,20 @@ class _Checks:
         arguments = self._arguments
         self._watched.begin(self._present(), _files_of_options(arguments))
         writes, is_complete = arguments.write_baseline is not None, arguments.only is None
-        options = ReportOptions(arguments.format, self._interpreter, baseline, writes, is_complete)
+        options = ReportOptions(
+            arguments.format,
+            self._interpreter,
+            baseline,
+            writes,
+            is_complete,
+            has_costs=arguments.costs,
+            has_statistics=arguments.statistics,
+        )
         self._running = reporter = CheckReporter(options, scope, started)
-        await survey(engine, scope, self._settings.workers, reporter.hear, reporter.progress.target)
-        code = reporter.end()
+        jobs = self._settings.workers
+        await survey(engine, scope, jobs, reporter.hear, reporter.progress.target)
+        costs = await compare_costs(engine, scope, reporter.reports, arguments.since, jobs) if arguments.costs else None
+        code = reporter.end(costs=costs)
         self._watched.add(reporter.dependencies)
         self._running = None
         return code
@@ -181,13 +206,16 @@ class _Checks:
 
 def _scope(arguments: argparse.Namespace, sources: Sequence[Source]) -> SurveyScope:
     """Return the targets to check in these files. Raises UsageError."""
+    wrong = (sentence for source in sources for sentence in read_project(source.file).wrong_severities)
+    if (first := next(wrong, None)) is not None:
+        raise UsageError(first)
     kinds: list[TargetKind] = [kind for name, kind in KINDS.items() if arguments.only in (None, name)]
     if arguments.since is not None:
         folders = (str(Path(source.file).parent) for source in sources)
         affected = affected_by(changed_since(arguments.since, folders), sources)
         print(f"{len(affected):,} of {count('file', len(sources))} changed since {arguments.since}", file=sys.stderr)
         sources = affected
-    return SurveyScope(sources, kinds, _codes(arguments))
+    return SurveyScope(sources, kinds, _codes(arguments), has_costs=arguments.costs)
 
 
 def _baseline(arguments: argparse.Namespace) -> Baseline | None:

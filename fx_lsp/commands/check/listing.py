@@ -12,7 +12,7 @@ from fx_lsp.commands.sources import shown_path
 from fx_lsp.features.wording.problems import Cause, Occurrence, describe, is_failure, other_targets
 from fx_lsp.features.wording.text import count, one_line
 from fx_lsp.features.wording.traces import summarize
-from fx_lsp.model import Failure, Span, Target, Trace
+from fx_lsp.model import Failure, ProblemSeverity, Span, Target, Trace
 
 _NAME_WIDTH = 32
 _BOLD, _RED, _GREEN, _YELLOW = "1", "1;31", "32", "33"
@@ -100,6 +100,12 @@ def one_line_summary(summary: Summary, seconds: float) -> str:
         f"{seconds:.1f} s",
     ]
     return " · ".join(parts)
+
+
+def statistics_lines(counts: Mapping[tuple[str, ProblemSeverity], int]) -> list[str]:
+    """Return a line for each code and severity of mistakes: `  12  warning  shape`."""
+    width = max((len(f"{number:,}") for number in counts.values()), default=0)
+    return [f"  {number:>{width},}  {severity:<11}  {code}" for (code, severity), number in counts.items()]
 
 
 class Progress:

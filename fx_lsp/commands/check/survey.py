@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from fx_lsp import wire
 from fx_lsp.commands.places import line_name
 from fx_lsp.commands.sources import Source, read_source
+from fx_lsp.features.costs.changes import TargetCosts, costs_of
+from fx_lsp.features.costs.summary import stages_of_summary
 from fx_lsp.features.source.comments import comment_problems, elsewhere
-from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes
+from fx_lsp.features.source.findings import TOLD, told_outcome, unknown_codes, unused_ignores
 from fx_lsp.features.wording.problems import (
     Cause,
     Occurrence,
     Problem,
     by_cause,
     is_failure,
+    problems,
     reached_failure,
     reached_remark,
 )
@@ -32,15 +35,18 @@ from fx_lsp.model import (
     InputSource,
     InputSpec,
     Outcome,
+    ProblemSeverity,
     Remark,
     Severity,
     Target,
     TargetKind,
     Trace,
+    known_trace,
 )
 from fx_lsp.tracing.answers.disk import Dependency
 from fx_lsp.tracing.engine import Engine
 from fx_lsp.tracing.open_file import FileState
+from fx_lsp.tracing.source.project import project_root, read_project
 
 WEAKNESS: tuple[InputSource, ...] = (
     "default",  # from the code itself, not a guess, so no weaker than the sources of other inputs
@@ -60,13 +66,14 @@ class TargetReport:
     """Hold the result of one target, without its large parts.
 
     `seconds` are those of the trace with torch imported, or of the look-up of a stored answer. A failure that is
-    `accepted` is in the baseline, and is not reported.
+    `accepted` is in the baseline, and is not reported. `costs` are those of a traced target, if they were asked for.
     """
 
     target: Target
     outcome: Outcome
     seconds: float
     accepted: bool = False
+    costs: TargetCosts | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -126,11 +133,17 @@ class Summary:
 
 @dataclass(frozen=True)
 class SurveyScope:
-    """Hold the targets of `kinds` in `sources`, and the `codes` of the findings to report."""
+    """Hold the targets of `kinds` in `sources`, and the `codes` of the findings to report.
+
+    `texts` replace files on disk by path, also files that sources only import. If it `has_costs`, reports have those of
+    their targets.
+    """
 
     sources: Sequence[Source]
     kinds: Collection[TargetKind]
     codes: Collection[FindingCode] = TOLD
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    has_costs: bool = False
 
     @property
     def all_codes(self) -> frozenset[str]:
@@ -157,6 +170,8 @@ async def survey(
         async with opened:
             await _look(engine, work, scope, traces, on_target)
 
+    for file, text in scope.texts.items():
+        engine.open(file, text, (project_root(file),))
     tasks = [asyncio.create_task(look(work)) for work in works]
     reported = 0
     try:
@@ -173,6 +188,8 @@ async def survey(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for file in scope.texts:
+            engine.close(file)
 
 
 @dataclass
@@ -183,13 +200,13 @@ class _Work:
     comments: list[Problem] = field(default_factory=list[Problem])
     dependencies: dict[Dependency, None] = field(default_factory=dict[Dependency, None])
 
-    def take_errors_of_scripts(self, state: FileState | None) -> None:
-        """Replace the reports on traced steps in which a script turned out to fail."""
+    def take_errors_of_scripts(self, state: FileState | None, tell: Callable[[Outcome], Outcome]) -> None:
+        """Replace the reports on traced steps in which a script turned out to fail, by what to `tell` of that."""
         outcomes = {target.target.name: target.outcome for target in state.targets} if state is not None else {}
         for place, report in enumerate(self.targets):
             outcome = outcomes.get(report.target.name)
             if report.target.kind == "step" and report.failure is None and isinstance(outcome, Failure):
-                self.targets[place] = report_target(report.target, outcome, report.seconds)
+                self.targets[place] = report_target(report.target, tell(outcome), report.seconds)
 
     def report(self) -> FileReport:
         ordered = sorted(self.targets, key=lambda t: (t.target.span.line, t.target.span.col))
@@ -222,15 +239,23 @@ async def _look(
             work.dependencies |= dict.fromkeys(engine.dependencies(file, target.name, ""))
         if names is None and isinstance(outcome, Failure) and outcome.kind == "nothing":
             return
-        outcome = told_outcome(with_places(outcome, file, line_name), scope.codes, text)
-        work.targets.append(report_target(target, outcome, _seconds(engine, target, waited)))
+        outcomes.append((target, outcome))
+        costs = await _costs(engine, target, outcome) if scope.has_costs else None
+        report = report_target(target, tell(with_places(outcome, file, line_name)), _seconds(engine, target, waited))
+        work.targets.append(replace(report, costs=costs))
         on_target(work.targets[-1])
 
     try:
-        text = read_source(file) if work.source.text is None else work.source.text
+        replaced = scope.texts.get(file, work.source.text)
+        text = read_source(file) if replaced is None else replaced
     except (OSError, SyntaxError, ValueError) as error:
         work.failure = UNREADABLE_FILE.failure(error=getattr(error, "strerror", None) or error)
         return
+    severities, outcomes = read_project(file).severities, list[tuple[Target, Outcome]]()
+
+    def tell(outcome: Outcome) -> Outcome:
+        return told_outcome(outcome, scope.codes, text, severities)
+
     engine.open(file, text, (work.source.root,))
     try:
         targets = await engine.targets(file)
@@ -241,9 +266,22 @@ async def _look(
         if names is None:
             work.comments += [*comment_problems(file, text, targets), *unknown_codes(file, text)]
         await asyncio.gather(*(trace(target) for target in wanted))
-        work.take_errors_of_scripts(engine.state(file))
+        if names is None and wanted == [*targets]:
+            work.comments += unused_ignores(file, text, outcomes, problems(file, outcomes, None))
+        work.take_errors_of_scripts(engine.state(file), tell)
     finally:
-        engine.close(file)
+        if file not in scope.texts:
+            engine.close(file)
+
+
+async def _costs(engine: Engine, target: Target, outcome: Outcome) -> TargetCosts | None:
+    """Return the costs of a traced target; None for one without operations of PyTorch."""
+    if isinstance(outcome, Failure) or target.kind in ("graph", "script") or not outcome.stages:
+        return None
+    stages = [await engine.stage(target.file, target.name, name) for name in stages_of_summary(outcome)]
+    breaks = await engine.outcome(target.file, target.name, "breaks", final=True) if target.kind != "step" else None
+    complete = [stage for stage in stages if not isinstance(stage, Failure)]
+    return costs_of(outcome, complete, known_trace(breaks) if breaks else None) if complete == stages else None
 
 
 def _seconds(engine: Engine, target: Target, waited: float) -> float:
@@ -286,6 +324,22 @@ def reached_by(report: TargetReport) -> Iterator[Occurrence]:
 def faults_of(reports: Iterable[FileReport]) -> dict[Cause, list[Occurrence]]:
     """Return the mistakes in all files, each with the targets that reach it; it is listed at the first."""
     return by_cause(one for report in reports for target in report.targets for one in reached_by(target))
+
+
+def count_codes(reports: Iterable[FileReport]) -> dict[tuple[str, ProblemSeverity], int]:
+    """Return the number of mistakes by code and severity, the most frequent first; a mistake that several targets reach
+    counts once.
+    """
+    surveyed = list(reports)
+    counts = Counter[tuple[str, ProblemSeverity]](
+        (several[0].code, several[0].severity) for several in faults_of(surveyed).values()
+    )
+    for report in surveyed:
+        whole = report.failure if report.failure is not None and not report.accepted else None
+        counts.update(
+            (f.kind, "error" if is_problem(f, f is whole) else f.severity) for f in (whole, *report.comments) if f
+        )
+    return dict(counts.most_common())
 
 
 def summarize(reports: Iterable[FileReport]) -> Summary:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import NamedTuple, TypeAlias, TypeVar, get_args
 
 from fx_lsp.features.source.pin import TextChange
 from fx_lsp.features.wording.problems import Problem, code_of
-from fx_lsp.model import FailureKind, FindingCode, Outcome, Span, Trace
+from fx_lsp.model import (
+    FailureKind,
+    FindingCode,
+    Outcome,
+    ProblemSeverity,
+    RuleSeverity,
+    Severity,
+    Span,
+    Target,
+    Trace,
+)
 from fx_lsp.specs import IGNORE_COMMENT
 from fx_lsp.syntax import parse
 
@@ -48,25 +58,53 @@ _IGNORABLE = frozenset({*FINDINGS, "dimension"})
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
-def told(problems: Iterable[Problem], codes: Collection[FindingCode], text: str) -> tuple[Problem, ...]:
-    """Return the problems to report: findings only of `codes`, and none that a comment ignores."""
-    return tuple(p for p in problems if is_told(p.code, codes) and not is_ignored(p.span, p.code, text))
+Severities: TypeAlias = Mapping[str, RuleSeverity]
+"""The severities that a project sets, by code."""
+UNSET: Severities = {}
 
 
-def told_outcome(outcome: Outcome, codes: Collection[FindingCode], text: str) -> Outcome:
-    """Return an outcome with only the remarks to report; a failure that a comment ignores is not an error."""
+def told(
+    problems: Iterable[Problem], codes: Collection[FindingCode], text: str, severities: Severities = UNSET
+) -> tuple[Problem, ...]:
+    """Return the problems to report, with the severity that the project sets: findings only of `codes`, and none that a
+    comment ignores.
+    """
+    rated = ((p, severity_of(p.code, p.severity, codes, severities)) for p in problems)
+    kept = (replace(p, severity=severity) for p, severity in rated if severity is not None)
+    return tuple(p for p in kept if not is_ignored(p.span, p.code, text))
+
+
+def told_outcome(
+    outcome: Outcome, codes: Collection[FindingCode], text: str, severities: Severities = UNSET
+) -> Outcome:
+    """Return an outcome with only the remarks to report, and with the severities that the project sets.
+
+    A failure that a comment ignores, or that is off, is not an error.
+    """
     if isinstance(outcome, Trace):
-        chosen = (remark for remark in outcome.remarks if is_told(remark.code, codes))
         is_built = outcome.info("graph") is not None
-        remarks = (r for r in chosen if r.span is None or not is_ignored(r.span, code_of(r, is_built), text))
+        rated = ((r, severity_of(code_of(r, is_built), r.severity, codes, severities)) for r in outcome.remarks)
+        kept = (replace(remark, severity=severity) for remark, severity in rated if severity is not None)
+        remarks = (r for r in kept if r.span is None or not is_ignored(r.span, code_of(r, is_built), text))
         return replace(outcome, remarks=tuple(remarks))
+    severity = severity_of(outcome.kind, outcome.severity, codes, severities) or "information"
     is_error = outcome.span is None or not is_ignored(outcome.span, outcome.kind, text)
-    return outcome if is_error else replace(outcome, severity="information")
+    return replace(outcome, severity=severity if is_error else "information")
 
 
-def is_told(code: str | None, codes: Collection[FindingCode] = TOLD) -> bool:
-    """Return True if problems of a code are reported; those that are not findings always are."""
-    return code not in FINDINGS or code in codes
+T = TypeVar("T", bound=ProblemSeverity)
+
+
+def severity_of(code: str, severity: T, codes: Collection[FindingCode], severities: Severities) -> T | Severity | None:
+    """Return the severity to report a problem of a code with, None if it is not reported.
+
+    Findings are those of `codes`. The project's severity enables or disables a code too, unless the user has: `codes`
+    then differ from the default.
+    """
+    rated, in_codes = severities.get(code), code not in FINDINGS or code in codes
+    is_users = code in FINDINGS and in_codes != FINDINGS[code].is_told
+    is_reported = in_codes if is_users or rated is None else rated != "off"
+    return (severity if rated is None or rated == "off" else rated) if is_reported else None
 
 
 def is_ignored(span: Span, code: str, text: str) -> bool:
@@ -117,6 +155,31 @@ def unknown_codes(file: str, text: str) -> Iterator[Problem]:
                 span = Span(file, number, start, number, start + len(word[0].encode(errors="replace")))
                 told = f"`{word[0]}` is not the code of a problem; the codes of findings are {', '.join(FINDINGS)}."
                 yield Problem(span, "warning", told, "comment")
+
+
+def unused_ignores(
+    file: str, text: str, outcomes: Iterable[tuple[Target, Outcome]], problems: Iterable[Problem]
+) -> Iterator[Problem]:
+    """Yield a problem for each comment that ignores nothing, in code that ran: all targets around its line are traced.
+
+    `outcomes` are those of all targets of the file, and `problems` all of theirs, reported or not.
+    """
+    traced = [(target.span, outcome) for target, outcome in outcomes]
+    here = [(p.span, p.code) for p in problems]
+    for number, codes in _ignored(text).items() if "fx:" in text else ():
+        line = _NEWLINE.split(text)[number - 1]
+        around = [outcome for span, outcome in traced if span.line <= number <= span.end_line]
+        runs = all(
+            isinstance(outcome, Trace) and not any(u.span.line <= number <= u.span.end_line for u in outcome.unreached)
+            for outcome in around
+        )
+        present = {code for span, code in here if span.line <= number <= span.end_line}
+        if around and runs and not (present & codes if codes else present) and not codes - _CODES:
+            match = IGNORE_COMMENT.search(line)
+            start, end = (len(line[:i].encode(errors="replace")) for i in (match.span() if match else (0, len(line))))
+            what = f"ignore[{', '.join(sorted(codes))}]" if codes else "ignore"
+            message = f"`# fx: {what}` ignores nothing: the traces have no such problem on this line."
+            yield Problem(Span(file, number, start, number, end), "information", message, "comment")
 
 
 @lru_cache(maxsize=8)

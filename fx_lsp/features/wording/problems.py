@@ -235,5 +235,12 @@ def text_of_page(code: str) -> str | None:
     return None if page is None else files.read_text(page)
 
 
+def codes_with_pages() -> list[str]:
+    """Return the codes that have a page, sorted."""
+    pages = next((folder for folder in FOLDERS if folder.is_dir()), FOLDERS[0]).glob("*.md")
+    return sorted(page.stem for page in pages if page.stem.islower())
+
+
 def _file_of(code: str) -> Path | None:
-    return next((page for folder in FOLDERS if (page := folder / f"{code}.md").is_file()), None)
+    pages = (folder / f"{code}.md" for folder in FOLDERS if code in codes_with_pages())
+    return next((page for page in pages if page.is_file()), None)

@@ -7,7 +7,7 @@ from lsprotocol import types
 from fx_lsp.features.kernel_files import KernelCheck, check_problems
 from fx_lsp.features.kernels import kernel_problems, kernels_of
 from fx_lsp.features.source.comments import comment_problems, without_doubles
-from fx_lsp.features.source.findings import told, unknown_codes
+from fx_lsp.features.source.findings import told, unknown_codes, unused_ignores
 from fx_lsp.features.wording.problems import Problem, page_of, problems, work_problems
 from fx_lsp.features.wording.unreached import faded
 from fx_lsp.features.wording.uris import View, format_uri
@@ -16,6 +16,7 @@ from fx_lsp.server import from_proto, to_proto
 from fx_lsp.server.client import Client
 from fx_lsp.server.documents import OpenText
 from fx_lsp.server.session import Session
+from fx_lsp.tracing.source.project import read_project
 
 
 def publish(session: Session, client: Client, file: str) -> None:
@@ -36,10 +37,12 @@ def diagnostics_of(session: Session, document: OpenText) -> list[types.Diagnosti
     file, state = document.file, session.state(document.uri)
     if state is None:
         return None
-    traced = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
-    traced = told(traced, session.settings.problems, state.text)
+    every = problems(file, [(t.target, t.outcome) for t in state.targets], state.syntax)
+    traced = told(every, session.settings.problems, state.text, read_project(file).severities)
     written = comment_problems(file, state.text, [t.target for t in state.targets])
-    shown = without_doubles((*written, *unknown_codes(file, state.text)), traced)
+    current = [(t.target, t.outcome) for t in state.targets if t.outcome is not None and not t.stale]
+    unused = unused_ignores(file, state.text, current, every) if len(current) == len(state.targets) else ()
+    shown = without_doubles((*written, *unknown_codes(file, state.text), *unused), traced)
     if session.engine is not None:
         shown = (*shown, *work_problems(session.engine.remarks(file)))
     shown = (*shown, *check_problems_below(session.checks.get(file), document.text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from fx_lsp.tracer.compat import FakeTensorMode
 from fx_lsp.tracer.inputs.evidence.command_line import CommandLine, started_as
 from fx_lsp.tracer.program.absences import Absences, AbsentError
-from fx_lsp.tracer.program.data.loaders import one_batch_each
+from fx_lsp.tracer.program.data.loaders import FullBatches, first_and_last, one_batch_each
 from fx_lsp.tracer.program.effects import forbid_effects
 from fx_lsp.tracer.program.load import codes_of
 from fx_lsp.tracer.program.rewriting.script import AGAIN, TRYING, TURNS, Turns
@@ -36,6 +36,7 @@ class ProgramRun:
 
     `operations` counts operations on tensors that got some. `caught` are the exceptions that the code itself catches
     where it is: a function for each `try` block. `failing` is the number of blocks around it that are meant to fail.
+    A run with full `batches` has optimizers that compute all that they do.
     """
 
     absences: Absences = field(default_factory=Absences)
@@ -43,6 +44,7 @@ class ProgramRun:
     line: CommandLine = field(default_factory=CommandLine)
     operations: int = 0
     failing: int = 0
+    batches: FullBatches | None = None
     caught: list[Callable[[], Any]] = field(default_factory=list[Callable[[], Any]])
 
     def namespace(self) -> dict[str, Any]:
@@ -94,8 +96,8 @@ class ProgramRun:
             stack.enter_context(decided_by(Decisions(sources, lines, is_rehearsal=True)))
             stack.enter_context(forbid_effects())
             self.line = stack.enter_context(started_as(file))
-            stack.enter_context(one_batch_each(and_last=True))
-            stack.enter_context(_plain_steps())
+            stack.enter_context(one_batch_each(self.batches or first_and_last))
+            stack.enter_context(_plain_steps() if self.batches is None else nullcontext())
             stack.enter_context(_no_remote_calls())
             stack.enter_context(self.turns.counting())
             yield

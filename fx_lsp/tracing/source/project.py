@@ -1,6 +1,8 @@
 """Read the settings of a file's project: `[tool.fx-lsp]` in the nearest pyproject.toml.
     [tool.fx-lsp]
     passes = ["compiler/passes.py::fuse_bias"]
+    [tool.fx-lsp.severity]
+    graph-break = "error"
     [tool.fx-lsp.inputs]
     "model.py::Block" = "init(dim=64), x=f32[8, 64]"
 Targets and passes have paths relative to the pyproject.toml; the value of an input has the syntax of a `# fx:` comment.
@@ -13,15 +15,16 @@ import logging
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path, PurePath
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from fx_lsp import files
-from fx_lsp.model import WrittenInputs
+from fx_lsp.model import FailureKind, FindingCode, RuleSeverity, WrittenInputs
 from fx_lsp.tracing.source.index import ModuleIndex
-from fx_lsp.tracing.source.parsing import module_name
+from fx_lsp.tracing.source.parsing import module_name, split_lines
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,12 +41,15 @@ _ROOT_MARKERS = (PYPROJECT, "setup.py", "setup.cfg", _REPOSITORY)
 @dataclass(frozen=True)
 class Project:
     """Hold a project's settings for one file: inputs by the target's name, and the ids of the passes to show on
-    everything; `trouble` is an error in the settings, or "".
+    everything; `trouble` is an error in the settings, or "". `severities` are those of codes, and `wrong_severities`
+    sentences on entries that set none.
     """
 
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     passes: tuple[str, ...] = ()
     trouble: str = ""
+    severities: Mapping[str, RuleSeverity] = field(default_factory=dict[str, RuleSeverity])
+    wrong_severities: tuple[str, ...] = ()
 
     def given(self, name: str) -> tuple[WrittenInputs, ...]:
         """Return the written inputs of the target `name` of the file."""
@@ -103,10 +109,9 @@ def read_project(file: str) -> Project:
             status = path.stat()
         except OSError:
             continue
-        entries, passes, trouble = _read(str(path), status.st_mtime_ns, status.st_size)
+        entries, shared = _read(str(path), status.st_mtime_ns, status.st_size)
         own = PurePath(file).relative_to(directory).as_posix()
-        mine = {name: text for where, name, text in entries if where == own}
-        return Project(mine, passes, trouble)
+        return replace(shared, inputs={name: text for where, name, text in entries if where == own})
     return Project()
 
 
@@ -127,14 +132,20 @@ def _marked(directory: Path, markers: tuple[str, ...] = _ROOT_MARKERS) -> str | 
     return _marked(directory.parent, markers) if directory.parent != directory else None
 
 
-_Read = tuple[tuple[tuple[str, str, str], ...], tuple[str, ...], str]
+_Read = tuple[tuple[tuple[str, str, str], ...], Project]
+SEVERITY = "severity"
+RATED_CODES = frozenset({*get_args(FindingCode), *get_args(FailureKind), "dimension", "graph"}) - {
+    "comment", "interpreter", "no-torch", "nothing", "syntax"
+}  # fmt: skip
+"""The codes whose severity a project may set; a file that cannot be checked is always an error."""
 
 
 @lru_cache(maxsize=64)
 def _read(path: str, mtime_ns: int, size: int) -> _Read:
-    """Return the inputs as (path, name, text), the ids of the passes, and an error of the file as a whole."""
+    """Return the inputs as (path, name, text), and the settings that are the same for all files."""
     try:
-        table: Any = tomllib.loads(files.read_text(path))
+        text = files.read_text(path)
+        table: Any = tomllib.loads(text)
         for key in ("tool", "fx-lsp"):
             table = table.get(key, {})
         inputs: dict[str, Any] = dict(table.get("inputs", {}))
@@ -153,9 +164,32 @@ def _read(path: str, mtime_ns: int, size: int) -> _Read:
         text = value if isinstance(value, str) else repr(value)
         entries.append((os.path.normpath(where).replace(os.sep, "/"), name, text))
     passes = tuple(os.path.normpath(Path(path).parent / item) for item in items)
-    return tuple(entries), passes, ""
+    severities, wrong = _severities(table.get(SEVERITY, {}), path, split_lines(text))
+    return tuple(entries), Project({}, passes, next(iter(wrong), ""), severities, wrong)
+
+
+def _severities(table: Any, path: str, lines: Sequence[str]) -> tuple[dict[str, RuleSeverity], tuple[str, ...]]:
+    """Return the severities of codes in a table, and a sentence with the line for each entry that sets none."""
+    if not isinstance(table, dict):
+        return {}, (f"{path}: [tool.fx-lsp.{SEVERITY}] is not a table",)
+    values: tuple[RuleSeverity, ...] = ("error", "warning", "information", "off")
+    severities: dict[str, RuleSeverity] = {}
+    wrong: list[str] = []
+    header = next((n for n, line in enumerate(lines, 1) if "fx-lsp" in line and SEVERITY in line), 1)
+    for code, value in cast("dict[str, Any]", table).items():
+        place = next(
+            (n for n, line in enumerate(lines[header:], header + 1) if line.strip(" \t\"'").startswith(code)), header
+        )
+        if code not in RATED_CODES:
+            codes = ", ".join(get_close_matches(code, RATED_CODES) or sorted(RATED_CODES))
+            wrong.append(f"{path}:{place}: `{code}` is not a code whose severity can be set; choose one of {codes}")
+        elif value not in values:
+            wrong.append(f"{path}:{place}: the severity of `{code}` is {value!r}; choose one of {', '.join(values)}")
+        else:
+            severities[code] = value
+    return severities, tuple(wrong)
 
 
 def _unreadable(trouble: str) -> _Read:
     log.warning("%s", trouble)
-    return (), (), trouble
+    return (), Project(trouble=trouble)

@@ -366,6 +366,8 @@ def _attention(
     return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **grouped)
 
 
+gpu_attention: Callable[..., torch.Tensor] = _attention
+
 _FROM_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor})
 
 

@@ -41,13 +41,14 @@ class Turns:
     A loop is left the way it would end by itself. `news` counts what a program has shown so far: calls of targets with
     arguments that are new, and modules that it makes. `collected` are the names of what loops added to that were left,
     and `left` their places; `absences`, `calls` and `backwards` count what was lacking, operations on tensors, and
-    backward passes.
+    backward passes. While `trains_on` returns True, a loop that trains is not left.
     """
 
     def __init__(self) -> None:
         self.collected: set[str] = set()
         self.left: dict[tuple[str, int], None] = {}
         self.absences = self.calls = self.backwards = self.news = 0
+        self.trains_on: Callable[[], bool] = lambda: False
 
     def note(self) -> None:
         """Count a call with arguments that are new."""
@@ -97,6 +98,7 @@ class Turns:
             computed = all(before[3] < after[3] for before, after in steps)
             is_idle = computed and steps[0][0][2] == steps[-1][1][2] and not is_in_model
             is_over = trained or lacked or is_idle or self.calls - begin > LOOP_CALLS
+            is_over = is_over and not (trained and self.trains_on())
             if is_over:
                 self.collected |= set(names)
                 self.left[place] = None

@@ -1,0 +1,59 @@
+"""Whether a training program fits a GPU: its peak by parts, and as a function of the batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inline_snapshot import snapshot
+
+from fx_lsp.features.costs.fit import BatchLine, batch_lines, fit_data, fit_lines, largest_batch
+from fx_lsp.model import Span, StepMemory
+
+MIB, GIB = 1 << 20, 1 << 30
+PLACE = Span("/project/model.py", 64, 0, 64, 0)
+SMALL = StepMemory(
+    parameters=2 * GIB,
+    gradients=0,
+    optimizer=4 * GIB,
+    saved=3 * GIB,
+    temporary=1 * GIB,
+    phase="backward",
+    span=PLACE,
+    batch=8,
+    phases=(9 * GIB, 10 * GIB, 8 * GIB),
+)
+LARGE = replace(SMALL, batch=16, phases=(11 * GIB, 14 * GIB, 8 * GIB))
+
+
+def test_a_peak_is_the_sum_of_its_parts():
+    assert SMALL.peak == 10 * GIB
+    assert [*fit_lines(SMALL, batch_lines(SMALL, LARGE), "m.py:64")] == snapshot(
+        [
+            "peak 10 GiB = parameters 2 GiB + optimizer 4 GiB + saved 3 GiB + temporary 1 GiB: in backward, at m.py:64",
+            "with B samples, now 8: forward 256 MiB · B + 7 GiB, backward 512 MiB · B + 6 GiB, optimizer 8 GiB",
+            "largest batch (a guess): 18 in 16 GiB, 34 in 24 GiB, 66 in 40 GiB, 146 in 80 GiB, with 1 GiB for all else",
+        ]
+    )
+
+
+def test_each_phase_is_a_line_and_the_first_that_is_full_limits_the_batch():
+    lines = batch_lines(SMALL, LARGE)
+    assert lines == {
+        "forward": BatchLine(GIB / 4, 7 * GIB),
+        "backward": BatchLine(GIB / 2, 6 * GIB),
+        "optimizer": BatchLine(0.0, 8 * GIB),
+    }
+    assert largest_batch(lines, 16) == 18, "15 GiB less 6 GiB, at 512 MiB for each sample"
+    assert largest_batch(lines, 8) == 0, "the optimizer alone needs more than 7 GiB"
+
+
+def test_without_a_second_batch_the_largest_is_unknown():
+    for lines in (batch_lines(SMALL, None), batch_lines(replace(SMALL, batch=0), LARGE), batch_lines(LARGE, SMALL)):
+        assert [*fit_lines(SMALL, lines, "")][1:] == snapshot(
+            ["the largest batch is unknown: the peak depends on no batch of a DataLoader"]
+        )
+        assert set(fit_data(SMALL, lines)["largest_batch"].values()) == {None}
+
+
+def test_a_program_that_trains_on_the_cpu_says_so():
+    assert "the program trains on the CPU" in [*fit_lines(replace(SMALL, device="cpu"), {}, "")]
