@@ -119,6 +119,17 @@ def standardized(x):
     return (x - x.mean(1, keepdim=True)) / (x.std(1, keepdim=True) + 1e-5)
 
 
+# fx: q=f32[2, 2, 64, 32], k=f32[2, 2, 64, 32], v=f32[2, 2, 64, 32]
+def attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+# fx: x=f32[16, 4, 64, 64]
+@torch.no_grad()
+def normalized(x):
+    return F.batch_norm(x, None, None, training=True)
+
+
 # fx: a=f32[6, 24, 16], x=f32[6, 24, 16]
 def decayed(a, x):
     h, out = torch.zeros_like(x[:, 0]), []
@@ -199,6 +210,12 @@ def defaults(warm_torch: None) -> dict[str, str]:
         pytest.param("gated", ["x f32[x_0, x_1, 8]", "y f32[x_0, x_1, 8]"], id="each element is its own"),
         pytest.param("placed", ["x f32[x_0, 16, 8]", "places f32[16]"], id="an index is divided by the length"),
         pytest.param("standardized", ["x f32[x_0, 64, 16]"], id="each element needs all of the length"),
+        pytest.param(
+            "attention",
+            ["q f32[q_0, q_1, 64, 32]", "k f32[q_0, q_1, 64, 32]", "v f32[q_0, q_1, 64, 32]"],
+            id="a template pads operands to the length",
+        ),
+        pytest.param("normalized", ["x f32[16, 4, 64, 64]"], id="a sum is split for a number of channels"),
         pytest.param("rms_norm", ["x f32[4, 64]", "weight f32[64]"], id="a gradient is summed over the batch"),
         pytest.param("decayed", ["a f32[a_0, 24, 16]", "x f32[a_0, 24, 16]"], id="a loop reads all of the length"),
         pytest.param("pooled", ["x f32[x_0, x_1, 8, 8]", "weight f32[4, x_1, 3, 3]"], id="a mean over an area"),

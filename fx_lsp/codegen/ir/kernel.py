@@ -112,11 +112,13 @@ class Kernel:
 
     @property
     def costly_sizes(self) -> set[str]:
-        """The names of the symbolic sizes that it loops over, or by which it divides the indices of elements.
+        """The names of the symbolic sizes that it loops over, or by which it divides the indices of elements, or, in a
+        template, to which it pads the operands of products.
 
         A program divides its own number once, which costs nothing.
         """
-        looped = [size for dim in self.tile.dims if dim.role == "loop" for size in dim.sizes]
+        padded = [dim for dim in self.tile.dims if dim.role == "loop" or (self.work is None and dim.block > 1)]
+        looped = [size for dim in padded for size in dim.sizes]
         numbers = {dim.variable for dim in self.tile.dims if dim.block == 1}
         divided = [self.sizes[name] for name in divisors(self.body, numbers | self.sizes.keys()) & self.sizes.keys()]
         return {symbol.name for size in (*looped, *divided) for symbol in size.free_symbols}

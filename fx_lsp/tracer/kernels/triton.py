@@ -134,9 +134,9 @@ def captured_graphs(traced: TracedCall, names: Names, watch: Watch | None = None
 def kernels(traced: TracedCall) -> KernelFile:
     """Return the generated file of a target. Raises ValueError if there cannot be any.
 
-    It takes as many sizes as its code leaves open, if none of its operations loses a kernel for that. By default, its
-    kernels loop over no open size, divide no index by one, and are no more than for fixed sizes; but all sizes that are
-    guessed are open, because others occur.
+    It takes as many sizes as its code leaves open, if none of its operations loses a kernel for that. By default, it
+    has the same steps as for fixed sizes, and its kernels loop over no open size, divide no index by one, and pad no
+    operand to one; but all sizes that are guessed are open, because others occur.
     """
     fixed, sizes = file_of(traced), read_choices(traced.options).sizes
     if sizes == "traced":
@@ -150,8 +150,8 @@ def kernels(traced: TracedCall) -> KernelFile:
         except Exception:  # an operation, or PyTorch, needs a number
             return None, set()
         costly = {size for kernel in _kernels(file) for size in kernel.costly_sizes} if is_plain else set[str]()
-        more = is_plain and len(_kernels(file)) > len(_kernels(fixed))
-        return None if more or _loses_kernels(file, fixed) else file, costly
+        worse = _steps(file) != _steps(fixed) if is_plain else _loses_kernels(file, fixed)
+        return None if worse else file, costly
 
     with without_cpu_libraries():  # kernels are for a GPU
         return with_open_sizes(traced, accept) or fixed
@@ -160,6 +160,21 @@ def kernels(traced: TracedCall) -> KernelFile:
 def _is_guessed(traced: TracedCall) -> bool:
     """Return True if no text and no program says what the inputs are."""
     return any(item.guessed for item in traced.inputs)
+
+
+def _steps(file: KernelFile) -> list[str | int]:
+    """Return the steps of a file: the number of a kernel, that of kernels which Inductor replaces, or an operation."""
+    steps = [step for program in file.generated.programs for step in program.steps]
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(k.name for k in _kernels(file)))}
+    return [
+        operation(step)
+        if isinstance(step, fx.Node)
+        else numbers[step.kernel.name]
+        if isinstance(step, KernelLaunch)
+        else -len(step.replaces)
+        for step in steps
+        if not isinstance(step, fx.Node) or isinstance(step.meta.get("val"), torch.Tensor)
+    ]
 
 
 def _kernels(file: KernelFile) -> list[Kernel]:
