@@ -79,7 +79,8 @@ def _freed(traced: TracedCall, names: Mapping[Dimension, str]) -> tuple[TracedCa
     assert symbols is not None
     if not hints:
         return None, equal
-    symbols.not_one += [_is_not_one(name) for name in hints if not _allows_one(traced, free, equal, {**hints, name: 1})]
+    refused = [name for name in hints if not _allows_one(traced, free, equal, {**hints, name: 1})]
+    symbols.not_one += [sympy.Ne(sympy.Symbol(name, integer=True, positive=True), 1) for name in refused]
     return free, equal
 
 
@@ -120,10 +121,6 @@ def _allows_one(traced: TracedCall, free: TracedCall, names: Mapping[Dimension, 
     except Exception:  # the code does not allow it
         return False
     return expected == [expressions(t.shape) for _, t in tensors_in(plain.result, "out")]
-
-
-def _is_not_one(name: str) -> sympy.Basic:
-    return sympy.Ne(sympy.Symbol(name, integer=True, positive=True), 1)
 
 
 def _size_of(call: Call, place: Dimension) -> int:
